@@ -1,0 +1,26 @@
+// Failures of two kinds. Input from outside (a file, a flag, a request, the network) fails by throwing Error; a mistake of
+// our own aborts through CHECK, in every build, and no input may reach one.
+
+#pragma once
+
+#include <fmt/format.h>
+
+#include <stdexcept>
+
+namespace outrider {
+
+// One line for the person at the keyboard: where, what was found, what was expected, what to do.
+// Only cli/ and server/ print it.
+class Error : public std::runtime_error {
+ public:
+  template <typename... Args>
+  explicit Error(fmt::format_string<Args...> format, Args&&... args)
+      : std::runtime_error(fmt::format(format, std::forward<Args>(args)...)) {}
+};
+
+[[noreturn]] void check_failed(const char* condition, const char* file, int line);
+
+}  // namespace outrider
+
+#define CHECK(condition) \
+  (static_cast<bool>(condition) ? void(0) : ::outrider::check_failed(#condition, __FILE__, __LINE__))

@@ -1,0 +1,29 @@
+// A file's bytes, mapped read-only.
+
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <span>
+#include <string>
+
+namespace outrider {
+
+class MappedFile {
+ public:
+  MappedFile() = default;
+  // Throws Error if the file cannot be opened or mapped, or is no regular file.
+  explicit MappedFile(const std::filesystem::path& path);
+  ~MappedFile();
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+
+  std::span<const std::byte> bytes() const { return bytes_; }
+  // Tells the system that the pages of `part`, a part of bytes(), are not needed any more; they can still be read.
+  void release(std::span<const std::byte> part) const;
+
+ private:
+  std::span<const std::byte> bytes_;
+};
+
+}  // namespace outrider

@@ -1,0 +1,37 @@
+// A matrix that somebody else owns: row-major, rows `stride` elements apart.
+
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <type_traits>
+
+namespace outrider {
+
+template <typename T>
+class MatrixView {
+ public:
+  MatrixView() = default;
+  MatrixView(T* first, std::size_t rows, std::size_t columns) : MatrixView(first, rows, columns, columns) {}
+  MatrixView(T* first, std::size_t rows, std::size_t columns, std::size_t stride)
+      : first_(first), rows_(rows), columns_(columns), stride_(stride) {}
+
+  // A mutable view is also a read-only one.
+  operator MatrixView<const T>() const
+    requires(!std::is_const_v<T>)
+  {
+    return {first_, rows_, columns_, stride_};
+  }
+
+  std::size_t rows() const { return rows_; }
+  std::size_t columns() const { return columns_; }
+  std::size_t stride() const { return stride_; }
+  std::span<T> operator[](std::size_t row) const { return {first_ + row * stride_, columns_}; }
+  MatrixView first_rows(std::size_t rows) const { return {first_, rows, columns_, stride_}; }
+
+ private:
+  T* first_ = nullptr;
+  std::size_t rows_ = 0, columns_ = 0, stride_ = 0;
+};
+
+}  // namespace outrider

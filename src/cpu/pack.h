@@ -1,0 +1,39 @@
+// Weight matrices in the order in which kernels read them. Nothing is lost or rounded: only moved.
+//
+// 16 outputs make a panel; inside a panel columns go in units of [16 outputs][4 columns], one byte each once unpacked: one
+// 512-bit register for VNNI, two 256-bit ones for AVX2.
+
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "base/threads.h"
+#include "formats/checkpoint.h"
+#include "formats/tensor_type.h"
+
+namespace outrider {
+
+inline constexpr std::size_t kPanel = 16;
+
+// What a product with this type takes as input.
+enum class InputKind { floats, groups_of_32, groups_of_256 };
+InputKind input_kind(TensorType type);
+
+struct PackedMatrix {
+  TensorType type = TensorType::f32;
+  std::size_t outputs = 0, columns = 0;
+  std::size_t panel_bytes = 0;  // a multiple of 64
+  const std::byte* first = nullptr;
+
+  std::size_t panels() const { return (outputs + kPanel - 1) / kPanel; }
+  const std::byte* panel(std::size_t index) const { return first + index * panel_bytes; }
+};
+
+std::size_t packed_panel_bytes(TensorType type, std::size_t columns);
+
+// Packs panels [panels.begin, panels.end) of `tensor` (a matrix: columns() inputs, rows() outputs) into `out`, which
+// begins at panel 0 and is 64-byte aligned. Outputs past the last are packed as zeros. Panels may be packed in parallel.
+void pack(const TensorView& tensor, Range panels, std::byte* out);
+
+}  // namespace outrider

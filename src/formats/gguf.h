@@ -1,0 +1,19 @@
+// GGUF, versions 2 and 3: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
+
+#pragma once
+
+#include <filesystem>
+#include <span>
+
+#include "formats/checkpoint.h"
+
+namespace outrider {
+
+// Maps the file and reads its header; tensor bytes are not touched. Throws Error on anything malformed: every count,
+// length, offset and size is checked against the file before it is believed.
+Checkpoint read_gguf(const std::filesystem::path& path);
+
+// The same for bytes in memory, which must outlive the result; `origin` names them in messages.
+Checkpoint read_gguf(std::span<const std::byte> bytes, std::string origin);
+
+}  // namespace outrider

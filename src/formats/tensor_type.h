@@ -1,0 +1,39 @@
+// The element types that tensors of model files have, by GGUF's names and numbers.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace outrider {
+
+enum class TensorType : std::uint32_t {
+  f32 = 0,
+  f16 = 1,
+  q4_0 = 2,
+  q4_1 = 3,
+  q5_0 = 6,
+  q5_1 = 7,
+  q8_0 = 8,
+  q4_k = 12,
+  q5_k = 13,
+  q6_k = 14,
+  bf16 = 30,
+};
+
+// A tensor's rows are cut into blocks of `block_elements` elements, each stored in `block_bytes` bytes.
+struct TensorTypeTraits {
+  TensorType type;
+  std::string_view name;  // as GGUF tools print it: "Q4_K"
+  std::size_t block_elements;
+  std::size_t block_bytes;
+};
+
+const TensorTypeTraits& traits(TensorType type);
+
+// The type that GGUF numbers `number`, if this program reads it.
+std::optional<TensorType> tensor_type_from_gguf(std::uint32_t number);
+
+}  // namespace outrider

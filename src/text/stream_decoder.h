@@ -1,0 +1,28 @@
+// Tokens to text that can be shown at once: never half a UTF-8 character.
+
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/token.h"
+#include "text/tokenizer.h"
+
+namespace outrider {
+
+class StreamDecoder {
+ public:
+  explicit StreamDecoder(const Tokenizer& tokenizer) : tokenizer_(&tokenizer) {}
+
+  // The characters that `token` completes; an unfinished one waits. Bytes that can never become a character come out as
+  // U+FFFD, one per maximal subpart.
+  std::string push(Token token);
+  // At the end of the text: what still waits, as U+FFFD.
+  std::string finish();
+
+ private:
+  const Tokenizer* tokenizer_;
+  std::string waiting_;  // a proper prefix of a character, at most 3 bytes
+};
+
+}  // namespace outrider
