@@ -1,4 +1,5 @@
-// A team of threads that walks through one piece of work together, and an even division of that work.
+// A team of threads that walks through one piece of work together, and an even division of that
+// work.
 
 #pragma once
 
@@ -13,17 +14,21 @@ struct Range {
   std::size_t begin = 0, end = 0;
 };
 
-// Part `part` of `parts` of [0, count), cut at multiples of `grain`; parts differ by at most one grain and may be empty.
+// Part `part` of `parts` of [0, count), cut at multiples of `grain`; parts differ by at most one
+// grain and may be empty.
 inline Range share(std::size_t count, std::size_t part, std::size_t parts, std::size_t grain = 1) {
   const std::size_t units = (count + grain - 1) / grain;
-  return {std::min(count, units * part / parts * grain), std::min(count, units * (part + 1) / parts * grain)};
+  return {std::min(count, units * part / parts * grain),
+          std::min(count, units * (part + 1) / parts * grain)};
 }
 
-// Physical cores that this process may use: affinity and the cgroup's cpu quota counted; at least 1.
+// Physical cores that this process may use: affinity and the cgroup's cpu quota counted; at
+// least 1.
 int usable_cores();
 
-// Every thread runs the same body; barrier() inside it waits for all. The caller is thread 0. Threads round to nearest
-// even and keep subnormals (docs/arithmetic.md, rule 1). run() may be called from one thread at a time.
+// Every thread runs the same body; barrier() inside it waits for all. The caller is thread 0.
+// Threads round to nearest even and keep subnormals (docs/arithmetic.md, rule 1). run() may be
+// called from one thread at a time.
 class ThreadTeam {
  public:
   explicit ThreadTeam(int n_threads);  // n_threads >= 1
@@ -32,8 +37,8 @@ class ThreadTeam {
   ThreadTeam& operator=(const ThreadTeam&) = delete;
 
   int size() const;
-  // body(thread) on each thread, 0 <= thread < size(). The body must not throw past a barrier that others wait for: a body
-  // that throws aborts the program.
+  // body(thread) on each thread, 0 <= thread < size(). The body must not throw past a barrier that
+  // others wait for: a body that throws aborts the program.
   void run(const std::function<void(int thread)>& body);
   // Returns once every thread of the running body has called it.
   void barrier();

@@ -1,5 +1,6 @@
-// The seam to a device: a model loaded with its cache, and the few things the engine asks of it. cpu/ is one side of it; the
-// engine, the drafters and every test are the other. Not thread-safe: one thread at a time calls one backend.
+// The seam to a device: a model loaded with its cache, and the few things the engine asks of it.
+// cpu/ is one side of it; the engine, the drafters and every test are the other. Not thread-safe:
+// one thread at a time calls one backend.
 
 #pragma once
 
@@ -12,58 +13,52 @@
 #include <vector>
 
 #include "base/token.h"
+#include "cache/ids.h"
 #include "model/model.h"
 #include "numerics/choice.h"
 
 namespace outrider {
 
-struct SequenceId {
-  int value = -1;
-  friend auto operator<=>(SequenceId, SequenceId) = default;
-};
-
-// A row's place in the cache until its sequence commits, discards or truncates.
-struct SlotId {
-  int value = -1;
-  friend auto operator<=>(SlotId, SlotId) = default;
-};
-
 // What a row continues.
-struct CommittedText {};      // the end of the sequence's history
-struct EarlierRow { int row; };  // of the same batch and sequence
+struct CommittedText {};  // the end of the sequence's history
+struct EarlierRow {
+  int row;
+};  // of the same batch and sequence
 using Parent = std::variant<CommittedText, EarlierRow, SlotId>;
 
-// One token to compute. It attends to the committed positions and to its ancestors, nothing else, so its logits have the
-// bits that plain decoding of its path would give.
+// One token to compute. It attends to the committed positions and to its ancestors, nothing else,
+// so its logits have the bits that plain decoding of its path would give.
 struct Row {
   SequenceId sequence;
   std::optional<Token> token;
   std::span<const float> features = {};  // for learned heads; the families so far take none
-  int position = 0;                      // its parent's + 1; after committed text: committed(sequence)
+  int position = 0;  // its parent's + 1; after committed text: committed(sequence)
   Parent parent = CommittedText{};
   bool wants_logits = false;
 };
 
 struct ForwardOptions {
-  // Layers to run, ascending; nothing: all. A row's parent must have been written by at least these.
+  // Layers to run, ascending; nothing: all. A row's parent must have been written by at least
+  // these.
   std::optional<std::vector<int>> layers;
   // Layers whose output (the residual stream, [rows, embedding]) is kept for read_tap.
   std::vector<int> taps;
 };
 
-// What a forward left on the device: logits, taps, and a slot per row. Valid until the backend's next forward.
+// What a forward left on the device: logits, taps, and a slot per row. Valid until the backend's
+// next forward.
 struct Pass {
-  std::vector<SlotId> slots;    // [rows], in row order
+  std::vector<SlotId> slots;     // [rows], in row order
   std::uint64_t generation = 0;  // set by the backend, which refuses a pass that is over
 };
 
 enum class CacheType { f16, f32 };
 
 struct LoadOptions {
-  int context = 4096;      // positions a sequence can have
-  int n_sequences = 1;     // alive at once, forks counted
-  int n_slots = 0;         // scratch rows a sequence may hold; 0: batch_rows
-  int batch_rows = 512;    // of one forward
+  int context = 4096;    // positions a sequence can have
+  int n_sequences = 1;   // alive at once, forks counted
+  int n_slots = 0;       // scratch rows a sequence may hold; 0: batch_rows
+  int batch_rows = 512;  // of one forward
   CacheType cache_type = CacheType::f16;
   int n_threads = 1;
 };
@@ -89,8 +84,8 @@ class Backend {
   virtual void end(SequenceId sequence) = 0;
   // A second sequence with the same committed text; scratch is not copied.
   virtual SequenceId fork(SequenceId sequence) = 0;
-  // Makes `path`, a parent-to-child chain that starts at the committed end and was written by all layers, into history;
-  // drops all other scratch of the sequence.
+  // Makes `path`, a parent-to-child chain that starts at the committed end and was written by all
+  // layers, into history; drops all other scratch of the sequence.
   virtual void commit(SequenceId sequence, std::span<const SlotId> path) = 0;
   virtual void discard(SequenceId sequence) = 0;
   // Keeps the first `length` committed positions; drops scratch.

@@ -14,17 +14,19 @@ struct Model {
   std::shared_ptr<const Checkpoint> checkpoint;  // owns what the views point into
   ModelSpec spec;
 
-  // Null where the family or this file has no such tensor. `layer` is ignored for the roles that a model has once.
+  // Null where the family or this file has no such tensor. `layer` is ignored for the roles that a
+  // model has once.
   const TensorView* weight(Role role, int layer = 0) const;
 
   std::vector<const TensorView*> weights;  // [n_layers][kRoles]
 };
 
-// Throws Error if the architecture is unknown, metadata is missing or absurd, or a tensor is missing or has another shape
-// than the metadata asks for.
+// Throws Error if the architecture is unknown, metadata is missing or absurd, or a tensor is
+// missing or has another shape than the metadata asks for.
 Model understand(std::shared_ptr<const Checkpoint> checkpoint);
 
-// Bytes of the tensors that producing one token must read: every matrix once, of the embedding one row.
+// Bytes of the tensors that producing one token must read: every matrix once, of the embedding one
+// row.
 std::size_t bytes_per_token(const Model& model);
 // Multiply-adds with weights that one token needs, the head counted.
 std::size_t weights_per_token(const Model& model);

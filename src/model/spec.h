@@ -1,5 +1,5 @@
-// A model family as data: what each layer computes, with the numbers from the file. Families differ in what they put here
-// and in how they name tensors (family.h), never in code that runs per token.
+// A model family as data: what each layer computes, with the numbers from the file. Families differ
+// in what they put here and in how they name tensors (family.h), never in code that runs per token.
 
 #pragma once
 
@@ -41,8 +41,8 @@ enum class RopePairing { adjacent, halves };
 
 struct Rope {
   RopePairing pairing = RopePairing::halves;
-  int dims = 0;            // the first dims channels turn, further ones pass
-  double base = 10000;     // theta
+  int dims = 0;               // the first dims channels turn, further ones pass
+  double base = 10000;        // theta
   double position_scale = 1;  // positions are multiplied by it (linear scaling)
 };
 
@@ -75,9 +75,9 @@ struct LayerSpec {
 };
 
 struct ModelSpec {
-  std::string family;      // GGUF's general.architecture
-  int vocabulary = 0;      // rows of the output matrix
-  int embedding = 0;       // width of the residual stream
+  std::string family;  // GGUF's general.architecture
+  int vocabulary = 0;  // rows of the output matrix
+  int embedding = 0;   // width of the residual stream
   int context_trained = 0;
   float norm_eps = 0;
   float embedding_scale = 1;            // Gemma: float(sqrt(embedding))

@@ -1,0 +1,144 @@
+#include "base/threads.h"
+
+#include <sched.h>
+#include <xmmintrin.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/error.h"
+
+namespace outrider {
+namespace {
+
+// Rounding to nearest even, subnormals kept, no exception traps: MXCSR's state at power-on.
+constexpr unsigned kControlWord = 0x1f80;
+
+// Some 20 to 50 microseconds: longer than a phase's skew, short enough to leave the core to a busy
+// neighbour.
+constexpr int kSpins = 1500;
+
+// Returns once `value` differs from `old`.
+void wait_for_change(const std::atomic<std::uint32_t>& value, std::uint32_t old) {
+  for (int spin = 0; spin < kSpins; ++spin) {
+    if (value.load(std::memory_order_acquire) != old) return;
+    _mm_pause();
+  }
+  while (value.load(std::memory_order_acquire) == old) value.wait(old, std::memory_order_acquire);
+}
+
+// The cgroup's quota in whole cores, rounded up; 0 if there is none. Version 2, then version 1.
+int cgroup_cores() {
+  std::ifstream v2("/sys/fs/cgroup/cpu.max");
+  std::string quota;
+  double period = 0;
+  if (v2 >> quota >> period && quota != "max" && period > 0) {
+    return static_cast<int>(std::atof(quota.c_str()) / period + 0.999);
+  }
+  std::ifstream v1_quota("/sys/fs/cgroup/cpu/cpu.cfs_quota_us"),
+      v1_period("/sys/fs/cgroup/cpu/cpu.cfs_period_us");
+  double microseconds = 0;
+  if (v1_quota >> microseconds && v1_period >> period && microseconds > 0 && period > 0) {
+    return static_cast<int>(microseconds / period + 0.999);
+  }
+  return 0;
+}
+
+}  // namespace
+
+int usable_cores() {
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return 1;
+  // Hyperthreads of one core share their list of siblings; a system without topology counts every
+  // processor.
+  std::set<std::string> cores;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (!CPU_ISSET(cpu, &allowed)) continue;
+    std::ifstream file(
+        fmt::format("/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list", cpu));
+    std::string siblings;
+    if (!(file >> siblings)) siblings = fmt::format("cpu {}", cpu);
+    cores.insert(siblings);
+  }
+  int count = std::max(1, static_cast<int>(cores.size()));
+  if (const int quota = cgroup_cores(); quota > 0) count = std::min(count, quota);
+  return count;
+}
+
+struct ThreadTeam::State {
+  explicit State(int n_threads) : size(n_threads) {}
+
+  void worker(int thread) {
+    _mm_setcsr(kControlWord);
+    for (std::uint32_t seen = 0;;) {
+      wait_for_change(job, seen);
+      seen = job.load(std::memory_order_acquire);
+      if (stopping) return;
+      (*body)(thread);
+      barrier();
+    }
+  }
+
+  // Arrivals are counted; the last one opens the next generation.
+  void barrier() {
+    if (size == 1) return;
+    const std::uint32_t now = generation.load(std::memory_order_relaxed);
+    if (arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == size) {
+      arrived.store(0, std::memory_order_relaxed);
+      generation.store(now + 1, std::memory_order_release);
+      generation.notify_all();
+    } else {
+      wait_for_change(generation, now);
+    }
+  }
+
+  const int size;
+  const std::function<void(int)>* body = nullptr;  // written before `job` changes
+  bool stopping = false;                           // likewise
+  alignas(64) std::atomic<std::uint32_t> job{0};
+  alignas(64) std::atomic<int> arrived{0};
+  alignas(64) std::atomic<std::uint32_t> generation{0};
+  std::vector<std::jthread> threads;
+};
+
+ThreadTeam::ThreadTeam(int n_threads) : state_(std::make_unique<State>(n_threads)) {
+  CHECK(n_threads >= 1);
+  for (int thread = 1; thread < n_threads; ++thread) {
+    state_->threads.emplace_back([state = state_.get(), thread] { state->worker(thread); });
+  }
+}
+
+ThreadTeam::~ThreadTeam() {
+  state_->stopping = true;
+  state_->job.fetch_add(1, std::memory_order_release);
+  state_->job.notify_all();
+}
+
+int ThreadTeam::size() const {
+  return state_->size;
+}
+
+void ThreadTeam::run(const std::function<void(int)>& body) {
+  const unsigned callers_control_word = _mm_getcsr();
+  _mm_setcsr(kControlWord);
+  state_->body = &body;
+  state_->job.fetch_add(1, std::memory_order_release);
+  if (state_->size > 1) state_->job.notify_all();
+  body(0);
+  state_->barrier();
+  _mm_setcsr(callers_control_word);
+}
+
+void ThreadTeam::barrier() {
+  state_->barrier();
+}
+
+}  // namespace outrider
