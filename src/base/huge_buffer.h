@@ -1,5 +1,5 @@
-// Zeroed memory, aligned for wide loads, in huge pages where the system gives them (35.7 against 31.7 GB/s were measured
-// when weights are streamed).
+// Zeroed memory, aligned for wide loads, in huge pages where the system gives them (35.7
+// against 31.7 GB/s were measured when weights are streamed).
 
 #pragma once
 
@@ -10,10 +10,16 @@
 
 namespace outrider {
 
+// What this process may still take without being killed: the machine's available memory, or less
+// where a control group (version 2) limits it. Buffers not yet written to are not counted as taken.
+std::uint64_t available_memory_bytes();
+
+// begin() is aligned to a huge page (2 MiB) from that size on, to a page below.
 class HugeBuffer {
  public:
   HugeBuffer() = default;
-  explicit HugeBuffer(std::size_t bytes);  // throws Error if the system has no such amount of memory
+  explicit HugeBuffer(
+      std::size_t bytes);  // throws Error if the system has no such amount of memory
   ~HugeBuffer();
   HugeBuffer(HugeBuffer&& other) noexcept { swap(other); }
   HugeBuffer& operator=(HugeBuffer&& other) noexcept {
@@ -37,10 +43,15 @@ class HugeBuffer {
   void swap(HugeBuffer& other) noexcept {
     std::swap(first_, other.first_);
     std::swap(size_, other.size_);
+    std::swap(mapped_first_, other.mapped_first_);
     std::swap(mapped_, other.mapped_);
   }
+  // [mapped_first_, first_)  up to the next boundary of a huge page; unused
+  // [first_, first_ + size_) ours
   std::byte* first_ = nullptr;
-  std::size_t size_ = 0, mapped_ = 0;
+  std::size_t size_ = 0;
+  std::byte* mapped_first_ = nullptr;
+  std::size_t mapped_ = 0;
 };
 
 }  // namespace outrider

@@ -19,7 +19,8 @@ class MappedFile {
   MappedFile& operator=(MappedFile&& other) noexcept;
 
   std::span<const std::byte> bytes() const { return bytes_; }
-  // Tells the system that the pages of `part`, a part of bytes(), are not needed any more; they can still be read.
+  // Tells the system that the pages of `part`, a part of bytes(), are not needed any more; they can
+  // still be read.
   void release(std::span<const std::byte> part) const;
 
  private:

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "base/progress.h"
+
+namespace outrider {
+
+// SHA-256 of bytes that come in pieces.
+class Sha256 {
+ public:
+  Sha256();
+  ~Sha256();
+  void update(std::span<const std::byte> bytes);
+  std::string hex();  // 64 lower-case digits; the object is spent afterwards
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// Throws Error if the file cannot be read or progress.interrupted says so.
+std::string sha256_of_file(const std::filesystem::path& path, const Progress& progress = {});
+
+}  // namespace outrider
