@@ -1,8 +1,9 @@
-// The table of model families: one line and one file in families/ each.
+// The table of model families: one line, and one file in families/, each.
 
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "formats/checkpoint.h"
@@ -14,15 +15,26 @@ namespace outrider {
 struct TensorName {
   Role role;
   std::string_view pattern;
-  bool optional = false;
+  bool optional = false;  // a file may lack it
 };
 
 struct Family {
   std::string_view architecture;  // general.architecture
-  ModelSpec (*spec)(const Metadata&, const Checkpoint&);
+  ModelSpec (*spec)(const Checkpoint&);
   std::span<const TensorName> names;
 };
 
 std::span<const Family> families();
+
+// Pieces that families share. All read metadata under "<architecture>." and throw Error where a
+// value is missing or absurd.
+
+// A spec with everything that every decoder has, but for the layers.
+ModelSpec common_spec(const Checkpoint& checkpoint, std::string_view architecture);
+int layer_count(const Metadata& metadata, std::string_view architecture);
+// Heads, sizes, scale 1 / sqrt(head_dim), rope with the file's base and linear scaling.
+Attention common_attention(const Checkpoint& checkpoint, std::string_view architecture,
+                           RopePairing pairing);
+Mlp common_mlp(const Metadata& metadata, std::string_view architecture, Activation activation);
 
 }  // namespace outrider
