@@ -1,0 +1,69 @@
+# What `make help` prints is below. Everything is built under build/; nothing finished is done twice.
+
+MODEL ?= smollm2:135m
+PROMPT ?=
+PREFIX ?= /usr/local
+DESTDIR ?=
+# Where models are kept; tests that need one look there.
+CACHE := $(or $(OUTRIDER_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/outrider)
+# Catalogue models that tests use.
+TEST_MODELS := smollm2:135m gemma3:270m qwen2.5-coder:0.5b qwen2.5-coder:1.5b
+
+JOBS = $(shell scripts/jobs)
+OUTRIDER := build/release/outrider
+
+.DEFAULT_GOAL := help
+.PHONY: help build demo test soak prove-install install clean
+
+help:
+	@echo 'make build          build $(OUTRIDER), installing Debian packages that are missing'
+	@echo 'make demo           answer a prompt without and with speculation, and compare'
+	@echo "                    PROMPT='…'    another prompt"
+	@echo '                    MODEL=…       another model: a name of `outrider list --all`, or a .gguf file'
+	@echo 'make test           build and run all tests, some of them under sanitizers'
+	@echo 'make soak           the long tests: whole matrices, long fuzzing'
+	@echo 'make prove-install  run demo and test in a bare Debian 12 (needs root and mmdebstrap)'
+	@echo 'make install        install program, manual page and completions under PREFIX=$(PREFIX)'
+	@echo 'make clean          remove build/; models stay'
+
+# configure PRESET: runs cmake unless build/…/ was configured from these very presets. Everything else that cmake reads it
+# watches itself.
+define configure
+	@cmp -s CMakePresets.json $(2)/$(1).json || { cmake --preset $(1) && cp CMakePresets.json $(2)/$(1).json; }
+endef
+
+build:
+	@scripts/install-packages build
+	@if [ ! -e build/release/release-tests.json ]; then \
+	   cmp -s CMakePresets.json build/release/release.json || \
+	     { cmake --preset release && cp CMakePresets.json build/release/release.json; }; fi
+	@cmake --build build/release --target outrider manual -j $(JOBS)
+
+demo: build
+	@$(OUTRIDER) pull $(MODEL)
+	@if [ -n "$$PROMPT" ]; then set -- --prompt "$$PROMPT"; else set -- --file assets/demo.txt; fi; \
+	  $(OUTRIDER) prove --model $(MODEL) --temp 0 --predict 256 "$$@"
+demo: export PROMPT := $(value PROMPT)
+
+# One ctest over both builds, so that one line closes it.
+test:
+	@scripts/install-packages build test
+	$(call configure,release-tests,build/release)
+	$(call configure,asan,build/asan)
+	@cmake --build build/release -j $(JOBS)
+	@cmake --build build/asan -j $(JOBS)
+	@OUTRIDER_CACHE='$(CACHE)' $(OUTRIDER) pull $(TEST_MODELS)
+	@echo 'subdirs(release asan)' >build/CTestTestfile.cmake
+	@OUTRIDER_CACHE='$(CACHE)' ctest --test-dir build --output-on-failure --no-tests=error -LE soak -j $(JOBS)
+
+soak: test
+	@OUTRIDER_CACHE='$(CACHE)' OUTRIDER_SOAK=1 ctest --test-dir build --output-on-failure --no-tests=error -L soak -j $(JOBS)
+
+prove-install:
+	@scripts/prove-install
+
+install: build
+	@cmake --install build/release --prefix '$(PREFIX)'
+
+clean:
+	rm -rf build
