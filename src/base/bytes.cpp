@@ -61,4 +61,8 @@ std::span<const std::byte> ByteReader::take(std::uint64_t n_bytes, std::string_v
   return part;
 }
 
+void ByteWriter::write(std::span<const std::byte> bytes) {
+  bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
+}
+
 }  // namespace outrider

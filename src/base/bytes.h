@@ -63,9 +63,7 @@ class ByteWriter {
   template <typename T>
   requires std::is_arithmetic_v<T>
   void write(T value) { write(std::as_bytes(std::span(&value, 1))); }
-  void write(std::span<const std::byte> bytes) {
-    bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
-  }
+  void write(std::span<const std::byte> bytes);
   void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
   // Zeros up to the next multiple of `alignment`.
   void pad(std::size_t alignment) {

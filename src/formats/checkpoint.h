@@ -1,4 +1,5 @@
-// What a model file holds, whatever its format: metadata by key and tensors by name. Metadata keys are GGUF's.
+// What a model file holds, whatever its format: metadata by key and tensors by name. Metadata keys
+// are GGUF's.
 
 #pragma once
 
@@ -17,7 +18,8 @@
 
 namespace outrider {
 
-// An integer of any width, a float of any width, a bool, a string, or an array of one of these.
+// An integer of any width (uint64 only above what int64 holds), a float of any width, a bool, a
+// string, or an array of one of these.
 using MetadataValue =
     std::variant<std::int64_t, std::uint64_t, double, bool, std::string, std::vector<std::int64_t>,
                  std::vector<double>, std::vector<bool>, std::vector<std::string>>;
@@ -32,8 +34,9 @@ class Metadata {
   const MetadataValue* find(std::string_view key) const;
   const std::map<std::string, MetadataValue, std::less<>>& entries() const { return entries_; }
 
-  // The value, or nothing if the key is absent. Throws Error, naming file and key, if the value has another type or does
-  // not fit: integers of any width convert to int64, integers and floats to double.
+  // The value, or nothing if the key is absent. Throws Error, naming file and key, if the value has
+  // another type or does not fit: integers of any width convert to int64, integers and floats to
+  // double.
   std::optional<std::int64_t> integer(std::string_view key) const;
   std::optional<double> number(std::string_view key) const;
   std::optional<bool> boolean(std::string_view key) const;
@@ -49,11 +52,17 @@ class Metadata {
   std::string require_string(std::string_view key) const;
 
  private:
+  template <typename T>
+  const T* find_as(std::string_view key) const;  // null if absent, Error if of another type
+  template <typename T>
+  T require(std::string_view key, std::optional<T> value) const;
+
   std::string origin_;
   std::map<std::string, MetadataValue, std::less<>> entries_;
 };
 
-// A tensor inside a mapped file. shape[0] is the number of columns (contiguous elements), as GGUF orders it.
+// A tensor inside a mapped file. shape[0] is the number of columns (contiguous elements), as GGUF
+// orders it.
 struct TensorView {
   std::string name;
   TensorType type = TensorType::f32;
@@ -73,7 +82,7 @@ struct TensorView {
 struct Checkpoint {
   std::string path;  // as the user gave it
   Metadata metadata;
-  std::vector<TensorView> tensors;                           // in file order
+  std::vector<TensorView> tensors;                            // in file order
   std::unordered_map<std::string, std::size_t> tensor_index;  // name to place in `tensors`
   MappedFile file;
 

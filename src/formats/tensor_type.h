@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
+#include <string>
 #include <string_view>
 
 namespace outrider {
@@ -23,7 +25,8 @@ enum class TensorType : std::uint32_t {
   bf16 = 30,
 };
 
-// A tensor's rows are cut into blocks of `block_elements` elements, each stored in `block_bytes` bytes.
+// A tensor's rows are cut into blocks of `block_elements` elements, each stored in `block_bytes`
+// bytes.
 struct TensorTypeTraits {
   TensorType type;
   std::string_view name;  // as GGUF tools print it: "Q4_K"
@@ -32,8 +35,12 @@ struct TensorTypeTraits {
 };
 
 const TensorTypeTraits& traits(TensorType type);
+std::span<const TensorTypeTraits> all_tensor_types();  // those this program reads
 
 // The type that GGUF numbers `number`, if this program reads it.
 std::optional<TensorType> tensor_type_from_gguf(std::uint32_t number);
+
+// "IQ4_XS", for messages: of every type that GGUF has, read or not; "number 99" for others.
+std::string gguf_type_name(std::uint32_t number);
 
 }  // namespace outrider
