@@ -10,14 +10,17 @@
 
 namespace outrider {
 
+// What comes out, concatenated, is well_formed(the tokens' bytes), however the bytes fall into
+// tokens.
 class StreamDecoder {
  public:
+  // The tokenizer must outlive this.
   explicit StreamDecoder(const Tokenizer& tokenizer) : tokenizer_(&tokenizer) {}
 
-  // The characters that `token` completes; an unfinished one waits. Bytes that can never become a character come out as
-  // U+FFFD, one per maximal subpart.
+  // The characters that `token` completes; an unfinished one waits. Bytes that can never become a
+  // character come out as U+FFFD, one per maximal subpart.
   std::string push(Token token);
-  // At the end of the text: what still waits, as U+FFFD.
+  // At the end of the text: what still waits, as U+FFFD. The decoder is then as new.
   std::string finish();
 
  private:

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,43 +14,68 @@
 
 namespace outrider {
 
+// What a vocabulary's entry is, and with it how text can give it:
+//   normal        by the vocabulary's merges
+//   user_defined  ordinary text that is always one token: wherever its text stands, also in a
+//   user's
+//                 (Gemma's runs of spaces and line ends and its HTML tags, Qwen's <tool_call>)
+//   control       only in a piece with parse_special
+//   byte          where a character is not in the vocabulary; written <0x00> to <0xFF>
+//   unknown       where bytes are missing too
+//   unused        never
 enum class TokenKind { normal, unknown, control, user_defined, unused, byte };
 
-// A stretch of text to tokenize. Special tokens are recognised only in text that the program wrote itself (a chat
-// template's), never in a user's.
+// A stretch of text to tokenize. Control tokens are recognised only in text that the program wrote
+// itself (a chat template's), never in a user's.
 struct TextPiece {
   std::string text;
   bool parse_special = false;
 };
 
+// Immutable once made; all members may be called from several threads at once.
+// A Token argument must lie in [0, size()).
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  // Ill-formed UTF-8 becomes U+FFFD per maximal subpart first (Unicode 15, section 3.9). No BOS is added. Pieces are split
-  // only where a special token stands: "ab" + "c" without one in between gives the tokens of "abc".
+  // Ill-formed UTF-8 becomes U+FFFD per maximal subpart first (Unicode 15, section 3.9), in each
+  // piece by itself. No BOS is added. Tokens reach across pieces: "ab" + "c" gives the tokens of
+  // "abc". Only a user_defined or control token splits the text, found from left to right, the
+  // longest first; all of a control token must lie in pieces with parse_special. Throws Error if
+  // the text is longer than 2 GiB.
   virtual std::vector<Token> encode(std::span<const TextPiece> pieces) const = 0;
   std::vector<Token> encode(std::string_view text, bool parse_special = false) const;
 
-  // The bytes of one token as they stand in running text: "" for a control token unless `show_special`. Concatenated
-  // bytes of a sequence are its text (SentencePiece's leading space is kept: these models have add_space_prefix false
-  // or the first encode added it, and callers strip it by text, not by token).
+  // The bytes of one token as they stand in running text: "" for a control, unknown or unused token
+  // unless `show_special`. Concatenated bytes of a sequence are its text (SentencePiece's leading
+  // space is kept: these models have add_space_prefix false or the first encode added it, and
+  // callers strip it by text, not by token).
   virtual std::string bytes(Token token, bool show_special = false) const = 0;
+  // The concatenated bytes.
+  std::string decode(std::span<const Token> tokens, bool show_special = false) const;
 
   virtual int size() const = 0;
   virtual TokenKind kind(Token token) const = 0;
   virtual std::string_view text(Token token) const = 0;  // the vocabulary's entry, as in the file
 
   std::optional<Token> bos, eos, unknown, padding;
-  bool add_bos = false;          // the model expects BOS at the start of a text
-  std::vector<Token> end_tokens;  // eos, eot, eom of the metadata: generation ends at any of them
+  bool add_bos = false;  // the model expects BOS at the start of a text
+
+  // Generation ends at any of them; ascending. The metadata's eos, eot and eom; and, as files often
+  // name only one of several, every entry that is known under one of these names: <|im_end|>,
+  // <|endoftext|>, <|eot_id|>, <|eom_id|>, <|end|>, <|end_of_text|>, <end_of_turn>. Such an entry
+  // is a control token even where the file calls it normal or user_defined.
+  std::vector<Token> end_tokens;
 };
 
-// By tokenizer.ggml.model: "gpt2" (byte-level BPE with the pre-tokenizer named by tokenizer.ggml.pre) or "llama"
-// (SentencePiece-style merges by score, with byte fallback). Throws Error on anything malformed or unknown.
+// By tokenizer.ggml.model: "gpt2" (byte-level BPE with the pre-tokenizer named by
+// tokenizer.ggml.pre) or "llama" (SentencePiece-style merges by score, with byte fallback):
+// byte_bpe.h, sentencepiece.h. Keeps nothing of `metadata`. Throws Error on anything malformed or
+// unknown. Of entries with equal text the first normal one (else the first) is what text gives.
 std::unique_ptr<Tokenizer> make_tokenizer(const Metadata& metadata);
 
-// Nothing if every id that both have means the same (text and kind); else a line that names the first that differs.
+// Nothing if every id that both have means the same (text and kind); else one line that names the
+// first that differs.
 std::optional<std::string> vocabulary_difference(const Tokenizer& a, const Tokenizer& b);
 
 }  // namespace outrider

@@ -1,0 +1,175 @@
+#include "text/byte_bpe.h"
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "base/bytes.h"
+#include "base/error.h"
+#include "text/flat_index.h"
+#include "text/merge.h"
+#include "text/pre_tokenizer.h"
+#include "text/utf8.h"
+#include "text/vocabulary_tokenizer.h"
+
+namespace outrider {
+namespace {
+
+constexpr bool writes_itself(int byte) {
+  return (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
+}
+
+// The character that writes each byte: all are below U+0144, so at most two bytes of UTF-8.
+constexpr std::array<std::uint16_t, 256> kCharacterOfByte = [] {
+  std::array<std::uint16_t, 256> characters{};
+  std::uint16_t next = 0x100;
+  for (int byte = 0; byte < 256; ++byte)
+    characters[byte] = writes_itself(byte) ? static_cast<std::uint16_t>(byte) : next++;
+  return characters;
+}();
+
+constexpr std::array<std::int16_t, 0x144> kByteOfCharacter = [] {
+  std::array<std::int16_t, 0x144> bytes{};
+  for (std::int16_t& byte : bytes) byte = -1;
+  for (int byte = 0; byte < 256; ++byte)
+    bytes[kCharacterOfByte[byte]] = static_cast<std::int16_t>(byte);
+  return bytes;
+}();
+
+std::string written(unsigned char byte) {
+  const unsigned character = kCharacterOfByte[byte];
+  if (character < 0x80) return std::string(1, static_cast<char>(character));
+  return {static_cast<char>(0xC0 | (character >> 6)), static_cast<char>(0x80 | (character & 0x3F))};
+}
+
+// The bytes that an entry writes; nothing if it holds a character that writes none.
+std::optional<std::string> read_written(std::string_view text) {
+  std::string bytes;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    unsigned character = static_cast<unsigned char>(text[i]);
+    if (character >= 0x80) {
+      const Utf8Step step = utf8_step(text.substr(i));
+      if (!step.well_formed || step.n_bytes != 2) return std::nullopt;
+      character = (character & 0x1F) << 6 | (static_cast<unsigned char>(text[++i]) & 0x3F);
+    }
+    if (character >= kByteOfCharacter.size() || kByteOfCharacter[character] < 0)
+      return std::nullopt;
+    bytes += static_cast<char>(kByteOfCharacter[character]);
+  }
+  return bytes;
+}
+
+std::string as_it_is(std::string_view text) {
+  return std::string(text);
+}
+
+class ByteBpe final : public VocabularyTokenizer {
+ public:
+  explicit ByteBpe(const Metadata& metadata)
+      : VocabularyTokenizer(metadata, as_it_is, /*add_bos_by_default=*/false),
+        pre_tokenizer_(metadata.require_string("tokenizer.ggml.pre"), metadata.origin()),
+        rule_index_(merges_of(metadata).size()) {
+    for (int byte = 0; byte < 256; ++byte)
+      byte_entries_[byte] = vocabulary().find_normal(written(static_cast<unsigned char>(byte)));
+    read_rules(metadata);
+  }
+
+ private:
+  struct Rule {  // left and right become result
+    Token left, right, result;
+  };
+  using Rank = std::int32_t;  // of a rule: its place in rules_
+
+  static const std::vector<std::string>& merges_of(const Metadata& metadata) {
+    const auto* merges = metadata.strings("tokenizer.ggml.merges");
+    if (merges == nullptr)
+      throw Error("{}: tokenizer.ggml.merges is missing; convert the model again",
+                  metadata.origin());
+    return *merges;
+  }
+
+  void read_rules(const Metadata& metadata) {
+    const std::vector<std::string>& merges = merges_of(metadata);
+    rules_.reserve(merges.size());
+    std::string joined;
+    for (std::size_t i = 0; i < merges.size(); ++i) {
+      const std::string_view merge = merges[i];
+      const std::size_t space = merge.find(' ', 1);
+      if (space == merge.npos || space + 1 == merge.size()) {
+        throw Error(
+            "{}: tokenizer.ggml.merges[{}] is {}, expected two parts with a space between them; "
+            "convert "
+            "the model again",
+            metadata.origin(), i, printable(merge));
+      }
+      const std::string_view left = merge.substr(0, space), right = merge.substr(space + 1);
+      joined.assign(left).append(right);
+      Token found[3];
+      bool all_normal = true;
+      for (std::size_t k = 0;
+           const std::string_view part : {left, right, std::string_view(joined)}) {
+        const auto token = vocabulary().find(part);
+        if (!token) {
+          throw Error(
+              "{}: tokenizer.ggml.merges[{}] needs {}, which is not in the vocabulary; convert the "
+              "model again",
+              metadata.origin(), i, printable(part));
+        }
+        all_normal = all_normal && kind(*token) == TokenKind::normal;
+        found[k++] = *token;
+      }
+      if (!all_normal) continue;
+      const Rule rule{found[0], found[1], found[2]};
+      const auto rank = static_cast<Rank>(rules_.size());
+      rules_.push_back(rule);
+      rule_index_.find_or_insert(key(rule.left, rule.right), rank, [&](Rank other) {
+        return rules_[other].left == rule.left && rules_[other].right == rule.right;
+      });
+    }
+  }
+
+  static std::uint64_t key(Token left, Token right) {
+    return std::uint64_t{static_cast<std::uint32_t>(left)} << 32 |
+           static_cast<std::uint32_t>(right);
+  }
+
+  void encode_stretch(std::string_view stretch, bool, std::vector<Token>& out) const override {
+    const auto find_merge = [this](const Symbol& a, const Symbol& b) -> std::optional<Merge<Rank>> {
+      const auto rank = rule_index_.find(key(a.token, b.token), [&](Rank r) {
+        return rules_[r].left == a.token && rules_[r].right == b.token;
+      });
+      if (!rank) return std::nullopt;
+      return Merge<Rank>{*rank, rules_[*rank].result};
+    };
+    Merger<Rank> merger;
+    std::vector<Symbol> symbols;
+    for (const std::string_view word : pre_tokenizer_.split(stretch)) {
+      symbols.clear();
+      for (const char c : word) {
+        const auto entry = byte_entries_[static_cast<unsigned char>(c)];
+        if (entry) symbols.push_back({*entry, static_cast<std::uint32_t>(symbols.size()), 1});
+      }
+      merger.merge(symbols, find_merge, out);
+    }
+  }
+
+  std::string entry_bytes(Token token) const override {
+    const std::string_view entry = text(token);
+    std::optional<std::string> bytes;
+    if (kind(token) == TokenKind::normal) bytes = read_written(entry);
+    return bytes ? *std::move(bytes) : std::string(entry);
+  }
+
+  PreTokenizer pre_tokenizer_;
+  std::array<std::optional<Token>, 256> byte_entries_;
+  std::vector<Rule> rules_;  // best first
+  FlatIndex rule_index_;     // of a rule's left and right
+};
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> make_byte_bpe(const Metadata& metadata) {
+  return std::make_unique<ByteBpe>(metadata);
+}
+
+}  // namespace outrider

@@ -1,0 +1,25 @@
+// Byte-level BPE (Radford et al. 2019, GPT-2): tokenizer.ggml.model "gpt2".
+//
+// An entry's text writes each byte as a character of its own (printable Latin-1 as itself, the
+// others from U+0100 on). Words (pre_tokenizer.h) are merged by the rank of the merge, then from
+// left to right. Control and user_defined entries are plain text. Equal to the Python package
+// `tokenizers`:
+// - a byte that has no entry (SmolLM2 lacks eight that text can hold) is left out before merging,
+// and
+//   so is lost;
+// - no Unicode normalization: Qwen2's own tokenizer composes (NFC) first, but files do not say so,
+//   llama.cpp does not, and text would not come back as it was.
+// A merge whose parts or result are not in the vocabulary is an Error; one that involves an entry
+// which is not normal is left out.
+
+#pragma once
+
+#include <memory>
+
+#include "text/tokenizer.h"
+
+namespace outrider {
+
+std::unique_ptr<Tokenizer> make_byte_bpe(const Metadata& metadata);
+
+}  // namespace outrider

@@ -1,0 +1,33 @@
+// Cuts text into the words that byte-level BPE never merges across, by the regular expression that
+// the model was trained with.
+
+#pragma once
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+namespace outrider {
+
+class PreTokenizer {
+ public:
+  // `name` as in tokenizer.ggml.pre. Throws Error, which lists the known ones and begins with
+  // `origin`.
+  PreTokenizer(std::string_view name, std::string_view origin);
+
+  // Well-formed text in words, all of it and in order. May be called from several threads at once.
+  // Takes time linear in the text; a bound on PCRE2's steps, far above what these expressions need,
+  // says so.
+  std::vector<std::string_view> split(std::string_view text) const;
+
+ private:
+  struct Free {
+    void operator()(pcre2_code* code) const { pcre2_code_free(code); }
+  };
+  std::unique_ptr<pcre2_code, Free> code_;
+};
+
+}  // namespace outrider

@@ -1,0 +1,60 @@
+#include "text/tokenizer.h"
+
+#include <algorithm>
+
+#include "base/bytes.h"
+#include "base/error.h"
+#include "text/byte_bpe.h"
+#include "text/sentencepiece.h"
+
+namespace outrider {
+namespace {
+
+std::string_view name(TokenKind kind) {
+  switch (kind) {
+    case TokenKind::normal: return "normal";
+    case TokenKind::unknown: return "unknown";
+    case TokenKind::control: return "control";
+    case TokenKind::user_defined: return "user_defined";
+    case TokenKind::unused: return "unused";
+    case TokenKind::byte: return "byte";
+  }
+  return "";
+}
+
+}  // namespace
+
+std::vector<Token> Tokenizer::encode(std::string_view text, bool parse_special) const {
+  const TextPiece piece{std::string(text), parse_special};
+  return encode(std::span(&piece, 1));
+}
+
+std::string Tokenizer::decode(std::span<const Token> tokens, bool show_special) const {
+  std::string text;
+  for (const Token token : tokens) text += bytes(token, show_special);
+  return text;
+}
+
+std::unique_ptr<Tokenizer> make_tokenizer(const Metadata& metadata) {
+  const std::string model = metadata.require_string("tokenizer.ggml.model");
+  if (model == "gpt2") return make_byte_bpe(metadata);
+  if (model == "llama") return make_sentencepiece(metadata);
+  throw Error(
+      "{}: tokenizer.ggml.model is {}, which this program does not know; known: gpt2, llama",
+      metadata.origin(), printable(model));
+}
+
+std::optional<std::string> vocabulary_difference(const Tokenizer& a, const Tokenizer& b) {
+  const auto describe = [](const Tokenizer& t, Token token) {
+    return fmt::format("{} ({})", printable(t.text(token)), name(t.kind(token)));
+  };
+  for (Token token = 0; token < std::min(a.size(), b.size()); ++token) {
+    if (a.text(token) != b.text(token) || a.kind(token) != b.kind(token)) {
+      return fmt::format("token {} is {} in one vocabulary and {} in the other", token,
+                         describe(a, token), describe(b, token));
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace outrider

@@ -1,0 +1,66 @@
+#include "text/utf8.h"
+
+#include <algorithm>
+
+namespace outrider {
+namespace {
+
+struct Lead {
+  std::size_t n_bytes;                      // 0: no character begins so
+  unsigned char second_least, second_most;  // bytes after the second are 80 to BF
+};
+
+constexpr Lead lead(unsigned char byte) {
+  if (byte < 0x80) return {1, 0, 0};
+  if (byte < 0xC2) return {0, 0, 0};
+  if (byte < 0xE0) return {2, 0x80, 0xBF};
+  if (byte == 0xE0) return {3, 0xA0, 0xBF};
+  if (byte == 0xED) return {3, 0x80, 0x9F};
+  if (byte < 0xF0) return {3, 0x80, 0xBF};
+  if (byte == 0xF0) return {4, 0x90, 0xBF};
+  if (byte < 0xF4) return {4, 0x80, 0xBF};
+  if (byte == 0xF4) return {4, 0x80, 0x8F};
+  return {0, 0, 0};
+}
+
+}  // namespace
+
+Utf8Step utf8_step(std::string_view text) {
+  const Lead first = lead(static_cast<unsigned char>(text[0]));
+  if (first.n_bytes == 0) return {1, false, false};
+  for (std::size_t i = 1; i < first.n_bytes; ++i) {
+    if (i == text.size()) return {i, false, true};
+    const auto byte = static_cast<unsigned char>(text[i]);
+    const unsigned char least = i == 1 ? first.second_least : 0x80;
+    const unsigned char most = i == 1 ? first.second_most : 0xBF;
+    if (byte < least || byte > most) return {i, false, false};
+  }
+  return {first.n_bytes, true, false};
+}
+
+std::string well_formed(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  while (!text.empty()) {
+    const Utf8Step step = utf8_step(text);
+    out += step.well_formed ? text.substr(0, step.n_bytes) : kReplacementCharacter;
+    text.remove_prefix(step.n_bytes);
+  }
+  return out;
+}
+
+std::size_t unfinished_suffix(std::string_view text) {
+  for (std::size_t n = 1; n <= std::min<std::size_t>(3, text.size()); ++n) {
+    const Utf8Step step = utf8_step(text.substr(text.size() - n));
+    if (step.unfinished && step.n_bytes == n) return n;
+  }
+  return 0;
+}
+
+std::size_t n_characters(std::string_view text) {
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+  }));
+}
+
+}  // namespace outrider

@@ -1,0 +1,30 @@
+// UTF-8, well formed and not: Unicode 15, section 3.9, tables 3-7 and 3-8.
+
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace outrider {
+
+inline constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";  // U+FFFD
+
+// What a text begins with: one well-formed character, or one maximal subpart of an ill-formed one.
+struct Utf8Step {
+  std::size_t n_bytes;  // 1 to 4
+  bool well_formed;
+  bool unfinished;  // ill-formed only because the text ends here
+};
+Utf8Step utf8_step(std::string_view text);  // text is not empty
+
+// The text with U+FFFD for each maximal subpart that is no character.
+std::string well_formed(std::string_view text);
+
+// Bytes at the end that more bytes could make a character, 0 to 3.
+std::size_t unfinished_suffix(std::string_view text);
+
+// Characters of a well-formed text.
+std::size_t n_characters(std::string_view text);
+
+}  // namespace outrider

@@ -1,0 +1,56 @@
+// The entries of a vocabulary, read from metadata and checked.
+
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/token.h"
+#include "formats/checkpoint.h"
+#include "text/flat_index.h"
+#include "text/tokenizer.h"
+
+namespace outrider {
+
+class Vocabulary {
+ public:
+  // From tokenizer.ggml.tokens and .token_type (absent: all normal). Entries of end_of_turn_names()
+  // become control tokens. Copies what it needs. Throws Error.
+  explicit Vocabulary(const Metadata& metadata);
+
+  int size() const { return static_cast<int>(kinds_.size()); }
+  TokenKind kind(Token token) const { return kinds_[checked(token)]; }
+  std::string_view text(Token token) const {
+    const std::size_t place = checked(token);
+    return std::string_view(texts_).substr(begins_[place], begins_[place + 1] - begins_[place]);
+  }
+
+  // The entry with this text, a normal one if there is one.
+  std::optional<Token> find(std::string_view text) const;
+  std::optional<Token> find_normal(std::string_view text) const;
+
+  // The entry of kind byte for this byte, and back.
+  std::optional<Token> byte_token(unsigned char byte) const { return byte_tokens_[byte]; }
+  unsigned char byte_value(Token byte_token) const;
+
+  // The id under `key`, nothing if absent. Throws Error if it is no token of this vocabulary.
+  std::optional<Token> special_id(const Metadata& metadata, std::string_view key) const;
+
+  // What generation ends at: see Tokenizer::end_tokens.
+  std::vector<Token> end_tokens(const Metadata& metadata) const;
+
+ private:
+  std::size_t checked(Token token) const;
+
+  std::string texts_;                // all entries, one after the other
+  std::vector<std::size_t> begins_;  // [size + 1] into texts_
+  std::vector<TokenKind> kinds_;
+  FlatIndex index_;  // of text
+  std::array<std::optional<Token>, 256> byte_tokens_;
+};
+
+}  // namespace outrider
