@@ -1,0 +1,47 @@
+// Attention of one row and one head in plain loops, the judge of every backend (docs/arithmetic.md,
+// "Attention"): softmax by tiles (Milakov and Gimelshein 2018, arXiv:1805.02867; Dao et al. 2022,
+// arXiv:2205.14135) whose merges have one order.
+
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+
+#include "numerics/softmax.h"
+
+namespace outrider {
+
+// Tiles merge in order within a span of 16, spans in order with each other.
+inline constexpr int kSpanTiles = 16;
+inline constexpr int kSpan = kSpanTiles * static_cast<int>(kTile);
+
+// How the cache keeps a number: clamped to +-65504 (NaN passes), f16 rounded to nearest even
+// besides.
+enum class KeptAs { f16, f32 };
+float read_back(float x, KeptAs kept_as);
+
+struct AttentionRule {
+  float scale = 1;                    // of the scores: the float nearest the spec's double
+  std::optional<float> softcap = {};  // c: a score s becomes c * tanh(s / c)
+  std::optional<int> window = {};     // w: a key counts if row position - key position < w
+};
+
+// A key of the row's path, itself included, before it went to the cache: k after rope.
+struct AttentionKey {
+  int position;
+  std::span<const float> k, v;
+};
+
+// The order of `keys` is free, positions differ; at least one is within the window. Sizes: q, k, v
+// and out [head_dim]. A key whose weight underflows to +0 does not enter, so a NaN in its v does
+// not show.
+void attention_reference(std::span<const float> q, int position, std::span<const AttentionKey> keys,
+                         const AttentionRule& rule, KeptAs kept_as, std::span<float> out);
+
+// y = c * tanh(y / c), each operation rounded.
+void softcap_reference(float c, std::span<float> y);
+// o = fma(o, a, o_t * b), elementwise: the merge of two tiles or spans.
+void merge_reference(float a, float b, std::span<const float> o_t, std::span<float> o);
+
+}  // namespace outrider

@@ -1,0 +1,47 @@
+// Randomness that is a function of where it is asked for, never of what was asked before
+// (docs/arithmetic.md, "The rest").
+
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "base/token.h"
+
+namespace outrider {
+
+// Philox4x32-10: Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3".
+std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> counter, std::uint64_t key);
+
+// Where the noise of a choice comes from.
+struct NoiseKey {
+  std::uint64_t seed = 0;
+  std::uint32_t stream = 0;    // the choice's index among a request's parallel answers
+  std::uint32_t position = 0;  // text tokens before the chosen one, from the session's start
+
+  friend bool operator==(const NoiseKey&, const NoiseKey&) = default;
+};
+
+// What a number is drawn for; different uses are independent. The i-th draw at a node, over all
+// drafters, is draw(i).
+enum class NoiseUse : std::uint32_t { choice = 0, acceptance = 1, residual = 2, first_draw = 3 };
+constexpr NoiseUse draw(std::uint32_t i) {
+  return static_cast<NoiseUse>(static_cast<std::uint32_t>(NoiseUse::first_draw) + i);
+}
+
+// min((h + 0.5) * 2^-32, 1 - 2^-24), rounded once: between 0 and 1, neither.
+float uniform_from_bits(std::uint32_t h);
+
+// Uniform in (0, 1): h is output (token mod 4) of counter (token / 4, position, stream, use) under
+// the seed.
+float uniform(const NoiseKey& key, NoiseUse use, Token token);
+
+// Gumbel noise, -log(-log1p(-u)). The argmax of logit + noise is a draw from the softmax (Gumbel
+// 1954).
+float gumbel_from_uniform(float u);
+float gumbel(const NoiseKey& key, NoiseUse use, Token token);
+
+// No noise lies outside: -log(-log1p(-u)) at u = 1 - 2^-24 and at u = 2^-33.
+inline constexpr float kNoiseLowest = -2.8116f, kNoiseHighest = 22.8743f;
+
+}  // namespace outrider

@@ -1,0 +1,13 @@
+// RMS norm: Zhang and Sennrich 2019, arXiv:1910.07467.
+
+#pragma once
+
+#include <span>
+
+namespace outrider {
+
+// y = (x * r) * w, r = 1 / sqrt(lane sum of x * x / n + eps). All of one size, not 0. y may be x.
+void rms_norm_reference(std::span<const float> x, std::span<const float> w, float eps,
+                        std::span<float> y);
+
+}  // namespace outrider
