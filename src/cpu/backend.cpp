@@ -1,0 +1,156 @@
+#include "cpu/backend.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/error.h"
+#include "base/threads.h"
+#include "cache/cache.h"
+#include "cpu/cache_memory.h"
+#include "cpu/choice.h"
+#include "cpu/forward.h"
+#include "cpu/kernels/kernels.h"
+#include "cpu/weights.h"
+
+namespace outrider {
+namespace {
+
+LoadOptions filled_in(LoadOptions options) {
+  if (options.n_slots == 0) options.n_slots = options.batch_rows;
+  CHECK(options.context > 0 && options.n_sequences > 0 && options.batch_rows > 0 &&
+        options.n_threads > 0);
+  return options;
+}
+
+CacheLimits limits(const Model& model, const LoadOptions& options) {
+  return {.context = options.context,
+          .n_sequences = options.n_sequences,
+          .n_slots = options.n_slots,
+          .n_layers = model.spec.n_layers()};
+}
+
+class CpuBackend final : public Backend {
+ public:
+  CpuBackend(const Model& model, const LoadOptions& options, Isa isa, const LoadProgress& progress)
+      : model_(model),
+        options_(options),
+        isa_(isa),
+        team_(options.n_threads),
+        weights_(model_, team_, progress),
+        cache_(limits(model, options)),
+        memory_(model.spec, options.cache_type, Cache::pages_needed(limits(model, options))),
+        forward_(model_.spec, weights_, memory_, kernels(isa), team_, options_),
+        all_layers_(model.spec.n_layers()) {
+    std::iota(all_layers_.begin(), all_layers_.end(), 0);
+  }
+
+  const ModelSpec& spec() const override { return model_.spec; }
+  const LoadOptions& options() const override { return options_; }
+
+  Pass forward(std::span<const Row> rows, const ForwardOptions& options) override {
+    CHECK(!rows.empty() && rows.size() <= static_cast<std::size_t>(options_.batch_rows));
+    const std::vector<int>& layers = options.layers ? *options.layers : all_layers_;
+    LayerSet written;
+    for (const int layer : layers) {
+      CHECK(layer >= 0 && layer < model_.spec.n_layers());
+      written.set(layer);
+    }
+    Pass pass{{}, ++generation_};
+    std::vector<ForwardRow> prepared(rows.size());
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const Row& row = rows[i];
+      CHECK(row.token && *row.token >= 0 && *row.token < model_.spec.vocabulary &&
+            row.features.empty());
+      const SlotId slot = cache_.add_slot(row.sequence, parent_slot(rows, i, pass.slots), written);
+      CHECK(cache_.position(row.sequence, slot) == row.position);
+      pass.slots.push_back(slot);
+      prepared[i] = {.token = *row.token,
+                     .context = {.position = row.position,
+                                 .committed = cache_.committed(row.sequence),
+                                 .pages = cache_.pages(row.sequence),
+                                 .path = cache_.path(row.sequence, slot)},
+                     .wants_logits = row.wants_logits};
+    }
+    forward_.run(prepared, layers, options.taps);
+    return pass;
+  }
+
+  std::vector<Choice> choose(const Pass& pass, std::span<const ChoiceRequest> requests) override {
+    CHECK(pass.generation == generation_);
+    std::vector<Choice> choices(requests.size());
+    const auto answer = [&](std::size_t i) {
+      choices[i] = outrider::choose(forward_.logits(requests[i].row), requests[i], isa_);
+    };
+    if (requests.size() == 1) {
+      answer(0);
+    } else {
+      team_.run([&](int thread) {
+        for (std::size_t i = thread; i < requests.size(); i += team_.size()) answer(i);
+      });
+    }
+    return choices;
+  }
+
+  std::vector<float> read_tap(const Pass& pass, int tap, int row) const override {
+    CHECK(pass.generation == generation_);
+    const std::span<const float> values = forward_.tap(tap, row);
+    return {values.begin(), values.end()};
+  }
+
+  SequenceId begin() override { return cache_.begin(); }
+  void end(SequenceId sequence) override { cache_.end(sequence); }
+  SequenceId fork(SequenceId sequence) override { return cache_.fork(sequence); }
+  void commit(SequenceId sequence, std::span<const SlotId> path) override {
+    memory_.copy(cache_.commit(sequence, path));
+  }
+  void discard(SequenceId sequence) override { cache_.discard(sequence); }
+  void truncate(SequenceId sequence, int length) override { cache_.truncate(sequence, length); }
+  int committed(SequenceId sequence) const override { return cache_.committed(sequence); }
+  int free_slots(SequenceId sequence) const override { return cache_.free_slots(sequence); }
+
+ private:
+  std::optional<SlotId> parent_slot(std::span<const Row> rows, std::size_t i,
+                                    std::span<const SlotId> slots) const {
+    if (const auto* earlier = std::get_if<EarlierRow>(&rows[i].parent)) {
+      CHECK(earlier->row >= 0 && static_cast<std::size_t>(earlier->row) < i);
+      CHECK(rows[earlier->row].sequence == rows[i].sequence);
+      return slots[earlier->row];
+    }
+    if (const auto* slot = std::get_if<SlotId>(&rows[i].parent)) return *slot;
+    return std::nullopt;
+  }
+
+  const Model model_;
+  const LoadOptions options_;
+  const Isa isa_;
+  ThreadTeam team_;
+  Weights weights_;
+  Cache cache_;
+  CacheMemory memory_;
+  Forward forward_;
+  std::vector<int> all_layers_;
+  std::uint64_t generation_ = 0;
+};
+
+}  // namespace
+
+MemoryNeed memory_need(const Model& model, const LoadOptions& unfilled) {
+  const LoadOptions options = filled_in(unfilled);
+  const std::size_t logits = std::size_t{64} * model.spec.vocabulary * sizeof(float);
+  return {.weights = packed_bytes(model),
+          .cache = CacheMemory::page_bytes(model.spec, options.cache_type) *
+                   Cache::pages_needed(limits(model, options)),
+          .working = Forward::working_bytes(model.spec, options) + logits};
+}
+
+std::unique_ptr<Backend> load_cpu(const Model& model, const LoadOptions& options, Isa isa,
+                                  const LoadProgress& progress) {
+  return std::make_unique<CpuBackend>(model, filled_in(options), isa, progress);
+}
+
+std::unique_ptr<Backend> load_cpu(const Model& model, const LoadOptions& options,
+                                  const LoadProgress& progress) {
+  return load_cpu(model, options, chosen_isa(), progress);
+}
+
+}  // namespace outrider

@@ -1,0 +1,30 @@
+// The CPU's side of model/backend.h.
+
+#pragma once
+
+#include <memory>
+
+#include "cpu/isa.h"
+#include "model/backend.h"
+
+namespace outrider {
+
+// Packs the model's weights (its checkpoint stays alive with the backend) and plans the cache.
+// Kernels are those of chosen_isa(). Throws Error if the memory does not suffice.
+std::unique_ptr<Backend> load_cpu(const Model& model, const LoadOptions& options,
+                                  const LoadProgress& progress = {});
+
+// The same with the kernels of one instruction set, one of available_isas().
+std::unique_ptr<Backend> load_cpu(const Model& model, const LoadOptions& options, Isa isa,
+                                  const LoadProgress& progress = {});
+
+// What a load will take, for planning.
+struct MemoryNeed {
+  std::size_t weights = 0;  // packed
+  std::size_t cache = 0;    // all sequences at their longest
+  std::size_t working = 0;  // activations and tables
+  std::size_t total() const { return weights + cache + working; }
+};
+MemoryNeed memory_need(const Model& model, const LoadOptions& options);
+
+}  // namespace outrider

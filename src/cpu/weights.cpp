@@ -1,0 +1,100 @@
+#include "cpu/weights.h"
+
+#include <atomic>
+#include <cstring>
+
+#include "base/error.h"
+#include "numerics/dequantize.h"
+
+namespace outrider {
+namespace {
+
+struct Packing {
+  const TensorView* tensor;
+  PackedMatrix* matrix;
+  std::size_t offset;
+};
+
+PackedMatrix layout(const TensorView& tensor) {
+  return {.type = tensor.type,
+          .outputs = static_cast<std::size_t>(tensor.rows()),
+          .columns = static_cast<std::size_t>(tensor.columns()),
+          .panel_bytes = packed_panel_bytes(tensor.type, tensor.columns())};
+}
+
+bool is_matrix(const TensorView& tensor) {
+  return tensor.shape.size() > 1 && tensor.rows() > 1;
+}
+
+// The matrix that gives the logits.
+const TensorView& head_tensor(const Model& model) {
+  const TensorView* output = model.weight(Role::output);
+  return output != nullptr ? *output : *model.weight(Role::token_embedding);
+}
+
+}  // namespace
+
+std::size_t packed_bytes(const Model& model) {
+  const auto bytes_of = [](const TensorView& tensor) {
+    const PackedMatrix matrix = layout(tensor);
+    return matrix.panels() * matrix.panel_bytes;
+  };
+  std::size_t bytes = bytes_of(head_tensor(model));
+  for (int layer = 0; layer < model.spec.n_layers(); ++layer) {
+    for (int role = static_cast<int>(Role::output) + 1; role < kRoles; ++role) {
+      const TensorView* tensor = model.weight(static_cast<Role>(role), layer);
+      if (tensor != nullptr && is_matrix(*tensor)) bytes += bytes_of(*tensor);
+    }
+  }
+  return bytes;
+}
+
+Weights::Weights(const Model& model, ThreadTeam& team, const LoadProgress& progress)
+    : embedding_(*model.weight(Role::token_embedding)),
+      packed_(outrider::packed_bytes(model)),
+      matrices_(model.spec.layers.size() * kRoles),
+      vectors_(model.spec.layers.size() * kRoles) {
+  std::vector<Packing> packings;
+  std::size_t offset = 0;
+  const auto place = [&](const TensorView& tensor, PackedMatrix& matrix) {
+    matrix = layout(tensor);
+    matrix.first = packed_.begin() + offset;
+    packings.push_back({&tensor, &matrix, offset});
+    offset += matrix.panels() * matrix.panel_bytes;
+  };
+  for (int layer = 0; layer < model.spec.n_layers(); ++layer) {
+    for (int r = 0; r < kRoles; ++r) {
+      const Role role = static_cast<Role>(r);
+      const TensorView* tensor = model.weights[index(role, layer)];
+      if (tensor == nullptr || role == Role::token_embedding || role == Role::output) continue;
+      if (is_matrix(*tensor)) {
+        place(*tensor, matrices_[index(role, layer)]);
+      } else {
+        std::vector<float>& vector = vectors_[index(role, layer)];
+        vector.resize(tensor->elements());
+        dequantize(tensor->type, tensor->bytes, vector);
+      }
+    }
+  }
+  place(head_tensor(model), head_);
+
+  std::atomic<std::size_t> packed = 0;
+  team.run([&](int thread) {
+    for (const Packing& packing : packings) {
+      const Range panels = share(packing.matrix->panels(), thread, team.size());
+      pack(*packing.tensor, panels, packed_.begin() + packing.offset);
+      packed += (panels.end - panels.begin) * packing.matrix->panel_bytes;
+      if (thread == 0 && progress)
+        progress(static_cast<double>(packed) / static_cast<double>(packed_.size()));
+      team.barrier();
+      if (thread == 0) model.checkpoint->file.release(packing.tensor->bytes);
+    }
+  });
+}
+
+void Weights::embed(Token token, std::span<float> out) const {
+  const std::size_t row_bytes = embedding_.bytes.size() / embedding_.rows();
+  dequantize(embedding_.type, embedding_.bytes.subspan(token * row_bytes, row_bytes), out);
+}
+
+}  // namespace outrider

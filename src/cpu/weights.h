@@ -1,0 +1,47 @@
+// A model's weights as the kernels read them: matrices packed into huge pages, vectors as floats.
+
+#pragma once
+
+#include <vector>
+
+#include "base/huge_buffer.h"
+#include "base/threads.h"
+#include "cpu/pack.h"
+#include "model/backend.h"
+#include "model/model.h"
+
+namespace outrider {
+
+class Weights {
+ public:
+  // Packs every matrix, each thread the panels that it will read, and releases the mapped file
+  // behind it. The model's checkpoint must outlive this object: embedding rows are read from it.
+  Weights(const Model& model, ThreadTeam& team, const LoadProgress& progress);
+
+  const PackedMatrix& matrix(Role role, int layer = 0) const {
+    return matrices_[index(role, layer)];
+  }
+  std::span<const float> vector(Role role, int layer = 0) const {
+    return vectors_[index(role, layer)];
+  }
+  const PackedMatrix& head() const { return head_; }
+
+  // The embedding of a token, before any scaling: [embedding].
+  void embed(Token token, std::span<float> out) const;
+
+  std::size_t packed_bytes() const { return packed_.size(); }
+
+ private:
+  std::size_t index(Role role, int layer) const { return layer * kRoles + static_cast<int>(role); }
+
+  TensorView embedding_;
+  HugeBuffer packed_;
+  std::vector<PackedMatrix> matrices_;       // [n_layers][kRoles]
+  std::vector<std::vector<float>> vectors_;  // likewise
+  PackedMatrix head_;
+};
+
+// Bytes that packing a model takes, for planning memory before loading.
+std::size_t packed_bytes(const Model& model);
+
+}  // namespace outrider
