@@ -14,20 +14,44 @@
 
 namespace outrider {
 
-// What keeps a token in the race. Applied in llama.cpp's order: logit bias; repetition, frequency
-// and presence penalties; top-k; locally typical (Meister et al. 2022, arXiv:2202.00666); top-p
-// (Holtzman et al. 2019, arXiv:1904.09751); min-p (Nguyen et al. 2024, arXiv:2407.01082);
-// temperature. Probabilities inside the filters are at temperature 1.
+// What keeps a token in the race, in llama.cpp's order. Everything is float, each operation
+// rounded, softmax as softmax_reference computes it with filtered tokens at -inf (so a lane is id
+// mod 16).
+//
+//   1. logit + 0, + bias                    every entry in turn; -inf forbids the token
+//   2. penalties, of tokens counted         l / repeat or l * repeat, by the sign of l; then
+//                                           l - (count * frequency + presence)
+//   3. the `allowed` mask                   others are forbidden. What is left are the processed
+//   logits
+//   4. top-k                                the k first by (logit descending, id ascending)
+//   5. locally typical                      Meister et al. 2022, arXiv:2202.00666. With log p =
+//   logit -
+//                                           max - log(sum) and H = -(lane sum of p * log p, fused;
+//                                           p = 0 left out): by (|-log p - H| ascending, id
+//                                           ascending) the fewest tokens, at least one, that reach
+//                                           typical_p
+//   6. top-p                                Holtzman et al. 2019, arXiv:1904.09751: by (p
+//   descending,
+//                                           id ascending) the fewest, at least one, that reach
+//                                           top_p
+//   7. min-p                                Nguyen et al. 2024, arXiv:2407.01082: those with
+//                                           exp(logit - max) >= min_p, the largest in any case
+//   8. the score                            logit / temperature + noise; the highest wins, the
+//   lowest
+//                                           id among equals
+//
+// Probabilities of 5 and 6 are softmaxes at temperature 1 of what survived so far; a set reaches P
+// once the sum of its probabilities, added one after another in that order, is at least P. At
+// temperature 0 steps 4 to 7 are left out and the score is the processed logit.
 struct Filters {
-  int top_k = 40;          // 0: off
-  float typical_p = 1.0f;  // 1: off
-  float top_p = 0.95f;     // 1: off
-  float min_p = 0.05f;     // 0: off
-  float repeat_penalty =
-      1.0f;  // 1: off; divides positive and multiplies negative logits of seen tokens
-  float frequency_penalty = 0;  // times the count, subtracted
-  float presence_penalty = 0;   // subtracted once
-  float temperature = 0.8f;     // 0: the best logit wins, filters that cannot change it are skipped
+  int top_k = 40;               // 0 or less: off
+  float typical_p = 1.0f;       // 1 or more: off
+  float top_p = 0.95f;          // 1 or more: off
+  float min_p = 0.05f;          // 0 or less: off
+  float repeat_penalty = 1.0f;  // 1: off
+  float frequency_penalty = 0;
+  float presence_penalty = 0;
+  float temperature = 0.8f;  // 0 or less: the best logit wins
 };
 
 struct TokenCount {
@@ -40,30 +64,34 @@ struct TokenBias {
   float bias;  // added to the logit; -inf forbids the token
 };
 
-// One row's question. Views must stay valid during the call.
+// One row's question. Views must stay valid during the call. Tokens outside the vocabulary, in bias
+// or counts, are ignored.
 struct ChoiceRequest {
   int row = 0;  // of the pass; it must have asked for logits
   Filters filters;
-  NoiseKey noise;
+  NoiseKey noise;  // its use is NoiseUse::choice
   std::span<const TokenBias> bias;
   std::span<const TokenCount> counts;      // of the tokens that penalties look at, each token once
-  std::span<const std::uint64_t> allowed;  // bit per token, or empty: all are allowed
+  std::span<const std::uint64_t> allowed;  // bit per token, or empty: all. Past its end: forbidden
   int n_best = 0;                          // > 0: also the n best by the same noisy score
-  bool wants_probabilities = false;  // [vocabulary] after all processors, 0 for filtered tokens
-  bool wants_logits = false;         // [vocabulary] as the model gave them
+  bool wants_probabilities = false;        // [vocabulary]
+  bool wants_logits = false;               // [vocabulary] as the model gave them
 };
 
+// Probabilities are the softmax of logit / temperature over the tokens that survived all filters, 0
+// for others; at temperature 0 the softmax of the processed logits.
 struct Candidate {
   Token token;
-  float score;        // processed logit / temperature + noise; at temperature 0 the processed logit
-  float probability;  // after all processors; at temperature 0 the softmax of processed logits
+  float score;
+  float probability;
 };
 
 struct Choice {
-  // Nothing if the row cannot be used: a NaN, or a best logit that is not finite, or no token
-  // allowed.
+  // Nothing, and `best` and `probabilities` empty, if the row cannot be used: a NaN among the
+  // logits as given or as processed, or a largest one that is not finite, divided by the
+  // temperature or not (so also if nothing is allowed).
   std::optional<Token> token;
-  std::vector<Candidate> best;       // n_best or fewer, best first; ties to the lowest id
+  std::vector<Candidate> best;  // the best n_best, or all survivors if fewer; ties to the lowest id
   std::vector<float> probabilities;  // if asked for
   std::vector<float> logits;         // if asked for
 };
