@@ -1,4 +1,5 @@
-// When a text ends: the first end token, the token limit, or a stop string, whichever comes first, token by token.
+// When a text ends: the first end token, the token limit, or a stop string, whichever comes first,
+// token by token.
 
 #pragma once
 
@@ -15,29 +16,36 @@ namespace outrider {
 enum class FinishReason { stop, length };
 
 struct StopParams {
-  int n_predict = -1;               // tokens at most; -1: no limit
-  std::vector<std::string> texts;   // matched on text across tokens, not printed
-  bool ignore_eos = false;
+  int n_predict = -1;              // tokens at most; -1: no limit
+  std::vector<std::string> texts;  // matched on text across tokens, not printed
+  bool ignore_eos = false;         // end tokens are tokens like others
 };
 
-// Follows one answer. Text comes out whole characters at a time; the longest tail that could still become a stop string is
-// held back.
+// Follows one answer. Text comes out whole characters at a time; the longest tail that could still
+// become a stop string is held back. What is shown in the end, and the token that ends it, depend
+// on the text alone, not on how it falls into tokens: of several stop strings the one that is
+// complete first counts, of those complete at the same character the longest.
 class StopRules {
  public:
+  // The tokenizer must outlive this. Throws Error if a stop string is empty.
   StopRules(const Tokenizer& tokenizer, StopParams params);
 
-  // Takes the next token. After a reason is given no further token may be pushed. An end token is part of the
-  // answer's tokens but shows no text; a stop string's text is not shown, nor what follows it.
+  // Takes the next token. After a reason is given no further token may be pushed. An end token is
+  // part of the answer's tokens but shows no text; a stop string's text is not shown, nor what
+  // follows it.
   std::optional<FinishReason> push(Token token);
 
-  // Text that became showable since the last call. After push() gave a reason this includes the rest.
+  // The answer ends here for a reason that lies outside (a full context, an interruption): what was
+  // held back becomes showable.
+  void finish();
+
+  // Text that became showable since the last call. After push() gave a reason this includes the
+  // rest.
   std::string take_text();
 
   int n_tokens() const { return n_tokens_; }
-
-  // For a copy along a draft path.
-  StopRules(const StopRules&) = default;
-  StopRules& operator=(const StopRules&) = default;
+  // Tokens that may still come; nothing: no limit.
+  std::optional<int> n_left() const;
 
  private:
   const Tokenizer* tokenizer_;

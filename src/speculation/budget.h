@@ -1,64 +1,87 @@
-// How much to draft and which nodes to check: expected tokens over expected time, from a measured cost curve T(n) and learned
-// acceptance. It decides how fast a text comes, never what it says.
+// How much to draft and which nodes to check: expected tokens over expected time, from a measured
+// cost curve T(n) and learned acceptance. It decides how fast a text comes, never what it says.
 
 #pragma once
 
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "speculation/calibration.h"
+#include "speculation/cost_curve.h"
 #include "speculation/drafter.h"
 #include "speculation/tree.h"
 
 namespace outrider {
 
-// T(n): milliseconds of one target pass over n rows, all with logits. Between measured points it is linear.
-class CostCurve {
- public:
-  void record(int rows, double ms);  // refines the estimate at `rows`, robust against outliers
-  bool empty() const;
-  double ms(int rows) const;
-
- private:
-  struct Point {
-    int rows;
-    double ms;
-    int n;
-  };
-  std::vector<Point> points_;  // rows ascending
+struct BudgetOptions {
+  bool automatic = true;  // false ("fixed"): limits as given, no clocks
+  DraftLimits limits;  // rows: drafted nodes checked per sequence and step, all drafters together
 };
 
-struct BudgetOptions {
-  bool automatic = true;  // false: limits as given, no clocks
-  DraftLimits limits;
+// The rest of a step that drafts must share a pass with.
+struct PassLoad {
+  int rows = 0;      // without any draft: node 0 of every sequence, and prompt rows
+  int rows_max = 0;  // of the pass, drafts among them
+};
+
+// What became of one sequence's drafts.
+struct DraftOutcome {
+  const DraftTree* drafted;      // as proposed
+  const DraftTree* checked;      // as planned
+  std::span<const Token> taken;  // how the text went on
+};
+
+struct StepCost {
+  int rows = 0;                                 // of the pass
+  bool with_prompt_rows = false;                // some were prompt rows without logits
+  double forward_ms = 0;                        // forward and choices
+  std::vector<std::optional<double>> draft_ms;  // [drafters] by their DraftCost; nothing: not asked
 };
 
 class Budget {
  public:
   Budget(BudgetOptions options, int n_drafters);
 
-  // What drafter `drafter` may add this step; rows = 0: do not ask it. A drafter that keeps missing is left out and probed
-  // again later.
-  DraftLimits limits(int drafter, const DraftCost& cost);
+  // What drafter `drafter` may add to each of these trees this step; nothing: do not ask it. A
+  // drafter is asked if it is expected to raise tokens per time beyond what the trees hold already,
+  // judged by what it brought when it was asked before. One that fails this on its own account is
+  // left out for a number of steps which doubles each time, then tried once more; one whose asking
+  // costs next to nothing is always asked.
+  std::optional<DraftLimits> limits(int drafter, const DraftCost& cost,
+                                    std::span<const DraftTree* const> trees, const PassLoad& load);
 
-  // Prunes all trees of a step together to the nodes that pay.
-  void plan(std::span<DraftTree*> trees);
+  // Prunes all trees of a step together to the nodes that pay: with a node's value the product of
+  // calibrated acceptances along its path, nodes best first, that many for which
+  // (sequences + sum of values) / (T(rows) + draft_ms) is largest over all counts, none among them.
+  // Fixed: as many as the limits allow. draft_ms: what drafting took this step.
+  void plan(std::span<DraftTree* const> trees, const PassLoad& load, double draft_ms) const;
 
-  // After the step: per tree which nodes were accepted, rows of the pass, its time and that of drafting.
-  void observe(std::span<DraftTree* const> trees, std::span<const std::vector<bool>> accepted, int rows,
-               double forward_ms, std::span<const double> draft_ms);
+  // After the step. Outcomes of the sequences that generated.
+  void observe(std::span<const DraftOutcome> outcomes, const StepCost& cost);
 
+  const BudgetOptions& options() const { return options_; }
   CostCurve& curve() { return curve_; }
 
  private:
+  // What asking a drafter brings, from the times it was asked: running means.
+  struct Standing {
+    double tokens;       // accepted per sequence
+    double rows = 0;     // checked per sequence
+    double ms = 0;       // of drafting
+    bool asked = false;  // ever
+    int pause = 0;       // steps of the last pause; 0: it pays
+    int steps_left = 0;  // of it
+  };
+  std::vector<double> values(const DraftTree& tree) const;
+  bool pays(const Standing& standing, std::span<const DraftTree* const> trees, const PassLoad& load,
+            bool alone) const;
+
   BudgetOptions options_;
   CostCurve curve_;
   Calibration calibration_;
-  struct Standing {  // of a drafter
-    double value = 0;
-    int misses = 0, pause = 0;
-  };
-  std::vector<Standing> standings_;
+  std::vector<Standing> standings_;  // [drafters]
+  double tokens_per_ms_ = 0;         // of one sequence, running mean; 0: not known
 };
 
 }  // namespace outrider

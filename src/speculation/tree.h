@@ -1,4 +1,5 @@
-// The draft tree: guesses at how a text goes on, checked in one pass. SpecInfer, Miao et al. 2023, arXiv:2305.09781.
+// The draft tree: guesses at how a text goes on, checked in one pass. SpecInfer, Miao et al. 2023,
+// arXiv:2305.09781.
 
 #pragma once
 
@@ -14,39 +15,44 @@ namespace outrider {
 enum class Draw { chosen, drawn };
 
 struct Proposal {
-  int drafter = 0;        // index in the engine's list
-  float confidence = 0;   // the drafter's estimate that this child is taken given that its parent is, 0 to 1
+  int drafter = 0;       // index in the engine's list
+  float confidence = 0;  // the drafter's estimate that this child is taken given that its parent
+                         // is, 0 to 1
   Draw draw = Draw::chosen;
 };
 
 struct DraftNode {
   Token token;
-  int parent;  // an earlier node; -1 for node 0
-  int depth;   // edges from node 0
+  int parent;                       // an earlier node; -1 for node 0
+  int depth;                        // edges from node 0
   std::vector<Proposal> proposals;  // empty for node 0; order of proposing
 };
 
-// Node 0 is the last token of the text, not yet in the cache. Equal children of a node share one node; each proposal is kept.
+// Node 0 is the last token of the text, not yet in the cache. Equal children of a node share one
+// node; each proposal is kept. A value.
 class DraftTree {
  public:
   // text_length counts the text's tokens, node 0 among them.
   DraftTree(Token last, int text_length);
 
-  // The child of `parent` with this token, made if it is new. A drafter proposes a child at most once: a second proposal of
-  // the same drafter for the same node is dropped.
+  // The child of `parent` with this token, made if it is new. A drafter proposes a child at most
+  // once: a second proposal of the same drafter for the same node is dropped.
   int propose(int parent, Token token, Proposal proposal);
 
   const DraftNode& operator[](int node) const { return nodes_[node]; }
   int size() const { return static_cast<int>(nodes_.size()); }
   int text_length() const { return text_length_; }
-  std::span<const int> children(int node) const;  // in order of making
+  std::span<const int> children(int node) const { return children_[node]; }  // in order of making
   std::optional<int> child(int node, Token token) const;
   // Tokens of the path to `node`, node 0's not among them.
   std::vector<Token> path(int node) const;
 
-  // Keeps the nodes marked true (node 0 always; parents of kept nodes must be kept); order is preserved.
+  // Keeps the nodes marked true, [size()] (node 0 always; parents of kept nodes must be kept);
+  // order is preserved.
   void keep(const std::vector<bool>& kept);
 
+  // Every child stands after its parent and in its list, one deeper; siblings differ; every node
+  // but node 0 has proposals, of different drafters.
   void check_integrity() const;
 
  private:

@@ -1,0 +1,79 @@
+#include "sampling/stop.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+
+namespace outrider {
+namespace {
+
+// Where the first stop string begins: the one complete first, of those the longest.
+std::optional<std::size_t> find_stop(const std::string& text,
+                                     const std::vector<std::string>& stops) {
+  std::optional<std::pair<std::size_t, std::size_t>> first;  // end, begin
+  for (const std::string& stop : stops) {
+    const std::size_t begin = text.find(stop);
+    if (begin == std::string::npos) continue;
+    const std::pair found{begin + stop.size(), begin};
+    if (!first || found < *first) first = found;
+  }
+  if (!first) return std::nullopt;
+  return first->second;
+}
+
+// Length of the longest tail of `text` that a stop string begins with.
+std::size_t possible_stop(const std::string& text, const std::vector<std::string>& stops) {
+  std::size_t longest = 0;
+  for (const std::string& stop : stops)
+    for (std::size_t n = std::min(text.size(), stop.size() - 1); n > longest; --n)
+      if (text.compare(text.size() - n, n, stop, 0, n) == 0) longest = n;
+  return longest;
+}
+
+}  // namespace
+
+StopRules::StopRules(const Tokenizer& tokenizer, StopParams params)
+    : tokenizer_(&tokenizer), params_(std::move(params)), decoder_(tokenizer) {
+  for (const std::string& stop : params_.texts)
+    if (stop.empty()) throw Error("--stop: the text is empty; give at least one character");
+}
+
+std::optional<FinishReason> StopRules::push(Token token) {
+  ++n_tokens_;
+  const std::vector<Token>& ends = tokenizer_->end_tokens;
+  if (!params_.ignore_eos && std::find(ends.begin(), ends.end(), token) != ends.end()) {
+    finish();
+    return FinishReason::stop;
+  }
+  held_ += decoder_.push(token);
+  if (const auto begin = find_stop(held_, params_.texts)) {
+    ready_.append(held_, 0, *begin);
+    held_.clear();
+    return FinishReason::stop;
+  }
+  if (n_left() == 0) {
+    finish();
+    return FinishReason::length;
+  }
+  const std::size_t showable = held_.size() - possible_stop(held_, params_.texts);
+  ready_.append(held_, 0, showable);
+  held_.erase(0, showable);
+  return std::nullopt;
+}
+
+void StopRules::finish() {
+  ready_ += std::exchange(held_, {});
+  ready_ += decoder_.finish();
+}
+
+std::string StopRules::take_text() {
+  return std::exchange(ready_, {});
+}
+
+std::optional<int> StopRules::n_left() const {
+  if (params_.n_predict < 0) return std::nullopt;
+  return std::max(0, params_.n_predict - n_tokens_);
+}
+
+}  // namespace outrider

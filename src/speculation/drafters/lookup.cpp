@@ -1,0 +1,190 @@
+#include "speculation/drafters/lookup.h"
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <utility>
+
+#include "base/error.h"
+
+namespace outrider {
+namespace {
+
+constexpr std::size_t kFirstBuckets = 64;
+// Matches that are looked at; more of them seldom bring a new continuation.
+constexpr std::size_t kMatches = 16;
+
+float confidence(int match_length) {
+  return static_cast<float>(match_length) / static_cast<float>(match_length + 2);
+}
+
+}  // namespace
+
+std::size_t NgramIndex::bytes(std::size_t n) {
+  const std::size_t buckets = std::max(kFirstBuckets, std::bit_ceil(n + 1));
+  return buckets * (sizeof(Token) + 2 * kClasses * sizeof(std::uint32_t));
+}
+
+void NgramIndex::append(std::span<const Token> tokens) {
+  for (Token token : tokens) {
+    text_.push_back(token);
+    if (text_.size() > n_indexed_max_) continue;
+    if (text_.size() >= n_buckets_)
+      grow();
+    else
+      insert(text_.size());
+  }
+}
+
+void NgramIndex::truncate(std::size_t length) {
+  CHECK(length <= text_.size());
+  for (std::size_t position = std::min(text_.size(), n_indexed_max_); position > length; --position)
+    for (std::size_t i = 0; i < kClasses && static_cast<std::size_t>(kLengths[i]) <= position;
+         ++i) {
+      Table& table = tables_[i];
+      table.buckets[bucket(i, position)] = table.previous[position];
+    }
+  for (Table& table : tables_)
+    if (table.previous.size() > length + 1) table.previous.resize(length + 1);
+  text_.resize(length);
+}
+
+std::vector<std::size_t> NgramIndex::find(std::size_t length_class, std::size_t most) const {
+  std::vector<std::size_t> found;
+  const std::size_t n = kLengths[length_class];
+  if (text_.size() <= n || n_buckets_ == 0) return found;
+  const Table& table = tables_[length_class];
+  const auto last = text_.end() - n;
+  for (std::uint32_t position = table.buckets[bucket(length_class, text_.size())];
+       position != 0 && found.size() < most; position = table.previous[position])
+    if (position < text_.size() && std::equal(last, text_.end(), text_.begin() + position - n))
+      found.push_back(position);
+  return found;
+}
+
+std::size_t NgramIndex::bucket(std::size_t length_class, std::size_t end) const {
+  std::uint64_t hash = 0;
+  for (int i = 1; i <= kLengths[length_class]; ++i)
+    hash = (std::rotl(hash, 23) ^ static_cast<std::uint32_t>(text_[end - i])) * 0x9e3779b97f4a7c15u;
+  return hash >> (64 - std::countr_zero(n_buckets_));
+}
+
+void NgramIndex::insert(std::size_t position) {
+  for (std::size_t i = 0; i < kClasses; ++i) {
+    Table& table = tables_[i];
+    std::uint32_t previous = 0;
+    if (static_cast<std::size_t>(kLengths[i]) <= position)
+      previous =
+          std::exchange(table.buckets[bucket(i, position)], static_cast<std::uint32_t>(position));
+    table.previous.push_back(previous);
+  }
+}
+
+// More buckets than positions, so chains of strangers stay short; everything is entered anew.
+void NgramIndex::grow() {
+  n_buckets_ = std::max(kFirstBuckets, std::bit_ceil(text_.size() + 1));
+  text_.reserve(n_buckets_);
+  for (Table& table : tables_) {
+    table.buckets.assign(n_buckets_, 0);
+    table.previous.reserve(n_buckets_);
+    table.previous.assign(1, 0);
+  }
+  for (std::size_t position = 1; position <= text_.size(); ++position) insert(position);
+}
+
+LookupDrafter::LookupDrafter(LookupOptions options) {
+  // The most tokens whose index fits; bytes() is a little more than linear.
+  n_indexed_max_ = 0;
+  for (std::size_t step = std::size_t{1} << 31; step > 0; step /= 2)
+    if (NgramIndex::bytes(n_indexed_max_ + step) <= options.memory_bytes) n_indexed_max_ += step;
+}
+
+void LookupDrafter::begin(DraftSequence sequence) {
+  CHECK(texts_.try_emplace(sequence, n_indexed_max_).second);
+}
+
+void LookupDrafter::observe(DraftSequence sequence, std::span<const Token> tokens,
+                            std::span<const float>) {
+  texts_.at(sequence).append(tokens);
+}
+
+void LookupDrafter::propose(std::span<const DraftRequest> requests) {
+  const auto start = std::chrono::steady_clock::now();
+  for (const DraftRequest& request : requests) propose(request);
+  const std::chrono::duration<double, std::milli> ms = std::chrono::steady_clock::now() - start;
+  mean_ms_ = mean_ms_ == 0 ? ms.count() : mean_ms_ + 0.1 * (ms.count() - mean_ms_);
+}
+
+void LookupDrafter::propose(const DraftRequest& request) const {
+  const NgramIndex& index = texts_.at(request.sequence);
+  const std::span<const Token> text = index.text();
+  const DraftLimits& limits = request.limits;
+
+  // The continuations merged: a tree of our own, numbered as found.
+  struct Node {
+    Token token;
+    int parent;
+    float confidence;  // given its parent
+    float value;       // product of confidences along its path
+    float left;        // of certainty, for children yet to be found
+    int n_children = 0;
+  };
+  std::vector<Node> nodes{{text.back(), -1, 1, 1, 1}};
+  const auto child = [&](int parent, Token token) -> std::optional<int> {
+    for (int node = parent + 1; node < static_cast<int>(nodes.size()); ++node)
+      if (nodes[node].parent == parent && nodes[node].token == token) return node;
+    return std::nullopt;
+  };
+  const auto merge = [&](std::size_t from, int match_length) {
+    int node = 0;
+    for (int depth = 0; depth < limits.depth && from + depth < text.size(); ++depth) {
+      const Token token = text[from + depth];
+      if (const auto existing = child(node, token)) {
+        node = *existing;
+        continue;
+      }
+      Node& parent = nodes[node];
+      if (parent.n_children == limits.width) return;
+      ++parent.n_children;
+      const float given = parent.left * confidence(match_length + depth);
+      parent.left -= given;
+      nodes.push_back({token, node, given, parent.value * given, 1});
+      node = static_cast<int>(nodes.size()) - 1;
+    }
+  };
+  std::vector<std::size_t> seen;
+  for (std::size_t i = NgramIndex::kClasses; i-- > 0 && nodes[0].n_children < limits.width;)
+    for (std::size_t position : index.find(i, kMatches)) {
+      if (seen.size() == kMatches) break;
+      if (std::ranges::find(seen, position) != seen.end()) continue;
+      seen.push_back(position);
+      merge(position, NgramIndex::kLengths[i]);
+    }
+
+  // The most likely ones; a parent's value is at least its child's and its number is lower.
+  std::vector<int> order;
+  for (int node = 1; node < static_cast<int>(nodes.size()); ++node) order.push_back(node);
+  std::ranges::stable_sort(order, std::greater<>{}, [&](int node) { return nodes[node].value; });
+  std::vector<int> drafted(nodes.size(), -1);
+  drafted[0] = 0;
+  order.resize(std::min<std::size_t>(order.size(), std::max(0, limits.rows)));
+  for (int node : order)
+    drafted[node] = request.tree->propose(drafted[nodes[node].parent], nodes[node].token,
+                                          {request.drafter, nodes[node].confidence});
+}
+
+void LookupDrafter::truncate(DraftSequence sequence, int length) {
+  texts_.at(sequence).truncate(length);
+}
+
+void LookupDrafter::fork(DraftSequence from, DraftSequence to) {
+  CHECK(texts_.try_emplace(to, texts_.at(from)).second);
+}
+
+void LookupDrafter::end(DraftSequence sequence) {
+  CHECK(texts_.erase(sequence) == 1);
+}
+
+}  // namespace outrider

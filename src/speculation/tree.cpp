@@ -1,0 +1,82 @@
+#include "speculation/tree.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+
+namespace outrider {
+
+DraftTree::DraftTree(Token last, int text_length)
+    : nodes_{{last, -1, 0, {}}}, children_(1), text_length_(text_length) {}
+
+int DraftTree::propose(int parent, Token token, Proposal proposal) {
+  CHECK(parent >= 0 && parent < size());
+  if (const auto existing = child(parent, token)) {
+    auto& proposals = nodes_[*existing].proposals;
+    if (std::ranges::find(proposals, proposal.drafter, &Proposal::drafter) == proposals.end())
+      proposals.push_back(proposal);
+    return *existing;
+  }
+  const int node = size();
+  nodes_.push_back({token, parent, nodes_[parent].depth + 1, {proposal}});
+  children_[parent].push_back(node);
+  children_.emplace_back();
+  return node;
+}
+
+std::optional<int> DraftTree::child(int node, Token token) const {
+  for (int child : children_[node])
+    if (nodes_[child].token == token) return child;
+  return std::nullopt;
+}
+
+std::vector<Token> DraftTree::path(int node) const {
+  std::vector<Token> tokens;
+  for (; node != 0; node = nodes_[node].parent) tokens.push_back(nodes_[node].token);
+  std::ranges::reverse(tokens);
+  return tokens;
+}
+
+void DraftTree::keep(const std::vector<bool>& kept) {
+  CHECK(static_cast<int>(kept.size()) == size());
+  std::vector<DraftNode> nodes{std::move(nodes_[0])};
+  std::vector<std::vector<int>> children(1);
+  std::vector<int> moved(kept.size(), -1);
+  moved[0] = 0;
+  for (int node = 1; node < static_cast<int>(kept.size()); ++node) {
+    if (!kept[node]) continue;
+    DraftNode& old = nodes_[node];
+    CHECK(moved[old.parent] >= 0);
+    moved[node] = static_cast<int>(nodes.size());
+    old.parent = moved[old.parent];
+    children[old.parent].push_back(moved[node]);
+    children.emplace_back();
+    nodes.push_back(std::move(old));
+  }
+  nodes_ = std::move(nodes);
+  children_ = std::move(children);
+}
+
+void DraftTree::check_integrity() const {
+  CHECK(!nodes_.empty() && nodes_.size() == children_.size());
+  CHECK(nodes_[0].parent == -1 && nodes_[0].depth == 0 && nodes_[0].proposals.empty());
+  std::size_t n_children = 0;
+  for (int node = 0; node < size(); ++node) {
+    for (int child : children_[node]) {
+      ++n_children;
+      CHECK(child > node && child < size());
+      CHECK(nodes_[child].parent == node && nodes_[child].depth == nodes_[node].depth + 1);
+      CHECK(this->child(node, nodes_[child].token) == child);
+      const auto& proposals = nodes_[child].proposals;
+      CHECK(!proposals.empty());
+      for (const Proposal& proposal : proposals) {
+        CHECK(proposal.confidence >= 0 && proposal.confidence <= 1);
+        CHECK(std::ranges::count(proposals, proposal.drafter, &Proposal::drafter) == 1);
+      }
+    }
+  }
+  CHECK(n_children + 1 == nodes_.size());
+}
+
+}  // namespace outrider
