@@ -13,8 +13,8 @@ enum class Isa { reference, avx2, avx512 };
 std::string_view name(Isa isa);
 // All that this machine and its operating system can run, the best last.
 std::span<const Isa> available_isas();
-// The one named by the environment variable OUTRIDER_ISA, else the best. Throws Error if the name is unknown or the machine
-// lacks it.
+// The one named by the environment variable OUTRIDER_ISA, else the best. Throws Error if the name
+// is unknown or the machine lacks it.
 Isa chosen_isa();
 
 }  // namespace outrider

@@ -1,7 +1,7 @@
 // Weight matrices in the order in which kernels read them. Nothing is lost or rounded: only moved.
 //
-// 16 outputs make a panel; inside a panel columns go in units of [16 outputs][4 columns], one byte each once unpacked: one
-// 512-bit register for VNNI, two 256-bit ones for AVX2.
+// 16 outputs make a panel; inside a panel columns go in units of [16 outputs][4 columns], one byte
+// each once unpacked: one 512-bit register for VNNI, two 256-bit ones for AVX2.
 
 #pragma once
 
@@ -11,14 +11,11 @@
 #include "base/threads.h"
 #include "formats/checkpoint.h"
 #include "formats/tensor_type.h"
+#include "numerics/products.h"
 
 namespace outrider {
 
 inline constexpr std::size_t kPanel = 16;
-
-// What a product with this type takes as input.
-enum class InputKind { floats, groups_of_32, groups_of_256 };
-InputKind input_kind(TensorType type);
 
 struct PackedMatrix {
   TensorType type = TensorType::f32;
@@ -32,8 +29,9 @@ struct PackedMatrix {
 
 std::size_t packed_panel_bytes(TensorType type, std::size_t columns);
 
-// Packs panels [panels.begin, panels.end) of `tensor` (a matrix: columns() inputs, rows() outputs) into `out`, which
-// begins at panel 0 and is 64-byte aligned. Outputs past the last are packed as zeros. Panels may be packed in parallel.
+// Packs panels [panels.begin, panels.end) of `tensor` (a matrix: columns() inputs, rows() outputs)
+// into `out`, which begins at panel 0 and is 64-byte aligned. Outputs past the last are packed as
+// zeros. Panels may be packed in parallel.
 void pack(const TensorView& tensor, Range panels, std::byte* out);
 
 }  // namespace outrider

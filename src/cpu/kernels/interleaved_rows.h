@@ -1,0 +1,58 @@
+// A few rows of activations in the order in which the kernels of products_avx2.cpp and
+// products_avx512.cpp read them: block by block, and inside a block the rows' words of four bytes
+// side by side, so that one pointer with fixed offsets serves them all. A row costs one pass here
+// and is then read once a panel.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/threads.h"
+#include "cpu/kernels/kernels.h"
+#include "numerics/blocks.h"
+
+namespace outrider {
+
+// A block of columns of `n` rows, in words of four bytes:
+//   [units][n]   q, four columns a word; for float types one column, a float
+//   [n]          d, a float; float types have none
+//   [extras][n]  what the sums of q are needed for: see extra_kind
+enum class ExtraKind {
+  none,
+  bias_start,  // int32 -bias * sum of q, one a sub-block: where a sum of (w + bias) * q starts
+  float_sum,   // the sum of q as a float: the factor of Q4_1's and Q5_1's minimum
+  sum_pairs,   // the sums of two sub-blocks, 16 bits each, the first one low: the factors of K
+               // types' minimums
+};
+
+struct InterleavedShape {
+  std::size_t elements;  // columns a block
+  std::size_t units, extras;
+  ExtraKind extra_kind;
+
+  constexpr std::size_t words() const { return units + (elements > 1) + extras; }
+};
+
+constexpr InterleavedShape interleaved_shape(TensorType type) {
+  const BlockShape block = block_shape(type);
+  if (block.elements == 0) return {1, 1, 0, ExtraKind::none};
+  const std::size_t units = block.elements / 4;
+  if (!block.has_min) return {block.elements, units, block.sub_blocks, ExtraKind::bias_start};
+  if (block.sub_blocks == 1) return {block.elements, units, 1, ExtraKind::float_sum};
+  return {block.elements, units, block.sub_blocks / 2, ExtraKind::sum_pairs};
+}
+
+// One panel for a few interleaved rows: out[r * stride + o] for its 16 outputs o.
+using PanelKernel = void (*)(const std::byte* panel, std::size_t columns, const std::int32_t* words,
+                             float* out, std::size_t stride);
+
+// The whole of ProductKernels::product but its inner loops. Rows go in chunks whose interleaved
+// activations stay in the second-level cache while the panels pass; a chunk goes in groups of at
+// most `most_rows` rows, all of about the same size, each one call of the kernel that choose(type,
+// rows) gives.
+void for_each_panel(const PackedMatrix& weights, const ProductInput& input, Range rows,
+                    Range panels, MatrixView<float> out, std::size_t most_rows,
+                    PanelKernel (*choose)(TensorType, std::size_t rows));
+
+}  // namespace outrider

@@ -1,0 +1,167 @@
+// The table's reference: plain loops over packed panels.
+
+#include <cmath>
+#include <cstring>
+
+#include "base/error.h"
+#include "cpu/kernels/kernels.h"
+#include "cpu/panel.h"
+
+namespace outrider {
+namespace {
+
+// A packed block, one output taken out: its numbers as numerics/blocks.h has them.
+class PackedBlock {
+ public:
+  PackedBlock(TensorType type, const std::byte* panel, std::size_t block)
+      : shape_(block_shape(type)), place_(block_place(type, block)), panel_(panel) {}
+
+  void read(std::size_t output, Block& out) const {
+    std::memcpy(&out.d, panel_ + place_.d + 2 * output, 2);
+    if (shape_.has_min) std::memcpy(&out.m, panel_ + place_.m + 2 * output, 2);
+    const std::byte* body = panel_ + place_.body;
+    if (shape_.sub_blocks == 8) {
+      for (int j = 0; j < 4; ++j) {
+        const int byte = kScaleByte[j];
+        const int scales = lane_byte(body, 0, output, byte),
+                  mins = lane_byte(body, 1, output, byte);
+        const int low = lane_byte(body, 2, output, byte);
+        out.scales[j] = scales & 63;
+        out.mins[j] = mins & 63;
+        out.scales[j + 4] = (low & 15) | scales >> 6 << 4;
+        out.mins[j + 4] = low >> 4 | mins >> 6 << 4;
+      }
+      body += 3 * kLine;
+    }
+    if (shape_.sub_blocks == 16) {
+      for (int s = 0; s < 16; ++s) out.scales[s] = static_cast<std::int8_t>(body[16 * s + output]);
+      body += 4 * kLine;
+    }
+    for (std::size_t k = 0; k < shape_.elements; ++k) out.q[k] = weight(body, output, k);
+  }
+
+ private:
+  static int lane_byte(const std::byte* body, std::size_t line, std::size_t output, int byte) {
+    return static_cast<int>(body[line * kLine + 4 * output + byte]);
+  }
+
+  int weight(const std::byte* body, std::size_t output, std::size_t k) const {
+    const int byte = k % 4;
+    switch (shape_.bits) {
+      case 4: return nibble(body + k / 32 * 4 * kLine, output, k);
+      case 5: {
+        const std::byte* sub_block = body + k / 32 * 5 * kLine;
+        const int fifth = lane_byte(sub_block, 0, output, byte) >> (k % 32 / 4) & 1;
+        return nibble(sub_block + kLine, output, k) | fifth << 4;
+      }
+      case 6: {
+        const std::byte* sub_block = body + k / 16 * 3 * kLine;
+        const std::size_t unit = k % 16 / 4;
+        if (unit < 3) return lane_byte(sub_block, unit, output, byte) & 63;
+        int w = 0;
+        for (int i = 0; i < 3; ++i) w |= lane_byte(sub_block, i, output, byte) >> 6 << 2 * i;
+        return w;
+      }
+      default: return lane_byte(body, k / 4, output, byte);
+    }
+  }
+
+  static int nibble(const std::byte* lines, std::size_t output, std::size_t k) {
+    const std::size_t unit = k % 32 / 4;
+    return lane_byte(lines, unit % 4, output, k % 4) >> (unit < 4 ? 0 : 4) & 15;
+  }
+
+  BlockShape shape_;
+  BlockPlace place_;
+  const std::byte* panel_;
+};
+
+// One group's terms added to acc.
+float add_group(const BlockShape& shape, const Block& block, const std::int8_t* q, float d,
+                float acc) {
+  const bool scaled = shape.sub_blocks > 1;
+  const std::size_t sub = shape.elements / shape.sub_blocks;
+  std::int32_t products = 0, minimums = 0;
+  for (std::size_t s = 0; s < shape.sub_blocks; ++s) {
+    std::int32_t product = 0, sum = 0;
+    for (std::size_t i = s * sub; i < (s + 1) * sub; ++i) {
+      product += (block.q[i] - shape.bias) * q[i];
+      sum += q[i];
+    }
+    products += scaled ? block.scales[s] * product : product;
+    if (shape.has_min) minimums += scaled ? block.mins[s] * sum : sum;
+  }
+  acc = std::fma(half_to_float(block.d) * d, static_cast<float>(products), acc);
+  if (!shape.has_min) return acc;
+  const float m = half_to_float(block.m) * d;
+  return std::fma(scaled ? -m : m, static_cast<float>(minimums), acc);
+}
+
+void panel_of_blocks(TensorType type, const std::byte* panel, std::size_t columns,
+                     const ProductInput::Quantized& x, Range rows, std::size_t first_output,
+                     MatrixView<float> out) {
+  const BlockShape shape = block_shape(type);
+  for (std::size_t r = rows.begin; r < rows.end; ++r) {
+    std::memset(out[r].data() + first_output, 0, kPanel * sizeof(float));
+  }
+  Block block = {};
+  for (std::size_t b = 0; b < columns / shape.elements; ++b) {
+    const PackedBlock packed(type, panel, b);
+    for (std::size_t o = 0; o < kPanel; ++o) {
+      packed.read(o, block);
+      for (std::size_t r = rows.begin; r < rows.end; ++r) {
+        float& acc = out[r].data()[first_output + o];
+        const std::int8_t* q = x.q + r * x.q_stride + b * shape.elements;
+        acc = add_group(shape, block, q, x.d[r * x.d_stride + b], acc);
+      }
+    }
+  }
+}
+
+template <typename Stored, typename Widen>
+void panel_of_floats(const std::byte* panel, std::size_t columns, MatrixView<const float> x,
+                     Range rows, std::size_t first_output, MatrixView<float> out, Widen widen) {
+  for (std::size_t r = rows.begin; r < rows.end; ++r) {
+    for (std::size_t o = 0; o < kPanel; ++o) {
+      float acc = 0;
+      for (std::size_t k = 0; k < columns; ++k) {
+        Stored w;
+        std::memcpy(&w, panel + (k * kPanel + o) * sizeof w, sizeof w);
+        acc = std::fma(widen(w), x[r][k], acc);
+      }
+      out[r].data()[first_output + o] = acc;
+    }
+  }
+}
+
+void product(const PackedMatrix& weights, const ProductInput& input, Range rows, Range panels,
+             MatrixView<float> out) {
+  const MatrixView<const float>& x = input.floats;
+  for (std::size_t p = panels.begin; p < panels.end; ++p) {
+    const std::byte* panel = weights.panel(p);
+    const std::size_t first = p * kPanel;
+    switch (weights.type) {
+      case TensorType::f32:
+        panel_of_floats<float>(panel, weights.columns, x, rows, first, out,
+                               [](float w) { return w; });
+        break;
+      case TensorType::f16:
+        panel_of_floats<Half>(panel, weights.columns, x, rows, first, out, half_to_float);
+        break;
+      case TensorType::bf16:
+        panel_of_floats<std::uint16_t>(panel, weights.columns, x, rows, first, out, bf16_to_float);
+        break;
+      default:
+        panel_of_blocks(weights.type, panel, weights.columns,
+                        input_kind(weights.type) == InputKind::groups_of_32 ? input.groups_of_32
+                                                                            : input.groups_of_256,
+                        rows, first, out);
+    }
+  }
+}
+
+}  // namespace
+
+const ProductKernels kProductsReference = {product, quantize_reference};
+
+}  // namespace outrider

@@ -1,0 +1,174 @@
+#include "cpu/pack.h"
+
+#include <cstdint>
+#include <cstring>
+
+#include "base/error.h"
+#include "cpu/panel.h"
+#include "numerics/blocks.h"
+
+namespace outrider {
+namespace {
+
+// Four columns of one output: a lane of a line.
+using Lane = std::uint32_t;
+
+Lane unit(const Block& block, std::size_t index) {
+  Lane lane;
+  std::memcpy(&lane, block.q + 4 * index, sizeof lane);
+  return lane;
+}
+
+constexpr Lane each_byte(Lane byte) {
+  return byte * 0x01010101u;
+}
+
+Lane* write_six_bit_scales(const Block (&blocks)[kPanel], Lane* line) {
+  for (std::size_t o = 0; o < kPanel; ++o) {
+    Lane scales = 0, mins = 0, low = 0;
+    for (int j = 0; j < 4; ++j) {
+      const Lane scale = blocks[o].scales[j + 4], min = blocks[o].mins[j + 4];
+      const int shift = 8 * kScaleByte[j];
+      scales |= (Lane(blocks[o].scales[j]) | scale >> 4 << 6) << shift;
+      mins |= (Lane(blocks[o].mins[j]) | min >> 4 << 6) << shift;
+      low |= ((scale & 15) | (min & 15) << 4) << shift;
+    }
+    line[o] = scales;
+    line[kPanel + o] = mins;
+    line[2 * kPanel + o] = low;
+  }
+  return line + 3 * kPanel;
+}
+
+Lane* write_byte_scales(const Block (&blocks)[kPanel], Lane* line) {
+  std::int8_t* out = reinterpret_cast<std::int8_t*>(line);
+  for (std::size_t s = 0; s < 16; ++s) {
+    for (const Block& block : blocks) *out++ = block.scales[s];
+  }
+  return line + 4 * kPanel;
+}
+
+Lane* write_fifth_bits(const Block (&blocks)[kPanel], std::size_t first_unit, Lane* line) {
+  for (std::size_t o = 0; o < kPanel; ++o) {
+    Lane bits = 0;
+    for (std::size_t u = 0; u < 8; ++u) {
+      bits |= (unit(blocks[o], first_unit + u) >> 4 & each_byte(1)) << u;
+    }
+    line[o] = bits;
+  }
+  return line + kPanel;
+}
+
+Lane* write_nibbles(const Block (&blocks)[kPanel], std::size_t first_unit, Lane* line) {
+  for (std::size_t i = 0; i < 4; ++i, line += kPanel) {
+    for (std::size_t o = 0; o < kPanel; ++o) {
+      const Lane low = unit(blocks[o], first_unit + i) & each_byte(15);
+      const Lane high = unit(blocks[o], first_unit + i + 4) & each_byte(15);
+      line[o] = low | high << 4;
+    }
+  }
+  return line;
+}
+
+Lane* write_six_bits(const Block (&blocks)[kPanel], std::size_t first_unit, Lane* line) {
+  for (std::size_t i = 0; i < 3; ++i, line += kPanel) {
+    for (std::size_t o = 0; o < kPanel; ++o) {
+      const Lane shared = unit(blocks[o], first_unit + 3) >> 2 * i & each_byte(3);
+      line[o] = unit(blocks[o], first_unit + i) | shared << 6;
+    }
+  }
+  return line;
+}
+
+Lane* write_bytes(const Block (&blocks)[kPanel], std::size_t units, Lane* line) {
+  for (std::size_t u = 0; u < units; ++u, line += kPanel) {
+    for (std::size_t o = 0; o < kPanel; ++o) line[o] = unit(blocks[o], u);
+  }
+  return line;
+}
+
+void write_body(TensorType type, const Block (&blocks)[kPanel], Lane* line) {
+  const BlockShape shape = block_shape(type);
+  const std::size_t units = shape.elements / 4;
+  if (shape.sub_blocks == 8) line = write_six_bit_scales(blocks, line);
+  if (shape.sub_blocks == 16) line = write_byte_scales(blocks, line);
+  switch (shape.bits) {
+    case 4:
+      for (std::size_t u = 0; u < units; u += 8) line = write_nibbles(blocks, u, line);
+      break;
+    case 5:
+      for (std::size_t u = 0; u < units; u += 8) {
+        line = write_fifth_bits(blocks, u, line);
+        line = write_nibbles(blocks, u, line);
+      }
+      break;
+    case 6:
+      for (std::size_t u = 0; u < units; u += 4) line = write_six_bits(blocks, u, line);
+      break;
+    case 8: write_bytes(blocks, units, line); break;
+    default: CHECK(!"a width in bits");
+  }
+}
+
+// raw: the panel's outputs in the file's order, row_bytes apart.
+void pack_blocks(TensorType type, const std::byte* raw, std::size_t row_bytes, std::size_t outputs,
+                 std::size_t columns, std::byte* panel) {
+  const std::size_t n_blocks = columns / block_shape(type).elements;
+  const std::size_t block_bytes = traits(type).block_bytes;
+  Block blocks[kPanel] = {};  // outputs past the last stay zeros
+  for (std::size_t b = 0; b < n_blocks; ++b) {
+    for (std::size_t o = 0; o < outputs; ++o) {
+      decode_block(type, raw + o * row_bytes + b * block_bytes, blocks[o]);
+    }
+    const BlockPlace place = block_place(type, b);
+    for (std::size_t o = 0; o < kPanel; ++o) {
+      std::memcpy(panel + place.d + o * sizeof blocks[o].d, &blocks[o].d, sizeof blocks[o].d);
+      if (!block_shape(type).has_min) continue;
+      std::memcpy(panel + place.m + o * sizeof blocks[o].m, &blocks[o].m, sizeof blocks[o].m);
+    }
+    write_body(type, blocks, reinterpret_cast<Lane*>(panel + place.body));
+  }
+}
+
+template <typename Element>
+void pack_elements(const std::byte* raw, std::size_t outputs, std::size_t columns,
+                   std::byte* panel) {
+  Element* out = reinterpret_cast<Element*>(panel);
+  for (std::size_t k = 0; k < columns; ++k, out += kPanel) {
+    for (std::size_t o = 0; o < outputs; ++o) {
+      std::memcpy(out + o, raw + (o * columns + k) * sizeof(Element), sizeof(Element));
+    }
+  }
+}
+
+}  // namespace
+
+std::size_t packed_panel_bytes(TensorType type, std::size_t columns) {
+  const TensorTypeTraits& t = traits(type);
+  if (t.block_elements == 1) {
+    return (columns * t.block_bytes * kPanel + kLine - 1) / kLine * kLine;
+  }
+  const std::size_t n_blocks = columns / t.block_elements;
+  if (n_blocks == 0) return 0;
+  return block_place(type, n_blocks - 1).body + body_bytes(type);
+}
+
+void pack(const TensorView& tensor, Range panels, std::byte* out) {
+  const std::size_t columns = tensor.columns(), outputs = tensor.rows();
+  const std::size_t panel_bytes = packed_panel_bytes(tensor.type, columns);
+  const std::size_t row_bytes =
+      columns / traits(tensor.type).block_elements * traits(tensor.type).block_bytes;
+  for (std::size_t p = panels.begin; p < panels.end; ++p) {
+    const std::byte* raw = tensor.bytes.data() + p * kPanel * row_bytes;
+    std::byte* panel = out + p * panel_bytes;
+    const std::size_t present = std::min(kPanel, outputs - p * kPanel);
+    std::memset(panel, 0, panel_bytes);
+    switch (traits(tensor.type).block_elements == 1 ? traits(tensor.type).block_bytes : 0) {
+      case 4: pack_elements<std::uint32_t>(raw, present, columns, panel); break;
+      case 2: pack_elements<std::uint16_t>(raw, present, columns, panel); break;
+      default: pack_blocks(tensor.type, raw, row_bytes, present, columns, panel);
+    }
+  }
+}
+
+}  // namespace outrider

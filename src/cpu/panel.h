@@ -1,0 +1,61 @@
+// The bytes of a packed panel: 16 outputs of a weight matrix, lane o of a 64-byte line is output
+// o's.
+//
+// Float types: a line (f32) or half a line (f16, bf16) a column.
+//
+// Quantized types go block by block. A type with minimums begins a block with a line of halves,
+// d[16] and m[16]; a type without begins each two blocks with a line that holds the d[16] of both
+// (of one, if the last stands alone). A block's body follows. Weights are stored with their bias,
+// so never negative, in units of [16 outputs][4 columns] bytes:
+//   4 bits   a sub-block of 32 columns is 4 lines: line i has unit i in low nibbles and unit i + 4
+//   in high ones 5 bits   the same after a line of fifth bits: bit u of a byte is unit u's 6 bits
+//   a sub-block of 16 columns is 3 lines: unit i in the six low bits of line i; the two high bits
+//   of line i are
+//            bits 2i, 2i + 1 of unit 3
+//   8 bits   8 lines, a unit each
+// Before them stand the scales of K types. Q6_K: [16 sub-blocks][16 outputs] bytes. Q4_K, Q5_K:
+// three lines of the file's six-bit numbers, a byte of a lane for sub-blocks j and j + 4, in the
+// byte order j = 0, 2, 1, 3, so that one mask leaves pairs (0, 1) or (2, 3) of 16-bit numbers:
+//   line 0   scale j, and above it the two high bits of scale j + 4
+//   line 1   minimum j, and above it the two high bits of minimum j + 4
+//   line 2   low nibble: the low bits of scale j + 4; high nibble: those of minimum j + 4
+
+#pragma once
+
+#include <cstddef>
+
+#include "formats/tensor_type.h"
+#include "numerics/blocks.h"
+
+namespace outrider {
+
+inline constexpr std::size_t kLine = 64;
+
+// Bytes of a block without its halves.
+constexpr std::size_t body_bytes(TensorType type) {
+  const BlockShape shape = block_shape(type);
+  std::size_t scales = 0;
+  if (shape.sub_blocks == 8) scales = 3 * kLine;
+  if (shape.sub_blocks == 16) scales = 4 * kLine;
+  return scales + shape.elements * shape.bits * 2;  // 16 outputs, 8 bits a byte
+}
+
+// Where a block's parts begin in its panel.
+struct BlockPlace {
+  std::size_t d, m, body;
+};
+
+constexpr BlockPlace block_place(TensorType type, std::size_t block) {
+  const std::size_t body = body_bytes(type);
+  if (block_shape(type).has_min) {
+    const std::size_t first = block * (kLine + body);
+    return {first, first + kLine / 2, first + kLine};
+  }
+  const std::size_t first = block / 2 * (kLine + 2 * body), odd = block % 2;
+  return {first + odd * kLine / 2, 0, first + kLine + odd * body};
+}
+
+// Where sub-block j's six-bit scale and minimum stand in their lanes, j and j + 4 alike.
+inline constexpr int kScaleByte[4] = {0, 2, 1, 3};
+
+}  // namespace outrider

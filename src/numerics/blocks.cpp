@@ -1,0 +1,110 @@
+#include "numerics/blocks.h"
+
+#include <cstring>
+
+#include "base/error.h"
+
+namespace outrider {
+namespace {
+
+std::uint16_t load_half(const std::uint8_t* raw) {
+  std::uint16_t half;
+  std::memcpy(&half, raw, sizeof half);
+  return half;
+}
+
+// 32 weights: low nibbles are the first half, high nibbles the second.
+void nibbles(const std::uint8_t* raw, std::uint8_t* q) {
+  for (int i = 0; i < 16; ++i) {
+    q[i] = raw[i] & 15;
+    q[i + 16] = raw[i] >> 4;
+  }
+}
+
+// Bit i of 32 becomes bit 4 of q[i].
+void fifth_bits(const std::uint8_t* raw, std::uint8_t* q) {
+  for (int i = 0; i < 32; ++i) q[i] |= (raw[i / 8] >> (i % 8) & 1) << 4;
+}
+
+// Eight scales and eight minimums of six bits in twelve bytes.
+void six_bit_scales(const std::uint8_t* raw, Block& block) {
+  for (int i = 0; i < 4; ++i) {
+    block.scales[i] = raw[i] & 63;
+    block.mins[i] = raw[i + 4] & 63;
+    block.scales[i + 4] = (raw[i + 8] & 15) | raw[i] >> 6 << 4;
+    block.mins[i + 4] = raw[i + 8] >> 4 | raw[i + 4] >> 6 << 4;
+  }
+}
+
+// 256 weights in four runs of 64: low nibbles are a run's first half, high nibbles its second.
+void long_nibbles(const std::uint8_t* raw, std::uint8_t* q) {
+  for (int run = 0; run < 4; ++run) {
+    for (int i = 0; i < 32; ++i) {
+      q[run * 64 + i] = raw[run * 32 + i] & 15;
+      q[run * 64 + 32 + i] = raw[run * 32 + i] >> 4;
+    }
+  }
+}
+
+}  // namespace
+
+void decode_block(TensorType type, const std::byte* bytes, Block& block) {
+  const std::uint8_t* raw = reinterpret_cast<const std::uint8_t*>(bytes);
+  switch (type) {
+    case TensorType::q4_0:
+      block.d = load_half(raw);
+      nibbles(raw + 2, block.q);
+      return;
+    case TensorType::q4_1:
+      block.d = load_half(raw);
+      block.m = load_half(raw + 2);
+      nibbles(raw + 4, block.q);
+      return;
+    case TensorType::q5_0:
+      block.d = load_half(raw);
+      nibbles(raw + 6, block.q);
+      fifth_bits(raw + 2, block.q);
+      return;
+    case TensorType::q5_1:
+      block.d = load_half(raw);
+      block.m = load_half(raw + 2);
+      nibbles(raw + 8, block.q);
+      fifth_bits(raw + 4, block.q);
+      return;
+    case TensorType::q8_0:
+      block.d = load_half(raw);
+      for (int i = 0; i < 32; ++i) block.q[i] = raw[2 + i] ^ 128;
+      return;
+    case TensorType::q4_k:
+      block.d = load_half(raw);
+      block.m = load_half(raw + 2);
+      six_bit_scales(raw + 4, block);
+      long_nibbles(raw + 16, block.q);
+      return;
+    case TensorType::q5_k:
+      block.d = load_half(raw);
+      block.m = load_half(raw + 2);
+      six_bit_scales(raw + 4, block);
+      long_nibbles(raw + 48, block.q);
+      for (int i = 0; i < 256; ++i) block.q[i] |= (raw[16 + i % 32] >> (i / 32) & 1) << 4;
+      return;
+    case TensorType::q6_k:
+      for (int half = 0; half < 2; ++half) {
+        const std::uint8_t* low = raw + half * 64;
+        const std::uint8_t* high = raw + 128 + half * 32;
+        std::uint8_t* q = block.q + half * 128;
+        for (int i = 0; i < 32; ++i) {
+          q[i] = (low[i] & 15) | (high[i] & 3) << 4;
+          q[i + 32] = (low[i + 32] & 15) | (high[i] >> 2 & 3) << 4;
+          q[i + 64] = low[i] >> 4 | (high[i] >> 4 & 3) << 4;
+          q[i + 96] = low[i + 32] >> 4 | high[i] >> 6 << 4;
+        }
+      }
+      std::memcpy(block.scales, raw + 192, 16);
+      block.d = load_half(raw + 208);
+      return;
+    default: CHECK(!"a quantized type");
+  }
+}
+
+}  // namespace outrider

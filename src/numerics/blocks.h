@@ -1,0 +1,50 @@
+// A block of quantized weights taken apart into the numbers that docs/arithmetic.md's table of
+// products names. Nothing is computed here: weight = d * (scale) * (q - bias) + or - m * (min), as
+// the type has it.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "formats/tensor_type.h"
+#include "numerics/half.h"
+
+namespace outrider {
+
+struct Block {
+  std::uint8_t q[256];     // w + bias, never negative
+  std::int8_t scales[16];  // K types: one a sub-block
+  std::uint8_t mins[8];    // Q4_K, Q5_K: one a sub-block
+  std::uint16_t d;
+  std::uint16_t m;  // Q4_1, Q5_1: the minimum; Q4_K, Q5_K: dmin
+};
+
+struct BlockShape {
+  std::size_t elements;    // 32 or 256
+  std::size_t sub_blocks;  // that share the block's d; 1 for groups of 32
+  int bits;                // of a weight
+  int bias;                // w = q - bias
+  bool has_min;
+};
+
+// The shape of a quantized type; float types have none.
+constexpr BlockShape block_shape(TensorType type) {
+  switch (type) {
+    case TensorType::q4_0: return {32, 1, 4, 8, false};
+    case TensorType::q4_1: return {32, 1, 4, 0, true};
+    case TensorType::q5_0: return {32, 1, 5, 16, false};
+    case TensorType::q5_1: return {32, 1, 5, 0, true};
+    case TensorType::q8_0: return {32, 1, 8, 128, false};
+    case TensorType::q4_k: return {256, 8, 4, 0, true};
+    case TensorType::q5_k: return {256, 8, 5, 0, true};
+    case TensorType::q6_k: return {256, 16, 6, 32, false};
+    default: return {};
+  }
+}
+
+// Fields that the type lacks are left alone. `raw`: one block as the file has it.
+void decode_block(TensorType type, const std::byte* raw, Block& block);
+
+}  // namespace outrider

@@ -1,0 +1,37 @@
+#include "numerics/quantize.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+namespace outrider {
+
+GroupScale group_scale(std::uint32_t largest_bits) {
+  const float largest = std::bit_cast<float>(largest_bits);
+  if (largest_bits >= 0x7f800000u) return {std::numeric_limits<float>::quiet_NaN(), 0, false};
+  if (largest < 0x1p-120f) return {0, 0, true};
+  return {largest / 127, 127 / largest, true};
+}
+
+void quantize_reference(std::span<const float> x, std::size_t group, QuantizedRow out) {
+  for (std::size_t first = 0; first < x.size(); first += group) {
+    std::uint32_t largest_bits = 0;
+    for (std::size_t i = first; i < first + group; ++i) {
+      largest_bits = std::max(largest_bits, std::bit_cast<std::uint32_t>(x[i]) & 0x7fffffffu);
+    }
+    const GroupScale scale = group_scale(largest_bits);
+    out.d[first / group] = scale.d;
+    for (std::size_t i = first; i < first + group; ++i) {
+      const float q = scale.finite ? std::nearbyint(x[i] * scale.inverse) : 0;
+      out.q[i] = static_cast<std::int8_t>(q);
+    }
+  }
+  for (std::size_t first = 0; first < x.size(); first += 16) {
+    int sum = 0;
+    for (std::size_t i = first; i < first + 16; ++i) sum += out.q[i];
+    out.sums16[first / 16] = static_cast<std::int16_t>(sum);
+  }
+}
+
+}  // namespace outrider
