@@ -78,6 +78,7 @@ Weights::Weights(const Model& model, ThreadTeam& team, const LoadProgress& progr
   }
   place(head_tensor(model), head_);
 
+  const bool is_mapped = !model.checkpoint->file.bytes().empty();  // or in memory
   std::atomic<std::size_t> packed = 0;
   team.run([&](int thread) {
     for (const Packing& packing : packings) {
@@ -87,7 +88,7 @@ Weights::Weights(const Model& model, ThreadTeam& team, const LoadProgress& progr
       if (thread == 0 && progress)
         progress(static_cast<double>(packed) / static_cast<double>(packed_.size()));
       team.barrier();
-      if (thread == 0) model.checkpoint->file.release(packing.tensor->bytes);
+      if (thread == 0 && is_mapped) model.checkpoint->file.release(packing.tensor->bytes);
     }
   });
 }

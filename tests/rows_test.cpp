@@ -1,0 +1,255 @@
+// A row's logits depend on its path alone: not on how the path was computed, on other rows,
+// sequences, chunks, threads or instruction sets. The judge decodes one token at a time on the
+// reference kernels.
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <map>
+#include <random>
+
+#include "cpu/backend.h"
+#include "support/tiny_model.h"
+
+namespace outrider {
+namespace {
+
+using testing::tiny_model;
+using testing::TinyOptions;
+
+std::vector<std::uint32_t> bits(std::span<const float> values) {
+  std::vector<std::uint32_t> bits;
+  for (const float value : values)
+    bits.push_back(value != value ? 0x7fc00000u : std::bit_cast<std::uint32_t>(value));
+  return bits;
+}
+
+std::vector<float> logits_of(Backend& backend, const Pass& pass, int row) {
+  const ChoiceRequest request{.row = row, .filters = {.temperature = 0}, .wants_logits = true};
+  return backend.choose(pass, std::span(&request, 1))[0].logits;
+}
+
+// Plain decoding on the reference kernels, remembered by path.
+class Judge {
+ public:
+  Judge(const Model& model, CacheType cache_type)
+      : backend_(load_cpu(model, {.context = 512, .batch_rows = 1, .cache_type = cache_type},
+                          Isa::reference)) {}
+
+  const std::vector<std::uint32_t>& logits(const std::vector<Token>& path) {
+    const auto known = known_.find(path);
+    if (known != known_.end()) return known->second;
+    const SequenceId sequence = sequence_.value_or(SequenceId());
+    if (!sequence_) sequence_ = backend_->begin();
+    std::size_t same = 0;
+    while (same + 1 < path.size() && same < text_.size() && text_[same] == path[same]) ++same;
+    backend_->truncate(*sequence_, static_cast<int>(same));
+    text_.resize(same);
+    (void)sequence;
+    for (std::size_t at = same; at < path.size(); ++at) {
+      const Row row{.sequence = *sequence_,
+                    .token = path[at],
+                    .position = static_cast<int>(at),
+                    .wants_logits = true};
+      const Pass pass = backend_->forward(std::span(&row, 1));
+      text_.push_back(path[at]);
+      known_[text_] = bits(logits_of(*backend_, pass, 0));
+      backend_->commit(*sequence_, pass.slots);
+    }
+    return known_[path];
+  }
+
+ private:
+  std::unique_ptr<Backend> backend_;
+  std::optional<SequenceId> sequence_;
+  std::vector<Token> text_;
+  std::map<std::vector<Token>, std::vector<std::uint32_t>> known_;
+};
+
+struct Setting {
+  Isa isa;
+  int n_threads;
+  CacheType cache_type;
+};
+
+std::vector<Setting> settings() {
+  std::vector<Setting> all;
+  for (const Isa isa : available_isas()) {
+    for (const int n_threads : {1, 2}) {
+      all.push_back({isa, n_threads, n_threads == 1 ? CacheType::f16 : CacheType::f32});
+      if (isa == available_isas().back()) all.push_back({isa, n_threads, CacheType::f16});
+    }
+  }
+  return all;
+}
+
+// Several sequences grow by random forwards: chunks of prompt, trees over several forwards, rows of
+// all sequences mixed, commits of random paths, discards, truncations and forks. Every row's logits
+// must be the judge's.
+void check_random_work(const TinyOptions& options, const Setting& setting, unsigned seed,
+                       int n_steps) {
+  SCOPED_TRACE(fmt::format("{} isa {} threads {} cache {} seed {}", options.family,
+                           name(setting.isa), setting.n_threads,
+                           setting.cache_type == CacheType::f16 ? "f16" : "f32", seed));
+  const Model model = tiny_model(options);
+  static std::map<std::tuple<std::string, std::size_t, CacheType>, std::unique_ptr<Judge>> judges;
+  auto& judge =
+      judges[{options.family, options.types.size() * 100 + static_cast<int>(options.types[0]),
+              setting.cache_type}];
+  if (!judge) judge = std::make_unique<Judge>(model, setting.cache_type);
+  const auto backend = load_cpu(model,
+                                {.context = 512,
+                                 .n_sequences = 3,
+                                 .n_slots = 150,
+                                 .batch_rows = 100,
+                                 .cache_type = setting.cache_type,
+                                 .n_threads = setting.n_threads},
+                                setting.isa);
+  struct Scratch {
+    SlotId slot;
+    std::vector<Token> path;    // from the start of the text
+    std::vector<SlotId> slots;  // from the committed end
+  };
+  struct Text {
+    std::vector<Token> committed;
+    std::vector<Scratch> scratch;
+  };
+  std::map<SequenceId, Text> texts;
+  std::mt19937 random(seed);
+  const auto below = [&](std::size_t n) { return static_cast<int>(random() % n); };
+  texts[backend->begin()];
+  texts[backend->begin()];
+  for (int step = 0; step < n_steps; ++step) {
+    std::vector<Row> rows;
+    std::vector<std::pair<SequenceId, Scratch>> made;
+    for (auto& [sequence, text] : texts) {
+      // A long chunk now and then carries the text over page boundaries.
+      const int n_rows =
+          std::min(below(8) == 0 ? 40 + below(30) : below(7), backend->free_slots(sequence));
+      const bool is_chain = n_rows > 10;
+      for (int i = 0; i < n_rows && rows.size() < 100; ++i) {
+        std::vector<Token> path = text.committed;
+        std::vector<SlotId> slots;
+        Parent parent = CommittedText{};
+        std::vector<int> candidates;  // rows of this batch
+        for (std::size_t r = 0; r < rows.size(); ++r) {
+          if (rows[r].sequence == sequence) candidates.push_back(static_cast<int>(r));
+        }
+        const int choice = is_chain && !candidates.empty()
+                               ? static_cast<int>(candidates.size()) + 1
+                               : below(2 + candidates.size() + text.scratch.size());
+        if (choice >= 2 && !candidates.empty()) {
+          const int row = is_chain ? candidates.back() : candidates[below(candidates.size())];
+          path = made[row].second.path;
+          parent = EarlierRow{row};
+        } else if (choice == 1 && !text.scratch.empty()) {
+          const Scratch& above = text.scratch[below(text.scratch.size())];
+          path = above.path;
+          slots = above.slots;
+          parent = above.slot;
+        }
+        if (path.size() >= 300) continue;
+        path.push_back(below(277));
+        rows.push_back({.sequence = sequence,
+                        .token = path.back(),
+                        .position = static_cast<int>(path.size()) - 1,
+                        .parent = parent,
+                        .wants_logits = !is_chain || i > n_rows - 4});
+        made.push_back({sequence, {{}, path, slots}});
+      }
+    }
+    if (rows.empty()) continue;
+    const Pass pass = backend->forward(rows);
+    for (std::size_t r = 0; r < rows.size(); ++r) {
+      Scratch& scratch = made[r].second;
+      scratch.slot = pass.slots[r];
+      if (const auto* earlier = std::get_if<EarlierRow>(&rows[r].parent))
+        scratch.slots = made[earlier->row].second.slots;
+      scratch.slots.push_back(scratch.slot);
+      if (!rows[r].wants_logits) continue;
+      ASSERT_EQ(bits(logits_of(*backend, pass, static_cast<int>(r))), judge->logits(scratch.path))
+          << "row " << r << " of step " << step << ", position " << rows[r].position;
+    }
+    for (auto& [sequence, scratch] : made) texts[sequence].scratch.push_back(scratch);
+
+    std::vector<SequenceId> ids;
+    for (const auto& entry : texts) ids.push_back(entry.first);
+    for (const SequenceId sequence : ids) {
+      Text& text = texts[sequence];
+      const int act = below(6);
+      if (act <= 2 && !text.scratch.empty()) {
+        const Scratch& kept =
+            act == 0 ? text.scratch.back() : text.scratch[below(text.scratch.size())];
+        backend->commit(sequence, kept.slots);
+        text.committed = kept.path;
+        text.scratch.clear();
+      } else if (act == 3) {
+        backend->discard(sequence);
+        text.scratch.clear();
+      } else if (act == 4 && below(3) == 0) {
+        text.committed.resize(text.committed.size() - below(1 + text.committed.size() / 3));
+        backend->truncate(sequence, static_cast<int>(text.committed.size()));
+        text.scratch.clear();
+      } else if (act == 5 && texts.size() < 3) {
+        const std::vector<Token> committed = text.committed;
+        texts[backend->fork(sequence)].committed = committed;
+      } else if (act == 5 && below(3) == 0 && texts.size() == 3) {
+        backend->end(sequence);
+        texts.erase(sequence);
+      }
+    }
+  }
+}
+
+TEST(Rows, EqualPlainDecodingOfTheirPath) {
+  const std::vector<TinyOptions> models = {
+      {.family = "llama", .types = {TensorType::q4_k, TensorType::q6_k, TensorType::q5_k}},
+      {.family = "qwen2",
+       .types = {TensorType::q4_1, TensorType::q8_0, TensorType::q5_0, TensorType::f16}},
+      {.family = "gemma3",
+       .types = {TensorType::q5_1, TensorType::q4_0, TensorType::bf16, TensorType::f32},
+       .n_layers = 7},
+  };
+  for (const TinyOptions& model : models) {
+    unsigned seed = 1;
+    for (const Setting& setting : settings()) {
+      check_random_work(model, setting, seed++, setting.isa == Isa::reference ? 12 : 30);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// Layer skip: a row that ran some layers is seen only by rows of no others.
+TEST(Rows, LayerListsAndTaps) {
+  const Model model = tiny_model({.n_layers = 4});
+  const auto backend = load_cpu(model, {.context = 128}, available_isas().back());
+  const SequenceId sequence = backend->begin();
+  const auto run = [&](Token token, int position, Parent parent, std::vector<int> layers) {
+    const Row row{.sequence = sequence,
+                  .token = token,
+                  .position = position,
+                  .parent = parent,
+                  .wants_logits = true};
+    return backend->forward(std::span(&row, 1), {.layers = layers, .taps = layers});
+  };
+  const Pass draft1 = run(5, 0, CommittedText{}, {0, 3});
+  const auto draft_logits = logits_of(*backend, draft1, 0);
+  const auto first_tap = backend->read_tap(draft1, 0, 0);
+  const Pass draft2 = run(6, 1, draft1.slots[0], {0, 3});
+  const auto draft_second = logits_of(*backend, draft2, 0);
+  const Pass full = run(5, 0, CommittedText{}, {0, 1, 2, 3});
+  EXPECT_NE(bits(logits_of(*backend, full, 0)), bits(draft_logits));
+  EXPECT_EQ(bits(backend->read_tap(full, 0, 0)), bits(first_tap));  // the first layer is the same
+  EXPECT_NE(bits(backend->read_tap(full, 3, 0)), bits(first_tap));
+  // A draft row over a full one has its own bits: its layers attend to what the full pass wrote in
+  // them.
+  const Pass mixed = run(6, 1, full.slots[0], {0, 3});
+  EXPECT_NE(bits(logits_of(*backend, mixed, 0)), bits(draft_second));
+  EXPECT_DEATH(run(6, 1, draft1.slots[0], {0, 1, 2, 3}), "layers");
+  EXPECT_DEATH(backend->commit(sequence, draft1.slots), "layers");
+  backend->commit(sequence, full.slots);
+  EXPECT_EQ(backend->committed(sequence), 1);
+}
+
+}  // namespace
+}  // namespace outrider

@@ -1,0 +1,204 @@
+#include "support/tiny_model.h"
+
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+
+#include "base/error.h"
+#include "formats/gguf.h"
+#include "formats/gguf_writer.h"
+#include "numerics/half.h"
+
+namespace outrider::testing {
+namespace {
+
+constexpr int kEmbedding = 256, kHeads = 4, kKvHeads = 2, kHeadDim = 64, kWidth = 512;
+
+// Where a block keeps its scale and its minimum, and what they must be for weights of variance 1
+// around 0 when all other bytes are random.
+struct Scales {
+  std::size_t d_offset;
+  double d;
+  std::size_t m_offset = 0;
+  double m = 0;  // 0: the type has none
+};
+
+Scales scales(TensorType type) {
+  switch (type) {
+    case TensorType::q4_0: return {0, 1 / 4.6};
+    case TensorType::q4_1: return {0, 1 / 4.6, 2, -7.5 / 4.6};
+    case TensorType::q5_0: return {0, 1 / 9.2};
+    case TensorType::q5_1: return {0, 1 / 9.2, 2, -15.5 / 9.2};
+    case TensorType::q8_0: return {0, 1 / 74.0};
+    case TensorType::q4_k: return {0, 1 / (36 * 7.5), 2, 7.5 / (36 * 7.5)};
+    case TensorType::q5_k: return {0, 1 / (36 * 15.0), 2, 15.5 / (36 * 15.0)};
+    case TensorType::q6_k: return {208, 1 / (74 * 18.5)};
+    default: return {};
+  }
+}
+
+class Weights {
+ public:
+  Weights(std::uint64_t seed, double perturbation)
+      : random_(seed), noise_(seed + 1), perturbation_(perturbation) {}
+
+  std::vector<std::byte> matrix(TensorType type, std::int64_t columns, std::int64_t rows,
+                                double deviation) {
+    const TensorTypeTraits& of = traits(type);
+    const std::size_t n_blocks = static_cast<std::size_t>(columns * rows) / of.block_elements;
+    std::vector<std::byte> bytes(n_blocks * of.block_bytes);
+    std::normal_distribution<double> normal;
+    for (std::size_t i = 0; i < n_blocks; ++i) {
+      std::byte* block = &bytes[i * of.block_bytes];
+      const double changed = deviation * (1 + perturbation_ * normal(noise_));
+      if (of.block_elements == 1) {
+        const float value = static_cast<float>(normal(random_) * changed);
+        const std::uint16_t half = float_to_half(value);
+        const std::uint16_t bfloat =
+            static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(value) >> 16);
+        if (type == TensorType::f32) std::memcpy(block, &value, 4);
+        if (type == TensorType::f16) std::memcpy(block, &half, 2);
+        if (type == TensorType::bf16) std::memcpy(block, &bfloat, 2);
+        continue;
+      }
+      for (std::size_t at = 0; at < of.block_bytes; ++at)
+        block[at] = static_cast<std::byte>(random_());
+      const Scales scale = scales(type);
+      const Half d = float_to_half(static_cast<float>(scale.d * changed));
+      std::memcpy(block + scale.d_offset, &d, 2);
+      const Half m = float_to_half(static_cast<float>(scale.m * changed));
+      if (scale.m != 0) std::memcpy(block + scale.m_offset, &m, 2);
+    }
+    return bytes;
+  }
+
+  std::vector<std::byte> vector(std::int64_t size, double mean, double deviation) {
+    std::normal_distribution<float> normal(static_cast<float>(mean), static_cast<float>(deviation));
+    std::vector<float> values(size);
+    for (float& value : values) value = normal(random_);
+    std::vector<std::byte> bytes(size * sizeof(float));
+    std::memcpy(bytes.data(), values.data(), bytes.size());
+    return bytes;
+  }
+
+ private:
+  std::mt19937_64 random_, noise_;
+  double perturbation_;
+};
+
+// GPT-2's way of showing a byte as a printable character: itself, or U+0100 + its rank among the
+// others.
+std::string byte_character(int byte) {
+  const auto printable = [](int b) {
+    return (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174;
+  };
+  int code = byte;
+  if (!printable(byte)) {
+    code = 256;
+    for (int b = 0; b < byte; ++b) code += !printable(b);
+  }
+  if (code < 128) return {static_cast<char>(code)};
+  return {static_cast<char>(0xC0 | code >> 6), static_cast<char>(0x80 | (code & 63))};
+}
+
+}  // namespace
+
+std::vector<std::byte> tiny_gguf(const TinyOptions& options) {
+  GgufWriter file;
+  const std::string& family = options.family;
+  const auto key = [&](const char* name) { return family + "." + name; };
+  file.add("general.architecture", family);
+  file.add("general.name", std::string("tiny"));
+  file.add(key("block_count"), static_cast<std::uint32_t>(options.n_layers));
+  file.add(key("context_length"), std::uint32_t{4096});
+  file.add(key("embedding_length"), std::uint32_t{kEmbedding});
+  file.add(key("feed_forward_length"), std::uint32_t{kWidth});
+  file.add(key("attention.head_count"), std::uint32_t{kHeads});
+  file.add(key("attention.head_count_kv"), std::uint32_t{kKvHeads});
+  file.add(key("attention.layer_norm_rms_epsilon"), 1e-6f);
+  file.add(key("rope.freq_base"), 10000.0f);
+  if (family == "gemma3") {
+    file.add(key("attention.sliding_window"), std::uint32_t{24});
+    file.add(key("attention.key_length"), std::uint32_t{kHeadDim});
+    file.add(key("attention.value_length"), std::uint32_t{kHeadDim});
+  }
+
+  std::vector<std::string> tokens;
+  std::vector<std::int32_t> kinds;
+  for (int id = 0; id < options.vocabulary; ++id) {
+    tokens.push_back(id < 256 ? byte_character(id) : "<|" + std::to_string(id) + "|>");
+    kinds.push_back(id < 256 ? 1 : 3);
+  }
+  file.add("tokenizer.ggml.model", std::string("gpt2"));
+  file.add("tokenizer.ggml.pre", std::string("qwen2"));
+  file.add("tokenizer.ggml.tokens", tokens);
+  file.add("tokenizer.ggml.token_type", kinds);
+  file.add("tokenizer.ggml.merges", std::vector<std::string>());
+  file.add("tokenizer.ggml.eos_token_id", static_cast<std::uint32_t>(options.vocabulary - 1));
+  file.add("tokenizer.ggml.add_bos_token", false);
+
+  Weights weights(options.seed, options.perturbation);
+  std::size_t turn = 0;
+  const auto matrix = [&](const std::string& name, std::int64_t columns, std::int64_t rows,
+                          double deviation) {
+    const TensorType type = options.types[turn++ % options.types.size()];
+    const std::int64_t shape[] = {columns, rows};
+    file.add_tensor(name, type, shape, weights.matrix(type, columns, rows, deviation));
+  };
+  const auto vector = [&](const std::string& name, std::int64_t size, double mean,
+                          double deviation) {
+    const std::int64_t shape[] = {size};
+    file.add_tensor(name, TensorType::f32, shape, weights.vector(size, mean, deviation));
+  };
+  matrix("token_embd.weight", kEmbedding, options.vocabulary, 1 / 16.0);
+  // Logits of deviation 8 or so: the best stands out, a second is often near.
+  vector("output_norm.weight", kEmbedding, 8, 0.5);
+  if (!options.tied_output) matrix("output.weight", kEmbedding, options.vocabulary, 1 / 16.0);
+  for (int layer = 0; layer < options.n_layers; ++layer) {
+    const std::string block = "blk." + std::to_string(layer) + ".";
+    vector(block + "attn_norm.weight", kEmbedding, 1, 0.1);
+    matrix(block + "attn_q.weight", kEmbedding, kHeads * kHeadDim, 1.5 / 16);
+    matrix(block + "attn_k.weight", kEmbedding, kKvHeads * kHeadDim, 1.5 / 16);
+    matrix(block + "attn_v.weight", kEmbedding, kKvHeads * kHeadDim, 1 / 16.0);
+    matrix(block + "attn_output.weight", kHeads * kHeadDim, kEmbedding, 1 / 16.0);
+    if (family == "qwen2") {
+      vector(block + "attn_q.bias", kHeads * kHeadDim, 0, 0.3);
+      vector(block + "attn_k.bias", kKvHeads * kHeadDim, 0, 0.3);
+      vector(block + "attn_v.bias", kKvHeads * kHeadDim, 0, 0.3);
+    }
+    if (family == "gemma3") {
+      vector(block + "attn_q_norm.weight", kHeadDim, 1, 0.1);
+      vector(block + "attn_k_norm.weight", kHeadDim, 1, 0.1);
+      vector(block + "post_attention_norm.weight", kEmbedding, 1, 0.1);
+      vector(block + "post_ffw_norm.weight", kEmbedding, 1, 0.1);
+    }
+    vector(block + "ffn_norm.weight", kEmbedding, 1, 0.1);
+    matrix(block + "ffn_gate.weight", kEmbedding, kWidth, 1 / 16.0);
+    matrix(block + "ffn_up.weight", kEmbedding, kWidth, 1 / 16.0);
+    matrix(block + "ffn_down.weight", kWidth, kEmbedding, 1 / 20.0);
+  }
+  return file.bytes();
+}
+
+Model tiny_model(const TinyOptions& options) {
+  // The checkpoint points into the bytes: one owner for both.
+  struct Owner {
+    std::vector<std::byte> bytes;
+    Checkpoint checkpoint;
+  };
+  auto owner = std::make_shared<Owner>();
+  owner->bytes = tiny_gguf(options);
+  owner->checkpoint = read_gguf(owner->bytes, "tiny.gguf");
+  return understand(std::shared_ptr<const Checkpoint>(owner, &owner->checkpoint));
+}
+
+std::optional<std::filesystem::path> cached_model(const std::string& file) {
+  const char* cache = std::getenv("OUTRIDER_CACHE");
+  if (cache == nullptr) return std::nullopt;
+  const std::filesystem::path path = std::filesystem::path(cache) / "models" / file;
+  if (!std::filesystem::exists(path)) return std::nullopt;
+  return path;
+}
+
+}  // namespace outrider::testing

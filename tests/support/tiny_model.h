@@ -1,0 +1,38 @@
+// Small random models of every family for tests: real shapes and tensor types, peaked logits,
+// milliseconds a pass.
+
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "formats/tensor_type.h"
+#include "model/model.h"
+
+namespace outrider::testing {
+
+struct TinyOptions {
+  std::string family = "llama";  // llama, qwen2, gemma3
+  std::uint64_t seed = 1;        // of the weights
+  std::vector<TensorType> types = {TensorType::q4_k,
+                                   TensorType::q6_k};  // matrices take them in turn
+  int n_layers = 3;
+  int vocabulary = 277;  // 256 bytes and special tokens; no multiple of a panel
+  bool tied_output = true;
+  double perturbation =
+      0;  // relative change of every block's scale: a draft model that is often right
+};
+
+// The file as bytes.
+std::vector<std::byte> tiny_gguf(const TinyOptions& options);
+// Ready to load.
+Model tiny_model(const TinyOptions& options);
+
+// A model of the cache that $OUTRIDER_CACHE names, by file name ("smollm2-135m.gguf"); nothing
+// where it is not there.
+std::optional<std::filesystem::path> cached_model(const std::string& file);
+
+}  // namespace outrider::testing
