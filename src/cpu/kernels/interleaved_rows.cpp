@@ -11,26 +11,41 @@ namespace {
 // Half of a small second-level cache; the other half is for the panel that passes.
 constexpr std::size_t kChunkBytes = 512 << 10;
 
-std::int32_t extra_word(ExtraKind kind, int bias, const std::int16_t* sums16, std::size_t sub,
-                        std::size_t index) {
-  // The sum of the sub-block's q.
-  const auto sum = [&](std::size_t s) -> std::int32_t {
-    return sub == 16 ? sums16[s] : sums16[2 * s] + sums16[2 * s + 1];
-  };
+std::int32_t pair(std::int32_t low, std::int32_t high) {
+  return std::bit_cast<std::int32_t>((static_cast<std::uint32_t>(low) & 0xffffu) |
+                                     static_cast<std::uint32_t>(high) << 16);
+}
+
+// The sum of one sub-block's q; sums16: of its block.
+std::int32_t sub_block_sum(const std::int16_t* sums16, std::size_t sub, std::size_t index) {
+  return sub == 16 ? sums16[index] : sums16[2 * index] + sums16[2 * index + 1];
+}
+
+// q and sums16: of a block.
+std::int32_t extra_word(ExtraKind kind, int bias, const std::int8_t* q, const std::int16_t* sums16,
+                        std::size_t sub, std::size_t index) {
   switch (kind) {
     case ExtraKind::none: break;
-    case ExtraKind::bias_start: return -bias * sum(index);
-    case ExtraKind::float_sum: return std::bit_cast<std::int32_t>(static_cast<float>(sum(index)));
+    case ExtraKind::bias_start: return -bias * sub_block_sum(sums16, sub, index);
+    case ExtraKind::bias_halves: {
+      std::int32_t low = 0, high = 0;
+      for (std::size_t k = index * sub; k < (index + 1) * sub; k += 4) {
+        low += q[k] + q[k + 1];
+        high += q[k + 2] + q[k + 3];
+      }
+      return pair(-bias * low, -bias * high);
+    }
+    case ExtraKind::float_sum:
+      return std::bit_cast<std::int32_t>(static_cast<float>(sub_block_sum(sums16, sub, index)));
     case ExtraKind::sum_pairs:
-      return static_cast<std::int32_t>((sum(2 * index) & 0xffff) |
-                                       static_cast<std::uint32_t>(sum(2 * index + 1)) << 16);
+      return pair(sub_block_sum(sums16, sub, 2 * index), sub_block_sum(sums16, sub, 2 * index + 1));
   }
   return 0;
 }
 
-void interleave(TensorType type, std::size_t columns, const ProductInput& input, Range rows,
-                std::int32_t* out) {
-  const InterleavedShape shape = interleaved_shape(type);
+// Writes rows.end - rows.begin rows to out: [blocks][words][rows].
+void interleave(TensorType type, const InterleavedShape& shape, std::size_t columns,
+                const ProductInput& input, Range rows, std::int32_t* out) {
   const std::size_t n = rows.end - rows.begin;
   if (shape.extra_kind == ExtraKind::none) {
     for (std::size_t r = 0; r < n; ++r) {
@@ -53,7 +68,7 @@ void interleave(TensorType type, std::size_t columns, const ProductInput& input,
       const std::int16_t* sums16 = x.sums16 + row * x.sums_stride + b * block.elements / 16;
       for (std::size_t e = 0; e < shape.extras; ++e) {
         words[(shape.units + 1 + e) * n + r] =
-            extra_word(shape.extra_kind, block.bias, sums16, sub, e);
+            extra_word(shape.extra_kind, block.bias, q, sums16, sub, e);
       }
     }
   }
@@ -72,11 +87,11 @@ std::int32_t* interleaved_room(std::size_t words) {
 }  // namespace
 
 void for_each_panel(const PackedMatrix& weights, const ProductInput& input, Range rows,
-                    Range panels, MatrixView<float> out, std::size_t most_rows,
+                    Range panels, MatrixView<float> out, ExtraKind bias_kind, std::size_t most_rows,
                     PanelKernel (*choose)(TensorType, std::size_t rows)) {
   const std::size_t n_rows = rows.end - rows.begin;
   const std::size_t n_groups = (n_rows + most_rows - 1) / most_rows;
-  const InterleavedShape shape = interleaved_shape(weights.type);
+  const InterleavedShape shape = interleaved_shape(weights.type, bias_kind);
   const std::size_t row_words = weights.columns / shape.elements * shape.words();
   const std::size_t group_bytes = most_rows * row_words * sizeof(std::int32_t);
   const std::size_t groups_a_chunk = std::max<std::size_t>(1, kChunkBytes / (group_bytes + 1));
@@ -90,7 +105,7 @@ void for_each_panel(const PackedMatrix& weights, const ProductInput& input, Rang
     };
     for (std::size_t g = first; g < last; ++g) {
       const Range group = share(n_rows, g, n_groups);
-      interleave(weights.type, weights.columns, input,
+      interleave(weights.type, shape, weights.columns, input,
                  {rows.begin + group.begin, rows.begin + group.end}, group_words(group));
     }
     for (std::size_t p = panels.begin; p < panels.end; ++p) {

@@ -20,10 +20,10 @@ namespace outrider {
 //   [extras][n]  what the sums of q are needed for: see extra_kind
 enum class ExtraKind {
   none,
-  bias_start,  // int32 -bias * sum of q, one a sub-block: where a sum of (w + bias) * q starts
-  float_sum,   // the sum of q as a float: the factor of Q4_1's and Q5_1's minimum
-  sum_pairs,   // the sums of two sub-blocks, 16 bits each, the first one low: the factors of K
-               // types' minimums
+  bias_start,   // int32 -bias * sum of q, one a sub-block: where a sum of (w + bias) * q starts
+  bias_halves,  // the same for sums of 16 bits: low for columns 0, 1 of all units, high for 2, 3
+  float_sum,    // the sum of q as a float: the factor of Q4_1's and Q5_1's minimum
+  sum_pairs,    // two sub-blocks' sums of 16 bits, the first low: factors of K types' minimums
 };
 
 struct InterleavedShape {
@@ -34,11 +34,12 @@ struct InterleavedShape {
   constexpr std::size_t words() const { return units + (elements > 1) + extras; }
 };
 
-constexpr InterleavedShape interleaved_shape(TensorType type) {
+// bias_kind: how the kernel wants the bias of types that have one.
+constexpr InterleavedShape interleaved_shape(TensorType type, ExtraKind bias_kind) {
   const BlockShape block = block_shape(type);
   if (block.elements == 0) return {1, 1, 0, ExtraKind::none};
   const std::size_t units = block.elements / 4;
-  if (!block.has_min) return {block.elements, units, block.sub_blocks, ExtraKind::bias_start};
+  if (!block.has_min) return {block.elements, units, block.sub_blocks, bias_kind};
   if (block.sub_blocks == 1) return {block.elements, units, 1, ExtraKind::float_sum};
   return {block.elements, units, block.sub_blocks / 2, ExtraKind::sum_pairs};
 }
@@ -52,7 +53,7 @@ using PanelKernel = void (*)(const std::byte* panel, std::size_t columns, const 
 // most `most_rows` rows, all of about the same size, each one call of the kernel that choose(type,
 // rows) gives.
 void for_each_panel(const PackedMatrix& weights, const ProductInput& input, Range rows,
-                    Range panels, MatrixView<float> out, std::size_t most_rows,
+                    Range panels, MatrixView<float> out, ExtraKind bias_kind, std::size_t most_rows,
                     PanelKernel (*choose)(TensorType, std::size_t rows));
 
 }  // namespace outrider

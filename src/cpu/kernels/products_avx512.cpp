@@ -125,7 +125,7 @@ template <int kRows>
 template <TensorType kType, int kRows>
 [[OUTRIDER_AVX512]] void panel_of_32(const std::byte* panel, std::size_t columns,
                                      const std::int32_t* words, float* out, std::size_t stride) {
-  constexpr InterleavedShape kShape = interleaved_shape(kType);
+  constexpr InterleavedShape kShape = interleaved_shape(kType, ExtraKind::bias_start);
   constexpr bool kHasMin = block_shape(kType).has_min;
   __m512 acc[kRows];
 #pragma GCC unroll 16
@@ -182,7 +182,7 @@ template <TensorType kType, int kRows>
 [[OUTRIDER_AVX512]] void panel_with_mins(const std::byte* panel, std::size_t columns,
                                          const std::int32_t* words, float* out,
                                          std::size_t stride) {
-  constexpr InterleavedShape kShape = interleaved_shape(kType);
+  constexpr InterleavedShape kShape = interleaved_shape(kType, ExtraKind::bias_start);
   constexpr std::size_t kSubBytes = 32 * block_shape(kType).bits * 2;
   const __m512i low_byte = _mm512_set1_epi32(255), even_bytes = _mm512_set1_epi16(255);
   __m512 acc[kRows];
@@ -239,7 +239,7 @@ template <TensorType kType, int kRows>
 template <TensorType kType, int kRows>
 [[OUTRIDER_AVX512]] void panel_of_q6_k(const std::byte* panel, std::size_t columns,
                                        const std::int32_t* words, float* out, std::size_t stride) {
-  constexpr InterleavedShape kShape = interleaved_shape(kType);
+  constexpr InterleavedShape kShape = interleaved_shape(kType, ExtraKind::bias_start);
   constexpr std::size_t kSubBytes = 3 * kLine;
   __m512 acc[kRows];
 #pragma GCC unroll 16
@@ -342,7 +342,7 @@ PanelKernel panel_kernel(TensorType type, std::size_t rows) {
 
 void product(const PackedMatrix& weights, const ProductInput& input, Range rows, Range panels,
              MatrixView<float> out) {
-  for_each_panel(weights, input, rows, panels, out, kMostRows, panel_kernel);
+  for_each_panel(weights, input, rows, panels, out, ExtraKind::bias_start, kMostRows, panel_kernel);
 }
 
 [[OUTRIDER_AVX512]] void quantize(std::span<const float> x, std::size_t group, QuantizedRow out) {
