@@ -1,0 +1,521 @@
+#include "text/tokenizer.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <string>
+
+#include "base/error.h"
+#include "formats/gguf.h"
+#include "text/utf8.h"
+
+namespace outrider {
+namespace {
+
+using nlohmann::json;
+
+const std::string kGolden = OUTRIDER_SOURCE_DIR "/tests/golden/tokenizers/";
+
+json read_json(const std::string& name) {
+  std::ifstream file(kGolden + name);
+  EXPECT_TRUE(file) << name;
+  return json::parse(file);
+}
+
+std::string from_hex(const std::string& hex) {
+  std::string bytes;
+  for (std::size_t i = 0; i < hex.size(); i += 2)
+    bytes += static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16));
+  return bytes;
+}
+
+const std::vector<std::string>& golden_strings() {
+  static const std::vector<std::string> strings = [] {
+    std::vector<std::string> all;
+    for (const json& entry : read_json("strings.json"))
+      all.push_back(entry.is_string() ? entry.get<std::string>() : from_hex(entry["hex"]));
+    return all;
+  }();
+  return strings;
+}
+
+// The metadata of a golden file's small vocabulary.
+Metadata metadata_of(const json& values, const std::string& origin) {
+  Metadata metadata(origin);
+  for (const auto& [name, value] : values.items()) {
+    const std::string key = "tokenizer.ggml." + name;
+    if (name == "scores") {
+      metadata.insert(key, value.get<std::vector<double>>());
+    } else if (name == "token_type") {
+      metadata.insert(key, value.get<std::vector<std::int64_t>>());
+    } else if (value.is_array()) {
+      metadata.insert(key, value.get<std::vector<std::string>>());
+    } else if (value.is_string()) {
+      metadata.insert(key, value.get<std::string>());
+    } else {
+      metadata.insert(key, value.get<std::int64_t>());
+    }
+  }
+  metadata.insert("tokenizer.ggml.add_space_prefix", false);
+  return metadata;
+}
+
+std::unique_ptr<Tokenizer> tiny(const std::string& name) {
+  return make_tokenizer(metadata_of(read_json("tiny-" + name + ".json")["metadata"], name));
+}
+
+// `every` n-th of the golden strings against what the Python package `tokenizers` makes of it.
+void expect_golden(const Tokenizer& tokenizer, const json& golden, std::size_t every) {
+  const std::vector<std::string>& strings = golden_strings();
+  ASSERT_EQ(golden["plain"].size(), (strings.size() + every - 1) / every);
+  for (std::size_t i = 0; i < golden["plain"].size(); ++i) {
+    const std::string& text = strings[i * every];
+    const auto plain = golden["plain"][i].get<std::vector<Token>>();
+    EXPECT_EQ(tokenizer.encode(text), plain) << "string " << i << ": " << text;
+    const auto special = golden["special"].find(std::to_string(i));
+    EXPECT_EQ(tokenizer.encode(text, true),
+              special == golden["special"].end() ? plain : special->get<std::vector<Token>>())
+        << "string " << i << ", special tokens parsed: " << text;
+  }
+}
+
+// Text comes back from its tokens, but for what `lost` takes out of it.
+void expect_round_trip(const Tokenizer& tokenizer,
+                       const std::function<std::string(std::string)>& lost) {
+  for (const std::string& text : golden_strings()) {
+    const std::string expected = lost(well_formed(text));
+    EXPECT_EQ(tokenizer.decode(tokenizer.encode(text)), expected) << text;
+    EXPECT_EQ(tokenizer.decode(tokenizer.encode(text, true), true), expected) << text;
+  }
+}
+
+std::string nothing(std::string text) {
+  return text;
+}
+
+// U+2581 is how SentencePiece writes a space.
+std::string written_spaces(std::string text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size();) {
+    const bool is_space = text.compare(i, 3, "\u2581") == 0;
+    out += is_space ? ' ' : text[i];
+    i += is_space ? 3 : 1;
+  }
+  return out;
+}
+
+// SmolLM2 has no entries for these bytes.
+std::string unknown_to_smollm2(std::string text) {
+  std::erase_if(text, [](char c) {
+    return std::string_view("\x04\x06\x13\x14\x16\x1D\xF1\xF2").find(c) != std::string_view::npos;
+  });
+  return text;
+}
+
+TEST(Tokenizer, SmallVocabulariesMatchTheJudge) {
+  for (const std::string name : {"smollm", "qwen2", "sentencepiece"}) {
+    SCOPED_TRACE(name);
+    const json golden = read_json("tiny-" + name + ".json");
+    expect_golden(*make_tokenizer(metadata_of(golden["metadata"], name)), golden, golden["every"]);
+  }
+}
+
+TEST(Tokenizer, TextComesBack) {
+  expect_round_trip(*tiny("smollm"), nothing);
+  expect_round_trip(*tiny("qwen2"), nothing);
+  expect_round_trip(*tiny("sentencepiece"), written_spaces);
+}
+
+// Real vocabularies: from $OUTRIDER_CACHE/models.
+class RealVocabulary : public testing::Test {
+ protected:
+  std::unique_ptr<Tokenizer> open(const std::string& name) {
+    const char* cache = std::getenv("OUTRIDER_CACHE");
+    const std::filesystem::path path =
+        std::filesystem::path(cache ? cache : "") / "models" / (name + ".gguf");
+    if (cache == nullptr || !std::filesystem::exists(path)) return nullptr;
+    return make_tokenizer(read_gguf(path).metadata);
+  }
+};
+
+#define OPEN_OR_SKIP(tokenizer, name) \
+  const auto tokenizer = open(name);  \
+  if (tokenizer == nullptr) GTEST_SKIP() << "no models/" << name << ".gguf in $OUTRIDER_CACHE"
+
+TEST_F(RealVocabulary, SmolLM2MatchesTheJudge) {
+  OPEN_OR_SKIP(tokenizer, "smollm2-135m");
+  expect_golden(*tokenizer, read_json("smollm2.json"), 1);
+  expect_round_trip(*tokenizer, unknown_to_smollm2);
+  EXPECT_EQ(tokenizer->end_tokens, (std::vector<Token>{0, 2}));
+  EXPECT_FALSE(tokenizer->add_bos);
+}
+
+TEST_F(RealVocabulary, Qwen2MatchesTheJudge) {
+  OPEN_OR_SKIP(tokenizer, "qwen2.5-coder-0.5b");
+  expect_golden(*tokenizer, read_json("qwen2.5-coder.json"), 1);
+  expect_round_trip(*tokenizer, nothing);
+  EXPECT_EQ(tokenizer->end_tokens, (std::vector<Token>{151643, 151645}));
+  EXPECT_FALSE(tokenizer->add_bos);
+}
+
+TEST_F(RealVocabulary, TheQwen2PairAgrees) {
+  OPEN_OR_SKIP(target, "qwen2.5-coder-1.5b");
+  OPEN_OR_SKIP(draft, "qwen2.5-coder-0.5b");
+  EXPECT_EQ(vocabulary_difference(*target, *draft), std::nullopt);
+}
+
+TEST_F(RealVocabulary, Gemma3MatchesTheJudge) {
+  OPEN_OR_SKIP(tokenizer, "gemma3-270m");
+  expect_golden(*tokenizer, read_json("gemma3.json"), 1);
+  expect_round_trip(*tokenizer, written_spaces);
+  EXPECT_EQ(tokenizer->end_tokens, (std::vector<Token>{1, 106}));
+  EXPECT_TRUE(tokenizer->add_bos);
+  EXPECT_EQ(tokenizer->bos, 2);
+}
+
+// Merging that is quadratic would need minutes for each of these.
+TEST(Tokenizer, LongRunsAreNoTrap) {
+  for (const std::string name : {"smollm", "qwen2", "sentencepiece"}) {
+    const auto tokenizer = tiny(name);
+    for (const std::string unit : {"a", " ", "\n", "<", "é", "0", " \n", "ab "}) {
+      std::string text;
+      while (text.size() < 300'000) text += unit;
+      EXPECT_EQ(tokenizer->decode(tokenizer->encode(text)), text) << name << " " << unit;
+    }
+  }
+}
+
+// --- Special tokens
+
+std::vector<Token> encode(const Tokenizer& tokenizer, const std::vector<TextPiece>& pieces) {
+  return tokenizer.encode(pieces);
+}
+
+Token id(const Tokenizer& tokenizer, std::string_view text) {
+  for (Token token = 0; token < tokenizer.size(); ++token)
+    if (tokenizer.text(token) == text) return token;
+  ADD_FAILURE() << text;
+  return 0;
+}
+
+TEST(Tokenizer, ControlTokensComeOnlyFromPiecesThatMayHoldThem) {
+  for (const std::string name : {"qwen2", "sentencepiece"}) {
+    SCOPED_TRACE(name);
+    const auto t = tiny(name);
+    const std::string start = name == "qwen2" ? "<|im_start|>" : "<start_of_turn>";
+    const Token control = id(*t, start);
+    const auto count = [&](const std::vector<TextPiece>& pieces) {
+      const auto tokens = t->encode(pieces);
+      std::string text;
+      for (const TextPiece& piece : pieces) text += piece.text;
+      EXPECT_EQ(t->decode(tokens, true), text);
+      return std::count(tokens.begin(), tokens.end(), control);
+    };
+    const std::string head = start.substr(0, 5), tail = start.substr(5);
+    EXPECT_EQ(count({{start + "user\n" + start, true}}), 2);
+    EXPECT_EQ(count({{start + "user\n" + start, false}}), 0);
+    EXPECT_EQ(count({{start, true}, {start, false}, {start, true}}), 2);
+    EXPECT_EQ(count({{head, true}, {tail, true}}), 1);  // pieces join
+    EXPECT_EQ(count({{head, true}, {"", false}, {tail, true}}), 1);
+    EXPECT_EQ(count({{head, true}, {tail, false}}), 0);  // half of it is a user's
+    EXPECT_EQ(count({{head, false}, {tail, true}}), 0);
+    EXPECT_EQ(count({{head, false}, {tail + start, true}, {"x", false}}), 1);
+  }
+}
+
+TEST(Tokenizer, PiecesWithoutASpecialTokenBetweenThemAreOneText) {
+  std::mt19937 random(11);
+  for (const std::string name : {"smollm", "qwen2", "sentencepiece"}) {
+    const auto t = tiny(name);
+    for (const std::string& raw : golden_strings()) {
+      const std::string text = well_formed(raw);
+      std::vector<TextPiece> pieces(1);
+      for (std::string_view rest = text; !rest.empty();) {
+        const std::size_t n = utf8_step(rest).n_bytes;
+        pieces.back().text += rest.substr(0, n);
+        rest.remove_prefix(n);
+        if (random() % 3 == 0) pieces.emplace_back();
+      }
+      EXPECT_EQ(encode(*t, pieces), t->encode(text)) << text;
+      for (TextPiece& piece : pieces) piece.parse_special = true;
+      EXPECT_EQ(encode(*t, pieces), t->encode(text, true)) << text;
+    }
+  }
+}
+
+TEST(Tokenizer, SpecialTokensShowOnlyOnRequest) {
+  const auto t = tiny("qwen2");
+  const Token start = id(*t, "<|im_start|>"), unused = id(*t, "[PAD151665]"),
+              tool = id(*t, "<tool_call>");
+  EXPECT_EQ(t->bytes(start), "");
+  EXPECT_EQ(t->bytes(start, true), "<|im_start|>");
+  EXPECT_EQ(t->bytes(unused), "");
+  EXPECT_EQ(t->bytes(tool), "<tool_call>");
+  EXPECT_EQ(t->encode("<tool_call>"), std::vector<Token>{tool});
+  const auto parsed = t->encode("[PAD151665]", true);
+  EXPECT_EQ(std::count(parsed.begin(), parsed.end(), unused), 0);
+}
+
+// --- Small vocabularies written out
+
+struct Entry {
+  std::string text;
+  double score = 0;
+  int kind = 1;
+};
+
+using Change = std::function<void(std::map<std::string, MetadataValue>&)>;
+
+Metadata built(std::map<std::string, MetadataValue> values) {
+  Metadata metadata("test.gguf");
+  for (auto& [key, value] : values) metadata.insert("tokenizer.ggml." + key, std::move(value));
+  return metadata;
+}
+
+std::map<std::string, MetadataValue> sentencepiece(const std::vector<Entry>& entries) {
+  std::vector<std::string> tokens{"<unk>"};
+  std::vector<double> scores{0};
+  std::vector<std::int64_t> kinds{2};
+  for (const Entry& entry : entries) {
+    tokens.push_back(entry.text);
+    scores.push_back(entry.score);
+    kinds.push_back(entry.kind);
+  }
+  return {{"model", "llama"},
+          {"tokens", tokens},
+          {"scores", scores},
+          {"token_type", kinds},
+          {"add_space_prefix", false}};
+}
+
+// A vocabulary that writes the letters a to e, and what the merges make of them.
+std::map<std::string, MetadataValue> byte_bpe(const std::vector<std::string>& merges) {
+  std::vector<std::string> tokens{"a", "b", "c", "d", "e", "\u0120"};
+  for (std::string merge : merges) {
+    merge.erase(merge.find(' '), 1);
+    if (std::find(tokens.begin(), tokens.end(), merge) == tokens.end()) tokens.push_back(merge);
+  }
+  return {{"model", "gpt2"}, {"pre", "qwen2"}, {"tokens", tokens}, {"merges", merges}};
+}
+
+std::vector<std::string> pieces_of(const Tokenizer& tokenizer, std::string_view text) {
+  std::vector<std::string> pieces;
+  for (const Token token : tokenizer.encode(text)) pieces.emplace_back(tokenizer.text(token));
+  return pieces;
+}
+
+using Pieces = std::vector<std::string>;
+
+TEST(SentencePiece, MergesByScoreThenLengthThenIdThenPlace) {
+  {
+    const auto t =
+        make_tokenizer(built(sentencepiece({{"a"}, {"b"}, {"c"}, {"ab", -2}, {"bc", -1}})));
+    EXPECT_EQ(pieces_of(*t, "abc"), (Pieces{"a", "bc"}));
+  }
+  {  // leftmost
+    const auto t = make_tokenizer(built(sentencepiece({{"a"}, {"aa", -1}})));
+    EXPECT_EQ(pieces_of(*t, "aaaaa"), (Pieces{"aa", "aa", "a"}));
+  }
+  {  // a|bb|a, both scores equal: the longer left part, though it stands right
+    const auto t =
+        make_tokenizer(built(sentencepiece({{"a"}, {"b"}, {"abb", -1}, {"bba", -1}, {"bb", 0}})));
+    EXPECT_EQ(pieces_of(*t, "abba"), (Pieces{"a", "bba"}));
+  }
+  {  // x|a|bb: the longer right part
+    const auto t = make_tokenizer(
+        built(sentencepiece({{"x"}, {"a"}, {"b"}, {"xa", -1}, {"abb", -1}, {"bb", 0}})));
+    EXPECT_EQ(pieces_of(*t, "xabb"), (Pieces{"x", "abb"}));
+  }
+  {  // x|a|b: the lower id
+    const auto t = make_tokenizer(built(sentencepiece({{"x"}, {"a"}, {"b"}, {"ab"}, {"xa"}})));
+    EXPECT_EQ(pieces_of(*t, "xab"), (Pieces{"x", "ab"}));
+  }
+}
+
+TEST(SentencePiece, CharactersOutsideTheVocabularyBecomeBytesOrUnknown) {
+  const auto t = make_tokenizer(built(sentencepiece({{"a"}, {"<0xC3>", 0, 6}, {"<0xa9>", 0, 6}})));
+  EXPECT_EQ(pieces_of(*t, "aéa"), (Pieces{"a", "<0xC3>", "<0xa9>", "a"}));
+  EXPECT_EQ(pieces_of(*t, "aèèa€"), (Pieces{"a", "<unk>", "a", "<unk>"}));  // neighbours fuse
+  EXPECT_EQ(t->decode(t->encode("aé")), "aé");
+  EXPECT_EQ(t->bytes(0), "");
+}
+
+TEST(SentencePiece, ASpaceIsPutInFrontWhereTheFileAsksForIt) {
+  auto values = sentencepiece({{"a"}, {"\u2581"}, {"\u2581a", 1}, {"<s>", 0, 3}});
+  values.erase("add_space_prefix");
+  const auto t = make_tokenizer(built(values));
+  EXPECT_EQ(pieces_of(*t, "a"), (Pieces{"\u2581a"}));
+  EXPECT_EQ(pieces_of(*t, " a"), (Pieces{"\u2581", "\u2581a"}));
+  EXPECT_EQ(pieces_of(*t, ""), Pieces{});
+  EXPECT_EQ(t->encode("<s>a", true), (std::vector<Token>{4, 1}));
+}
+
+TEST(SentencePiece, ControlUnusedAndByteEntriesComeFromNoText) {
+  const auto t = make_tokenizer(
+      built(sentencepiece({{"a"}, {"b"}, {"ab", 0, 3}, {"ba", 0, 5}, {"<0x61>", 0, 6}})));
+  EXPECT_EQ(pieces_of(*t, "abba"), (Pieces{"a", "b", "b", "a"}));
+}
+
+TEST(ByteBpe, MergesByRank) {
+  const auto t = make_tokenizer(built(byte_bpe({"b c", "a b", "ab c", "a bc"})));
+  EXPECT_EQ(pieces_of(*t, "abc"), (Pieces{"abc"}));
+  EXPECT_EQ(pieces_of(*t, "ab"), (Pieces{"ab"}));
+  EXPECT_EQ(pieces_of(*t, "aab"), (Pieces{"a", "ab"}));
+  EXPECT_EQ(pieces_of(*t, "ab c"), (Pieces{"ab", "\u0120", "c"}));
+}
+
+TEST(ByteBpe, BytesWithoutAnEntryAreLeftOut) {
+  const auto t = make_tokenizer(built(byte_bpe({"a b"})));
+  EXPECT_EQ(pieces_of(*t, "axb!a"), (Pieces{"ab", "a"}));
+}
+
+TEST(ByteBpe, EntriesThatWriteNoBytesStandForThemselves) {
+  auto values = byte_bpe({"a b"});
+  std::get<std::vector<std::string>>(values["tokens"]).push_back("日 本");
+  const auto t = make_tokenizer(built(values));
+  EXPECT_EQ(t->bytes(t->size() - 1), "日 本");
+  EXPECT_EQ(t->bytes(5), " ");
+}
+
+TEST(Tokenizer, OfEqualEntriesTheFirstNormalOneCounts) {
+  const auto t = make_tokenizer(built(sentencepiece({{"a", 0, 3}, {"a", 0, 1}, {"a", 0, 1}})));
+  EXPECT_EQ(t->encode("a"), std::vector<Token>{2});
+}
+
+TEST(Tokenizer, TheLongestSpecialTokenCountsFromTheLeft) {
+  const auto t = make_tokenizer(built(sentencepiece(
+      {{"x"}, {"y"}, {"xy", 0, 4}, {"xyx", 0, 4}, {"yx", 0, 4}, {"xyxy<", 0, 3}, {"", 0, 4}})));
+  EXPECT_EQ(t->encode("xyxyx"), (std::vector<Token>{4, 5}));
+  EXPECT_EQ(t->encode("xyxy<", true), (std::vector<Token>{6}));
+  EXPECT_EQ(t->encode("yxy"), (std::vector<Token>{5, 2}));
+}
+
+TEST(Tokenizer, EndTokensAreTheFilesAndTheWellKnown) {
+  auto values = sentencepiece({{"</s>", 0, 3},
+                               {"<|im_end|>", 0, 4},
+                               {"<end_of_turn>", 0, 3},
+                               {"<|endoftext|>", 0, 5},
+                               {"x"}});
+  values["eos_token_id"] = std::int64_t{1};
+  values["eot_token_id"] = std::int64_t{3};
+  values["eom_token_id"] = std::int64_t{5};
+  const auto t = make_tokenizer(built(values));
+  EXPECT_EQ(t->end_tokens, (std::vector<Token>{1, 2, 3, 5}));
+  EXPECT_EQ(t->eos, 1);
+  EXPECT_EQ(t->bos, std::nullopt);
+  EXPECT_EQ(t->kind(2), TokenKind::control);  // whatever the file says
+  EXPECT_EQ(t->unknown, 0);
+  EXPECT_FALSE(t->add_bos);
+}
+
+TEST(Tokenizer, VocabulariesAgreeIfCommonIdsMeanTheSame) {
+  const auto a = make_tokenizer(built(sentencepiece({{"a"}, {"b"}})));
+  const auto longer = make_tokenizer(built(sentencepiece({{"a", -3}, {"b"}, {"c"}})));
+  const auto text = make_tokenizer(built(sentencepiece({{"a"}, {"c"}})));
+  const auto kind = make_tokenizer(built(sentencepiece({{"a"}, {"b", 0, 3}})));
+  EXPECT_EQ(vocabulary_difference(*a, *longer), std::nullopt);
+  EXPECT_EQ(vocabulary_difference(*longer, *a), std::nullopt);
+  EXPECT_EQ(vocabulary_difference(*a, *text),
+            "token 2 is b (normal) in one vocabulary and c (normal) in the other");
+  EXPECT_EQ(vocabulary_difference(*kind, *a),
+            "token 2 is b (control) in one vocabulary and b (normal) in the other");
+}
+
+TEST(Tokenizer, MalformedVocabulariesAreErrors) {
+  struct Case {
+    const char* name;
+    std::map<std::string, MetadataValue> values;
+    Change change;
+    const char* message;  // part of it
+  };
+  const auto good = sentencepiece({{"a"}, {"b"}});
+  const auto bpe = byte_bpe({"a b"});
+  const auto set = [](const char* key, MetadataValue value) -> Change {
+    return [=](auto& values) { values[key] = value; };
+  };
+  const auto erase = [](const char* key) -> Change {
+    return [=](auto& values) { values.erase(key); };
+  };
+  using Strings = std::vector<std::string>;
+  using Integers = std::vector<std::int64_t>;
+  using Numbers = std::vector<double>;
+  const Case cases[] = {
+      {"no model", good, erase("model"), "tokenizer.ggml.model"},
+      {"model of another type", good, set("model", std::int64_t{1}), "tokenizer.ggml.model"},
+      {"unknown model", good, set("model", std::string("bert\n")),
+       "bert\\x0a, which this program does not know; known: gpt2, llama"},
+      {"no tokens", good, erase("tokens"), "tokens is missing"},
+      {"empty vocabulary", good, set("tokens", Strings{}), "tokens is empty"},
+      {"tokens of another type", good, set("tokens", Integers{1}), "tokenizer.ggml.tokens"},
+      {"few types", good, set("token_type", Integers{1, 1}),
+       "token_type has 2 entries for 3 tokens"},
+      {"unknown type", good, set("token_type", Integers{2, 1, 7}),
+       "token_type[2] is 7, expected 1 to 6"},
+      {"negative type", good, set("token_type", Integers{2, -1, 1}), "token_type[1] is -1"},
+      {"byte out of range",
+       sentencepiece({{"<0x-1>", 0, 6}}),
+       {},
+       "token 1 is a byte and reads <0x-1>"},
+      {"byte too long", sentencepiece({{"<0x100>", 0, 6}}), {}, "reads <0x100>"},
+      {"byte that is none", sentencepiece({{"", 0, 6}}), {}, "token 1 is a byte"},
+      {"no scores", good, erase("scores"), "scores is missing"},
+      {"few scores", good, set("scores", Numbers{1}), "scores has 1 entries for 3 tokens"},
+      {"score that is no number", good,
+       set("scores", Numbers{0, 0, std::numeric_limits<double>::quiet_NaN()}),
+       "scores[2] is not a number"},
+      {"nothing for bytes", good, set("token_type", Integers{1, 1, 1}),
+       "neither an unknown token nor the byte token <0x00>"},
+      {"id too large", good, set("eos_token_id", std::int64_t{3}),
+       "eos_token_id is 3, expected 0 to 2"},
+      {"id negative", good, set("bos_token_id", std::int64_t{-1}), "bos_token_id is -1"},
+      {"id of another type", good, set("eot_token_id", std::string("x")), "eot_token_id"},
+      {"eom too large", good, set("eom_token_id", std::int64_t{1} << 40), "eom_token_id"},
+      {"unknown too large", good, set("unknown_token_id", std::int64_t{3}), "unknown_token_id"},
+      {"padding too large", good, set("padding_token_id", std::int64_t{3}), "padding_token_id"},
+      {"BOS wanted but none", good, set("add_bos_token", true), "add_bos_token is true"},
+      {"no pre-tokenizer", bpe, erase("pre"), "tokenizer.ggml.pre"},
+      {"unknown pre-tokenizer", bpe, set("pre", std::string("llama-bpe")),
+       "llama-bpe, which this program does not know; known: smollm, qwen2"},
+      {"no merges", bpe, erase("merges"), "merges is missing"},
+      {"merge of one part", bpe, set("merges", Strings{"a b", "ab"}),
+       "merges[1] is ab, expected two parts"},
+      {"merge of an empty part", bpe, set("merges", Strings{"a "}),
+       "merges[0] is a , expected two parts"},
+      {"empty merge", bpe, set("merges", Strings{""}), "merges[0] is , expected two parts"},
+      {"merge of a space", bpe, set("merges", Strings{" "}), "merges[0]"},
+      {"left part unknown", bpe, set("merges", Strings{"x b"}),
+       "merges[0] needs x, which is not in the vocabulary"},
+      {"right part unknown", bpe, set("merges", Strings{"a x"}), "needs x,"},
+      {"result unknown", bpe, set("merges", Strings{"b a"}), "needs ba,"},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.name);
+    auto values = c.values;
+    if (c.change) c.change(values);
+    try {
+      make_tokenizer(built(values));
+      ADD_FAILURE() << "no error";
+    } catch (const Error& error) {
+      const std::string line = error.what();
+      EXPECT_NE(line.find(c.message), line.npos) << line;
+      EXPECT_EQ(line.rfind("test.gguf: ", 0), 0u) << line;
+      EXPECT_EQ(line.find('\n'), line.npos) << line;
+    }
+  }
+}
+
+TEST(Tokenizer, MergesOfEntriesThatTextCannotGiveAreLeftOut) {
+  auto values = byte_bpe({"a b", "b c"});
+  values["token_type"] = std::vector<std::int64_t>{1, 1, 1, 1, 1, 1, 3, 1};
+  const auto t = make_tokenizer(built(values));
+  EXPECT_EQ(pieces_of(*t, "abc"), (Pieces{"a", "bc"}));
+}
+
+}  // namespace
+}  // namespace outrider
