@@ -57,12 +57,12 @@ std::filesystem::path cached_path(const CatalogEntry& entry);
 bool is_cached(const CatalogEntry& entry);
 
 struct CachedModel {
-  std::string
-      name;  // the catalogue's, or the file's without ".gguf" if the catalogue does not know it
+  // The catalogue's name, or the file's without ".gguf" if the catalogue does not know it.
+  std::string name;
   std::filesystem::path path;
-  std::uint64_t bytes;                  // on disk
+  std::uint64_t bytes = 0;              // on disk
   const CatalogEntry* entry = nullptr;  // null if the catalogue does not know it
-  bool complete = true;  // false: a pull that was cut short, or a file of the wrong size
+  bool complete = true;                 // false: an unfinished pull, or a file of the wrong size
 };
 
 // What lies in the cache's models folder, by name; empty if the folder does not exist.

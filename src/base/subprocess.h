@@ -1,0 +1,36 @@
+// Another program run to its end, without a shell.
+
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace outrider {
+
+// All but argv may be left empty. The callbacks run on the calling thread, the last two some five
+// times a second.
+struct Subprocess {
+  std::vector<std::string> argv;                                   // argv[0] is searched in PATH
+  std::vector<std::pair<std::string, std::string>> environment{};  // added to ours
+  std::function<void(std::span<const std::byte>)> on_output{};     // pieces of its standard output
+  std::function<void()> on_tick{};
+  std::function<bool()> interrupted{};
+};
+
+struct SubprocessResult {
+  int status = 0;      // its exit status, or 128 + the signal that ended it
+  std::string errors;  // the last 16 KiB of its standard error
+  bool was_interrupted = false;
+  std::string start_problem;  // why it could not be started; empty if it was
+};
+
+// Runs it with no standard input, in a process group of its own, and waits. The whole group is
+// ended if `interrupted` says so, if a callback throws (which goes on to the caller), and by the
+// system if the calling thread dies. Throws Error if the system has no more processes or pipes.
+SubprocessResult run_subprocess(const Subprocess& subprocess);
+
+}  // namespace outrider
