@@ -128,7 +128,7 @@ void Budget::observe(std::span<const DraftOutcome> outcomes, const StepCost& cos
 
   const double sequences = static_cast<double>(outcomes.size());
   double n_taken = 0, ms = cost.forward_ms;
-  std::vector<double> accepted(standings_.size()), checked(standings_.size());
+  std::vector<double> right(standings_.size()), checked(standings_.size());
   for (const DraftOutcome& outcome : outcomes) {
     n_taken += static_cast<double>(outcome.taken.size());
     for (int node = 1; node < outcome.checked->size(); ++node)
@@ -136,10 +136,10 @@ void Budget::observe(std::span<const DraftOutcome> outcomes, const StepCost& cos
         checked[proposal.drafter] += 1;
     std::optional<int> node = 0;
     for (Token token : outcome.taken) {
-      node = outcome.checked->child(*node, token);
+      node = outcome.drafted->child(*node, token);
       if (!node) break;
-      for (const Proposal& proposal : (*outcome.checked)[*node].proposals)
-        accepted[proposal.drafter] += 1;
+      for (const Proposal& proposal : (*outcome.drafted)[*node].proposals)
+        right[proposal.drafter] += 1;
     }
   }
   std::vector<const DraftTree*> trees;
@@ -148,7 +148,7 @@ void Budget::observe(std::span<const DraftOutcome> outcomes, const StepCost& cos
     if (!cost.draft_ms[drafter]) continue;
     ms += *cost.draft_ms[drafter];
     Standing& standing = standings_[drafter];
-    standing.tokens = blend(standing.tokens, accepted[drafter] / sequences);
+    standing.tokens = blend(standing.tokens, right[drafter] / sequences);
     if (!standing.asked) {
       standing.rows = checked[drafter] / sequences;
       standing.ms = *cost.draft_ms[drafter];

@@ -66,7 +66,7 @@ class Budget {
  private:
   // What asking a drafter brings, from the times it was asked: running means.
   struct Standing {
-    double tokens;       // accepted per sequence
+    double tokens;       // proposed that came true, per sequence
     double rows = 0;     // checked per sequence
     double ms = 0;       // of drafting
     bool asked = false;  // ever

@@ -1,0 +1,614 @@
+// The judge of speculation: whatever is drafted, planned, chunked or batched, the text is the one
+// of plain decoding, token by token. The target is a fake whose logits tell every wrong row apart.
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "base/error.h"
+#include "engine/step.h"
+#include "sampling/fake_tokenizer.h"
+#include "speculation/drafters/lookup.h"
+#include "speculation/drafters/model.h"
+#include "speculation/fake_backend.h"
+
+namespace outrider {
+namespace {
+
+// Proposes what a function of the text says.
+class ScriptedDrafter final : public Drafter {
+ public:
+  using Script = std::function<void(std::span<const Token> text, const DraftRequest& request)>;
+  explicit ScriptedDrafter(Script script) : script_(std::move(script)) {}
+
+  std::string_view name() const override { return "scripted"; }
+  void begin(DraftSequence sequence) override { CHECK(texts_.try_emplace(sequence).second); }
+  void observe(DraftSequence sequence, std::span<const Token> tokens,
+               std::span<const float>) override {
+    auto& text = texts_.at(sequence);
+    text.insert(text.end(), tokens.begin(), tokens.end());
+  }
+  void propose(std::span<const DraftRequest> requests) override {
+    for (const DraftRequest& request : requests) {
+      const auto& text = texts_.at(request.sequence);
+      CHECK(request.tree->text_length() == static_cast<int>(text.size()));
+      CHECK((*request.tree)[0].token == text.back());
+      script_(text, request);
+    }
+  }
+  void truncate(DraftSequence sequence, int length) override { texts_.at(sequence).resize(length); }
+  void fork(DraftSequence from, DraftSequence to) override { texts_[to] = texts_.at(from); }
+  void end(DraftSequence sequence) override { CHECK(texts_.erase(sequence) == 1); }
+  DraftCost cost() const override { return {}; }
+
+  const std::map<DraftSequence, std::vector<Token>>& texts() const { return texts_; }
+
+ private:
+  Script script_;
+  std::map<DraftSequence, std::vector<Token>> texts_;
+};
+
+using Drafters = std::vector<std::unique_ptr<Drafter>>;
+using MakeDrafters = std::function<Drafters()>;
+
+FakeTokenizer words() {
+  std::vector<std::string> entries;
+  for (char letter = 'a'; letter < 'a' + 23; ++letter) entries.emplace_back(1, letter);
+  FakeTokenizer tokenizer(entries);
+  tokenizer.end_tokens = {0};
+  return tokenizer;
+}
+
+// What the user sees.
+struct Outcome {
+  std::vector<Token> tokens;
+  std::string text;
+  std::optional<FinishReason> finished;
+  bool operator==(const Outcome&) const = default;
+  friend std::ostream& operator<<(std::ostream& out, const Outcome& outcome) {
+    for (Token token : outcome.tokens) out << token << ' ';
+    return out << '"' << outcome.text << "\" "
+               << (outcome.finished ? static_cast<int>(*outcome.finished) : -1);
+  }
+};
+
+struct Request {
+  std::vector<Token> prompt;
+  SamplingParams sampling;
+  StopParams stop;
+};
+
+struct Setting {
+  LoadOptions load{.context = 200, .n_sequences = 8, .batch_rows = 64};
+  EngineOptions engine{.budget = {.automatic = false}};
+  FakeModel model;
+};
+
+Engine make_engine(const Setting& setting, Drafters drafters) {
+  return Engine(std::make_unique<FakeBackend>(setting.model, setting.load), std::move(drafters),
+                setting.engine);
+}
+
+// The cache holds all but the last token; drafters saw the whole text.
+void check_state(const Engine& engine, const Generation& generation) {
+  const auto& backend = dynamic_cast<const FakeBackend&>(engine.target());
+  const auto cached = backend.text(generation.sequence);
+  ASSERT_LT(cached.size(), generation.text.size());
+  ASSERT_TRUE(std::equal(cached.begin(), cached.end(), generation.text.begin()));
+  if (!generation.emitted.empty()) {
+    ASSERT_EQ(cached.size() + 1, generation.text.size());
+  }
+  ASSERT_EQ(backend.free_slots(generation.sequence), backend.options().n_slots);
+  for (const auto& drafter : engine.drafters())
+    if (const auto* scripted = dynamic_cast<const ScriptedDrafter*>(drafter.get())) {
+      ASSERT_EQ(scripted->texts().at(generation.draft_sequence), generation.text);
+    }
+}
+
+// All requests together, each in every step until it is finished; with `stagger` request i joins at
+// step 2i.
+std::vector<Outcome> generate(Engine& engine, const Tokenizer& tokenizer,
+                              const std::vector<Request>& requests, bool stagger = false) {
+  std::vector<std::optional<Generation>> generations(requests.size());
+  std::vector<Outcome> outcomes(requests.size());
+  for (std::size_t step = 0;; ++step) {
+    std::vector<Generation*> alive;
+    bool more = false;
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      if (stagger && step < 2 * i) {
+        more = true;
+        continue;
+      }
+      if (!generations[i])
+        generations[i] = engine.begin(requests[i].prompt, requests[i].sampling,
+                                      StopRules(tokenizer, requests[i].stop));
+      if (!generations[i]->finished) alive.push_back(&*generations[i]);
+    }
+    if (alive.empty() && !more) break;
+    if (alive.empty()) continue;
+    engine.step(alive);
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      if (!generations[i] || std::ranges::find(alive, &*generations[i]) == alive.end()) continue;
+      check_state(engine, *generations[i]);
+      for (const Emitted& emitted : generations[i]->emitted) {
+        outcomes[i].tokens.push_back(emitted.token);
+        outcomes[i].text += emitted.text;
+      }
+      outcomes[i].finished = generations[i]->finished;
+    }
+  }
+  for (const auto& generation : generations) {
+    EXPECT_EQ(generation->counters.emitted,
+              static_cast<long>(generation->text.size()) - generation->n_prompt);
+    engine.end(*generation);
+  }
+  EXPECT_EQ(dynamic_cast<const FakeBackend&>(engine.target()).n_alive(), 0);
+  return outcomes;
+}
+
+// Plain decoding in five lines: no engine, no cache.
+Outcome decode_plainly(const FakeModel& model, const Tokenizer& tokenizer, const Request& request,
+                       int context) {
+  std::vector<Token> text = request.prompt;
+  StopRules rules(tokenizer, request.stop);
+  Outcome outcome;
+  if (rules.n_left() == 0) outcome.finished = FinishReason::length;
+  while (!outcome.finished) {
+    ProcessorState state(request.sampling);
+    state.advance(text);
+    const auto counts = state.counts();
+    const ChoiceRequest question =
+        choice_request(request.sampling, counts, 0, static_cast<int>(text.size()));
+    text.push_back(choose_reference(model.logits(text), question).token.value());
+    outcome.tokens.push_back(text.back());
+    outcome.finished = rules.push(text.back());
+    if (!outcome.finished && static_cast<int>(text.size()) == context) {
+      rules.finish();
+      outcome.finished = FinishReason::length;
+    }
+    outcome.text += rules.take_text();
+  }
+  return outcome;
+}
+
+SamplingParams greedy() {
+  SamplingParams params;
+  params.filters.temperature = 0;
+  return params;
+}
+
+SamplingParams sampled(std::uint64_t seed, bool penalties) {
+  SamplingParams params;
+  params.seed = seed;
+  params.filters.temperature = 0.9f;
+  if (penalties) {
+    params.filters.repeat_penalty = 1.2f;
+    params.filters.frequency_penalty = 0.1f;
+    params.filters.presence_penalty = 0.2f;
+    params.repeat_last_n = 6;
+    params.bias = {{0, -4.0f}, {5, 0.5f}};
+  }
+  return params;
+}
+
+std::vector<Request> requests() {
+  SamplingParams greedy_with_penalties = sampled(0, true);
+  greedy_with_penalties.filters.temperature = 0;
+  SamplingParams second_answer = sampled(7, false);
+  second_answer.stream = 1;
+  return {
+      {{1, 2, 3, 1, 2, 3, 1, 2}, greedy(), {.n_predict = 40, .ignore_eos = true}},
+      {{4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 4, 5, 6}, sampled(7, false), {.n_predict = 33}},
+      {{4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 4, 5, 6}, second_answer, {.n_predict = 33}},
+      {{9}, sampled(8, true), {.n_predict = 25, .ignore_eos = true}},
+      {{3, 3, 3}, greedy_with_penalties, {.n_predict = 20, .texts = {"qa", "bb", "l"}}},
+  };
+}
+
+std::unique_ptr<Drafter> lookup() {
+  return std::make_unique<LookupDrafter>(LookupOptions{});
+}
+
+std::unique_ptr<Drafter> model(FakeModel draft, int batch_rows = 64) {
+  const LoadOptions load{.context = 150, .n_sequences = 8, .batch_rows = batch_rows};
+  return std::make_unique<ModelDrafter>(std::make_unique<FakeBackend>(std::move(draft), load), 23);
+}
+
+template <typename... Each>
+Drafters list(Each... drafter) {
+  Drafters drafters;
+  (drafters.push_back(std::move(drafter)), ...);
+  return drafters;
+}
+
+struct Draft {
+  const char* name;
+  MakeDrafters make;
+};
+
+std::vector<Draft> drafts() {
+  FakeModel nearly, smaller, larger;
+  nearly.disagreement = 0.3f;
+  smaller.vocabulary = 15;
+  larger.vocabulary = 70;
+  return {
+      {"off", [] { return Drafters{}; }},
+      {"lookup", [] { return list(lookup()); }},
+      {"model, the target itself", [] { return list(model({})); }},
+      {"model, nearly right", [=] { return list(model(nearly)); }},
+      {"model, fewer tokens", [=] { return list(model(smaller)); }},
+      {"model, more tokens", [=] { return list(model(larger, 20)); }},
+      {"lookup+model", [=] { return list(lookup(), model(nearly)); }},
+      {"model+lookup", [=] { return list(model(nearly), lookup()); }},
+  };
+}
+
+TEST(Engine, TextIsThatOfPlainDecoding) {
+  const FakeTokenizer tokenizer = words();
+  const auto all = requests();
+  Setting setting;
+  std::vector<Outcome> wanted;
+  for (const Request& request : all)
+    wanted.push_back(decode_plainly(setting.model, tokenizer, request, setting.load.context));
+
+  for (const Draft& draft : drafts())
+    for (const DraftLimits& limits :
+         {DraftLimits{0, 16, 4}, DraftLimits{1, 16, 4}, DraftLimits{5, 3, 1},
+          DraftLimits{16, 16, 4}, DraftLimits{30, 5, 8}})
+      for (const int chunk : {0, 1, 3})
+        for (const bool automatic : {false, true}) {
+          SCOPED_TRACE(fmt::format("{}, {} rows, depth {}, width {}, chunk {}, automatic {}",
+                                   draft.name, limits.rows, limits.depth, limits.width, chunk,
+                                   automatic));
+          setting.engine = {{automatic, limits}, chunk};
+          Engine together = make_engine(setting, draft.make());
+          if (automatic) together.measure_costs();
+          EXPECT_EQ(generate(together, tokenizer, all, /*stagger=*/chunk == 3), wanted);
+          Engine alone = make_engine(setting, draft.make());
+          for (std::size_t i = 0; i < all.size(); ++i)
+            EXPECT_EQ(generate(alone, tokenizer, {all[i]})[0], wanted[i]);
+        }
+}
+
+// The drafters above are no decoration: they are right often enough, and a perfect one always.
+TEST(Engine, DraftsAreAccepted) {
+  const FakeTokenizer tokenizer = words();
+  for (const Draft& draft : drafts()) {
+    if (draft.make().empty()) continue;
+    SCOPED_TRACE(draft.name);
+    Engine engine = make_engine({}, draft.make());
+    generate(engine, tokenizer, requests());
+    const Counters& counters = engine.counters();
+    EXPECT_GT(counters.accepted, 10);
+    EXPECT_LE(counters.accepted, counters.drafted);
+    long most = 0;
+    for (const DrafterCounts& counts : counters.drafters) {
+      EXPECT_LE(counts.accepted, counts.proposed);
+      most = std::max(most, counts.accepted);
+    }
+    EXPECT_LE(most, counters.accepted);
+  }
+  // The target as its own draft: a token more than the depth in every step, sampled or not.
+  for (const SamplingParams& sampling : {greedy(), sampled(3, true)}) {
+    Setting setting;
+    setting.engine.budget.limits = {.rows = 4, .depth = 4, .width = 1};
+    Engine engine = make_engine(setting, list(model({})));
+    generate(engine, tokenizer, {{{1, 2}, sampling, {.n_predict = 50, .ignore_eos = true}}});
+    EXPECT_EQ(engine.counters().steps, 10);
+    EXPECT_EQ(engine.counters().accepted, 40);
+  }
+}
+
+// A drafter that is right exactly j times in a row, for every j, with wrong siblings before or
+// after the right child, or with the right path as one of several branches.
+TEST(Engine, AcceptsExactlyWhatIsRight) {
+  const FakeTokenizer tokenizer = words();
+  constexpr int kDepth = 5;
+  for (const SamplingParams& sampling : {greedy(), sampled(5, true)}) {
+    const Request request{{1, 2, 3}, sampling, {.n_predict = 60, .ignore_eos = true}};
+    Setting setting;
+    setting.engine.budget.limits = {.rows = 64, .depth = kDepth, .width = 8};
+    const Outcome wanted = decode_plainly(setting.model, tokenizer, request, 200);
+    std::vector<Token> whole = request.prompt;
+    whole.insert(whole.end(), wanted.tokens.begin(), wanted.tokens.end());
+    for (int right = 0; right <= kDepth; ++right)
+      for (const int n_wrong : {0, 1, 3})
+        for (const bool wrong_first : {false, true}) {
+          SCOPED_TRACE(
+              fmt::format("right {}, {} wrong siblings, first {}", right, n_wrong, wrong_first));
+          const auto script = [&](std::span<const Token> text, const DraftRequest& draft) {
+            int node = 0;
+            for (int depth = 0; depth < draft.limits.depth && text.size() + depth < whole.size();
+                 ++depth) {
+              const Token truth = whole[text.size() + depth];
+              const auto wrong = [&] {
+                for (int i = 1; i <= n_wrong; ++i)
+                  draft.tree->propose(node, (truth + i) % 23, {draft.drafter, 0.5f});
+              };
+              if (wrong_first) wrong();
+              const int next = draft.tree->propose(node, depth < right ? truth : (truth + 11) % 23,
+                                                   {draft.drafter, 0.5f});
+              if (!wrong_first) wrong();
+              node = next;
+            }
+          };
+          Engine engine = make_engine(setting, list(std::make_unique<ScriptedDrafter>(script)));
+          EXPECT_EQ(generate(engine, tokenizer, {request})[0], wanted);
+          EXPECT_EQ(engine.counters().steps, 60 / (right + 1));
+          EXPECT_EQ(engine.counters().accepted, 60 - 60 / (right + 1));
+        }
+  }
+}
+
+// Random trees around the true continuation, two drafters that overlap, random limits, chunks and
+// batch mates.
+TEST(Engine, RandomTreesChangeNothing) {
+  const FakeTokenizer tokenizer = words();
+  std::mt19937 random(11);
+  for (int round = 0; round < 150; ++round) {
+    Setting setting;
+    setting.model.peak = 1 + static_cast<float>(random() % 6);
+    setting.load.context = 24 + static_cast<int>(random() % 40);
+    setting.load.batch_rows = 6 + static_cast<int>(random() % 30);
+    setting.engine.prompt_chunk = static_cast<int>(random() % 5);
+    setting.engine.budget.automatic = random() % 2;
+    setting.engine.budget.limits = {static_cast<int>(random() % 20), static_cast<int>(random() % 8),
+                                    static_cast<int>(random() % 5)};
+    std::vector<Request> all;
+    std::vector<Outcome> wanted;
+    std::map<std::vector<Token>, std::vector<Token>> truths;  // by prompt
+    for (std::size_t i = 0; i < 1 + random() % 4; ++i) {
+      Request request{{static_cast<Token>(i)},
+                      random() % 3 == 0 ? greedy() : sampled(random(), random() % 2),
+                      {}};
+      while (random() % 8 != 0 && request.prompt.size() < 20)
+        request.prompt.push_back(static_cast<Token>(random() % 23));
+      request.stop = {.n_predict = static_cast<int>(random() % 40) - 1,
+                      .ignore_eos = random() % 2 == 0};
+      for (std::size_t stops = random() % 3; stops > 0; --stops)
+        request.stop.texts.push_back(
+            {static_cast<char>('a' + random() % 23), static_cast<char>('a' + random() % 23)});
+      all.push_back(request);
+      wanted.push_back(decode_plainly(setting.model, tokenizer, request, setting.load.context));
+      truths[request.prompt] = request.prompt;
+      truths[request.prompt].insert(truths[request.prompt].end(), wanted.back().tokens.begin(),
+                                    wanted.back().tokens.end());
+    }
+    const auto script = [&](std::span<const Token> text, const DraftRequest& draft) {
+      const std::vector<Token>* truth = nullptr;
+      for (const auto& [prompt, whole] : truths)
+        if (whole.size() >= text.size() && std::equal(text.begin(), text.end(), whole.begin()))
+          truth = &whole;
+      CHECK(truth);
+      for (int i = 0; i < draft.limits.rows; ++i) {
+        const int parent = static_cast<int>(random() % draft.tree->size());
+        if ((*draft.tree)[parent].depth >= draft.limits.depth) continue;
+        const std::size_t at = text.size() + (*draft.tree)[parent].depth;
+        const bool right = at < truth->size() && random() % 3 != 0;
+        draft.tree->propose(parent, right ? (*truth)[at] : static_cast<Token>(random() % 23),
+                            {draft.drafter, static_cast<float>(random() % 100) / 100});
+      }
+    };
+    Engine engine = make_engine(setting, list(std::make_unique<ScriptedDrafter>(script),
+                                              std::make_unique<ScriptedDrafter>(script)));
+    if (setting.engine.budget.automatic) engine.measure_costs();
+    ASSERT_EQ(generate(engine, tokenizer, all, random() % 2), wanted) << "round " << round;
+  }
+}
+
+TEST(Engine, StopsAtAFullContext) {
+  const FakeTokenizer tokenizer = words();
+  for (const Draft& draft : drafts())
+    for (const int context : {12, 13, 30}) {
+      SCOPED_TRACE(draft.name);
+      Setting setting;
+      setting.load.context = context;
+      Engine engine = make_engine(setting, draft.make());
+      const Request request{{1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2}, greedy(), {.ignore_eos = true}};
+      const Outcome outcome = generate(engine, tokenizer, {request})[0];
+      EXPECT_EQ(outcome, decode_plainly(setting.model, tokenizer, request, context));
+      EXPECT_EQ(outcome.tokens.size(), context - request.prompt.size());
+      EXPECT_EQ(outcome.finished, FinishReason::length);
+    }
+}
+
+// Nothing after a stop is emitted, counted, cached or shown to a drafter; check_state sees to the
+// last two.
+TEST(Engine, StopRulesCutTheAcceptedPath) {
+  const FakeTokenizer tokenizer = words();
+  Setting setting;
+  Request request{{1, 2, 3}, greedy(), {.n_predict = 12, .ignore_eos = true}};
+  const Outcome whole = decode_plainly(setting.model, tokenizer, request, 200);
+  for (std::size_t length = 1; length <= whole.tokens.size(); ++length)
+    for (const bool by_text : {false, true}) {
+      Request cut = request;
+      if (by_text)
+        cut.stop.texts = {whole.text.substr(0, length)};
+      else
+        cut.stop.n_predict = static_cast<int>(length);
+      Engine engine = make_engine(setting, list(model({})));
+      const Outcome outcome = generate(engine, tokenizer, {cut})[0];
+      EXPECT_EQ(outcome.tokens.size(), length);
+      EXPECT_EQ(outcome.text, by_text ? "" : whole.text.substr(0, length));
+      EXPECT_EQ(engine.counters().emitted, static_cast<long>(length));
+      EXPECT_LE(engine.counters().accepted, static_cast<long>(length));
+    }
+}
+
+TEST(Engine, NoTokensAskedForNeedNoStep) {
+  const FakeTokenizer tokenizer = words();
+  Engine engine = make_engine({}, {});
+  EXPECT_EQ(generate(engine, tokenizer, {{{1}, greedy(), {.n_predict = 0}}})[0],
+            (Outcome{{}, "", FinishReason::length}));
+  EXPECT_EQ(engine.counters().steps, 0);
+}
+
+// Prompt rows go in chunks whose last carries node 0 and already drafts.
+TEST(Engine, ReadsPromptsInChunks) {
+  const FakeTokenizer tokenizer = words();
+  const std::vector<Token> prompt{1, 2, 3, 4, 1, 2, 3, 4, 1, 2};
+  for (const auto& [chunk, steps] : {std::pair{0, 1}, {10, 1}, {4, 3}, {1, 10}}) {
+    Setting setting;
+    setting.engine.prompt_chunk = chunk;
+    Engine engine = make_engine(setting, list(lookup()));
+    Generation generation = engine.begin(prompt, greedy(), StopRules(tokenizer, {}));
+    Generation* const alive[] = {&generation};
+    int n = 0;
+    for (; generation.emitted.empty(); ++n) engine.step(alive);
+    EXPECT_EQ(n, steps);
+    EXPECT_GT(engine.counters().drafted, 0);
+    EXPECT_EQ(engine.counters().rows, 10 + engine.counters().drafted);
+  }
+}
+
+TEST(Engine, AnUnusableRowMattersOnlyOnThePath) {
+  const FakeTokenizer tokenizer = words();
+  const Request request{{1, 2, 3}, greedy(), {.n_predict = 30, .ignore_eos = true}};
+  Setting setting;
+  const Outcome wanted = decode_plainly(setting.model, tokenizer, request, 200);
+  std::vector<Token> truth = request.prompt;
+  truth.insert(truth.end(), wanted.tokens.begin(), wanted.tokens.end());
+
+  // Wrong siblings everywhere, all of them unusable.
+  const auto script = [&](std::span<const Token> text, const DraftRequest& draft) {
+    int node = 0;
+    for (int depth = 0; depth < draft.limits.depth && text.size() + depth < truth.size(); ++depth) {
+      draft.tree->propose(node, (truth[text.size() + depth] + 1) % 23, {draft.drafter, 0.5f});
+      node = draft.tree->propose(node, truth[text.size() + depth], {draft.drafter, 0.5f});
+    }
+  };
+  setting.model.unusable = [&](std::span<const Token> path) {
+    return path.size() > truth.size() || !std::equal(path.begin(), path.end(), truth.begin());
+  };
+  Engine beside = make_engine(setting, list(std::make_unique<ScriptedDrafter>(script)));
+  EXPECT_EQ(generate(beside, tokenizer, {request})[0], wanted);
+  EXPECT_GT(beside.counters().accepted, 20);
+
+  // On the path: the text goes up to there, as in plain decoding, then fails, for ever. A batch
+  // mate goes on.
+  for (const int fails_at : {3, 4, 8, 20}) {
+    setting.model.unusable = [&](std::span<const Token> path) {
+      return static_cast<int>(path.size()) == fails_at &&
+             std::equal(path.begin(), path.end(), truth.begin());
+    };
+    for (const bool drafted : {false, true}) {
+      Drafters drafters;
+      if (drafted)
+        drafters.push_back(std::make_unique<ScriptedDrafter>(
+            [&](std::span<const Token> text, const DraftRequest& draft) {
+              if (text[0] == 1) script(text, draft);
+            }));
+      Engine engine = make_engine(setting, std::move(drafters));
+      Generation generation =
+          engine.begin(request.prompt, request.sampling, StopRules(tokenizer, request.stop));
+      const Request other{{5, 6}, greedy(), {.n_predict = 30, .ignore_eos = true}};
+      Generation mate =
+          engine.begin(other.prompt, other.sampling, StopRules(tokenizer, other.stop));
+      Generation* const both[] = {&generation, &mate};
+      EXPECT_THROW(for (;;) engine.step(both), Error);
+      EXPECT_EQ(static_cast<int>(generation.text.size()), fails_at);
+      EXPECT_TRUE(std::equal(generation.text.begin(), generation.text.end(), truth.begin()));
+      const std::size_t length = mate.text.size();
+      EXPECT_THROW(engine.step(both), Error);
+      EXPECT_GT(mate.text.size(), length);
+      EXPECT_EQ(static_cast<int>(generation.text.size()), fails_at);
+    }
+  }
+}
+
+TEST(Engine, RefusesPromptsThatCannotWork) {
+  const FakeTokenizer tokenizer = words();
+  Setting setting;
+  setting.load.context = 5;
+  Engine engine = make_engine(setting, {});
+  const auto begin = [&](std::vector<Token> prompt) {
+    return engine.begin(prompt, greedy(), StopRules(tokenizer, {}));
+  };
+  EXPECT_THROW(begin({}), Error);
+  EXPECT_THROW(begin({1, 2, 3, 4, 5}), Error);
+  EXPECT_THROW(begin({1, 23}), Error);
+  EXPECT_THROW(begin({-1}), Error);
+  Generation generation = begin({1, 2, 3, 4});
+  EXPECT_THROW(engine.restart(generation, std::vector<Token>{}, greedy(), StopRules(tokenizer, {})),
+               Error);
+  EXPECT_EQ(generation.text.size(), 4u);
+  engine.end(generation);
+}
+
+TEST(Engine, RestartKeepsTheCommonPrefix) {
+  const FakeTokenizer tokenizer = words();
+  Setting setting;
+  for (const Draft& draft : drafts()) {
+    SCOPED_TRACE(draft.name);
+    Engine engine = make_engine(setting, draft.make());
+    const StopParams stop{.n_predict = 10, .ignore_eos = true};
+    const auto run = [&](Generation& generation) {
+      Generation* const alive[] = {&generation};
+      while (!generation.finished) engine.step(alive);
+    };
+    Generation generation =
+        engine.begin(std::vector<Token>{1, 2, 3}, sampled(1, true), StopRules(tokenizer, stop));
+    run(generation);
+    ASSERT_EQ(generation.text.size(), 13u);
+
+    std::vector<std::pair<std::vector<Token>, int>> turns;  // prompt, tokens reused
+    std::vector<Token> longer = generation.text;
+    longer.insert(longer.end(), {7, 8, 9});
+    turns.emplace_back(longer, 12);                            // the last token was never computed
+    turns.emplace_back(std::vector<Token>{1, 2, 3}, 2);        // all but the last
+    turns.emplace_back(std::vector<Token>{1, 2, 5, 3, 4}, 2);  // differs from the third on
+    turns.emplace_back(std::vector<Token>{6, 1}, 0);
+    for (const auto& [prompt, reused] : turns) {
+      const Request request{prompt, sampled(2, true), stop};
+      engine.restart(generation, prompt, request.sampling, StopRules(tokenizer, stop));
+      EXPECT_EQ(generation.n_reused, reused);
+      run(generation);
+      const std::vector<Token> answer(generation.text.begin() + generation.n_prompt,
+                                      generation.text.end());
+      EXPECT_EQ(answer, decode_plainly(setting.model, tokenizer, request, 200).tokens);
+    }
+  }
+}
+
+TEST(Engine, DraftersCanChangeInMidText) {
+  const FakeTokenizer tokenizer = words();
+  const Request request{{1, 2, 3}, sampled(4, true), {.n_predict = 60, .ignore_eos = true}};
+  Setting setting;
+  Engine engine = make_engine(setting, {});
+  Generation generation =
+      engine.begin(request.prompt, request.sampling, StopRules(tokenizer, request.stop));
+  Generation* const alive[] = {&generation};
+  const auto all = drafts();
+  for (std::size_t i = 0; !generation.finished; ++i) {
+    engine.step(alive);
+    check_state(engine, generation);
+    engine.set_drafters(all[i % all.size()].make(), {.automatic = i % 2 == 0}, alive);
+    if (i % 3 == 0) engine.measure_costs(&generation);
+  }
+  const std::vector<Token> answer(generation.text.begin() + 3, generation.text.end());
+  EXPECT_EQ(answer, decode_plainly(setting.model, tokenizer, request, 200).tokens);
+}
+
+TEST(Engine, TracesEachStep) {
+  const FakeTokenizer tokenizer = words();
+  Engine engine = make_engine({}, list(lookup(), model({})));
+  std::vector<nlohmann::json> lines;
+  engine.set_trace([&](const std::string& line) { lines.push_back(nlohmann::json::parse(line)); });
+  const Outcome outcome = generate(
+      engine, tokenizer, {{{1, 2, 3, 1, 2}, greedy(), {.n_predict = 20, .ignore_eos = true}}})[0];
+  std::vector<Token> taken;
+  long accepted = 0;
+  for (const auto& line : lines) {
+    for (Token token : line["sequences"][0]["taken"]) taken.push_back(token);
+    for (const auto& node : line["sequences"][0]["nodes"]) accepted += node["accepted"].get<bool>();
+  }
+  EXPECT_EQ(static_cast<long>(lines.size()), engine.counters().steps);
+  EXPECT_EQ(taken, outcome.tokens);
+  EXPECT_EQ(accepted, engine.counters().accepted);
+  EXPECT_EQ(lines.back()["sequences"][0]["finish"], "length");
+}
+
+}  // namespace
+}  // namespace outrider

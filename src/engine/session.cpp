@@ -1,0 +1,121 @@
+#include "engine/session.h"
+
+#include <chrono>
+#include <limits>
+#include <utility>
+
+#include "base/error.h"
+
+namespace outrider {
+
+double Completion::tokens_per_second() const {
+  const int n = completion_tokens - first_tokens;
+  return n > 0 && generation_ms > 0 ? 1000 * n / generation_ms : 0;
+}
+
+Session::Session(std::unique_ptr<Backend> target, std::shared_ptr<const Tokenizer> tokenizer,
+                 std::unique_ptr<ChatTemplate> chat_template,
+                 std::vector<std::unique_ptr<Drafter>> drafters, EngineOptions options)
+    : tokenizer_(std::move(tokenizer)),
+      chat_template_(std::move(chat_template)),
+      engine_(std::move(target), std::move(drafters), options) {
+  measure_costs();
+}
+
+Session::~Session() = default;
+
+std::vector<Token> Session::tokens_of(std::span<const TextPiece> pieces) const {
+  std::vector<Token> tokens = tokenizer_->encode(pieces);
+  if (tokenizer_->add_bos && tokenizer_->bos &&
+      (tokens.empty() || tokens.front() != *tokenizer_->bos))
+    tokens.insert(tokens.begin(), *tokenizer_->bos);
+  return tokens;
+}
+
+std::vector<Token> Session::tokens_of(std::span<const Message> messages) const {
+  if (!chat_template_)
+    throw Error("this model has no chat template; give it a text to continue (--raw)");
+  return tokens_of(chat_template_->render(messages, /*add_generation_prompt=*/true));
+}
+
+Completion Session::complete(std::span<const Token> prompt, SamplingParams sampling,
+                             StopParams stop, const ShowText& show,
+                             const std::atomic<bool>* interrupted) {
+  using Clock = std::chrono::steady_clock;
+  if (stop.ignore_eos)
+    for (Token token : tokenizer_->end_tokens)
+      sampling.bias.push_back({token, -std::numeric_limits<float>::infinity()});
+  StopRules rules(*tokenizer_, std::move(stop));
+  if (generation_)
+    engine_.restart(*generation_, prompt, std::move(sampling), std::move(rules));
+  else
+    generation_ = engine_.begin(prompt, std::move(sampling), std::move(rules));
+
+  Completion completion;
+  const auto take = [&](std::string_view text, bool was_draft) {
+    if (text.empty()) return;
+    completion.text += text;
+    if (show) show(text, was_draft);
+  };
+  const Clock::time_point start = Clock::now();
+  std::optional<Clock::time_point> first;
+  while (!generation_->finished && !(interrupted && interrupted->load())) {
+    Generation* const generations[] = {&*generation_};
+    engine_.step(generations);
+    for (const Emitted& emitted : generation_->emitted) {
+      completion.tokens.push_back(emitted.token);
+      take(emitted.text, emitted.drafter.has_value());
+    }
+    if (!first && !generation_->emitted.empty()) {
+      first = Clock::now();
+      completion.first_tokens = static_cast<int>(generation_->emitted.size());
+    }
+  }
+  const Clock::time_point end = Clock::now();
+  if (!generation_->finished) {
+    generation_->stop.finish();
+    take(generation_->stop.take_text(), false);
+  }
+
+  const auto ms = [](auto duration) {
+    return std::chrono::duration<double, std::milli>(duration).count();
+  };
+  completion.finish_reason = generation_->finished;
+  completion.prompt_tokens = generation_->n_prompt;
+  completion.reused_tokens = generation_->n_reused;
+  completion.completion_tokens = static_cast<int>(completion.tokens.size());
+  completion.prompt_ms = ms(first.value_or(end) - start);
+  completion.generation_ms = ms(end - first.value_or(end));
+  completion.counters = generation_->counters;
+  for (std::size_t i = 0; i < engine_.drafters().size(); ++i)
+    completion.draft.push_back(
+        {std::string(engine_.drafters()[i]->name()), completion.counters.drafters[i]});
+  return completion;
+}
+
+void Session::reset() {
+  if (generation_) engine_.end(*generation_);
+  generation_.reset();
+}
+
+void Session::set_drafters(std::vector<std::unique_ptr<Drafter>> drafters, BudgetOptions budget) {
+  std::vector<Generation*> alive;
+  if (generation_) alive.push_back(&*generation_);
+  engine_.set_drafters(std::move(drafters), budget, alive);
+  measure_costs();
+}
+
+int Session::n_tokens() const {
+  return generation_ ? static_cast<int>(generation_->text.size()) : 0;
+}
+
+// Once, when there is something to budget.
+void Session::measure_costs() {
+  const BudgetOptions& budget = engine_.options().budget;
+  if (measured_ || !budget.automatic || engine_.drafters().empty() || budget.limits.rows == 0)
+    return;
+  engine_.measure_costs(generation_ ? &*generation_ : nullptr);
+  measured_ = true;
+}
+
+}  // namespace outrider

@@ -1,0 +1,89 @@
+// One user's text: a conversation or a completion, turn after turn on one sequence. What a turn
+// shares with the one before is not computed again.
+
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/step.h"
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
+
+namespace outrider {
+
+struct Completion {
+  std::string text;
+  std::vector<Token> tokens;                  // an end token among them
+  std::optional<FinishReason> finish_reason;  // nothing: interrupted
+
+  // Tokens: of the prompt, of these already in the cache, of the answer.
+  int prompt_tokens = 0, reused_tokens = 0, completion_tokens = 0;
+
+  // Until the first tokens came, and from then on. The first tokens come with the prompt's last
+  // pass, so generation_ms is the time of completion_tokens - first_tokens.
+  double prompt_ms = 0, generation_ms = 0;
+  int first_tokens = 0;
+  double tokens_per_second() const;  // of generation; 0 if there was none
+
+  Counters counters;  // of this answer
+  struct Draft {
+    std::string name;
+    DrafterCounts counts;
+  };
+  std::vector<Draft> draft;  // [drafters]
+};
+
+// Text as it becomes showable. `was_draft`: it came with an accepted draft token.
+using ShowText = std::function<void(std::string_view text, bool was_draft)>;
+
+// Not thread-safe, but for the flag that interrupts.
+class Session {
+ public:
+  // chat_template may be null. The backend needs one sequence. With an automatic budget and
+  // drafters the target is timed first.
+  Session(std::unique_ptr<Backend> target, std::shared_ptr<const Tokenizer> tokenizer,
+          std::unique_ptr<ChatTemplate> chat_template,
+          std::vector<std::unique_ptr<Drafter>> drafters, EngineOptions options);
+  ~Session();
+
+  // A text's tokens as complete() takes them: BOS in front where the model expects it and the text
+  // does not begin with it.
+  std::vector<Token> tokens_of(std::span<const TextPiece> pieces) const;
+  // A conversation's, up to where the assistant's answer begins. Throws Error without a template.
+  std::vector<Token> tokens_of(std::span<const Message> messages) const;
+
+  // Continues `prompt`, the whole text from its beginning; the part of it that the last turn left
+  // in the cache is reused. Positions of choices count from its beginning, so an answer depends on
+  // prompt, parameters and seed, not on how the conversation got there. With stop.ignore_eos end
+  // tokens are also forbidden. `interrupted` is looked at after each step. Throws Error like
+  // Engine::begin and Engine::step; the session can be used further.
+  Completion complete(std::span<const Token> prompt, SamplingParams sampling, StopParams stop,
+                      const ShowText& show = {}, const std::atomic<bool>* interrupted = nullptr);
+
+  // Forgets the text.
+  void reset();
+  void set_drafters(std::vector<std::unique_ptr<Drafter>> drafters, BudgetOptions budget);
+
+  Engine& engine() { return engine_; }
+  const Tokenizer& tokenizer() const { return *tokenizer_; }
+  bool has_chat_template() const { return chat_template_ != nullptr; }
+  int n_tokens() const;  // of the text so far
+
+ private:
+  void measure_costs();
+
+  std::shared_ptr<const Tokenizer> tokenizer_;
+  std::unique_ptr<ChatTemplate> chat_template_;
+  Engine engine_;
+  std::optional<Generation> generation_;
+  bool measured_ = false;
+};
+
+}  // namespace outrider

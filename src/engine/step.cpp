@@ -1,0 +1,404 @@
+#include "engine/step.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "base/error.h"
+#include "engine/trace.h"
+#include "engine/turn.h"
+#include "speculation/verify.h"
+
+namespace outrider {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double ms_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+int committed_prefix(const Generation& generation, std::span<const Token> prompt, int committed) {
+  const auto end = std::ranges::mismatch(generation.text, prompt).in2;
+  const int common = static_cast<int>(end - prompt.begin());
+  return std::min({common, committed, static_cast<int>(prompt.size()) - 1});
+}
+
+}  // namespace
+
+struct Engine::Step {
+  std::vector<Turn> turns;
+  PassLoad load;
+  StepCost cost;        // as the budget sees it
+  double draft_ms = 0;  // by the clock
+  Pass pass;
+
+  std::vector<Turn*> generating() {
+    std::vector<Turn*> generating;
+    for (Turn& turn : turns)
+      if (turn.generates) generating.push_back(&turn);
+    return generating;
+  }
+};
+
+void Engine::step(std::span<Generation* const> generations) {
+  Step step = open(generations);
+  draft(step);
+  plan(step);
+  forward(step);
+  verify(step);
+  commit(step);
+  emit(step);
+}
+
+// Shares out the pass: a row for every sequence, then prompt rows as far as they fit.
+Engine::Step Engine::open(std::span<Generation* const> generations) const {
+  Step step;
+  step.load.rows_max = std::min(target_->options().batch_rows, target_->options().n_slots);
+  int room = step.load.rows_max - static_cast<int>(generations.size());
+  CHECK(!generations.empty() && room >= 0);
+  const int chunk = options_.prompt_chunk > 0 ? options_.prompt_chunk : step.load.rows_max;
+  for (Generation* generation : generations) {
+    CHECK(!generation->finished);
+    const int length = static_cast<int>(generation->text.size());
+    const int first = target_->committed(generation->sequence);
+    CHECK(first < length);
+    const int more = std::min({length - first - 1, chunk - 1, room});
+    room -= more;
+
+    // The text goes on by a token after the last accepted draft; neither it nor the limit may be
+    // passed.
+    DraftLimits limits = options_.budget.limits;
+    limits.depth = std::min(limits.depth, target_->options().context - length - 1);
+    if (const auto left = generation->stop.n_left())
+      limits.depth = std::min(limits.depth, *left - 1);
+
+    const DraftTree node_0(generation->text.back(), length);
+    step.turns.push_back({.generation = generation,
+                          .first = first,
+                          .n_text = 1 + more,
+                          .generates = first + 1 + more == length,
+                          .limits = limits,
+                          .drafted = node_0,
+                          .checked = node_0,
+                          .text_rows = {},
+                          .node_rows = {},
+                          .choices = {},
+                          .accepted = {},
+                          .taken = {}});
+    step.load.rows += step.turns.back().n_text;
+    step.cost.with_prompt_rows |= more > 0;
+  }
+  return step;
+}
+
+void Engine::draft(Step& step) {
+  const std::vector<Turn*> turns = step.generating();
+  std::vector<const DraftTree*> trees;
+  for (const Turn* turn : turns) trees.push_back(&turn->drafted);
+  step.cost.draft_ms.resize(drafters_.size());
+  if (turns.empty()) return;
+
+  const Clock::time_point start = Clock::now();
+  for (int i = 0; i < static_cast<int>(drafters_.size()); ++i) {
+    Drafter& drafter = *drafters_[i];
+    const auto limits = budget_.limits(i, drafter.cost(), trees, step.load);
+    if (!limits) continue;
+    std::vector<DraftRequest> requests;
+    for (Turn* turn : turns) {
+      DraftLimits here = *limits;
+      here.depth = std::min(here.depth, turn->limits.depth);
+      if (here.depth > 0)
+        requests.push_back({turn->generation->draft_sequence, &turn->drafted, i, here,
+                            &turn->generation->sampling, &turn->generation->state});
+    }
+    if (requests.empty()) continue;
+    drafter.propose(requests);
+
+    int deepest = 0;
+    for (const DraftRequest& request : requests)
+      for (int node = 1; node < request.tree->size(); ++node) {
+        const auto& proposals = (*request.tree)[node].proposals;
+        if (std::ranges::find(proposals, i, &Proposal::drafter) == proposals.end()) continue;
+        CHECK((*request.tree)[node].depth <= request.limits.depth);
+        deepest = std::max(deepest, (*request.tree)[node].depth);
+      }
+    step.cost.draft_ms[i] = drafter.cost().ms(deepest);
+  }
+  step.draft_ms = ms_since(start);
+}
+
+void Engine::plan(Step& step) {
+  std::vector<DraftTree*> trees;
+  for (Turn* turn : step.generating()) {
+    turn->checked = turn->drafted;
+    trees.push_back(&turn->checked);
+  }
+  double draft_ms = 0;
+  for (const auto& ms : step.cost.draft_ms) draft_ms += ms.value_or(0);
+  budget_.plan(trees, step.load, draft_ms);
+}
+
+void Engine::forward(Step& step) {
+  std::vector<Row> rows;
+  std::vector<ProcessorState> states;  // of rows that want logits, as the next two
+  std::vector<int> asked;
+  std::vector<ChoiceRequest> requests;
+  for (Turn& turn : step.turns) {
+    const Generation& generation = *turn.generation;
+    const int length = static_cast<int>(generation.text.size());
+    for (int i = 0; i < turn.n_text; ++i) {
+      turn.text_rows.push_back(static_cast<int>(rows.size()));
+      const Parent parent =
+          i == 0 ? Parent{CommittedText{}} : Parent{EarlierRow{turn.text_rows[i - 1]}};
+      rows.push_back({.sequence = generation.sequence,
+                      .token = generation.text[turn.first + i],
+                      .position = turn.first + i,
+                      .parent = parent});
+    }
+    if (!turn.generates) continue;
+    turn.node_rows.push_back(turn.text_rows.back());
+    rows.back().wants_logits = true;
+    for (int node = 1; node < turn.checked.size(); ++node) {
+      turn.node_rows.push_back(static_cast<int>(rows.size()));
+      rows.push_back({.sequence = generation.sequence,
+                      .token = turn.checked[node].token,
+                      .position = length - 1 + turn.checked[node].depth,
+                      .parent = EarlierRow{turn.node_rows[turn.checked[node].parent]},
+                      .wants_logits = true});
+    }
+  }
+
+  // The questions: each node's choice, with the processor state of its own path.
+  std::vector<std::vector<TokenCount>> counts;
+  for (Turn& turn : step.turns)
+    if (turn.generates) {
+      const std::size_t first = states.size();
+      states.push_back(turn.generation->state);
+      for (int node = 1; node < turn.checked.size(); ++node) {
+        states.push_back(states[first + turn.checked[node].parent]);
+        states.back().advance(turn.checked[node].token);
+      }
+    }
+  for (const ProcessorState& state : states) counts.push_back(state.counts());
+  for (const Turn& turn : step.turns)
+    for (std::size_t node = 0; node < turn.node_rows.size(); ++node) {
+      const int position =
+          static_cast<int>(turn.generation->text.size()) + turn.checked[node].depth;
+      requests.push_back(choice_request(turn.generation->sampling, counts[requests.size()],
+                                        turn.node_rows[node], position));
+    }
+
+  const Clock::time_point start = Clock::now();
+  step.pass = target_->forward(rows);
+  const std::vector<Choice> choices = target_->choose(step.pass, requests);
+  step.cost.forward_ms = ms_since(start);
+  step.cost.rows = static_cast<int>(rows.size());
+
+  std::size_t next = 0;
+  for (Turn& turn : step.turns)
+    for (std::size_t node = 0; node < turn.node_rows.size(); ++node)
+      turn.choices.push_back(choices[next++].token);
+}
+
+// Walks each tree by the model's own choices; the stop rules, token by token, cut the walk.
+void Engine::verify(Step& step) {
+  for (Turn& turn : step.turns) {
+    Generation& generation = *turn.generation;
+    generation.emitted.clear();
+    if (!turn.generates) continue;
+    const Verdict verdict = verify_coupled(turn.checked, turn.choices);
+    const auto take = [&](Token token, std::optional<int> drafter) {
+      turn.taken.push_back(token);
+      generation.finished = generation.stop.push(token);
+      const std::size_t length = generation.text.size() + turn.taken.size();
+      if (!generation.finished && static_cast<int>(length) == target_->options().context) {
+        generation.stop.finish();
+        generation.finished = FinishReason::length;
+      }
+      generation.emitted.push_back({token, drafter, generation.stop.take_text()});
+    };
+    for (int node : verdict.accepted) {
+      if (generation.finished) break;
+      turn.accepted.push_back(node);
+      take(turn.checked[node].token, turn.checked[node].proposals[0].drafter);
+    }
+    if (verdict.next && !generation.finished) take(*verdict.next, std::nullopt);
+  }
+}
+
+// The text that was computed becomes history: all but the last token taken.
+void Engine::commit(Step& step) {
+  for (Turn& turn : step.turns) {
+    std::vector<SlotId> path;
+    if (!turn.generates || !turn.taken.empty())
+      for (int row : turn.text_rows) path.push_back(step.pass.slots[row]);
+    for (std::size_t i = 0; i + 1 < turn.taken.size(); ++i)
+      path.push_back(step.pass.slots[turn.node_rows[turn.accepted[i]]]);
+    target_->commit(turn.generation->sequence, path);
+  }
+}
+
+void Engine::emit(Step& step) {
+  std::vector<DraftOutcome> outcomes;
+  for (Turn& turn : step.turns) {
+    Generation& generation = *turn.generation;
+    generation.text.insert(generation.text.end(), turn.taken.begin(), turn.taken.end());
+    generation.state.advance(turn.taken);
+    if (!turn.taken.empty())
+      for (const auto& drafter : drafters_) drafter->observe(generation.draft_sequence, turn.taken);
+    if (turn.generates) outcomes.push_back({&turn.drafted, &turn.checked, turn.taken});
+
+    for (Counters* counters : {&generation.counters, &counters_}) {
+      counters->drafters.resize(drafters_.size());
+      counters->rows += turn.n_text + turn.checked.size() - 1;
+      counters->drafted += turn.checked.size() - 1;
+      counters->accepted += static_cast<long>(turn.accepted.size());
+      counters->emitted += static_cast<long>(turn.taken.size());
+      for (int node = 1; node < turn.checked.size(); ++node)
+        for (const Proposal& proposal : turn.checked[node].proposals)
+          ++counters->drafters[proposal.drafter].proposed;
+      for (int node : turn.accepted)
+        for (const Proposal& proposal : turn.checked[node].proposals)
+          ++counters->drafters[proposal.drafter].accepted;
+    }
+    ++generation.counters.steps;
+  }
+  budget_.observe(outcomes, step.cost);
+  ++counters_.steps;
+  forward_ms_ += step.cost.forward_ms;
+  draft_ms_ += step.draft_ms;
+  if (trace_)
+    trace_(trace_line(step.turns,
+                      {counters_.steps, step.cost.rows, step.draft_ms, step.cost.forward_ms},
+                      drafters_));
+
+  for (const Turn* turn : step.generating())
+    if (turn->taken.empty())
+      throw Error(
+          "the model gave no usable logits at position {} (NaN, infinite, or every token "
+          "forbidden); the file may be damaged, or --logit-bias forbids everything",
+          turn->generation->text.size() - 1);
+}
+
+Engine::Engine(std::unique_ptr<Backend> target, std::vector<std::unique_ptr<Drafter>> drafters,
+               EngineOptions options)
+    : target_(std::move(target)),
+      drafters_(std::move(drafters)),
+      options_(options),
+      budget_(options.budget, static_cast<int>(drafters_.size())) {}
+
+Engine::~Engine() = default;
+
+Generation Engine::begin(std::span<const Token> prompt, SamplingParams sampling, StopRules stop) {
+  check(prompt);
+  const ProcessorState state(sampling);
+  Generation generation{.sequence = target_->begin(),
+                        .draft_sequence = {next_draft_sequence_++},
+                        .text = {},
+                        .sampling = {},
+                        .state = state,
+                        .stop = stop,
+                        .finished = std::nullopt,
+                        .emitted = {},
+                        .counters = {}};
+  for (const auto& drafter : drafters_) drafter->begin(generation.draft_sequence);
+  restart(generation, prompt, std::move(sampling), std::move(stop));
+  return generation;
+}
+
+void Engine::restart(Generation& generation, std::span<const Token> prompt, SamplingParams sampling,
+                     StopRules stop) {
+  check(prompt);
+  const int kept = committed_prefix(generation, prompt, target_->committed(generation.sequence));
+  target_->truncate(generation.sequence, kept);
+  for (const auto& drafter : drafters_) {
+    drafter->truncate(generation.draft_sequence, kept);
+    drafter->observe(generation.draft_sequence, prompt.subspan(kept));
+  }
+  generation.text.assign(prompt.begin(), prompt.end());
+  generation.n_prompt = static_cast<int>(prompt.size());
+  generation.n_reused = kept;
+  generation.state = ProcessorState(sampling);
+  generation.state.advance(prompt);
+  generation.sampling = std::move(sampling);
+  generation.stop = std::move(stop);
+  generation.finished.reset();
+  if (generation.stop.n_left() == 0) generation.finished = FinishReason::length;
+  generation.emitted.clear();
+  generation.counters = {};
+  generation.counters.drafters.resize(drafters_.size());
+}
+
+void Engine::end(const Generation& generation) {
+  for (const auto& drafter : drafters_) drafter->end(generation.draft_sequence);
+  target_->end(generation.sequence);
+}
+
+void Engine::check(std::span<const Token> prompt) const {
+  if (prompt.empty()) throw Error("the prompt is empty; give at least one token");
+  const std::size_t context = target_->options().context;
+  if (prompt.size() >= context)
+    throw Error(
+        "the prompt has {} tokens, but the context of {} has room for {} and an answer; "
+        "shorten it or raise --ctx-size",
+        prompt.size(), context, context - 1);
+  for (Token token : prompt)
+    if (token < 0 || token >= target_->spec().vocabulary)
+      throw Error("the prompt holds token {}, but the model's vocabulary has {}", token,
+                  target_->spec().vocabulary);
+}
+
+void Engine::set_drafters(std::vector<std::unique_ptr<Drafter>> drafters, BudgetOptions budget,
+                          std::span<Generation* const> alive) {
+  for (Generation* generation : alive) {
+    for (const auto& drafter : drafters_) drafter->end(generation->draft_sequence);
+    for (const auto& drafter : drafters) {
+      drafter->begin(generation->draft_sequence);
+      drafter->observe(generation->draft_sequence, generation->text);
+    }
+    generation->counters = {};
+  }
+  drafters_ = std::move(drafters);
+  options_.budget = budget;
+  CostCurve curve = budget_.curve();
+  budget_ = Budget(budget, static_cast<int>(drafters_.size()));
+  budget_.curve() = std::move(curve);
+  counters_ = {};
+}
+
+void Engine::measure_costs(const Generation* generation) {
+  // Slow machines get fewer points; the curve goes on beyond them and is refined by every step.
+  constexpr double kEnoughMs = 1000;
+  const Clock::time_point start = Clock::now();
+  const SequenceId sequence = generation ? generation->sequence : target_->begin();
+  const int first = target_->committed(sequence);
+  const int rows_max = std::min({1 + options_.budget.limits.rows, target_->options().batch_rows,
+                                 target_->options().n_slots, target_->options().context - first});
+  const auto time = [&](int n_rows) {
+    std::vector<Row> rows;
+    std::vector<ChoiceRequest> requests(n_rows);
+    for (int i = 0; i < n_rows; ++i) {
+      rows.push_back({.sequence = sequence,
+                      .token = i % target_->spec().vocabulary,
+                      .position = first + i,
+                      .parent = i == 0 ? Parent{CommittedText{}} : Parent{EarlierRow{i - 1}},
+                      .wants_logits = true});
+      requests[i].row = i;
+    }
+    const Clock::time_point start = Clock::now();
+    target_->choose(target_->forward(rows), requests);
+    const double ms = ms_since(start);
+    target_->discard(sequence);
+    return ms;
+  };
+  time(1);  // first touches of memory
+  for (int rows : {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 65}) {
+    if (ms_since(start) > kEnoughMs) break;
+    budget_.curve().measure(std::min(rows, rows_max), time(std::min(rows, rows_max)));
+    if (rows >= rows_max) break;
+  }
+  if (!generation) target_->end(sequence);
+}
+
+}  // namespace outrider

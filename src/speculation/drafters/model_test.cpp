@@ -1,0 +1,332 @@
+#include "speculation/drafters/model.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "speculation/fake_backend.h"
+
+namespace outrider {
+namespace {
+
+struct Drafting {
+  explicit Drafting(FakeModel model = {}, LoadOptions options = {.context = 256, .n_sequences = 8},
+                    int target_vocabulary = 23) {
+    auto owned = std::make_unique<FakeBackend>(std::move(model), options);
+    backend = owned.get();
+    drafter = std::make_unique<ModelDrafter>(std::move(owned), target_vocabulary);
+  }
+
+  DraftTree propose(int sequence, std::span<const Token> text, DraftLimits limits = {},
+                    const SamplingParams& sampling = greedy()) {
+    ProcessorState state(sampling);
+    state.advance(text);
+    DraftTree tree(text.back(), static_cast<int>(text.size()));
+    const DraftRequest request{{sequence}, &tree, 0, limits, &sampling, &state};
+    drafter->propose({&request, 1});
+    tree.check_integrity();
+    return tree;
+  }
+
+  static SamplingParams greedy() {
+    SamplingParams params;
+    params.filters.temperature = 0;
+    return params;
+  }
+
+  FakeBackend* backend;
+  std::unique_ptr<ModelDrafter> drafter;
+};
+
+// What the model itself would choose next, computed from nothing.
+Choice choice(const FakeModel& model, std::span<const Token> text, const SamplingParams& sampling,
+              int n_best) {
+  ProcessorState state(sampling);
+  state.advance(text);
+  const auto counts = state.counts();
+  ChoiceRequest request = choice_request(sampling, counts, 0, static_cast<int>(text.size()));
+  request.n_best = n_best;
+  return choose_reference(model.logits(text), request);
+}
+
+SamplingParams sampled() {
+  SamplingParams params;
+  params.filters.temperature = 1;
+  params.filters.top_k = 10;
+  params.filters.top_p = 1;
+  params.filters.min_p = 0;
+  params.filters.repeat_penalty = 1.3f;
+  params.filters.presence_penalty = 0.2f;
+  params.repeat_last_n = 5;
+  params.seed = 42;
+  params.stream = 2;
+  params.bias = {{3, 1.0f}};
+  return params;
+}
+
+TEST(ModelDrafter, DraftsWhatTheModelWouldSay) {
+  for (const SamplingParams& sampling : {Drafting::greedy(), sampled()}) {
+    Drafting drafting;
+    std::vector<Token> text{1, 2, 3};
+    drafting.drafter->begin({0});
+    drafting.drafter->observe({0}, text, {});
+    const DraftTree tree = drafting.propose(0, text, {.rows = 6, .depth = 6, .width = 1}, sampling);
+    ASSERT_EQ(tree.size(), 7);
+    for (int node = 1; node < 7; ++node) {
+      EXPECT_EQ(tree[node].parent, node - 1);
+      EXPECT_EQ(tree[node].token, *choice(drafting.backend->model(), text, sampling, 0).token);
+      text.push_back(tree[node].token);
+    }
+  }
+}
+
+TEST(ModelDrafter, ChildrenAreTheBestByTheNoisyScore) {
+  for (const SamplingParams& sampling : {Drafting::greedy(), sampled()}) {
+    Drafting drafting;
+    const std::vector<Token> text{4, 5};
+    drafting.drafter->begin({0});
+    drafting.drafter->observe({0}, text, {});
+    const DraftTree tree =
+        drafting.propose(0, text, {.rows = 40, .depth = 3, .width = 3}, sampling);
+    EXPECT_GT(tree.size(), 12);
+    for (int node = 0; node < tree.size(); ++node) {
+      std::vector<Token> path = text;
+      for (Token token : tree.path(node)) path.push_back(token);
+      const Choice wanted = choice(drafting.backend->model(), path, sampling, 3);
+      float last = 1;
+      for (std::size_t i = 0; i < tree.children(node).size(); ++i) {
+        const DraftNode& child = tree[tree.children(node)[i]];
+        EXPECT_EQ(child.token, wanted.best[i].token);
+        EXPECT_LE(child.proposals[0].confidence, last);
+        last = child.proposals[0].confidence;
+        if (sampling.filters.temperature == 0) {
+          EXPECT_EQ(last, wanted.best[i].probability);
+        }
+      }
+    }
+  }
+}
+
+TEST(ModelDrafter, KeepsItsLimits) {
+  std::mt19937 random(9);
+  for (int round = 0; round < 100; ++round) {
+    Drafting drafting;
+    const std::vector<Token> text{static_cast<Token>(random() % 23)};
+    drafting.drafter->begin({0});
+    drafting.drafter->observe({0}, text, {});
+    const DraftLimits limits{static_cast<int>(random() % 20), static_cast<int>(random() % 6),
+                             static_cast<int>(random() % 5)};
+    const DraftTree tree = drafting.propose(0, text, limits);
+    EXPECT_LE(tree.size() - 1, limits.rows);
+    for (int node = 0; node < tree.size(); ++node) {
+      EXPECT_LE(tree[node].depth, limits.depth);
+      EXPECT_LE(static_cast<int>(tree.children(node).size()), limits.width);
+    }
+    EXPECT_LE(drafting.backend->counts.forwards, std::max(1, limits.depth));
+  }
+}
+
+TEST(ModelDrafter, StopsWhereALevelIsNotWorthIt) {
+  Drafting drafting;
+  const std::vector<Token> text{4, 5};
+  drafting.drafter->begin({0});
+  drafting.drafter->observe({0}, text, {});
+  drafting.propose(0, text, {.rows = 16, .depth = 16, .width = 2, .worth = 1});
+  EXPECT_EQ(drafting.backend->counts.forwards, 1);
+  drafting.propose(0, text, {.rows = 16, .depth = 16, .width = 2, .worth = 0.5});
+  EXPECT_GT(drafting.backend->counts.forwards, 2);
+}
+
+// The accepted path was computed while drafting: it becomes history, and only what is new is
+// computed.
+TEST(ModelDrafter, ReusesWhatItComputed) {
+  Drafting drafting;
+  std::vector<Token> text{1, 2, 3, 4, 5};
+  drafting.drafter->begin({0});
+  drafting.drafter->observe({0}, text, {});
+  const DraftLimits limits{.rows = 4, .depth = 4, .width = 1};
+  for (int accepted = 0; accepted <= 4; ++accepted) {
+    SCOPED_TRACE(accepted);
+    const DraftTree tree = drafting.propose(0, text, limits);
+    ASSERT_EQ(tree.size(), 5);
+    std::vector<Token> taken;
+    for (int node = 1; node <= accepted; ++node) taken.push_back(tree[node].token);
+    taken.push_back(22);  // the target's own, which the draft did not foresee
+    ASSERT_TRUE(accepted == 4 || tree[accepted + 1].token != 22);
+    text.insert(text.end(), taken.begin(), taken.end());
+    drafting.drafter->observe({0}, taken, {});
+    // Nodes at depth 1 to 3 had been computed, the leaf had not.
+    const long before = drafting.backend->counts.rows;
+    drafting.propose(0, text, {.rows = 1, .depth = 1, .width = 1});
+    EXPECT_EQ(drafting.backend->counts.rows - before, accepted == 4 ? 2 : 1);
+  }
+}
+
+TEST(ModelDrafter, ReadsALongPromptInPasses) {
+  for (const int n_slots : {0, 5}) {
+    Drafting drafting({}, {.context = 256, .n_sequences = 2, .n_slots = n_slots, .batch_rows = 16});
+    std::vector<Token> text;
+    for (int i = 0; i < 100; ++i) text.push_back(i % 23);
+    drafting.drafter->begin({0});
+    drafting.drafter->observe({0}, text, {});
+    const DraftTree tree = drafting.propose(0, text, {.rows = 1, .depth = 1, .width = 1});
+    EXPECT_EQ(drafting.backend->counts.forwards, n_slots == 0 ? 7 : 20);
+    EXPECT_EQ(drafting.backend->counts.rows, 100);
+    EXPECT_EQ(drafting.backend->counts.logit_rows, 1);
+    EXPECT_EQ(tree[1].token, *choice(drafting.backend->model(), text, Drafting::greedy(), 0).token);
+  }
+}
+
+TEST(ModelDrafter, DraftsForSeveralSequencesInOnePass) {
+  Drafting together, alone;
+  const SamplingParams sampling = sampled();
+  std::vector<std::vector<Token>> texts{{1, 2, 3}, {9}, {4, 4, 4, 4, 4, 4}};
+  std::vector<DraftTree> trees;
+  std::vector<ProcessorState> states;
+  std::vector<DraftRequest> requests;
+  for (int i = 0; i < 3; ++i) {
+    together.drafter->begin({i});
+    together.drafter->observe({i}, texts[i], {});
+    trees.emplace_back(texts[i].back(), static_cast<int>(texts[i].size()));
+    states.emplace_back(sampling);
+    states.back().advance(texts[i]);
+  }
+  const DraftLimits limits{.rows = 8, .depth = 4, .width = 2};
+  for (int i = 0; i < 3; ++i)
+    requests.push_back({{i}, &trees[i], 0, limits, &sampling, &states[i]});
+  together.drafter->propose(requests);
+  EXPECT_LE(together.backend->counts.forwards, 4);
+  for (int i = 0; i < 3; ++i) {
+    alone.drafter->begin({i});
+    alone.drafter->observe({i}, texts[i], {});
+    const DraftTree tree = alone.propose(i, texts[i], limits, sampling);
+    ASSERT_EQ(tree.size(), trees[i].size());
+    for (int node = 1; node < tree.size(); ++node) {
+      EXPECT_EQ(tree.path(node), trees[i].path(node));
+      EXPECT_EQ(tree[node].proposals[0].confidence, trees[i][node].proposals[0].confidence);
+    }
+  }
+}
+
+TEST(ModelDrafter, NeverDraftsWhatTheTargetDoesNotHave) {
+  Drafting drafting({.vocabulary = 40}, {.context = 256}, 7);
+  SamplingParams sampling = sampled();
+  sampling.bias.push_back({39, 50.0f});
+  sampling.bias.push_back({1000, 50.0f});  // beyond both
+  std::vector<Token> text{1};
+  drafting.drafter->begin({0});
+  drafting.drafter->observe({0}, text, {});
+  const DraftTree tree = drafting.propose(0, text, {.rows = 32, .depth = 8, .width = 4}, sampling);
+  EXPECT_EQ(tree.size(), 33);
+  for (int node = 1; node < tree.size(); ++node) EXPECT_LT(tree[node].token, 7);
+}
+
+TEST(ModelDrafter, IsSilentAboutTokensItDoesNotKnow) {
+  Drafting drafting({.vocabulary = 10}, {.context = 256}, 23);
+  std::vector<Token> text{1, 12, 3};
+  drafting.drafter->begin({0});
+  drafting.drafter->observe({0}, text, {});
+  EXPECT_EQ(drafting.propose(0, text).size(), 1);
+  EXPECT_EQ(drafting.backend->counts.forwards, 0);
+  text.resize(1);
+  drafting.drafter->truncate({0}, 1);
+  EXPECT_GT(drafting.propose(0, text).size(), 1);
+}
+
+TEST(ModelDrafter, IsSilentBeyondItsContext) {
+  Drafting drafting({}, {.context = 8});
+  std::vector<Token> text{1, 2, 3, 4, 5, 6};
+  drafting.drafter->begin({0});
+  for (; text.size() <= 10; text.push_back(7)) {
+    drafting.drafter->observe(
+        {0}, text.size() == 6 ? std::span<const Token>(text) : std::span<const Token>(text).last(1),
+        {});
+    const DraftTree tree = drafting.propose(0, text, {.rows = 16, .depth = 16, .width = 1});
+    // A row at position p gives a child, and positions end at 7.
+    EXPECT_EQ(tree.size() - 1, std::max<int>(0, 9 - static_cast<int>(text.size())));
+  }
+}
+
+TEST(ModelDrafter, AnUnusableRowEndsItsDrafting) {
+  FakeModel model;
+  model.unusable = [](std::span<const Token> path) { return path.size() == 4; };
+  Drafting drafting(model);
+  std::vector<Token> text{1, 2};
+  drafting.drafter->begin({0});
+  drafting.drafter->observe({0}, text, {});
+  const DraftTree tree = drafting.propose(0, text, {.rows = 16, .depth = 16, .width = 1});
+  EXPECT_EQ(tree.size() - 1, 2);  // paths of 2 and 3 tokens could be used
+  text.insert(text.end(), {3, 4});
+  drafting.drafter->observe({0}, std::vector<Token>{3, 4}, {});
+  EXPECT_EQ(drafting.propose(0, text).size(), 1);
+}
+
+TEST(ModelDrafter, MeasuresItsCost) {
+  Drafting drafting;
+  EXPECT_EQ(drafting.drafter->cost().fixed_ms, 0);
+  const std::vector<Token> text{1, 2};
+  drafting.drafter->begin({0});
+  drafting.drafter->observe({0}, text, {});
+  drafting.propose(0, text);
+  const DraftCost cost = drafting.drafter->cost();
+  EXPECT_GT(cost.fixed_ms, 0);
+  EXPECT_GT(cost.per_depth_ms, 0);
+  EXPECT_DOUBLE_EQ(cost.ms(3), cost.fixed_ms + 2 * cost.per_depth_ms);
+}
+
+// State equals that of a fresh drafter shown the same text, whatever happened on the way; the cache
+// of the fake aborts at any misuse.
+TEST(ModelDrafter, StateIsAFunctionOfTheText) {
+  std::mt19937 random(10);
+  const SamplingParams sampling = sampled();
+  Drafting drafting({}, {.context = 64, .n_sequences = 6, .batch_rows = 24});
+  std::map<int, std::vector<Token>> texts;
+  int next = 0;
+  const DraftLimits limits{.rows = 6, .depth = 4, .width = 2};
+  for (int round = 0; round < 1500; ++round) {
+    const int action = static_cast<int>(random() % 12);
+    if (texts.empty() || (action == 0 && texts.size() < 5)) {
+      drafting.drafter->begin({next});
+      texts[next++];
+      continue;
+    }
+    auto at = std::next(texts.begin(), random() % texts.size());
+    auto& [number, text] = *at;
+    if (action == 1 && texts.size() < 5) {
+      drafting.drafter->fork({number}, {next});
+      texts[next++] = text;
+    } else if (action == 2 && texts.size() > 1) {
+      drafting.drafter->end({number});
+      texts.erase(at);
+    } else if (action == 3) {
+      text.resize(random() % (text.size() + 1));
+      drafting.drafter->truncate({number}, static_cast<int>(text.size()));
+    } else if (action < 8 || text.empty()) {
+      std::vector<Token> more(random() % 6);
+      for (Token& token : more) token = static_cast<Token>(random() % 23);
+      text.insert(text.end(), more.begin(), more.end());
+      drafting.drafter->observe({number}, more, {});
+    } else {
+      const DraftTree tree = drafting.propose(number, text, limits, sampling);
+      Drafting fresh({}, {.context = 64, .batch_rows = 24});
+      fresh.drafter->begin({0});
+      fresh.drafter->observe({0}, text, {});
+      const DraftTree wanted = fresh.propose(0, text, limits, sampling);
+      ASSERT_EQ(tree.size(), wanted.size());
+      for (int node = 1; node < tree.size(); ++node) {
+        ASSERT_EQ(tree.path(node), wanted.path(node));
+        ASSERT_EQ(tree[node].proposals[0].confidence, wanted[node].proposals[0].confidence);
+      }
+      // Sometimes the text goes along a drafted path.
+      if (tree.size() > 1 && random() % 2 == 0) {
+        const std::vector<Token> taken =
+            tree.path(1 + static_cast<int>(random() % (tree.size() - 1)));
+        text.insert(text.end(), taken.begin(), taken.end());
+        drafting.drafter->observe({number}, taken, {});
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace outrider

@@ -1,0 +1,225 @@
+// A backend for tests: a tiny deterministic "model" whose logits are a function of the token path
+// and nothing else, behind a cache that enforces backend.h to the letter. Misuse aborts through
+// CHECK.
+
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "model/backend.h"
+
+namespace outrider {
+
+// What follows a path: a favourite and a runner-up named by the last two tokens, so that texts
+// repeat themselves and lookups can be right, and a little of everything named by the whole path,
+// so that a wrong position, ancestor or committed token anywhere shows.
+struct FakeModel {
+  int vocabulary = 23;
+  float peak = 6;          // the favourite's lead
+  float whole_path = 2;    // spread of what the whole path decides
+  float disagreement = 0;  // share of paths where an opinion of its own rules
+  std::uint64_t opinion = 0;
+  std::function<bool(std::span<const Token> path)> unusable = nullptr;  // its logits are NaN
+
+  std::vector<float> logits(std::span<const Token> path) const {
+    std::uint64_t whole = 0;
+    for (Token token : path) whole = hash(whole, token);
+    std::uint64_t recent = 1;
+    for (Token token : path.last(std::min<std::size_t>(2, path.size())))
+      recent = hash(recent, token);
+    if (uniform(hash(whole, 77 + opinion)) < disagreement) recent = hash(recent, 99 + opinion);
+    std::vector<float> logits(vocabulary);
+    for (int token = 0; token < vocabulary; ++token)
+      logits[token] = whole_path * uniform(hash(whole, token)) + uniform(hash(recent, token));
+    logits[hash(recent, 1000) % vocabulary] += peak;
+    logits[hash(recent, 1001) % vocabulary] += peak / 2;
+    if (unusable && unusable(path))
+      logits.assign(vocabulary, std::numeric_limits<float>::quiet_NaN());
+    return logits;
+  }
+
+ private:
+  static std::uint64_t hash(std::uint64_t state, std::uint64_t value) {  // SplitMix64
+    state = (state ^ (value + 1)) * 0x9e3779b97f4a7c15u + 0x632be59bd9b4e019u;
+    state = (state ^ (state >> 30)) * 0xbf58476d1ce4e5b9u;
+    state = (state ^ (state >> 27)) * 0x94d049bb133111ebu;
+    return state ^ (state >> 31);
+  }
+  static float uniform(std::uint64_t hash) { return static_cast<float>(hash >> 40) / (1 << 24); }
+};
+
+class FakeBackend final : public Backend {
+ public:
+  FakeBackend(FakeModel model, LoadOptions options) : model_(std::move(model)), options_(options) {
+    if (options_.n_slots == 0) options_.n_slots = options_.batch_rows;
+    spec_.family = "fake";
+    spec_.vocabulary = model_.vocabulary;
+    spec_.embedding = 1;
+    spec_.context_trained = options_.context;
+    spec_.layers.resize(2);
+  }
+
+  struct Counts {
+    long forwards = 0, rows = 0, logit_rows = 0, rows_max = 0;
+  };
+  Counts counts;
+
+  const FakeModel& model() const { return model_; }
+  std::span<const Token> text(SequenceId sequence) const { return at(sequence).committed; }
+  int n_alive() const { return static_cast<int>(sequences_.size()); }
+
+  const ModelSpec& spec() const override { return spec_; }
+  const LoadOptions& options() const override { return options_; }
+
+  Pass forward(std::span<const Row> rows, const ForwardOptions& options) override {
+    CHECK(!rows.empty() && static_cast<int>(rows.size()) <= options_.batch_rows);
+    std::vector<int> layers(spec_.n_layers());
+    std::iota(layers.begin(), layers.end(), 0);
+    if (options.layers) layers = *options.layers;
+    CHECK(!layers.empty() && std::ranges::is_sorted(layers));
+    CHECK(layers.front() >= 0 && layers.back() < spec_.n_layers());
+    taps_ = options.taps;
+
+    Pass pass{{}, ++generation_};
+    rows_.clear();
+    for (const Row& row : rows) {
+      Sequence& sequence = at(row.sequence);
+      CHECK(row.token && *row.token >= 0 && *row.token < spec_.vocabulary);
+      CHECK(free_slots(row.sequence) > 0);
+      Slot slot{*row.token, std::nullopt, static_cast<int>(sequence.committed.size()), layers};
+      if (const auto* earlier = std::get_if<EarlierRow>(&row.parent)) {
+        CHECK(earlier->row >= 0 && earlier->row < static_cast<int>(rows_.size()));
+        CHECK(rows[earlier->row].sequence == row.sequence);
+        slot.parent = pass.slots[earlier->row].value;
+      } else if (const auto* scratch = std::get_if<SlotId>(&row.parent)) {
+        slot.parent = scratch->value;
+      }
+      if (slot.parent) {
+        CHECK(sequence.slots.contains(*slot.parent));
+        const Slot& parent = sequence.slots.at(*slot.parent);
+        CHECK(std::ranges::includes(parent.layers, layers));
+        slot.position = parent.position + 1;
+      }
+      CHECK(row.position == slot.position && row.position < options_.context);
+
+      std::vector<Token> path{*row.token};
+      for (auto node = slot.parent; node; node = sequence.slots.at(*node).parent)
+        path.push_back(sequence.slots.at(*node).token);
+      path.insert(path.end(), sequence.committed.rbegin(), sequence.committed.rend());
+      std::ranges::reverse(path);
+      rows_.push_back({row.wants_logits ? model_.logits(path) : std::vector<float>{}, path});
+
+      pass.slots.push_back({next_slot_});
+      sequence.slots.emplace(next_slot_++, std::move(slot));
+      counts.logit_rows += row.wants_logits;
+    }
+    ++counts.forwards;
+    counts.rows += static_cast<long>(rows.size());
+    counts.rows_max = std::max(counts.rows_max, static_cast<long>(rows.size()));
+    return pass;
+  }
+
+  std::vector<Choice> choose(const Pass& pass, std::span<const ChoiceRequest> requests) override {
+    CHECK(pass.generation == generation_);
+    std::vector<Choice> choices;
+    for (const ChoiceRequest& request : requests) {
+      CHECK(request.row >= 0 && request.row < static_cast<int>(rows_.size()));
+      CHECK(!rows_[request.row].logits.empty());
+      for (const TokenCount& count : request.counts) CHECK(count.token < spec_.vocabulary);
+      for (const TokenBias& bias : request.bias) CHECK(bias.token < spec_.vocabulary);
+      choices.push_back(choose_reference(rows_[request.row].logits, request));
+    }
+    return choices;
+  }
+
+  std::vector<float> read_tap(const Pass& pass, int tap, int row) const override {
+    CHECK(pass.generation == generation_);
+    CHECK(tap >= 0 && tap < static_cast<int>(taps_.size()));
+    return {static_cast<float>(rows_.at(row).path.size() + 1000 * taps_[tap])};
+  }
+
+  SequenceId begin() override {
+    CHECK(n_alive() < options_.n_sequences);
+    sequences_.emplace(next_sequence_, Sequence{});
+    return {next_sequence_++};
+  }
+  void end(SequenceId sequence) override { CHECK(sequences_.erase(sequence.value) == 1); }
+  SequenceId fork(SequenceId sequence) override {
+    const SequenceId forked = begin();
+    at(forked).committed = at(sequence).committed;
+    return forked;
+  }
+  void commit(SequenceId id, std::span<const SlotId> path) override {
+    Sequence& sequence = at(id);
+    std::optional<int> parent;
+    for (SlotId slot : path) {
+      CHECK(sequence.slots.contains(slot.value));
+      const Slot& written = sequence.slots.at(slot.value);
+      CHECK(written.parent == parent);
+      CHECK(static_cast<int>(written.layers.size()) == spec_.n_layers());
+      sequence.committed.push_back(written.token);
+      parent = slot.value;
+    }
+    sequence.slots.clear();
+  }
+  void discard(SequenceId sequence) override { at(sequence).slots.clear(); }
+  void truncate(SequenceId id, int length) override {
+    Sequence& sequence = at(id);
+    CHECK(length >= 0 && length <= static_cast<int>(sequence.committed.size()));
+    sequence.committed.resize(length);
+    sequence.slots.clear();
+  }
+  int committed(SequenceId sequence) const override {
+    return static_cast<int>(at(sequence).committed.size());
+  }
+  int free_slots(SequenceId sequence) const override {
+    return options_.n_slots - static_cast<int>(at(sequence).slots.size());
+  }
+
+ private:
+  struct Slot {
+    Token token;
+    std::optional<int> parent;
+    int position;
+    std::vector<int> layers;
+  };
+  struct Sequence {
+    std::vector<Token> committed;
+    std::map<int, Slot> slots;
+  };
+  struct Computed {
+    std::vector<float> logits;  // empty if not wanted
+    std::vector<Token> path;
+  };
+
+  Sequence& at(SequenceId id) {
+    CHECK(sequences_.contains(id.value));
+    return sequences_.at(id.value);
+  }
+  const Sequence& at(SequenceId id) const {
+    CHECK(sequences_.contains(id.value));
+    return sequences_.at(id.value);
+  }
+
+  FakeModel model_;
+  LoadOptions options_;
+  ModelSpec spec_;
+  std::map<int, Sequence> sequences_;
+  std::vector<Computed> rows_;  // of the last forward
+  std::vector<int> taps_;
+  std::uint64_t generation_ = 0;
+  int next_slot_ = 0, next_sequence_ = 0;
+};
+
+}  // namespace outrider
