@@ -217,7 +217,7 @@ def tiny_byte_bpe(pre):
 
 
 def tiny_sentencepiece():
-    """Pairs of equal score, too, so that ties count."""
+    """Forty pieces to a score, so that ties count."""
     trained = tokenizers.Tokenizer(models.BPE())
     trained.normalizer = normalizers.Replace(" ", SPACE)
     trained.train_from_iterator([text[:80] for text in PROSE[:5] + CODE], trainers.BpeTrainer(vocab_size=480, show_progress=False))
@@ -232,7 +232,7 @@ def tiny_sentencepiece():
         "unknown_token_id": 3,
         "tokens": [text for text, _ in special] + pieces,
         "token_type": [kind for _, kind in special] + [NORMAL] * len(pieces),
-        "scores": [-1000.0] * len(special) + [-float(i // 2) for i in range(len(pieces))],
+        "scores": [-1000.0] * len(special) + [-float(i // 40) for i in range(len(pieces))],
     }
 
 
