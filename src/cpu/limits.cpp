@@ -74,15 +74,17 @@ constexpr int kChains = 16, kSteps = 100000;
 [[OUTRIDER_AVX512]] std::int64_t multiply_add_registers(int seed) {
   const __m512i a = _mm512_set1_epi32(seed), b = _mm512_set1_epi32(seed + 1);
   __m512i sums[kChains];
+#pragma GCC unroll 16
   for (int i = 0; i < kChains; ++i) sums[i] = _mm512_set1_epi32(i);
   for (int step = 0; step < kSteps; ++step) {
 #pragma GCC unroll 16
     for (int i = 0; i < kChains; ++i) {
-      sums[i] = _mm512_dpbusd_epi32(sums[i], a, b);
-      asm volatile("" : "+v"(sums[i]));  // no step may be merged with another
+      // In assembly, so that no step is merged with another or moved.
+      asm volatile("vpdpbusd %2, %1, %0" : "+v"(sums[i]) : "v"(a), "v"(b));
     }
   }
   std::int64_t sum = 0;
+#pragma GCC unroll 16
   for (int i = 0; i < kChains; ++i) sum += _mm512_reduce_add_epi32(sums[i]);
   return sum;
 }

@@ -1,5 +1,7 @@
 #include "cpu/kernels/interleaved_rows.h"
 
+#include <emmintrin.h>
+
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -22,55 +24,99 @@ std::int32_t sub_block_sum(const std::int16_t* sums16, std::size_t sub, std::siz
 }
 
 // q and sums16: of a block.
-std::int32_t extra_word(ExtraKind kind, int bias, const std::int8_t* q, const std::int16_t* sums16,
-                        std::size_t sub, std::size_t index) {
-  switch (kind) {
-    case ExtraKind::none: break;
-    case ExtraKind::bias_start: return -bias * sub_block_sum(sums16, sub, index);
-    case ExtraKind::bias_halves: {
-      std::int32_t low = 0, high = 0;
-      for (std::size_t k = index * sub; k < (index + 1) * sub; k += 4) {
-        low += q[k] + q[k + 1];
-        high += q[k + 2] + q[k + 3];
-      }
-      return pair(-bias * low, -bias * high);
+template <ExtraKind kKind>
+std::int32_t extra_word(int bias, const std::int8_t* q, const std::int16_t* sums16, std::size_t sub,
+                        std::size_t index) {
+  if constexpr (kKind == ExtraKind::bias_start) return -bias * sub_block_sum(sums16, sub, index);
+  if constexpr (kKind == ExtraKind::bias_halves) {
+    std::int32_t low = 0, high = 0;
+    for (std::size_t k = index * sub; k < (index + 1) * sub; k += 4) {
+      low += q[k] + q[k + 1];
+      high += q[k + 2] + q[k + 3];
     }
-    case ExtraKind::float_sum:
-      return std::bit_cast<std::int32_t>(static_cast<float>(sub_block_sum(sums16, sub, index)));
-    case ExtraKind::sum_pairs:
-      return pair(sub_block_sum(sums16, sub, 2 * index), sub_block_sum(sums16, sub, 2 * index + 1));
+    return pair(-bias * low, -bias * high);
   }
-  return 0;
+  if constexpr (kKind == ExtraKind::float_sum) {
+    return std::bit_cast<std::int32_t>(static_cast<float>(sub_block_sum(sums16, sub, index)));
+  }
+  if constexpr (kKind == ExtraKind::sum_pairs) {
+    return pair(sub_block_sum(sums16, sub, 2 * index), sub_block_sum(sums16, sub, 2 * index + 1));
+  }
+}
+
+// out[word * n + r] = word `word` of row r, for r < n; rows are `stride` bytes apart. Four rows at
+// a time where that can be: a word a store would cost as much as a kernel's work on one panel.
+void transpose(const std::byte* rows, std::size_t stride, std::size_t n, std::size_t words,
+               std::int32_t* out) {
+  std::size_t r = 0;
+  for (; words % 4 == 0 && r + 4 <= n; r += 4) {
+    for (std::size_t w = 0; w < words; w += 4) {
+      const auto load = [&](std::size_t i) {
+        return _mm_loadu_si128(reinterpret_cast<const __m128i*>(rows + (r + i) * stride + 4 * w));
+      };
+      const auto store = [&](std::size_t i, __m128i word) {
+        _mm_storeu_si128(reinterpret_cast<__m128i*>(out + (w + i) * n + r), word);
+      };
+      const __m128i rows01 = _mm_unpacklo_epi32(load(0), load(1));
+      const __m128i rows23 = _mm_unpacklo_epi32(load(2), load(3));
+      store(0, _mm_unpacklo_epi64(rows01, rows23));
+      store(1, _mm_unpackhi_epi64(rows01, rows23));
+      const __m128i high01 = _mm_unpackhi_epi32(load(0), load(1));
+      const __m128i high23 = _mm_unpackhi_epi32(load(2), load(3));
+      store(2, _mm_unpacklo_epi64(high01, high23));
+      store(3, _mm_unpackhi_epi64(high01, high23));
+    }
+  }
+  for (; r < n; ++r) {
+    for (std::size_t w = 0; w < words; ++w)
+      std::memcpy(out + w * n + r, rows + r * stride + 4 * w, 4);
+  }
+}
+
+template <ExtraKind kKind>
+void interleave_blocks(TensorType type, const InterleavedShape& shape, std::size_t columns,
+                       const ProductInput::Quantized& x, Range rows, std::int32_t* out) {
+  const BlockShape block = block_shape(type);
+  const std::size_t n = rows.end - rows.begin;
+  const std::size_t sub = block.elements / block.sub_blocks;
+  for (std::size_t b = 0; b < columns / block.elements; ++b) {
+    const std::int8_t* q = x.q + rows.begin * x.q_stride + b * block.elements;
+    const std::int16_t* sums16 = x.sums16 + rows.begin * x.sums_stride + b * block.elements / 16;
+    transpose(reinterpret_cast<const std::byte*>(q), x.q_stride, n, shape.units, out);
+    out += shape.units * n;
+    for (std::size_t r = 0; r < n; ++r) {
+      std::memcpy(out + r, x.d + (rows.begin + r) * x.d_stride + b, 4);
+      for (std::size_t e = 0; e < shape.extras; ++e) {
+        out[(1 + e) * n + r] =
+            extra_word<kKind>(block.bias, q + r * x.q_stride, sums16 + r * x.sums_stride, sub, e);
+      }
+    }
+    out += (1 + shape.extras) * n;
+  }
 }
 
 // Writes rows.end - rows.begin rows to out: [blocks][words][rows].
 void interleave(TensorType type, const InterleavedShape& shape, std::size_t columns,
                 const ProductInput& input, Range rows, std::int32_t* out) {
-  const std::size_t n = rows.end - rows.begin;
-  if (shape.extra_kind == ExtraKind::none) {
-    for (std::size_t r = 0; r < n; ++r) {
-      const float* x = input.floats[rows.begin + r].data();
-      for (std::size_t k = 0; k < columns; ++k) out[k * n + r] = std::bit_cast<std::int32_t>(x[k]);
-    }
-    return;
-  }
-  const BlockShape block = block_shape(type);
   const ProductInput::Quantized& x =
-      block.elements == 32 ? input.groups_of_32 : input.groups_of_256;
-  const std::size_t sub = block.elements / block.sub_blocks;
-  for (std::size_t b = 0; b < columns / block.elements; ++b) {
-    std::int32_t* words = out + b * shape.words() * n;
-    for (std::size_t r = 0; r < n; ++r) {
-      const std::size_t row = rows.begin + r;
-      const std::int8_t* q = x.q + row * x.q_stride + b * block.elements;
-      for (std::size_t u = 0; u < shape.units; ++u) std::memcpy(words + u * n + r, q + 4 * u, 4);
-      std::memcpy(words + shape.units * n + r, x.d + row * x.d_stride + b, 4);
-      const std::int16_t* sums16 = x.sums16 + row * x.sums_stride + b * block.elements / 16;
-      for (std::size_t e = 0; e < shape.extras; ++e) {
-        words[(shape.units + 1 + e) * n + r] =
-            extra_word(shape.extra_kind, block.bias, q, sums16, sub, e);
-      }
-    }
+      shape.elements == 32 ? input.groups_of_32 : input.groups_of_256;
+  switch (shape.extra_kind) {
+    case ExtraKind::none:
+      transpose(reinterpret_cast<const std::byte*>(input.floats[rows.begin].data()),
+                input.floats.stride() * sizeof(float), rows.end - rows.begin, columns, out);
+      break;
+    case ExtraKind::bias_start:
+      interleave_blocks<ExtraKind::bias_start>(type, shape, columns, x, rows, out);
+      break;
+    case ExtraKind::bias_halves:
+      interleave_blocks<ExtraKind::bias_halves>(type, shape, columns, x, rows, out);
+      break;
+    case ExtraKind::float_sum:
+      interleave_blocks<ExtraKind::float_sum>(type, shape, columns, x, rows, out);
+      break;
+    case ExtraKind::sum_pairs:
+      interleave_blocks<ExtraKind::sum_pairs>(type, shape, columns, x, rows, out);
+      break;
   }
 }
 

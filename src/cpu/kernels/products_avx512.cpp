@@ -27,7 +27,8 @@ constexpr std::size_t kAhead = 5 << 10;
 // outputs.
 [[OUTRIDER_AVX512, gnu::always_inline]] inline __m512i add_unit(__m512i acc, __m512i w,
                                                                 const std::int32_t* word) {
-  return _mm512_dpbusd_epi32(acc, w, _mm512_set1_epi32(*word));
+  asm("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(acc) : "v"(w), "m"(*word));
+  return acc;
 }
 
 template <int kRows>
@@ -61,10 +62,12 @@ template <int kRows>
     const __m512i both = line(lines + (i + 1) * kLine);
     const __m512i low = _mm512_and_si512(both, mask);
     const __m512i high = _mm512_and_si512(_mm512_srli_epi16(both, 4), mask);
-    const __mmask64 low_fifth = _mm512_test_epi8_mask(fifths, _mm512_set1_epi8(1 << i));
-    const __mmask64 high_fifth = _mm512_test_epi8_mask(fifths, _mm512_set1_epi8(1 << (i + 4)));
-    add_unit(acc, _mm512_mask_add_epi8(low, low_fifth, low, sixteen), words + i * kRows);
-    add_unit(acc, _mm512_mask_add_epi8(high, high_fifth, high, sixteen), words + (i + 4) * kRows);
+    // Bits i and i + 4 come to bit 4; 0xf8 is a | (b & c).
+    const __m512i low_fifth = _mm512_slli_epi16(fifths, 4 - i);
+    const __m512i high_fifth = i == 0 ? fifths : _mm512_srli_epi16(fifths, i);
+    add_unit(acc, _mm512_ternarylogic_epi32(low, low_fifth, sixteen, 0xf8), words + i * kRows);
+    add_unit(acc, _mm512_ternarylogic_epi32(high, high_fifth, sixteen, 0xf8),
+             words + (i + 4) * kRows);
   }
 }
 
@@ -192,25 +195,32 @@ template <TensorType kType, int kRows>
     const BlockPlace place = block_place(kType, b);
     prefetch(panel + place.d, body_bytes(kType) + kLine);
     const SixBitScales small = six_bit_scales(panel + place.body);
+    __m512 scales[8];
+#pragma GCC unroll 8
+    for (int s = 0; s < 8; ++s) {
+      const __m512i scale = _mm512_srli_epi32(small.scales[s / 4], 8 * kScaleByte[s % 4]);
+      scales[s] = _mm512_cvtepi32_ps(_mm512_and_si512(scale, low_byte));
+    }
     const std::byte* lines = panel + place.body + 3 * kLine;
-    __m512i total[kRows];
-#pragma GCC unroll 16
-    for (int r = 0; r < kRows; ++r) total[r] = _mm512_setzero_si512();
+    const std::int32_t* q = words;
+    __m512 total[2][kRows];
 #pragma GCC unroll 2
-    for (int four = 0; four < 2; ++four) {
-#pragma GCC unroll 4
+    for (int half = 0; half < 2; ++half) {
+#pragma GCC unroll 16
+      for (int r = 0; r < kRows; ++r) total[half][r] = _mm512_setzero_ps();
+#pragma GCC unroll 1
       for (int j = 0; j < 4; ++j) {
-        const __m512i scale =
-            _mm512_and_si512(_mm512_srli_epi32(small.scales[four], 8 * kScaleByte[j]), low_byte);
         __m512i sum[kRows];
 #pragma GCC unroll 16
         for (int r = 0; r < kRows; ++r) sum[r] = _mm512_setzero_si512();
-        add_sub_block<kType>(sum, lines + (4 * four + j) * kSubBytes,
-                             words + (4 * four + j) * 8 * kRows);
+        add_sub_block<kType>(sum, lines, q);
 #pragma GCC unroll 16
         for (int r = 0; r < kRows; ++r) {
-          total[r] = _mm512_add_epi32(total[r], _mm512_mullo_epi32(sum[r], scale));
+          total[half][r] =
+              _mm512_fmadd_ps(scales[4 * half + j], _mm512_cvtepi32_ps(sum[r]), total[half][r]);
         }
+        lines += kSubBytes;
+        q += 8 * kRows;
       }
     }
     const std::int32_t* ds = words + kShape.units * kRows;
@@ -228,7 +238,7 @@ template <TensorType kType, int kRows>
       }
       const __m512 scale = _mm512_mul_ps(d, broadcast(ds + r));
       const __m512 min_scale = _mm512_mul_ps(dmin, broadcast(ds + r));
-      acc[r] = _mm512_fmadd_ps(scale, _mm512_cvtepi32_ps(total[r]), acc[r]);
+      acc[r] = _mm512_fmadd_ps(scale, _mm512_add_ps(total[0][r], total[1][r]), acc[r]);
       acc[r] = _mm512_fnmadd_ps(min_scale, _mm512_cvtepi32_ps(minimum), acc[r]);
     }
   }
@@ -254,7 +264,7 @@ template <TensorType kType, int kRows>
     __m512i total[kRows];
 #pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r) total[r] = _mm512_setzero_si512();
-#pragma GCC unroll 4
+#pragma GCC unroll 1
     for (int s = 0; s < 16; ++s) {
       __m512i sum[kRows];
 #pragma GCC unroll 16
