@@ -23,31 +23,6 @@ bool usable(std::span<const float> logits) {
   return std::isfinite(max);
 }
 
-std::vector<float> process(std::span<const float> given, const ChoiceRequest& request) {
-  std::vector<float> logits(given.begin(), given.end());
-  const auto in_vocabulary = [&](Token token) {
-    return token >= 0 && static_cast<std::size_t>(token) < logits.size();
-  };
-  for (float& logit : logits) logit += 0.0f;
-  for (const TokenBias& entry : request.bias)
-    if (in_vocabulary(entry.token)) logits[static_cast<std::size_t>(entry.token)] += entry.bias;
-  const Filters& f = request.filters;
-  for (const TokenCount& entry : request.counts) {
-    if (!in_vocabulary(entry.token) || entry.count <= 0) continue;
-    float& logit = logits[static_cast<std::size_t>(entry.token)];
-    logit = logit > 0 ? logit / f.repeat_penalty : logit * f.repeat_penalty;
-    logit -= static_cast<float>(entry.count) * f.frequency_penalty + f.presence_penalty;
-  }
-  if (!request.allowed.empty()) {
-    for (std::size_t id = 0; id < logits.size(); ++id) {
-      const std::size_t word = id / 64;
-      if (word >= request.allowed.size() || (request.allowed[word] >> id % 64 & 1) == 0)
-        logits[id] = -kInfinity;
-    }
-  }
-  return logits;
-}
-
 // What survives, in the order of `before`, a strict order of tokens.
 template <typename Before>
 std::vector<Token> ranked(std::span<const float> logits, Before before) {
@@ -125,11 +100,36 @@ void filter(std::span<float> logits, const Filters& f) {
 
 }  // namespace
 
+std::vector<float> processed_logits(std::span<const float> given, const ChoiceRequest& request) {
+  std::vector<float> logits(given.begin(), given.end());
+  const auto in_vocabulary = [&](Token token) {
+    return token >= 0 && static_cast<std::size_t>(token) < logits.size();
+  };
+  for (float& logit : logits) logit += 0.0f;
+  for (const TokenBias& entry : request.bias)
+    if (in_vocabulary(entry.token)) logits[static_cast<std::size_t>(entry.token)] += entry.bias;
+  const Filters& f = request.filters;
+  for (const TokenCount& entry : request.counts) {
+    if (!in_vocabulary(entry.token) || entry.count <= 0) continue;
+    float& logit = logits[static_cast<std::size_t>(entry.token)];
+    logit = logit > 0 ? logit / f.repeat_penalty : logit * f.repeat_penalty;
+    logit -= static_cast<float>(entry.count) * f.frequency_penalty + f.presence_penalty;
+  }
+  if (!request.allowed.empty()) {
+    for (std::size_t id = 0; id < logits.size(); ++id) {
+      const std::size_t word = id / 64;
+      if (word >= request.allowed.size() || (request.allowed[word] >> id % 64 & 1) == 0)
+        logits[id] = -kInfinity;
+    }
+  }
+  return logits;
+}
+
 Choice choose_reference(std::span<const float> given, const ChoiceRequest& request) {
   Choice choice;
   if (request.wants_logits) choice.logits.assign(given.begin(), given.end());
   if (!usable(given)) return choice;
-  std::vector<float> logits = process(given, request);
+  std::vector<float> logits = processed_logits(given, request);
   if (!usable(logits)) return choice;
 
   std::vector<float> scores = logits;

@@ -96,6 +96,9 @@ struct Choice {
   std::vector<float> logits;         // if asked for
 };
 
+// Steps 1 to 3: the processed logits, forbidden tokens at -inf.
+std::vector<float> processed_logits(std::span<const float> logits, const ChoiceRequest& request);
+
 // logits: [vocabulary]. Thread-safe.
 Choice choose_reference(std::span<const float> logits, const ChoiceRequest& request);
 

@@ -8,16 +8,14 @@
 namespace outrider {
 
 std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> counter, std::uint64_t key) {
-  auto key0 = static_cast<std::uint32_t>(key), key1 = static_cast<std::uint32_t>(key >> 32);
-  for (int round = 0; round < 10; ++round) {
-    const std::uint64_t product0 = std::uint64_t{0xd2511f53} * counter[0];
-    const std::uint64_t product1 = std::uint64_t{0xcd9e8d57} * counter[2];
-    counter = {static_cast<std::uint32_t>(product1 >> 32) ^ counter[1] ^ key0,
-               static_cast<std::uint32_t>(product1),
-               static_cast<std::uint32_t>(product0 >> 32) ^ counter[3] ^ key1,
-               static_cast<std::uint32_t>(product0)};
-    key0 += 0x9e3779b9;  // golden ratio
-    key1 += 0xbb67ae85;  // sqrt(3) - 1
+  PhiloxKey round_key(key);
+  for (int round = 0; round < kPhiloxRounds; ++round, round_key.advance()) {
+    const std::uint64_t a = std::uint64_t{kPhiloxFactors[0]} * counter[0];
+    const std::uint64_t b = std::uint64_t{kPhiloxFactors[1]} * counter[2];
+    counter = {static_cast<std::uint32_t>(b >> 32) ^ counter[1] ^ round_key.words[0],
+               static_cast<std::uint32_t>(b),
+               static_cast<std::uint32_t>(a >> 32) ^ counter[3] ^ round_key.words[1],
+               static_cast<std::uint32_t>(a)};
   }
   return counter;
 }

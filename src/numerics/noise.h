@@ -11,6 +11,17 @@
 namespace outrider {
 
 // Philox4x32-10: Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3".
+inline constexpr int kPhiloxRounds = 10;
+inline constexpr std::uint32_t kPhiloxFactors[] = {0xd2511f53, 0xcd9e8d57};
+struct PhiloxKey {
+  explicit PhiloxKey(std::uint64_t key)
+      : words{static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(key >> 32)} {}
+  void advance() {           // to the next round
+    words[0] += 0x9e3779b9;  // golden ratio
+    words[1] += 0xbb67ae85;  // sqrt(3) - 1
+  }
+  std::array<std::uint32_t, 2> words;
+};
 std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> counter, std::uint64_t key);
 
 // Where the noise of a choice comes from.

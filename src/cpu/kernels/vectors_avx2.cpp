@@ -7,6 +7,7 @@
 
 #include "cpu/kernels/functions_avx2.h"
 #include "cpu/kernels/kernels.h"
+#include "cpu/kernels/lanes_avx2.h"
 #include "cpu/kernels/query_blocks.h"
 
 namespace outrider {
@@ -15,49 +16,8 @@ namespace {
 using namespace avx2;
 using Floats = std::span<const float>;
 
-constexpr std::size_t kWidth = 8;
 // Queries that share a pass over a tile: 6 x 2 accumulators, two registers of keys or values.
 constexpr std::size_t kMostQueries = 6;
-
-// The lanes of the block that begins `left` elements before the end.
-struct Lanes {
-  std::size_t count;  // 1 to 8
-  __m256i mask;
-};
-
-[[OUTRIDER_AVX2, gnu::always_inline]] inline Lanes lanes(std::size_t left) {
-  alignas(32) static constexpr int kEnds[2 * kWidth] = {-1, -1, -1, -1, -1, -1, -1, -1};
-  const std::size_t count = std::min(left, kWidth);
-  return {count, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(kEnds + kWidth - count))};
-}
-
-[[OUTRIDER_AVX2, gnu::always_inline]] inline __m256 load(const float* at) {
-  return _mm256_loadu_ps(at);
-}
-[[OUTRIDER_AVX2, gnu::always_inline]] inline __m256 load(const Half* at) {
-  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at)));
-}
-[[OUTRIDER_AVX2, gnu::always_inline]] inline __m256 load(const Lanes& some, const float* at) {
-  return _mm256_maskload_ps(at, some.mask);
-}
-[[OUTRIDER_AVX2, gnu::always_inline]] inline __m256 load(const Lanes& some, const Half* at) {
-  if (some.count == kWidth) return load(at);
-  alignas(16) Half copy[kWidth] = {};
-  std::copy_n(at, some.count, copy);
-  return load(copy);
-}
-
-[[OUTRIDER_AVX2, gnu::always_inline]] inline void store(const Lanes& some, float* at, __m256 x) {
-  _mm256_maskstore_ps(at, some.mask, x);
-}
-
-// Of 16 accumulators, the first eight in `low`: pairwise at distance 8, 4, 2, 1.
-[[OUTRIDER_AVX2, gnu::always_inline]] inline float sum_of_lanes(__m256 low, __m256 high) {
-  const __m256 by8 = _mm256_add_ps(low, high);
-  const __m128 by4 = _mm_add_ps(_mm256_castps256_ps128(by8), _mm256_extractf128_ps(by8, 1));
-  const __m128 by2 = _mm_add_ps(by4, _mm_movehl_ps(by4, by4));
-  return _mm_cvtss_f32(_mm_add_ss(by2, _mm_movehdup_ps(by2)));
-}
 
 [[OUTRIDER_AVX2]] void rms_norm(Floats x, Floats w, float eps, std::span<float> y) {
   const std::size_t n = x.size();
@@ -69,7 +29,7 @@ struct Lanes {
   const float mean = sum_of_lanes(squares[0], squares[1]) / static_cast<float>(n);
   const __m256 r = _mm256_set1_ps(1.0f / std::sqrt(mean + eps));
   for (std::size_t i = 0; i < n; i += kWidth) {
-    const Lanes some = lanes(n - i);
+    const LaneMask some = lanes(n - i);
     const __m256 scaled = _mm256_mul_ps(load(some, &x[i]), r);
     store(some, &y[i], _mm256_mul_ps(scaled, load(some, &w[i])));
   }
@@ -77,7 +37,7 @@ struct Lanes {
 
 [[OUTRIDER_AVX2]] void silu_times(Floats gate, Floats up, std::span<float> y) {
   for (std::size_t i = 0; i < y.size(); i += kWidth) {
-    const Lanes some = lanes(y.size() - i);
+    const LaneMask some = lanes(y.size() - i);
     const __m256 active = silu_f32(load(some, &gate[i]));
     store(some, &y[i], _mm256_mul_ps(active, load(some, &up[i])));
   }
@@ -85,7 +45,7 @@ struct Lanes {
 
 [[OUTRIDER_AVX2]] void gelu_tanh_times(Floats gate, Floats up, std::span<float> y) {
   for (std::size_t i = 0; i < y.size(); i += kWidth) {
-    const Lanes some = lanes(y.size() - i);
+    const LaneMask some = lanes(y.size() - i);
     const __m256 active = gelu_tanh_f32(load(some, &gate[i]));
     store(some, &y[i], _mm256_mul_ps(active, load(some, &up[i])));
   }
@@ -93,14 +53,14 @@ struct Lanes {
 
 [[OUTRIDER_AVX2]] void add(Floats x, std::span<float> y) {
   for (std::size_t i = 0; i < y.size(); i += kWidth) {
-    const Lanes some = lanes(y.size() - i);
+    const LaneMask some = lanes(y.size() - i);
     store(some, &y[i], _mm256_add_ps(load(some, &y[i]), load(some, &x[i])));
   }
 }
 
 [[OUTRIDER_AVX2]] void scale(float s, std::span<float> y) {
   for (std::size_t i = 0; i < y.size(); i += kWidth) {
-    const Lanes some = lanes(y.size() - i);
+    const LaneMask some = lanes(y.size() - i);
     store(some, &y[i], _mm256_mul_ps(load(some, &y[i]), _mm256_set1_ps(s)));
   }
 }
@@ -108,7 +68,7 @@ struct Lanes {
 [[OUTRIDER_AVX2]] void softcap(float c, std::span<float> y) {
   const __m256 cap = _mm256_set1_ps(c);
   for (std::size_t i = 0; i < y.size(); i += kWidth) {
-    const Lanes some = lanes(y.size() - i);
+    const LaneMask some = lanes(y.size() - i);
     const __m256 soft = tanh_f32(_mm256_div_ps(load(some, &y[i]), cap));
     store(some, &y[i], _mm256_mul_ps(cap, soft));
   }
@@ -117,7 +77,7 @@ struct Lanes {
 [[OUTRIDER_AVX2]] void rope_halves(Floats cos, Floats sin, std::span<float> head) {
   const std::size_t half = cos.size();
   for (std::size_t i = 0; i < half; i += kWidth) {
-    const Lanes some = lanes(half - i);
+    const LaneMask some = lanes(half - i);
     const __m256 c = load(some, &cos[i]), s = load(some, &sin[i]);
     const __m256 x1 = load(some, &head[i]), x2 = load(some, &head[half + i]);
     store(some, &head[i], _mm256_sub_ps(_mm256_mul_ps(x1, c), _mm256_mul_ps(x2, s)));
@@ -129,8 +89,8 @@ struct Lanes {
   constexpr std::size_t kPairs = kWidth / 2;
   const __m256i twice = _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3);  // an angle for two channels
   for (std::size_t i = 0; i < cos.size(); i += kPairs) {
-    const Lanes some = lanes(2 * (cos.size() - i));
-    const Lanes pairs = lanes(std::min(cos.size() - i, kPairs));
+    const LaneMask some = lanes(2 * (cos.size() - i));
+    const LaneMask pairs = lanes(std::min(cos.size() - i, kPairs));
     const __m256 c = _mm256_permutevar8x32_ps(load(pairs, &cos[i]), twice);
     const __m256 s = _mm256_permutevar8x32_ps(load(pairs, &sin[i]), twice);
     const __m256 x = load(some, &head[2 * i]);
@@ -176,7 +136,7 @@ template <int kQueries, typename Kept>
 // One channel block without the keys whose weight is zero.
 template <typename Kept>
 [[OUTRIDER_AVX2]] void values_present(const float* p, const Kept* values, std::size_t stride,
-                                      std::size_t count, const Lanes& some, float* out) {
+                                      std::size_t count, const LaneMask& some, float* out) {
   __m256 sum = load(some, out);
   for (std::size_t j = 0; j < count; ++j) {
     if (p[j] == 0) continue;
@@ -190,14 +150,14 @@ template <typename Kept>
 template <int kQueries, int kVectors, typename Kept>
 [[OUTRIDER_AVX2, gnu::always_inline]] inline void values_channels(
     MatrixView<const float> p, const Kept* values, std::size_t stride, std::size_t count,
-    const Lanes& last, MatrixView<float> out, std::size_t channel) {
+    const LaneMask& last, MatrixView<float> out, std::size_t channel) {
   const float* weights[kQueries];
   float* to[kQueries];
   for (int q = 0; q < kQueries; ++q) {
     weights[q] = p[q].data();
     to[q] = &out[q][channel];
   }
-  const Lanes some[2] = {kVectors == 1 ? last : lanes(kWidth), last};
+  const LaneMask some[2] = {kVectors == 1 ? last : lanes(kWidth), last};
   __m256 sums[kQueries][kVectors];
 #pragma GCC unroll 8
   for (int q = 0; q < kQueries; ++q)
@@ -287,7 +247,7 @@ void values(MatrixView<const float> p, const Kept* values, std::size_t count,
 
 [[OUTRIDER_AVX2]] void merge(float a, float b, Floats o_t, std::span<float> o) {
   for (std::size_t i = 0; i < o.size(); i += kWidth) {
-    const Lanes some = lanes(o.size() - i);
+    const LaneMask some = lanes(o.size() - i);
     const __m256 scaled = _mm256_mul_ps(load(some, &o_t[i]), _mm256_set1_ps(b));
     store(some, &o[i], _mm256_fmadd_ps(load(some, &o[i]), _mm256_set1_ps(a), scaled));
   }
@@ -301,7 +261,7 @@ void values(MatrixView<const float> p, const Kept* values, std::size_t count,
 
 [[OUTRIDER_AVX2]] void clamp_to_half(Floats x, Half* out) {
   for (std::size_t i = 0; i < x.size(); i += kWidth) {
-    const Lanes some = lanes(x.size() - i);
+    const LaneMask some = lanes(x.size() - i);
     alignas(16) Half kept[kWidth];
     _mm_store_si128(
         reinterpret_cast<__m128i*>(kept),
@@ -312,7 +272,7 @@ void values(MatrixView<const float> p, const Kept* values, std::size_t count,
 
 [[OUTRIDER_AVX2]] void clamp_to_float(Floats x, float* out) {
   for (std::size_t i = 0; i < x.size(); i += kWidth) {
-    const Lanes some = lanes(x.size() - i);
+    const LaneMask some = lanes(x.size() - i);
     store(some, out + i, clamped(load(some, &x[i])));
   }
 }

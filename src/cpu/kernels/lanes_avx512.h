@@ -1,0 +1,42 @@
+// Loads and stores with ragged ends, and the lane sum (docs/arithmetic.md, rule 2), for AVX-512.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cpu/kernels/intrinsics.h"
+
+namespace outrider::avx512 {
+
+inline constexpr std::size_t kWidth = 16;
+
+// The lanes of the block that begins `left` elements before the end.
+[[OUTRIDER_AVX512, gnu::always_inline]] inline __mmask16 lanes(std::size_t left) {
+  return static_cast<__mmask16>(left >= kWidth ? 0xffffu : (1u << left) - 1);
+}
+
+[[OUTRIDER_AVX512, gnu::always_inline]] inline __m512 load(__mmask16 mask, const float* at) {
+  return _mm512_maskz_loadu_ps(mask, at);
+}
+[[OUTRIDER_AVX512, gnu::always_inline]] inline __m512 load(__mmask16 mask,
+                                                           const std::uint16_t* at) {
+  return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(mask, at));
+}
+[[OUTRIDER_AVX512, gnu::always_inline]] inline __m512 load(const float* at) {
+  return _mm512_loadu_ps(at);
+}
+[[OUTRIDER_AVX512, gnu::always_inline]] inline __m512 load(const std::uint16_t* at) {
+  return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)));
+}
+
+// Pairwise at distance 8, 4, 2, 1.
+[[OUTRIDER_AVX512, gnu::always_inline]] inline float sum_of_lanes(__m512 x) {
+  const __m256 high = _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(x), 1));
+  const __m256 by8 = _mm256_add_ps(_mm512_castps512_ps256(x), high);
+  const __m128 by4 = _mm_add_ps(_mm256_castps256_ps128(by8), _mm256_extractf128_ps(by8, 1));
+  const __m128 by2 = _mm_add_ps(by4, _mm_movehl_ps(by4, by4));
+  return _mm_cvtss_f32(_mm_add_ss(by2, _mm_movehdup_ps(by2)));
+}
+
+}  // namespace outrider::avx512

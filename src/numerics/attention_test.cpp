@@ -1,0 +1,119 @@
+#include "numerics/attention.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <random>
+#include <vector>
+
+namespace outrider {
+namespace {
+
+constexpr std::size_t kHeadDim = 16;
+
+struct Text {
+  explicit Text(int length, std::uint32_t seed) : k(length), v(length) {
+    std::mt19937 random(seed);
+    std::normal_distribution<float> normal(0, 1);
+    for (auto* rows : {&k, &v})
+      for (auto& row : *rows) {
+        row.resize(kHeadDim);
+        for (float& x : row) x = normal(random);
+      }
+    for (int i = 0; i < length; ++i) keys.push_back({i, k[i], v[i]});
+  }
+  std::vector<std::vector<float>> k, v;
+  std::vector<AttentionKey> keys;
+};
+
+std::vector<float> attend(const Text& text, int position, const AttentionRule& rule,
+                          KeptAs kept_as) {
+  std::vector<float> out(kHeadDim);
+  attention_reference(text.k[0], position, text.keys, rule, kept_as, out);
+  return out;
+}
+
+// The textbook's attention, in double.
+std::vector<double> plain(const Text& text, int position, const AttentionRule& rule) {
+  std::vector<double> out(kHeadDim);
+  double sum = 0;
+  for (const AttentionKey& key : text.keys) {
+    if (rule.window && position - key.position >= *rule.window) continue;
+    double score = 0;
+    for (std::size_t d = 0; d < kHeadDim; ++d) score += double{text.k[0][d]} * key.k[d];
+    score *= rule.scale;
+    if (rule.softcap) score = *rule.softcap * std::tanh(score / *rule.softcap);
+    sum += std::exp(score);
+    for (std::size_t d = 0; d < kHeadDim; ++d) out[d] += std::exp(score) * key.v[d];
+  }
+  for (double& x : out) x /= sum;
+  return out;
+}
+
+TEST(Attention, IsSoftmaxTimesValues) {
+  struct Case {
+    const char* name;
+    int length;
+    AttentionRule rule;
+  };
+  const Case cases[] = {
+      {"one key", 1, {.scale = 0.25f}},
+      {"a tile and one", 65, {.scale = 0.25f}},
+      {"three spans", 2100, {.scale = 0.25f}},
+      {"soft cap", 300, {.scale = 2, .softcap = 3.0f}},
+      {"window inside a tile", 200, {.scale = 0.25f, .window = 5}},
+      {"window over spans", 2100, {.scale = 0.25f, .window = 1500}},
+      {"peaked", 500, {.scale = 20}},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.name);
+    const Text text(c.length, 1);
+    const std::vector<double> expected = plain(text, c.length - 1, c.rule);
+    const std::vector<float> exact = attend(text, c.length - 1, c.rule, KeptAs::f32);
+    const std::vector<float> halves = attend(text, c.length - 1, c.rule, KeptAs::f16);
+    for (std::size_t d = 0; d < kHeadDim; ++d) {
+      EXPECT_NEAR(exact[d], expected[d], 2e-5);
+      EXPECT_NEAR(halves[d], expected[d], c.rule.scale > 1 ? 5e-2 : 3e-3);
+    }
+    EXPECT_NE(exact, halves);
+  }
+}
+
+TEST(Attention, DoesNotMindTheOrderOfKeys) {
+  Text text(700, 2);
+  const std::vector<float> expected = attend(text, 699, {.scale = 1}, KeptAs::f16);
+  std::shuffle(text.keys.begin(), text.keys.end(), std::mt19937(3));
+  EXPECT_EQ(attend(text, 699, {.scale = 1}, KeptAs::f16), expected);
+}
+
+// Other rows' keys are simply not there: what a branch holds depends on its own path.
+TEST(Attention, SkipsPositionsThatAreOffThePath) {
+  Text text(200, 4);
+  const auto from = text.keys.begin();
+  text.keys.erase(from + 60, from + 130);  // a whole tile and parts of two
+  const std::vector<float> found = attend(text, 199, {.scale = 1}, KeptAs::f32);
+  const std::vector<double> expected = plain(text, 199, {.scale = 1});
+  for (std::size_t d = 0; d < kHeadDim; ++d) EXPECT_NEAR(found[d], expected[d], 1e-5);
+}
+
+TEST(Attention, ReadsBackWhatTheCacheKeeps) {
+  EXPECT_EQ(read_back(1e30f, KeptAs::f16), 65504);
+  EXPECT_EQ(read_back(-1e30f, KeptAs::f32), -65504);
+  EXPECT_EQ(read_back(1 + 0x1p-11f, KeptAs::f16), 1);  // a tie, to even
+  EXPECT_EQ(read_back(1 + 0x1p-11f, KeptAs::f32), 1 + 0x1p-11f);
+  EXPECT_TRUE(std::isnan(read_back(std::numeric_limits<float>::quiet_NaN(), KeptAs::f16)));
+}
+
+TEST(Attention, HidesNanOnlyBehindAWeightOfZero) {
+  Text text(3, 5);
+  text.v[1][2] = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_TRUE(std::isnan(attend(text, 2, {.scale = 1}, KeptAs::f32)[2]));
+  text.k[0].assign(kHeadDim, 3.0f);  // the query, too
+  text.k[1].assign(kHeadDim, -100.0f);
+  for (const float x : attend(text, 2, {.scale = 1}, KeptAs::f32)) EXPECT_FALSE(std::isnan(x));
+}
+
+}  // namespace
+}  // namespace outrider

@@ -1,0 +1,78 @@
+#include "numerics/noise.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+namespace outrider {
+namespace {
+
+// The known answers that come with Random123 1.14 (kat_vectors, philox4x32 10).
+TEST(Noise, PhiloxGivesKnownAnswers) {
+  struct Case {
+    std::array<std::uint32_t, 4> counter;
+    std::uint64_t key;
+    std::array<std::uint32_t, 4> answer;
+  };
+  const Case cases[] = {
+      {{0, 0, 0, 0}, 0, {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
+      {{0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff},
+       0xffffffffffffffff,
+       {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
+      {{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344},
+       0x299f31d0a4093822,
+       {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
+  };
+  for (const Case& c : cases) EXPECT_EQ(philox4x32(c.counter, c.key), c.answer);
+}
+
+TEST(Noise, UniformIsTheNearestFloatInsideTheUnitInterval) {
+  for (const std::uint32_t h :
+       {0u, 1u, 0xffffu, 0x10000u, 0x7fffffu, 0x800000u, 0xffffffu, 0x1000001u, 0x1000003u,
+        0x40000080u, 0x400000c0u, 0x80000080u, 0x80000180u, 0xfffffe7fu}) {
+    EXPECT_EQ(uniform_from_bits(h), static_cast<float>((h + 0.5) * 0x1p-32)) << h;
+  }
+  for (std::uint64_t h = 0; h < 1ull << 32; h += 10007) {
+    const double exact = (static_cast<double>(h) + 0.5) * 0x1p-32;
+    ASSERT_EQ(uniform_from_bits(static_cast<std::uint32_t>(h)),
+              std::min(static_cast<float>(exact), 1 - 0x1p-24f));
+  }
+  EXPECT_EQ(uniform_from_bits(0), 0x1p-33f);
+  EXPECT_EQ(uniform_from_bits(0xffffffff), 1 - 0x1p-24f);
+}
+
+// Choices skip tokens on the strength of these bounds.
+TEST(Noise, StaysWithinItsBounds) {
+  const float lowest = gumbel_from_uniform(1 - 0x1p-24f), highest = gumbel_from_uniform(0x1p-33f);
+  EXPECT_GE(lowest, kNoiseLowest);
+  EXPECT_LE(highest, kNoiseHighest);
+  EXPECT_NEAR(lowest, kNoiseLowest, 1e-3);
+  EXPECT_NEAR(highest, kNoiseHighest, 1e-3);
+  EXPECT_LT(highest, 23);
+  for (std::uint64_t h = 0; h < 1ull << 32; h += 10007) {
+    const float noise = gumbel_from_uniform(uniform_from_bits(static_cast<std::uint32_t>(h)));
+    ASSERT_GE(noise, lowest);
+    ASSERT_LE(noise, highest);
+  }
+}
+
+TEST(Noise, DependsOnEverythingThatAddressesIt) {
+  const NoiseKey key{.seed = 7, .stream = 1, .position = 12};
+  const float here = uniform(key, NoiseUse::choice, 5);
+  EXPECT_EQ(here, uniform(key, NoiseUse::choice, 5));
+  EXPECT_NE(here, uniform({.seed = 8, .stream = 1, .position = 12}, NoiseUse::choice, 5));
+  EXPECT_NE(here,
+            uniform({.seed = 7 + (1ull << 32), .stream = 1, .position = 12}, NoiseUse::choice, 5));
+  EXPECT_NE(here, uniform({.seed = 7, .stream = 2, .position = 12}, NoiseUse::choice, 5));
+  EXPECT_NE(here, uniform({.seed = 7, .stream = 1, .position = 13}, NoiseUse::choice, 5));
+  EXPECT_NE(here, uniform(key, NoiseUse::acceptance, 5));
+  EXPECT_NE(here, uniform(key, draw(0), 5));
+  EXPECT_NE(uniform(key, draw(0), 5), uniform(key, draw(1), 5));
+  for (const Token token : {4, 6, 7, 9}) EXPECT_NE(here, uniform(key, NoiseUse::choice, token));
+}
+
+}  // namespace
+}  // namespace outrider
