@@ -49,6 +49,7 @@ PROSE = [
     "Price: $1,234.56 (€1.234,56; £0.99; ¥10000; ₹5,00,000) +15% −3.5e-7 0xDEADBEEF 1_000_000 v2.10.3-rc.1 192.168.0.1",
     "mail@example.org https://example.org/a/b?q=1&r=%20x#frag C:\\Users\\me\\file.txt ~/.config/x.toml @user #tag",
     "'S 'T 'RE 'Ve 'M 'Ll 'D 'ſ x'ſ 's't're've'm'll'd ''s '' s' 'x 'd've k'K",
+    "'The 'THE 'the 'Tis 'Men 'MEN 'Ses 'ses 'ſes 'Deep 'llama 'LLAMA 'Very 'VERY 'really 'REAL rock'n'roll y'all'd've",
     "snake_case camelCase PascalCase SCREAMING_SNAKE kebab-case dot.case a1b2c3 x86_64 utf8 3D 1st 2nd COVID19 B2B",
     "wow!!! what??? no... yes--- a==b!=c <=> ::std::vector<int>> {{{}}} [[]] (()) ~~~ ``` ``` *** ___ /* */ // # %%",
 ]
