@@ -3,6 +3,7 @@
 # A folder of src/ is one library, outrider_NAME. Sources are found by their names: foo.cpp is library code, foo_test.cpp
 # belongs to the folder's test program NAME_tests, foo_fuzz.cpp is a fuzz target of its own (with OUTRIDER_FUZZ), which
 # ctest runs for OUTRIDER_FUZZ_SECONDS, beginning with the files of tests/corpus/foo_fuzz if there are any.
+# main.cpp belongs to a program that the folder declares itself.
 set(OUTRIDER_FUZZ_SECONDS 20 CACHE STRING "how long ctest runs each fuzz target")
 
 function(outrider_folder name)
@@ -14,7 +15,7 @@ function(outrider_folder name)
   file(GLOB sources CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} ${patterns})
   set(tests ${sources})
   set(fuzzers ${sources})
-  list(FILTER sources EXCLUDE REGEX "(_test|_fuzz)\\.cpp$")
+  list(FILTER sources EXCLUDE REGEX "((_test|_fuzz)\\.cpp|^main\\.cpp)$")
   list(FILTER tests INCLUDE REGEX "_test\\.cpp$")
   list(FILTER fuzzers INCLUDE REGEX "_fuzz\\.cpp$")
 

@@ -1,0 +1,185 @@
+#include "cli/chat.h"
+
+#include <csignal>
+
+#include "base/nearest_name.h"
+#include "cli/failure.h"
+#include "cli/line_reader.h"
+#include "cli/signals.h"
+
+namespace outrider {
+
+ShowText AnswerPrinter::show() {
+  return [this](std::string_view text, bool was_draft) {
+    if (text.empty()) return;
+    mid_line_ = text.back() != '\n';
+    if (was_draft && !palette_.accepted.empty()) {
+      write_output(fmt::format("{}{}{}", palette_.accepted, text, palette_.reset));
+    } else {
+      write_output(text);
+    }
+  };
+}
+
+void AnswerPrinter::end_line() {
+  if (mid_line_) write_output("\n");
+  mid_line_ = false;
+}
+
+std::string answer_summary(const Completion& answer) {
+  std::string text = fmt::format("[{} tokens", answer.completion_tokens);
+  if (answer.tokens_per_second() > 0) {
+    text += fmt::format(", {:.1f} tokens/s", answer.tokens_per_second());
+  }
+  text += fmt::format("; prompt {} tokens", answer.prompt_tokens);
+  if (answer.reused_tokens) text += fmt::format(", {} of them known", answer.reused_tokens);
+  text += fmt::format(", {:.2f} s", answer.prompt_ms / 1000);
+  if (const std::string drafts = drafts_text(answer); !drafts.empty()) {
+    text += fmt::format("; {}, {:.2f} tokens a pass", drafts, tokens_per_pass(answer.counters));
+  }
+  return text + (answer.finish_reason == FinishReason::length ? "; cut at the limit]" : "]");
+}
+
+namespace {
+
+constexpr std::string_view kHelp =
+    "/reset       forget the conversation\n"
+    "/stats       what the last answer took\n"
+    "/draft HOW   draft otherwise: off, auto, lookup, model=MODEL, joined by +\n"
+    "/help        this\n"
+    "/exit        end, as Ctrl-D does\n"
+    "Ctrl-C stops an answer; twice at an empty line it ends the chat.";
+
+class Chat {
+ public:
+  Chat(Workbench& bench, const DraftSetting& draft, const Settings& settings, Console& console)
+      : bench_(bench),
+        settings_(settings),
+        console_(console),
+        session_(bench.open_session(draft)),
+        sampling_(bench.sampling()),
+        draft_(draft.text),
+        printer_(settings) {
+    reset();
+  }
+
+  int run() {
+    console_.note(fmt::format("{}, context {}; /help lists the commands", bench_.file().name,
+                              bench_.context()));
+    if (bench_.seed_is_random() && sampling_.filters.temperature > 0) {
+      console_.note(fmt::format("seed {}", bench_.seed()));
+    }
+    for (bool interrupted = false;;) {
+      const auto line = reader_.read();
+      if (!line) return kDone;
+      if (line->interrupted) {
+        if (take_signal() == SIGTERM) throw Interrupted{SIGTERM};
+        if (interrupted && line->text.empty()) throw Interrupted{SIGINT};
+        interrupted = line->text.empty();
+        if (interrupted) console_.note("once more, or Ctrl-D, ends the chat");
+        continue;
+      }
+      interrupted = false;
+      const auto first = line->text.find_first_not_of(" \t\r");
+      if (first == std::string::npos) continue;
+      try {
+        if (line->text[first] == '/') {
+          if (!command(line->text.substr(first))) return kDone;
+        } else {
+          answer(line->text);
+        }
+      } catch (const Error& error) {
+        // The person can say something else.
+        console_.clear();
+        fmt::print(stderr, "{}\n", error.what());
+      }
+    }
+  }
+
+ private:
+  void reset() {
+    session_->reset();
+    messages_ = bench_.conversation();
+  }
+
+  // False at /exit.
+  bool command(const std::string& line) {
+    const auto space = std::min(line.find_first_of(" \t"), line.size());
+    const std::string name = line.substr(0, space);
+    const auto begin = line.find_first_not_of(" \t", space);
+    std::string rest = begin == std::string::npos ? "" : line.substr(begin);
+    rest.erase(rest.find_last_not_of(" \t\r") + 1);
+    if (name == "/exit" || name == "/quit") return false;
+    if (name == "/help") {
+      console_.note(kHelp);
+    } else if (name == "/reset") {
+      reset();
+      console_.note("forgotten");
+    } else if (name == "/stats") {
+      console_.note(last_ ? answer_summary(*last_) : "nothing was answered yet");
+      console_.note(fmt::format("{} of {} tokens of context used; --draft {}", session_->n_tokens(),
+                                bench_.context(), draft_));
+    } else if (name == "/draft") {
+      if (!rest.empty()) {
+        const DraftSetting draft = parse_draft_setting(rest, settings_);
+        session_->set_drafters(bench_.drafters(draft), bench_.budget());
+        draft_ = rest;
+      }
+      console_.note(fmt::format("--draft {}", draft_));
+    } else {
+      static const std::string kNames[] = {"/reset", "/stats", "/draft", "/help", "/exit"};
+      throw Error("{}: no such command{}; /help lists them", name, did_you_mean(name, kNames));
+    }
+    return true;
+  }
+
+  void answer(const std::string& text) {
+    messages_.push_back({"user", text});
+    try {
+      last_ = session_->complete(session_->tokens_of(messages_), sampling_, bench_.stop(-1),
+                                 printer_.show(), &interrupt_flag());
+    } catch (const Error&) {
+      messages_.pop_back();
+      printer_.end_line();
+      if (session_->n_tokens() > 0)
+        console_.note("/reset forgets the conversation, -c N makes room for more");
+      throw;
+    }
+    printer_.end_line();
+    messages_.push_back({"assistant", last_->text});
+    if (pending_signal()) {
+      if (take_signal() == SIGTERM) throw Interrupted{SIGTERM};
+      console_.note("stopped");
+    } else if (session_->n_tokens() >= bench_.context()) {
+      console_.note(
+          fmt::format("the context of {} tokens is full: /reset forgets the conversation, "
+                      "-c N makes room for more",
+                      bench_.context()));
+    }
+  }
+
+  Workbench& bench_;
+  const Settings& settings_;
+  Console& console_;
+  std::unique_ptr<Session> session_;
+  SamplingParams sampling_;
+  std::string draft_;
+  AnswerPrinter printer_;
+  LineReader reader_;
+  std::vector<Message> messages_;
+  std::optional<Completion> last_;
+};
+
+}  // namespace
+
+int chat(Workbench& bench, const DraftSetting& draft, const Settings& settings, Console& console) {
+  if (!bench.file().chat_template) {
+    throw Error(
+        "{}: has no chat template, so it cannot chat; give it a text to go on from: "
+        "outrider run -m {} -p TEXT",
+        bench.file().name, bench.file().name);
+  }
+  return Chat(bench, draft, settings, console).run();
+}
+
+}  // namespace outrider

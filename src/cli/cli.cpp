@@ -1,0 +1,71 @@
+#include "cli/cli.h"
+
+#include <cstdio>
+#include <new>
+
+#include "cli/console.h"
+#include "cli/failure.h"
+#include "cli/help.h"
+#include "cli/parse.h"
+#include "cli/signals.h"
+#include "cli/version.h"
+
+namespace outrider {
+namespace {
+
+int fail(ExitStatus status, std::string_view message) {
+  std::string line(message);
+  for (char& c : line) {
+    if (c == '\n' || c == '\r') c = ' ';  // one line, whatever a name on the command line holds
+  }
+  fmt::print(stderr, "outrider: {}\n", line);
+  return status;
+}
+
+int dispatch(std::vector<std::string> words, const Device& device) {
+  if (words.empty()) {
+    throw UsageError(
+        "a command is missing: outrider run talks with a model, outrider --help lists all");
+  }
+  if (words[0] == "--version") {
+    write_output(version_text(device));
+    return kDone;
+  }
+  if (words[0] == "help" && words.size() > 1) {  // help X is X --help
+    words.erase(words.begin());
+    words.push_back("--help");
+  }
+  if (words[0] == "--help" || words[0] == "-h" || words[0] == "help") {
+    write_output(overview_help(output_width()));
+    return kDone;
+  }
+  const Invocation invocation = parse(words);
+  if (invocation.settings.help) {
+    write_output(command_help(*invocation.command, output_width()));
+    return kDone;
+  }
+  return invocation.command->run(device, invocation.settings);
+}
+
+}  // namespace
+
+int run_command_line(std::span<const std::string> arguments, const Device& device) {
+  watch_signals();
+  try {
+    return dispatch({arguments.begin(), arguments.end()}, device);
+  } catch (const UsageError& error) {
+    return fail(kUsage, error.what());
+  } catch (const Interrupted& interrupted) {
+    return 128 + interrupted.signal;
+  } catch (const PipeClosed&) {
+    return kDone;
+  } catch (const std::bad_alloc&) {
+    return fail(kFailed, "out of memory");
+  } catch (const std::exception& error) {
+    // Work that watches for a signal by itself ends with an error of its own.
+    if (pending_signal()) return 128 + pending_signal();
+    return fail(kFailed, error.what());
+  }
+}
+
+}  // namespace outrider

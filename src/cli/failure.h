@@ -1,0 +1,26 @@
+// How a command ends other than by finishing. Thrown anywhere in cli/, turned into an exit status
+// in cli.cpp alone.
+
+#pragma once
+
+#include "base/error.h"
+
+namespace outrider {
+
+enum ExitStatus { kDone = 0, kFailed = 1, kUsage = 2 };
+
+// The command line asks for something that does not exist. Status 2.
+class UsageError : public Error {
+ public:
+  using Error::Error;
+};
+
+// A signal ended the command: status 128 + signal, nothing printed.
+struct Interrupted {
+  int signal;
+};
+
+// Nobody reads standard output any more: a quiet end, status 0.
+struct PipeClosed {};
+
+}  // namespace outrider

@@ -1,0 +1,272 @@
+#include "cli/flags.h"
+
+#include <climits>
+#include <limits>
+
+#include "base/threads.h"
+#include "cli/commands.h"
+#include "cli/failure.h"
+#include "cli/numbers.h"
+
+namespace outrider {
+namespace {
+
+// What a flag does with its text, and the default that its field has.
+struct Field {
+  std::function<void(Settings&, std::string_view)> set;
+  std::string standard;
+  std::vector<std::string> choices = {};
+};
+
+template <typename T>
+std::string standard_text(const T& value) {
+  return fmt::format("{}", value);
+}
+template <typename T>
+std::string standard_text(const std::optional<T>&) {
+  return "";
+}
+
+template <typename T>
+T in_range(std::string_view text, T least, T most) {
+  const auto value = parse_number<T>(text);
+  if (!value) {
+    throw UsageError("expected {}", std::is_floating_point_v<T> ? "a number" : "a whole number");
+  }
+  if (*value < least) throw UsageError("at least {}", least);
+  if (*value > most) throw UsageError("at most {}", most);
+  return *value;
+}
+
+Field integer(int Settings::*field, int least, int most = INT_MAX) {
+  return {[=](Settings& settings, std::string_view text) {
+            settings.*field = in_range(text, least, most);
+          },
+          standard_text(Settings{}.*field)};
+}
+
+Field optional_integer(std::optional<int> Settings::*field, int least, int most,
+                       std::string standard) {
+  return {[=](Settings& settings, std::string_view text) {
+            settings.*field = in_range(text, least, most);
+          },
+          std::move(standard)};
+}
+
+// `standard`: numerics/choice.h has the value that holds where neither user nor model names one.
+template <typename T>
+Field filter(std::optional<T> FilterSettings::*field, T Filters::*standard, T least, T most) {
+  return {[=](Settings& settings, std::string_view text) {
+            settings.filters.*field = in_range(text, least, most);
+          },
+          standard_text(Filters{}.*standard)};
+}
+
+Field text(std::string Settings::*field) {
+  return {[=](Settings& settings, std::string_view text) { settings.*field = text; },
+          Settings{}.*field};
+}
+
+Field optional_text(std::optional<std::string> Settings::*field) {
+  return {[=](Settings& settings, std::string_view text) { settings.*field = text; }, ""};
+}
+
+Field texts(std::vector<std::string> Settings::*field, bool may_be_empty) {
+  return {[=](Settings& settings, std::string_view text) {
+            if (text.empty() && !may_be_empty) throw UsageError("must not be empty");
+            (settings.*field).emplace_back(text);
+          },
+          ""};
+}
+
+Field on(bool Settings::*field) {
+  return {[=](Settings& settings, std::string_view) { settings.*field = true; }, ""};
+}
+
+// One of a few words; the first is the default.
+template <typename T>
+Field choice(T Settings::*field, std::vector<std::pair<std::string, T>> values) {
+  std::vector<std::string> names;
+  for (const auto& value : values) names.push_back(value.first);
+  return {[=](Settings& settings, std::string_view text) {
+            for (const auto& [name, value] : values) {
+              if (name == text) {
+                settings.*field = value;
+                return;
+              }
+            }
+            throw UsageError("expected {}", fmt::join(names, " or "));
+          },
+          names[0], names};
+}
+
+// llama.cpp's form: TOKEN(+|-)BIAS.
+void add_bias(Settings& settings, std::string_view text) {
+  const auto sign = text.find_first_of("+-");
+  std::optional<Token> token;
+  std::optional<float> bias;
+  if (sign != std::string_view::npos) {
+    token = parse_number<Token>(text.substr(0, sign));
+    bias = text.substr(sign) == "-inf" ? -std::numeric_limits<float>::infinity()
+                                       : parse_number<float>(text.substr(sign));
+  }
+  if (!token || *token < 0 || !bias) {
+    throw UsageError("expected a token's number and what to add, as in 15043+1 or 15043-inf");
+  }
+  settings.logit_bias.push_back({*token, *bias});
+}
+
+void set_seed(Settings& settings, std::string_view text) {
+  if (text == "-1") {  // llama.cpp's way to ask for a random one
+    settings.seed.reset();
+    return;
+  }
+  settings.seed = in_range<std::uint64_t>(text, 0, ~std::uint64_t{0});
+}
+
+std::vector<Flag> make_flags() {
+  using enum FlagGroup;
+  constexpr unsigned kGenerate = kRun | kProve | kBenchGenerate;
+  constexpr unsigned kLoad = kGenerate | kBenchCurve;
+  constexpr unsigned kEvery = ~0u;
+  constexpr float kHuge = 1e6f;
+
+  std::vector<Flag> list;
+  const auto add = [&](std::vector<std::string> names, std::string value, FlagGroup group,
+                       unsigned commands, Field field, std::string help) {
+    list.push_back({std::move(names), std::move(value), std::move(field.standard), std::move(help),
+                    group, commands, std::move(field.set), std::move(field.choices)});
+  };
+
+  add({"-m", "--model"}, "MODEL", model, kLoad | kTokenize, text(&Settings::model),
+      "a name of the catalogue, pulled if it is missing, or a .gguf file");
+  add({"-md", "--model-draft"}, "MODEL", model, kGenerate, optional_text(&Settings::model_draft),
+      "a small model with the same vocabulary that drafts: --draft auto then uses it");
+  add({"--offline"}, "", model, kLoad | kTokenize | kPull | kInspect, on(&Settings::offline),
+      "never fetch a model");
+  add({"-t", "--threads"}, "N", model, kLoad,
+      optional_integer(&Settings::threads, 1, 1024, "physical cores that this process may use"),
+      "threads that compute");
+  add({"-c", "--ctx-size"}, "N", model, kGenerate | kInspect,
+      optional_integer(&Settings::ctx_size, 1, 1 << 24,
+                       "what the model was trained for, at most 32768, less if memory demands"),
+      "tokens of context, prompt and answer together");
+  add({"-b", "--batch-size"}, "N", model, kGenerate, integer(&Settings::batch_size, 1, 4096),
+      "prompt tokens read in one pass");
+  add({"--cache-type"}, "TYPE", model, kGenerate | kInspect,
+      choice<CacheType>(&Settings::cache_type, {{"f16", CacheType::f16}, {"f32", CacheType::f32}}),
+      "how keys and values are kept");
+
+  add({"-p", "--prompt"}, "TEXT", prompt, kRun | kProve, texts(&Settings::prompt, true),
+      "what to answer; - reads standard input; prove takes several");
+  add({"-f", "--file"}, "FILE", prompt, kRun | kProve, optional_text(&Settings::prompt_file),
+      "a file with the prompt, its last line end dropped; - is standard input");
+  add({"--prompts"}, "FILE", prompt, kProve | kBenchGenerate,
+      optional_text(&Settings::prompts_file),
+      "prompts as JSON lines with prompt and group, or in the form of Spec-Bench");
+  add({"--chat"}, "FILE", prompt, kTokenize, optional_text(&Settings::chat_file),
+      "a conversation, OpenAI messages as JSON, through the model's template; - is standard input");
+  add({"-sys", "--system-prompt"}, "TEXT", prompt, kGenerate,
+      optional_text(&Settings::system_prompt), "what the conversation begins with");
+  add({"--raw"}, "", prompt, kGenerate | kTokenize, on(&Settings::raw),
+      "no chat template: the model goes on from the prompt as it stands, special tokens in it "
+      "recognised");
+  add({"--no-special"}, "", prompt, kGenerate | kTokenize, on(&Settings::no_special),
+      "special tokens in a raw prompt are plain text");
+
+  add({"-n", "--n-predict", "--predict"}, "N", generation, kGenerate,
+      optional_integer(&Settings::predict, -1, INT_MAX, "-1; prove and bench generate: 256"),
+      "tokens to generate at most; -1: until the answer ends");
+  add({"--stop"}, "TEXT", generation, kGenerate, texts(&Settings::stop, false),
+      "end before this text; may be repeated");
+  add({"--ignore-eos"}, "", generation, kGenerate, on(&Settings::ignore_eos),
+      "do not end where the model does");
+  add({"--repeat"}, "N", generation, kBenchCurve | kBenchGenerate,
+      integer(&Settings::repetitions, 1, 1000), "rounds over everything");
+
+  add({"-s", "--seed"}, "N", sampling, kGenerate, Field{set_seed, "random, and printed"},
+      "what the noise of sampling is made from: the same seed, the same text");
+  add({"--temperature", "--temp"}, "T", sampling, kGenerate,
+      filter(&FilterSettings::temperature, &Filters::temperature, 0.0f, kHuge),
+      "0: always the best token");
+  add({"--top-k"}, "N", sampling, kGenerate,
+      filter(&FilterSettings::top_k, &Filters::top_k, 0, INT_MAX),
+      "only the N best tokens; 0: all");
+  add({"--typical-p", "--typical"}, "P", sampling, kGenerate,
+      filter(&FilterSettings::typical_p, &Filters::typical_p, 0.0f, 1.0f),
+      "only the most typical tokens with probability P together; 1: all");
+  add({"--top-p"}, "P", sampling, kGenerate,
+      filter(&FilterSettings::top_p, &Filters::top_p, 0.0f, 1.0f),
+      "only the best tokens with probability P together; 1: all");
+  add({"--min-p"}, "P", sampling, kGenerate,
+      filter(&FilterSettings::min_p, &Filters::min_p, 0.0f, 1.0f),
+      "only tokens at least P times as probable as the best; 0: all");
+  add({"--repeat-penalty"}, "X", sampling, kGenerate,
+      filter(&FilterSettings::repeat_penalty, &Filters::repeat_penalty, 0.01f, kHuge),
+      "makes tokens of the recent text less likely; 1: off");
+  add({"--repeat-last-n"}, "N", sampling, kGenerate, integer(&Settings::repeat_last_n, -1),
+      "how many recent tokens penalties look at; 0: none, -1: all");
+  add({"--presence-penalty"}, "X", sampling, kGenerate,
+      filter(&FilterSettings::presence_penalty, &Filters::presence_penalty, -kHuge, kHuge),
+      "subtracted once from tokens of the recent text");
+  add({"--frequency-penalty"}, "X", sampling, kGenerate,
+      filter(&FilterSettings::frequency_penalty, &Filters::frequency_penalty, -kHuge, kHuge),
+      "subtracted for each time a token stands in the recent text");
+  add({"--logit-bias"}, "TOKEN±X", sampling, kGenerate, Field{add_bias, ""},
+      "add X to a token's logit, as in 15043+1 or 15043-inf; may be repeated");
+
+  add({"--draft"}, "HOW", speculation, kGenerate, texts(&Settings::draft, false),
+      "off, auto, or drafters joined by +: lookup, model=MODEL; prove and bench generate take "
+      "several (default: auto; there: off and auto)");
+  add({"--draft-rows"}, "N", speculation, kGenerate, integer(&Settings::draft_rows, 0, 64),
+      "drafted tokens checked in one pass, at most");
+  add({"--draft-depth"}, "N", speculation, kGenerate, integer(&Settings::draft_depth, 1, 64),
+      "drafted tokens in a row, at most");
+  add({"--draft-width"}, "N", speculation, kGenerate, integer(&Settings::draft_width, 1, 64),
+      "continuations drafted for one token, at most");
+  add({"--draft-memory"}, "MIB", speculation, kGenerate,
+      integer(&Settings::draft_memory_mib, 1, 1 << 20), "memory for the drafters' indexes");
+  add({"--budget"}, "HOW", speculation, kGenerate,
+      choice<bool>(&Settings::budget_automatic, {{"auto", true}, {"fixed", false}}),
+      "auto: check what pays by measured time; fixed: the limits as given");
+  add({"--verify"}, "HOW", speculation, kGenerate,
+      choice<VerifyMode>(&Settings::verify, {{"coupled", VerifyMode::coupled}}),
+      "how drafts are checked; coupled gives the text of plain decoding");
+
+  add({"--json"}, "", output, kLoad | kPull | kList | kInspect | kTokenize, on(&Settings::json),
+      "one JSON document on standard output");
+  add({"--all"}, "", output, kList | kInspect, on(&Settings::all),
+      "list: models that could be pulled too; inspect: long values and every tensor");
+  add({"-q", "--quiet"}, "", output, kLoad | kPull, on(&Settings::quiet),
+      "nothing on standard error but errors");
+  add({"-v", "--verbose"}, "", output, kLoad | kPull, on(&Settings::verbose),
+      "more on standard error");
+  add({"--color"}, "WHEN", output, kEvery,
+      choice<ColorMode>(&Settings::color, {{"auto", ColorMode::automatic},
+                                           {"always", ColorMode::always},
+                                           {"never", ColorMode::never}}),
+      "accepted draft tokens in colour; auto: on a terminal, unless NO_COLOR is set");
+  add({"-h", "--help"}, "", output, kEvery, on(&Settings::help), "print this and end");
+  return list;
+}
+
+}  // namespace
+
+std::string_view title(FlagGroup group) {
+  switch (group) {
+    case FlagGroup::model: return "Model";
+    case FlagGroup::prompt: return "Prompt";
+    case FlagGroup::generation: return "Generation";
+    case FlagGroup::sampling: return "Sampling";
+    case FlagGroup::speculation: return "Speculation";
+    case FlagGroup::output: return "Output";
+  }
+  return "";
+}
+
+std::span<const Flag> flags() {
+  static const std::vector<Flag> list = make_flags();
+  return list;
+}
+
+}  // namespace outrider

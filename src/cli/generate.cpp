@@ -1,0 +1,239 @@
+#include "cli/generate.h"
+
+#include <algorithm>
+#include <random>
+
+#include "base/threads.h"
+#include "cli/failure.h"
+#include "cli/memory.h"
+#include "cli/shared_backend.h"
+#include "cli/signals.h"
+#include "cli/text_input.h"
+
+namespace outrider {
+
+DraftSetting parse_draft_setting(const std::string& text, const Settings& settings) {
+  try {
+    return {text, parse_draft(text, settings.model_draft.value_or(""))};
+  } catch (const Error& error) {
+    throw UsageError("{}", error.what());
+  }
+}
+
+std::vector<DraftSetting> parse_draft_settings(const Settings& settings,
+                                               std::vector<std::string> standard) {
+  std::vector<DraftSetting> result;
+  for (const std::string& text : settings.draft.empty() ? standard : settings.draft) {
+    result.push_back(parse_draft_setting(text, settings));
+  }
+  return result;
+}
+
+Workbench::Workbench(const Device& device, const Settings& settings,
+                     std::span<const DraftSetting> drafts, Console& console)
+    : device_(device),
+      settings_(settings),
+      console_(console),
+      // 32 bits are enough to be different and short enough to type.
+      seed_(settings.seed ? *settings.seed : std::random_device()()),
+      file_(open_model(settings.model, settings, console)) {
+  options_.n_threads = settings.threads.value_or(usable_cores());
+  options_.cache_type = settings.cache_type;
+  // A pass must have room for node 0 and its drafts.
+  options_.batch_rows = std::max(settings.batch_size, settings.draft_rows + 1);
+  for (const DraftSetting& draft : drafts) {
+    for (const DraftChoice& choice : draft.choices) {
+      if (choice.name == "model") draft_file(choice.value);
+    }
+  }
+  choose_context();
+  target_ = load(file_);
+}
+
+ModelFile& Workbench::draft_file(const std::string& name) {
+  const auto found = draft_files_.find(name);
+  if (found != draft_files_.end()) return found->second;
+  return draft_files_.emplace(name, open_model(name, settings_, console_)).first->second;
+}
+
+void Workbench::choose_context() {
+  const int trained = file_.model.spec.context_trained;
+  const int wanted = settings_.ctx_size.value_or(std::min(trained, kContextMax));
+  const std::uint64_t available = available_memory();
+  // Draft models hold the same texts, so they share the choice.
+  std::vector<const Model*> drafts;
+  for (const auto& [name, file] : draft_files_) drafts.push_back(&file.model);
+  Device all = device_;
+  all.memory_need = [&](const Model& model, const LoadOptions& options) {
+    MemoryPlan plan = device_.memory_need(model, options);
+    for (const Model* draft : drafts) plan.weights += device_.memory_need(*draft, options).total();
+    return plan;
+  };
+  const int fitting = context_that_fits(all, file_.model, options_, wanted, available);
+  if (fitting == 0) {
+    options_.context = 64;
+    throw Error("{}: needs {} of memory, and {} are available", file_.name,
+                human_bytes(all.memory_need(file_.model, options_).total()),
+                human_bytes(available));
+  }
+  if (fitting < wanted && settings_.ctx_size) {
+    throw Error(
+        "--ctx-size {}: does not fit into the {} of memory that are available; the largest "
+        "that does is {}",
+        wanted, human_bytes(available), fitting);
+  }
+  options_.context = fitting;
+  if (fitting < wanted) {
+    console_.note(fmt::format("context {} instead of {}: {} of memory are available", fitting,
+                              wanted, human_bytes(available)));
+  }
+  if (settings_.ctx_size && wanted > trained) {
+    console_.note(
+        fmt::format("context {}: the model was trained for {}, answers beyond it may be poor",
+                    wanted, trained));
+  }
+}
+
+std::shared_ptr<Backend> Workbench::load(const ModelFile& file) {
+  const std::string label = "loading " + file.name;
+  std::shared_ptr<Backend> backend = device_.load(
+      file.model, options_, [&](double fraction) { console_.advance(label, fraction); });
+  console_.clear();
+  stop_if_interrupted();
+  console_.detail(fmt::format("{}: {}, {} of weights a token, context {}, {} threads, {}",
+                              file.name, file.model.spec.family,
+                              human_bytes(bytes_per_token(file.model)), options_.context,
+                              options_.n_threads, device_.chosen_instruction_set()));
+  return backend;
+}
+
+std::vector<std::unique_ptr<Drafter>> Workbench::drafters(const DraftSetting& draft) {
+  DraftContext context;
+  context.tokenizer = file_.tokenizer.get();
+  context.vocabulary = file_.model.spec.vocabulary;
+  context.memory_bytes = static_cast<std::size_t>(settings_.draft_memory_mib) << 20;
+  context.load_model = [this](const std::string& name) {
+    const ModelFile& file = draft_file(name);
+    std::shared_ptr<Backend>& backend = draft_backends_[name];
+    if (!backend) backend = load(file);
+    return DraftModel{share_backend(backend), make_tokenizer(file.model.checkpoint->metadata)};
+  };
+  return make_drafters(draft.choices, context);
+}
+
+BudgetOptions Workbench::budget() const {
+  return {settings_.budget_automatic,
+          {settings_.draft_rows, settings_.draft_depth, settings_.draft_width}};
+}
+
+std::unique_ptr<Session> Workbench::open_session(const DraftSetting& draft) {
+  const Metadata& metadata = file_.model.checkpoint->metadata;
+  EngineOptions options;
+  options.budget = budget();
+  options.prompt_chunk = settings_.batch_size;
+  auto tokenizer = std::shared_ptr<const Tokenizer>(make_tokenizer(metadata));
+  auto chat_template = make_chat_template(metadata, *tokenizer);
+  return std::make_unique<Session>(share_backend(target_), tokenizer, std::move(chat_template),
+                                   drafters(draft), options);
+}
+
+SamplingParams Workbench::sampling() const {
+  SamplingParams params;
+  params.seed = seed_;
+  params.bias = settings_.logit_bias;
+  for (const TokenBias& bias : params.bias) {
+    if (bias.token >= file_.model.spec.vocabulary) {
+      throw UsageError("--logit-bias: token {} does not exist, the vocabulary has {}", bias.token,
+                       file_.model.spec.vocabulary);
+    }
+  }
+  const Metadata& metadata = file_.model.checkpoint->metadata;
+  // A file's own defaults, by llama.cpp's keys. What no flag would be allowed to say is no default
+  // either.
+  const auto from_file = [&](const char* key, float standard, float least, float most) {
+    const double value =
+        metadata.number(fmt::format("general.sampling.{}", key)).value_or(standard);
+    return value >= least && value <= most ? static_cast<float>(value) : standard;
+  };
+  Filters& filters = params.filters;
+  const FilterSettings& set = settings_.filters;
+  constexpr float kHuge = 1e6f;
+  filters.temperature = set.temperature.value_or(from_file("temp", filters.temperature, 0, kHuge));
+  filters.top_k = set.top_k.value_or(
+      static_cast<int>(from_file("top_k", static_cast<float>(filters.top_k), 0, kHuge)));
+  filters.top_p = set.top_p.value_or(from_file("top_p", filters.top_p, 0, 1));
+  filters.min_p = set.min_p.value_or(from_file("min_p", filters.min_p, 0, 1));
+  filters.typical_p = set.typical_p.value_or(filters.typical_p);
+  filters.repeat_penalty = set.repeat_penalty.value_or(
+      from_file("penalty_repeat", filters.repeat_penalty, 0.01f, kHuge));
+  filters.presence_penalty = set.presence_penalty.value_or(filters.presence_penalty);
+  filters.frequency_penalty = set.frequency_penalty.value_or(filters.frequency_penalty);
+  params.repeat_last_n = settings_.repeat_last_n;
+  return params;
+}
+
+StopParams Workbench::stop(int standard_predict) const {
+  return {settings_.predict.value_or(standard_predict), settings_.stop, settings_.ignore_eos};
+}
+
+std::vector<Message> Workbench::conversation() const {
+  if (!settings_.system_prompt) return {};
+  if (!uses_template()) {
+    throw Error("--system-prompt: {}",
+                settings_.raw ? "has no place in a raw prompt; write it into the prompt"
+                              : "this model has no chat template to put it into");
+  }
+  return {{"system", *settings_.system_prompt}};
+}
+
+std::vector<Token> Workbench::prompt_tokens(const Session& session,
+                                            const std::string& prompt) const {
+  if (prompt.empty()) throw Error("the prompt is empty");
+  std::vector<Message> messages = conversation();
+  if (uses_template()) {
+    messages.push_back({"user", prompt});
+    return session.tokens_of(messages);
+  }
+  const TextPiece pieces[] = {{prompt, settings_.raw && !settings_.no_special}};
+  return session.tokens_of(pieces);
+}
+
+std::optional<std::string> single_prompt(const Settings& settings) {
+  if (settings.prompt.size() > 1)
+    throw UsageError("--prompt: given {} times", settings.prompt.size());
+  if (!settings.prompt.empty() && settings.prompt_file) {
+    throw UsageError("--prompt and --file: one of them, not both");
+  }
+  std::string path;
+  if (settings.prompt_file) {
+    path = *settings.prompt_file;
+  } else if (settings.prompt.empty()) {
+    return {};
+  } else if (settings.prompt[0] != "-") {
+    return settings.prompt[0];
+  } else {
+    path = "-";
+  }
+  std::string text = read_text(path);
+  // The line end that editors and echo put behind a text, as llama.cpp does.
+  if (text.ends_with('\n')) text.pop_back();
+  return text;
+}
+
+std::string drafts_text(const Completion& completion) {
+  std::vector<std::string> parts;
+  for (const auto& draft : completion.draft) {
+    if (draft.counts.proposed == 0) continue;
+    parts.push_back(fmt::format("{} {} of {} accepted", draft.name, draft.counts.accepted,
+                                draft.counts.proposed));
+  }
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+double tokens_per_pass(const Counters& counters) {
+  // Every pass that generates brings one token of the model's own besides the accepted ones.
+  const long passes = counters.emitted - counters.accepted;
+  return passes > 0 ? static_cast<double>(counters.emitted) / static_cast<double>(passes) : 0;
+}
+
+}  // namespace outrider

@@ -1,0 +1,132 @@
+#include "cli/commands.h"
+#include "cli/console.h"
+#include "cli/json.h"
+#include "cli/memory.h"
+#include "cli/model_file.h"
+
+namespace outrider {
+namespace {
+
+constexpr std::size_t kShownMax = 60;  // of a value, where not everything is asked for
+
+template <typename T>
+constexpr bool is_list = false;
+template <typename T>
+constexpr bool is_list<std::vector<T>> = true;
+
+// Long lists (a vocabulary) as their length and first members, unless `all`.
+Json value_json(const MetadataValue& value, bool all) {
+  return std::visit(
+      [&](const auto& x) -> Json {
+        using T = std::decay_t<decltype(x)>;
+        if constexpr (is_list<T>) {
+          constexpr std::size_t kMembers = 8;
+          Json list = Json::array();
+          for (std::size_t i = 0; i < x.size() && (all || i < kMembers); ++i) {
+            list.push_back(static_cast<typename T::value_type>(x[i]));
+          }
+          if (list.size() == x.size()) return list;
+          return {{"length", x.size()}, {"first", list}};
+        } else {
+          return x;
+        }
+      },
+      value);
+}
+
+std::string value_text(const MetadataValue& value, bool all) {
+  std::string text = value_json(value, all).dump(-1, ' ', false, Json::error_handler_t::replace);
+  if (all || text.size() <= kShownMax) return text;
+  std::size_t end = kShownMax;
+  while ((text[end] & 0xC0) == 0x80) --end;  // whole characters
+  return text.substr(0, end) + "…";
+}
+
+std::string shape_text(const TensorView& tensor) {
+  return fmt::format("{}", fmt::join(tensor.shape, " x "));
+}
+
+}  // namespace
+
+int inspect_command(const Device& device, const Settings& settings) {
+  Console console(settings);
+  const auto checkpoint = open_checkpoint(settings.arguments[0], settings, console);
+
+  // A file may be readable and yet no model that this program runs: show it, and say so.
+  std::optional<Model> model;
+  std::string problem;
+  try {
+    model = understand(checkpoint);
+  } catch (const Error& error) {
+    problem = error.what();
+  }
+  std::optional<MemoryPlan> need;
+  LoadOptions options;
+  if (model) {
+    options.cache_type = settings.cache_type;
+    options.context =
+        settings.ctx_size.value_or(std::min(model->spec.context_trained, kContextMax));
+    need = device.memory_need(*model, options);
+  }
+
+  if (settings.json) {
+    Json document = {{"path", checkpoint->path}};
+    Json& metadata = document["metadata"] = Json::object();
+    for (const auto& [key, value] : checkpoint->metadata.entries()) {
+      metadata[key] = value_json(value, settings.all);
+    }
+    Json& tensors = document["tensors"] = Json::array();
+    for (const TensorView& tensor : checkpoint->tensors) {
+      tensors.push_back({{"name", tensor.name},
+                         {"type", traits(tensor.type).name},
+                         {"shape", tensor.shape},
+                         {"bytes", tensor.bytes.size()}});
+    }
+    if (need) {
+      document["bytes_per_token"] = bytes_per_token(*model);
+      document["weights_per_token"] = weights_per_token(*model);
+      document["memory"] = {{"context", options.context}, {"bytes", need->total()},
+                            {"weights", need->weights},   {"cache", need->cache},
+                            {"working", need->working},   {"available", available_memory()}};
+    } else {
+      document["problem"] = problem;
+    }
+    write_json(document);
+    return kDone;
+  }
+
+  std::string text = fmt::format("{}\n\nmetadata\n", checkpoint->path);
+  for (const auto& [key, value] : checkpoint->metadata.entries()) {
+    text += fmt::format("  {} = {}\n", key, value_text(value, settings.all));
+  }
+  std::map<std::string_view, std::pair<std::size_t, std::uint64_t>> types;  // count, bytes
+  for (const TensorView& tensor : checkpoint->tensors) {
+    auto& [count, bytes] = types[traits(tensor.type).name];
+    ++count;
+    bytes += tensor.bytes.size();
+  }
+  text += fmt::format("\n{} tensors\n", checkpoint->tensors.size());
+  for (const auto& [type, total] : types) {
+    text += fmt::format("  {:5} {:4}  {}\n", type, total.first, human_bytes(total.second));
+  }
+  if (settings.all) {
+    for (const TensorView& tensor : checkpoint->tensors) {
+      text += fmt::format("  {}  {}  [{}]\n", tensor.name, traits(tensor.type).name,
+                          shape_text(tensor));
+    }
+  }
+  if (need) {
+    text += fmt::format(
+        "\nmemory\n  {} for a context of {}: weights {}, cache {}, working {}\n"
+        "  {} available\n  a token reads {} of weights\n",
+        human_bytes(need->total()), options.context, human_bytes(need->weights),
+        human_bytes(need->cache), human_bytes(need->working), human_bytes(available_memory()),
+        human_bytes(bytes_per_token(*model)));
+  } else {
+    text += fmt::format("\ncannot be run: {}\n", problem);
+  }
+  write_output(text);
+  return kDone;
+}
+
+}  // namespace outrider

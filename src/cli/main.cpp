@@ -1,0 +1,27 @@
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "cli/cli.h"
+#include "cpu/backend.h"
+#include "cpu/isa.h"
+#include "cpu/limits.h"
+
+int main(int argc, char** argv) {
+  using namespace outrider;
+  Device device;
+  device.load = [](const Model& model, const LoadOptions& options, const LoadProgress& progress) {
+    return load_cpu(model, options, progress);
+  };
+  device.memory_need = [](const Model& model, const LoadOptions& options) -> MemoryPlan {
+    const MemoryNeed need = memory_need(model, options);
+    return {need.weights, need.cache, need.working};
+  };
+  for (Isa isa : available_isas()) device.instruction_sets.emplace_back(name(isa));
+  device.chosen_instruction_set = [] { return std::string(name(chosen_isa())); };
+  constexpr double kSeconds = 1;
+  device.read_gbs = [](int threads) { return read_gbs(threads, kSeconds); };
+  device.int8_tops = [](int threads) { return int8_tops(threads, kSeconds); };
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  return run_command_line(arguments, device);
+}

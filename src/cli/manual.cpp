@@ -1,0 +1,96 @@
+// The manual page: man-pages(7)'s sections, in man(7) macros.
+
+#include "cli/commands.h"
+#include "cli/console.h"
+#include "cli/flags.h"
+#include "cli/help.h"
+#include "cli/version.h"
+
+namespace outrider {
+namespace {
+
+// Text as roff takes it: no escapes, no requests, dashes that can be copied.
+std::string roff(std::string_view text) {
+  std::string result;
+  for (char c : text) {
+    if (c == '\\') {
+      result += "\\e";
+    } else if (c == '-') {
+      result += "\\-";
+    } else {
+      if ((c == '.' || c == '\'') && (result.empty() || result.back() == '\n')) result += "\\&";
+      result += c;
+    }
+  }
+  return result;
+}
+
+std::string tagged(std::string_view tag, std::string_view text) {
+  return fmt::format(".TP\n.B {}\n{}\n", roff(tag), roff(text));
+}
+
+}  // namespace
+
+int manual_command(const Device&, const Settings&) {
+  std::string page =
+      fmt::format(".TH OUTRIDER 1 \"\" \"outrider {}\" \"User Commands\"\n", version());
+  page += ".SH NAME\noutrider \\- run language models on CPUs, speculatively and exactly\n";
+  page += ".SH SYNOPSIS\n";
+  for (const Command& command : commands()) {
+    page += fmt::format(".B outrider {}\n{}[\\fIFLAGS\\fR]\n.br\n", command.name,
+                        command.arguments.empty() ? "" : roff(command.arguments) + " ");
+  }
+  page += ".B outrider \\-\\-version\n";
+  page +=
+      ".SH DESCRIPTION\nA language model decodes at the speed at which its weights can be read "
+      "from "
+      "memory: one read, one token. Speculation drafts likely continuations cheaply, checks all of "
+      "them in one read and keeps what the model itself would have said. The text is the same, bit "
+      "for bit, with and without it, also when sampling;\n.B outrider prove\nshows it.\n";
+  page += ".SH COMMANDS\n";
+  for (const Command& command : commands()) {
+    page += tagged(fmt::format("{}{}{}", command.name, command.arguments.empty() ? "" : " ",
+                               command.arguments),
+                   command.description);
+  }
+  page += ".SH FLAGS\n";
+  const FlagGroup* shown = nullptr;
+  for (const Flag& flag : flags()) {
+    if (!shown || *shown != flag.group) page += fmt::format(".SS {}\n", title(flag.group));
+    shown = &flag.group;
+    std::string help = flag.help;
+    if (!flag.choices.empty()) help += fmt::format(" ({})", fmt::join(flag.choices, ", "));
+    if (!flag.standard.empty()) help += fmt::format(" [{}]", flag.standard);
+    if (flag.commands != ~0u) {
+      std::vector<std::string_view> takers;
+      for (const Command& command : commands()) {
+        if (flag.commands & command.bit) takers.push_back(command.name);
+      }
+      help += fmt::format(". Taken by: {}.", fmt::join(takers, ", "));
+    }
+    page += tagged(spelling(flag), help);
+  }
+  page += ".SH ENVIRONMENT\n";
+  page += tagged("OUTRIDER_CACHE",
+                 "where models are kept, instead of XDG_CACHE_HOME/outrider or "
+                 "~/.cache/outrider");
+  page += tagged("OUTRIDER_ISA",
+                 "the instruction set to compute with: reference, avx2 or avx512, "
+                 "instead of the machine's best");
+  page += tagged("NO_COLOR", "if set and not empty: no colour, unless --color always");
+  page += ".SH EXIT STATUS\n";
+  page += tagged("0", "done; also when the reader of standard output went away");
+  page += tagged("1", "an error, or a difference that prove found");
+  page += tagged("2", "a command line that asks for what does not exist");
+  page += tagged("130, 143", "interrupted, terminated");
+  page += ".SH EXAMPLES\n";
+  page += tagged("outrider run", "chat with the default model");
+  page += tagged("outrider run -m qwen2.5-coder:1.5b -md qwen2.5-coder:0.5b -p 'Sort a list in C.'",
+                 "answer with a small model drafting");
+  page +=
+      tagged("outrider prove --draft off --draft lookup -f letter.txt", "compare speed and tokens");
+  write_output(page);
+  return kDone;
+}
+
+}  // namespace outrider

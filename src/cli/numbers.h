@@ -1,0 +1,26 @@
+// Text from the command line to numbers, the same in every locale.
+
+#pragma once
+
+#include <charconv>
+#include <cmath>
+#include <optional>
+#include <string_view>
+#include <type_traits>
+
+namespace outrider {
+
+// The whole text as a number (floats finite), or nothing. A leading '+' is accepted.
+template <typename T>
+std::optional<T> parse_number(std::string_view text) {
+  if (text.size() > 1 && text.front() == '+' && text[1] != '-') text.remove_prefix(1);
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return {};
+  if constexpr (std::is_floating_point_v<T>) {
+    if (!std::isfinite(value)) return {};
+  }
+  return value;
+}
+
+}  // namespace outrider

@@ -1,0 +1,177 @@
+#include "cli/parse.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+
+#include "base/nearest_name.h"
+#include "cli/failure.h"
+#include "cli/flags.h"
+
+namespace outrider {
+namespace {
+
+bool is_flag(std::string_view word) {
+  return word.size() > 1 && word.front() == '-';
+}
+
+// The command that the first one or two words name; `used` counts them.
+const Command& find_command(std::span<const std::string> words, std::size_t& used) {
+  if (is_flag(words[0])) {
+    throw UsageError("{}: a command comes first, as in: outrider run {}", words[0], words[0]);
+  }
+  std::vector<std::string> names;
+  bool has_subcommands = false;
+  for (const Command& command : commands()) {
+    const std::string name(command.name);
+    if (words[0] == name) {
+      used = 1;
+      return command;
+    }
+    if (words.size() > 1 && words[0] + " " + words[1] == name) {
+      used = 2;
+      return command;
+    }
+    if (name.starts_with(words[0] + " ")) {
+      names.push_back(name.substr(words[0].size() + 1));
+      has_subcommands = true;
+    }
+  }
+  if (has_subcommands) {
+    const std::string expected = fmt::format("{}", fmt::join(names, " or "));
+    if (words.size() == 1 || is_flag(words[1]))
+      throw UsageError("{}: expected {}", words[0], expected);
+    throw UsageError("{} {}: expected {}{}", words[0], words[1], expected,
+                     did_you_mean(words[1], names));
+  }
+  for (const Command& command : commands()) names.emplace_back(command.name);
+  throw UsageError("{}: no such command{}; outrider --help lists them", words[0],
+                   did_you_mean(words[0], names));
+}
+
+std::vector<const Flag*> flags_of(const Command& command) {
+  std::vector<const Flag*> list;
+  for (const Flag& flag : flags()) {
+    if (flag.commands & command.bit) list.push_back(&flag);
+  }
+  return list;
+}
+
+bool has_name(const Flag& flag, std::string_view name) {
+  return std::find(flag.names.begin(), flag.names.end(), name) != flag.names.end();
+}
+
+// Names of several letters after one dash are llama.cpp's; the parser would read -md as -m d.
+bool is_long_with_one_dash(std::string_view name) {
+  return name.size() > 2 && name[1] != '-';
+}
+
+std::vector<std::string> with_long_names(std::span<const std::string> words,
+                                         std::span<const Flag* const> flags) {
+  std::vector<std::string> result;
+  bool is_value = false;
+  for (const std::string& word : words) {
+    const Flag* named = nullptr;
+    if (!is_value) {
+      for (const Flag* flag : flags) {
+        if (has_name(*flag, word)) named = flag;
+      }
+    }
+    result.push_back(named && is_long_with_one_dash(word) ? named->name() : word);
+    is_value = named && !named->value.empty();
+  }
+  return result;
+}
+
+[[noreturn]] void throw_unknown_flag(const Command& command, const std::string& word) {
+  const std::string name = word.substr(0, word.find('='));
+  std::vector<std::string> here;
+  for (const Flag* flag : flags_of(command)) {
+    here.insert(here.end(), flag->names.begin(), flag->names.end());
+  }
+  for (const Flag& flag : flags()) {
+    if (!has_name(flag, name)) continue;
+    std::vector<std::string_view> takers;
+    for (const Command& other : commands()) {
+      if (flag.commands & other.bit) takers.push_back(other.name);
+    }
+    throw UsageError("{}: {} has no such flag, but {} has", name, command.name,
+                     fmt::join(takers, ", "));
+  }
+  throw UsageError("{}: {} has no such flag{}; outrider {} --help lists all", name, command.name,
+                   did_you_mean(name, here), command.name);
+}
+
+void set(const Flag& flag, const std::string& text, Settings& settings) {
+  try {
+    flag.set(settings, text);
+  } catch (const UsageError& error) {
+    throw UsageError("{} {}: {}", flag.name(), text, error.what());
+  }
+}
+
+}  // namespace
+
+Invocation parse(std::span<const std::string> words) {
+  std::size_t used = 0;
+  const Command& command = find_command(words, used);
+  const std::vector<const Flag*> flags = flags_of(command);
+  Invocation result{&command, {}};
+  Settings& settings = result.settings;
+
+  CLI::App app;
+  app.set_help_flag();
+  app.allow_extras();
+  for (const Flag* flag : flags) {
+    std::vector<std::string> names;
+    for (const std::string& name : flag->names) {
+      if (!is_long_with_one_dash(name)) names.push_back(name);
+    }
+    const std::string joined = fmt::format("{}", fmt::join(names, ","));
+    if (flag->value.empty()) {
+      app.add_flag_callback(joined, [flag, &settings] { set(*flag, "", settings); });
+    } else {
+      app.add_option(joined, CLI::callback_t([flag, &settings](const CLI::results_t& texts) {
+                       for (const std::string& text : texts) set(*flag, text, settings);
+                       return true;
+                     }))
+          ->type_name(flag->value)
+          ->expected(1)
+          ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+    }
+  }
+
+  std::vector<std::string> rest = with_long_names(words.subspan(used), flags);
+  std::reverse(rest.begin(), rest.end());  // as CLI11 takes them
+  try {
+    app.parse(std::move(rest));
+  } catch (const CLI::ArgumentMismatch&) {
+    throw UsageError("{}: a value is missing", words.back());
+  } catch (const CLI::ParseError& error) {
+    throw UsageError("{}", error.what());
+  }
+
+  bool only_arguments = false;
+  for (const std::string& word : app.remaining()) {
+    if (word == "--" && !only_arguments) {
+      only_arguments = true;
+    } else if (is_flag(word) && !only_arguments) {
+      throw_unknown_flag(command, word);
+    } else {
+      settings.arguments.push_back(word);
+    }
+  }
+  const int n = static_cast<int>(settings.arguments.size());
+  if (!settings.help) {
+    if (n < command.least_arguments) {
+      throw UsageError("{}: {} is missing; outrider {} --help explains", command.name,
+                       command.arguments, command.name);
+    }
+    if (n > command.most_arguments) {
+      throw UsageError("{}: takes no such argument{}", settings.arguments[command.most_arguments],
+                       command.bit == kRun ? "; a prompt goes behind -p" : "");
+    }
+  }
+  return result;
+}
+
+}  // namespace outrider

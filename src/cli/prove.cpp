@@ -1,0 +1,199 @@
+#include <algorithm>
+
+#include "cli/chat.h"
+#include "cli/generate.h"
+#include "cli/json.h"
+#include "cli/signals.h"
+#include "cli/text_input.h"
+
+namespace outrider {
+namespace {
+
+constexpr int kPredict = 256;
+
+// One --draft over all prompts.
+struct Tally {
+  std::string draft;
+  std::unique_ptr<Session> session;
+  long tokens = 0, timed_tokens = 0;
+  double generation_ms = 0;
+  Counters counters;
+  int different = 0;             // prompts
+  std::string first_difference;  // a line
+
+  double tokens_per_second() const {
+    return generation_ms > 0 ? 1000 * static_cast<double>(timed_tokens) / generation_ms : 0;
+  }
+  double acceptance() const {
+    return counters.drafted
+               ? static_cast<double>(counters.accepted) / static_cast<double>(counters.drafted)
+               : 0;
+  }
+};
+
+std::vector<std::string> prompts_of(const Settings& settings) {
+  std::vector<std::string> prompts;
+  if (settings.prompts_file) {
+    if (!settings.prompt.empty() || settings.prompt_file) {
+      throw UsageError("--prompts: takes neither -p nor -f beside it");
+    }
+    for (const BenchPrompt& prompt :
+         parse_prompts(read_text(*settings.prompts_file), *settings.prompts_file)) {
+      prompts.push_back(prompt.turns[0]);
+    }
+  } else if (settings.prompt.size() > 1 && !settings.prompt_file) {
+    prompts = settings.prompt;
+  } else if (const auto prompt = single_prompt(settings)) {
+    prompts.push_back(*prompt);
+  } else {
+    throw UsageError("prove: needs a prompt, by -p, -f or --prompts");
+  }
+  return prompts;
+}
+
+std::string quoted(const Tokenizer& tokenizer, Token token) {
+  return fmt::format(
+      "{} {}", token,
+      Json(tokenizer.bytes(token, true)).dump(-1, ' ', false, Json::error_handler_t::replace));
+}
+
+// Where two answers part, or nothing.
+std::optional<std::string> difference(const Completion& plain, const std::string& plain_name,
+                                      const Completion& other, const std::string& other_name,
+                                      const Tokenizer& tokenizer) {
+  const auto [a, b] = std::ranges::mismatch(plain.tokens, other.tokens);
+  const auto said = [&](const std::vector<Token>& tokens, auto place) {
+    return place == tokens.end() ? "ends" : "says " + quoted(tokenizer, *place);
+  };
+  if (a == plain.tokens.end() && b == other.tokens.end()) {
+    if (plain.text == other.text && plain.finish_reason == other.finish_reason) return {};
+    return fmt::format("{} and {} give the same tokens, but another text or end", plain_name,
+                       other_name);
+  }
+  return fmt::format("token {}: {} {}, {} {}", a - plain.tokens.begin(), plain_name,
+                     said(plain.tokens, a), other_name, said(other.tokens, b));
+}
+
+void add(Tally& tally, const Completion& answer) {
+  tally.tokens += answer.completion_tokens;
+  tally.timed_tokens += answer.completion_tokens - answer.first_tokens;
+  tally.generation_ms += answer.generation_ms;
+  tally.counters.drafted += answer.counters.drafted;
+  tally.counters.accepted += answer.counters.accepted;
+  tally.counters.emitted += answer.counters.emitted;
+}
+
+std::string verdict(const Tally& tally, std::size_t n_prompts) {
+  if (!tally.different) return "identical";
+  return n_prompts == 1 ? "DIFFERENT"
+                        : fmt::format("{} of {} DIFFERENT", tally.different, n_prompts);
+}
+
+Json report_json(const std::vector<Tally>& tallies, const Workbench& bench, std::size_t n_prompts) {
+  Json settings = Json::array();
+  for (const Tally& tally : tallies) {
+    Json difference;
+    if (tally.different) difference = tally.first_difference;
+    settings.push_back({{"draft", tally.draft},
+                        {"tokens", tally.tokens},
+                        {"tokens_per_second", tally.tokens_per_second()},
+                        {"drafted", tally.counters.drafted},
+                        {"accepted", tally.counters.accepted},
+                        {"tokens_per_pass", tokens_per_pass(tally.counters)},
+                        {"identical", tally.different == 0},
+                        {"different_prompts", tally.different},
+                        {"first_difference", difference}});
+  }
+  const bool identical = std::ranges::all_of(tallies, [](const Tally& t) { return !t.different; });
+  return {{"schema", 1},          {"model", bench.file().name}, {"seed", bench.seed()},
+          {"prompts", n_prompts}, {"identical", identical},     {"settings", settings}};
+}
+
+std::string report_text(const std::vector<Tally>& tallies, std::size_t n_prompts) {
+  Table table({"draft", "tokens", "tokens/s", "speed", "accepted", "a pass", "tokens are"});
+  const double plain = tallies[0].tokens_per_second();
+  std::string remarks;
+  for (const Tally& tally : tallies) {
+    const bool is_first = &tally == &tallies[0];
+    const double speed = plain > 0 ? tally.tokens_per_second() / plain : 0;
+    table.add({tally.draft, fmt::format("{}", tally.tokens),
+               fmt::format("{:.1f}", tally.tokens_per_second()),
+               speed > 0 ? fmt::format("{:.2f}x", speed) : "-",
+               tally.counters.drafted ? fmt::format("{:.0f}%", 100 * tally.acceptance()) : "-",
+               fmt::format("{:.2f}", tokens_per_pass(tally.counters)),
+               is_first ? "the reference" : verdict(tally, n_prompts)});
+    if (!is_first && speed > 0 && speed < 1) {
+      remarks += fmt::format("{} is slower than {} here\n", tally.draft, tallies[0].draft);
+    }
+    if (tally.different) remarks += tally.first_difference + "\n";
+  }
+  std::string text = table.text(output_width());
+  if (!remarks.empty()) text += remarks;
+  return text;
+}
+
+}  // namespace
+
+int prove_command(const Device& device, const Settings& settings) {
+  const std::vector<DraftSetting> drafts = parse_draft_settings(settings, {"off", "auto"});
+  if (drafts.size() < 2) {
+    throw UsageError("--draft {}: prove compares; give a second --draft", drafts[0].text);
+  }
+  const std::vector<std::string> prompts = prompts_of(settings);
+
+  Console console(settings);
+  Workbench bench(device, settings, drafts, console);
+  const SamplingParams sampling = bench.sampling();
+  if (bench.seed_is_random() && sampling.filters.temperature > 0) {
+    console.note(fmt::format("seed {}", bench.seed()));
+  }
+  std::vector<Tally> tallies(drafts.size());
+  for (std::size_t i = 0; i < drafts.size(); ++i) {
+    tallies[i].draft = drafts[i].text;
+    tallies[i].session = bench.open_session(drafts[i]);
+  }
+
+  // One prompt is read along; of many only the table counts.
+  const bool streams = prompts.size() == 1 && !settings.json && !settings.quiet;
+  AnswerPrinter printer(settings);
+  const Palette palette = output_palette(settings.color);
+  for (std::size_t p = 0; p < prompts.size(); ++p) {
+    std::optional<Completion> plain;
+    for (Tally& tally : tallies) {
+      if (streams) {
+        write_output(fmt::format("{}--draft {}{}\n", palette.dim, tally.draft, palette.reset));
+      } else {
+        console.advance(fmt::format("prompt {}, --draft {}", p + 1, tally.draft),
+                        static_cast<double>(p) / static_cast<double>(prompts.size()));
+      }
+      const Completion answer = tally.session->complete(
+          bench.prompt_tokens(*tally.session, prompts[p]), sampling, bench.stop(kPredict),
+          streams ? printer.show() : ShowText{}, &interrupt_flag());
+      tally.session->reset();
+      printer.end_line();
+      stop_if_interrupted();
+      if (streams) write_output("\n");
+      add(tally, answer);
+      if (!plain) {
+        plain = answer;
+      } else if (const auto where =
+                     difference(*plain, tallies[0].draft, answer, tally.draft, bench.tokenizer())) {
+        if (!tally.different++) {
+          tally.first_difference =
+              prompts.size() == 1 ? *where : fmt::format("prompt {}, {}", p + 1, *where);
+        }
+      }
+    }
+  }
+  console.clear();
+
+  if (settings.json) {
+    write_json(report_json(tallies, bench, prompts.size()));
+  } else {
+    write_output(report_text(tallies, prompts.size()));
+  }
+  return std::ranges::any_of(tallies, [](const Tally& t) { return t.different > 0; }) ? kFailed
+                                                                                      : kDone;
+}
+
+}  // namespace outrider

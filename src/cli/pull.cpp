@@ -1,0 +1,41 @@
+#include "formats/pull.h"
+
+#include "base/nearest_name.h"
+#include "cli/commands.h"
+#include "cli/console.h"
+#include "cli/json.h"
+
+namespace outrider {
+
+int pull_command(const Device&, const Settings& settings) {
+  std::vector<std::string> names;
+  for (const CatalogEntry& entry : catalog()) names.push_back(entry.name);
+  std::vector<const CatalogEntry*> wanted;
+  for (const std::string& name : settings.arguments) {
+    wanted.push_back(find_in_catalog(name));
+    if (!wanted.back()) {
+      throw UsageError("{}: no model of the catalogue{}; outrider list --all shows them", name,
+                       did_you_mean(name, names));
+    }
+  }
+
+  Console console(settings);
+  Json pulled = Json::array();
+  for (const CatalogEntry* entry : wanted) {
+    const PullResult result = pull(*entry, {settings.offline, console.progress()});
+    console.note(fmt::format("{}: {}, {}, licence: {}", entry->name,
+                             result.was_cached ? "is here" : "pulled", human_bytes(entry->bytes),
+                             license_text(*entry)));
+    pulled.push_back({{"name", entry->name},
+                      {"path", result.path.string()},
+                      {"bytes", entry->bytes},
+                      {"sha256", entry->sha256},
+                      {"license", license_text(*entry)},
+                      {"was_cached", result.was_cached}});
+  }
+  // One model, one object: the common case needs no index.
+  if (settings.json) write_json(pulled.size() == 1 ? pulled[0] : pulled);
+  return kDone;
+}
+
+}  // namespace outrider

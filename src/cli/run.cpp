@@ -1,0 +1,82 @@
+#include <chrono>
+
+#include "cli/chat.h"
+#include "cli/generate.h"
+#include "cli/json.h"
+#include "cli/signals.h"
+#include "cli/version.h"
+
+namespace outrider {
+namespace {
+
+Json answer_json(const Completion& answer, const Workbench& bench, double load_ms) {
+  Json drafts = Json::object();
+  for (const auto& draft : answer.draft) {
+    drafts[draft.name] = {{"proposed", draft.counts.proposed}, {"accepted", draft.counts.accepted}};
+  }
+  Json reason;
+  if (answer.finish_reason) {
+    reason = *answer.finish_reason == FinishReason::stop ? "stop" : "length";
+  }
+  return {{"schema", 1},
+          {"version", version()},
+          {"model", bench.file().name},
+          {"text", answer.text},
+          {"tokens", answer.tokens},
+          {"finish_reason", reason},
+          {"seed", bench.seed()},
+          {"usage",
+           {{"prompt_tokens", answer.prompt_tokens},
+            {"completion_tokens", answer.completion_tokens},
+            {"total_tokens", answer.prompt_tokens + answer.completion_tokens}}},
+          {"timings",
+           {{"load_ms", load_ms},
+            {"prompt_ms", answer.prompt_ms},
+            {"generation_ms", answer.generation_ms},
+            {"tokens_per_second", answer.tokens_per_second()},
+            {"tokens_per_pass", tokens_per_pass(answer.counters)}}},
+          {"draft", drafts}};
+}
+
+}  // namespace
+
+int run_command(const Device& device, const Settings& settings) {
+  using Clock = std::chrono::steady_clock;
+  const std::vector<DraftSetting> drafts = parse_draft_settings(settings, {"auto"});
+  const DraftSetting& draft = drafts.back();
+  const auto prompt = single_prompt(settings);
+  if (!prompt && (settings.json || settings.raw)) {
+    throw UsageError("{}: needs a prompt, by -p or -f", settings.json ? "--json" : "--raw");
+  }
+
+  Console console(settings);
+  const Clock::time_point start = Clock::now();
+  Workbench bench(device, settings, {&draft, 1}, console);
+  if (!prompt) return chat(bench, draft, settings, console);
+
+  const auto session = bench.open_session(draft);
+  const double load_ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+  const SamplingParams sampling = bench.sampling();
+  if (!settings.raw && !bench.file().chat_template) {
+    console.note(fmt::format("{} has no chat template: it goes on from the prompt as it stands",
+                             bench.file().name));
+  }
+  if (bench.seed_is_random() && sampling.filters.temperature > 0) {
+    console.note(fmt::format("seed {}", bench.seed()));
+  }
+
+  AnswerPrinter printer(settings);
+  const Completion answer =
+      session->complete(bench.prompt_tokens(*session, *prompt), sampling, bench.stop(-1),
+                        settings.json ? ShowText{} : printer.show(), &interrupt_flag());
+  if (settings.json) {
+    write_json(answer_json(answer, bench, load_ms));
+  } else {
+    printer.end_line();
+    console.note(answer_summary(answer));
+  }
+  stop_if_interrupted();
+  return kDone;
+}
+
+}  // namespace outrider

@@ -1,0 +1,65 @@
+// What the command line said, with the defaults of what it did not say.
+
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model/backend.h"
+#include "numerics/choice.h"
+
+namespace outrider {
+
+// No default context is longer: the cache of a model trained for 128k tokens would take gigabytes
+// that few need.
+inline constexpr int kContextMax = 32768;
+
+enum class ColorMode { automatic, always, never };
+
+// How drafts are checked. One so far: speculation/verify.h.
+enum class VerifyMode { coupled };
+
+// A filter that the user did not set takes the model's own default, and only then ours.
+struct FilterSettings {
+  std::optional<int> top_k;
+  std::optional<float> temperature, top_p, min_p, typical_p;
+  std::optional<float> repeat_penalty, presence_penalty, frequency_penalty;
+};
+
+struct Settings {
+  std::vector<std::string> arguments;  // what is no flag
+
+  std::string model = "smollm2:135m";
+  std::optional<std::string> model_draft;
+  bool offline = false;
+  std::optional<int> threads, ctx_size;
+  int batch_size = 512;
+  CacheType cache_type = CacheType::f16;
+
+  std::vector<std::string> prompt;
+  std::optional<std::string> prompt_file, prompts_file, chat_file;
+  std::optional<std::string> system_prompt;
+  bool raw = false, no_special = false;
+
+  std::optional<int> predict;
+  std::vector<std::string> stop;
+  bool ignore_eos = false;
+
+  FilterSettings filters;
+  int repeat_last_n = 64;
+  std::vector<TokenBias> logit_bias;
+  std::optional<std::uint64_t> seed;
+
+  std::vector<std::string> draft;
+  int draft_rows = 16, draft_depth = 16, draft_width = 4, draft_memory_mib = 256;
+  bool budget_automatic = true;
+  VerifyMode verify = VerifyMode::coupled;
+
+  int repetitions = 1;
+  bool json = false, quiet = false, verbose = false, all = false, help = false;
+  ColorMode color = ColorMode::automatic;
+};
+
+}  // namespace outrider

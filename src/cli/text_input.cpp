@@ -1,0 +1,129 @@
+#include "cli/text_input.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "cli/failure.h"
+#include "cli/signals.h"
+
+namespace outrider {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::size_t kTextBytesMax = 64 << 20;
+
+json parse_json(const std::string& text, const std::string& where) {
+  try {
+    return json::parse(text);
+  } catch (const json::parse_error& error) {
+    throw Error("{}: not JSON: byte {}: {}", where, error.byte, "unexpected character or end");
+  }
+}
+
+std::string text_of(const json& value, const std::string& where) {
+  if (!value.is_string()) throw Error("{}: expected a string, found {}", where, value.type_name());
+  return value.get<std::string>();
+}
+
+// Numbers are taken as they are written: Spec-Bench's question_id is one.
+std::string label_of(const json& value) {
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+std::string content_of(const json& content, const std::string& where) {
+  if (content.is_null()) return "";
+  if (!content.is_array()) return text_of(content, where);
+  std::string text;
+  for (const json& part : content) {
+    if (!part.is_object() || part.value("type", "") != "text" || !part.contains("text")) {
+      throw Error("{}: only parts of type text can be read", where);
+    }
+    text += text_of(part["text"], where);
+  }
+  return text;
+}
+
+BenchPrompt parse_prompt(const json& line, const std::string& where) {
+  if (!line.is_object()) throw Error("{}: expected an object, found {}", where, line.type_name());
+  BenchPrompt result;
+  const bool spec_bench = line.contains("turns");
+  const char* id = spec_bench ? "question_id" : "id";
+  const char* group = spec_bench ? "category" : "group";
+  if (line.contains(id)) result.id = label_of(line[id]);
+  result.group = line.contains(group) ? label_of(line[group]) : "all";
+  if (spec_bench) {
+    if (!line["turns"].is_array() || line["turns"].empty()) {
+      throw Error("{}: turns must be a list of prompts", where);
+    }
+    for (const json& turn : line["turns"]) result.turns.push_back(text_of(turn, where + ": turns"));
+  } else if (line.contains("prompt")) {
+    result.turns.push_back(text_of(line["prompt"], where + ": prompt"));
+  } else {
+    throw Error("{}: has neither prompt nor turns", where);
+  }
+  return result;
+}
+
+}  // namespace
+
+std::string read_text(const std::string& path) {
+  const bool standard = path == "-";
+  const std::string name = standard ? "standard input" : path;
+  const int file = standard ? STDIN_FILENO : ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) throw Error("{}: {}", name, std::strerror(errno));
+  std::string text;
+  int error = 0;
+  for (char buffer[65536]; !error;) {
+    stop_if_interrupted();
+    const ssize_t n = ::read(file, buffer, sizeof buffer);
+    if (n == 0) break;
+    if (n > 0) text.append(buffer, static_cast<std::size_t>(n));
+    if (n < 0 && errno != EINTR) error = errno;
+    if (text.size() > kTextBytesMax) error = EFBIG;
+  }
+  if (!standard) ::close(file);
+  if (error) throw Error("{}: {}", name, std::strerror(error));
+  return text;
+}
+
+std::vector<Message> parse_messages(const std::string& text, const std::string& origin) {
+  const json document = parse_json(text, origin);
+  const json& list =
+      document.is_object() && document.contains("messages") ? document["messages"] : document;
+  if (!list.is_array()) throw Error("{}: expected a list of messages", origin);
+  std::vector<Message> messages;
+  for (const json& item : list) {
+    const std::string where = fmt::format("{}: message {}", origin, messages.size() + 1);
+    if (!item.is_object() || !item.contains("role") || !item.contains("content")) {
+      throw Error("{}: expected an object with role and content", where);
+    }
+    messages.push_back({text_of(item["role"], where + ": role"),
+                        content_of(item["content"], where + ": content")});
+  }
+  return messages;
+}
+
+std::vector<BenchPrompt> parse_prompts(const std::string& text, const std::string& origin) {
+  std::vector<BenchPrompt> prompts;
+  int number = 0;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string line = text.substr(begin, end - begin);
+    begin = end + 1;
+    ++number;
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    const std::string where = fmt::format("{}: line {}", origin, number);
+    BenchPrompt prompt = parse_prompt(parse_json(line, where), where);
+    if (prompt.id.empty()) prompt.id = fmt::format("{}", prompts.size() + 1);
+    prompts.push_back(std::move(prompt));
+  }
+  if (prompts.empty()) throw Error("{}: holds no prompts", origin);
+  return prompts;
+}
+
+}  // namespace outrider
