@@ -21,12 +21,19 @@ namespace outrider {
 namespace {
 
 // Rows that a kernel holds in registers, of which there are 16.
-constexpr int kMostRows = 4;
+constexpr int kMostRows = 8;
 
 // Weights are asked for this many bytes before they are needed.
 constexpr std::size_t kAhead = 5 << 10;
 
 constexpr std::size_t kHalfLine = kLine / 2;
+
+// Both halves of a panel read the same words. GCC 12 would keep what it broadcast for the first
+// half on the stack for the second, which costs more than to broadcast again: this makes it forget
+// that the words are the same.
+inline void forget(const std::int32_t*& words) {
+  asm volatile("" : "+r"(words));
+}
 
 [[OUTRIDER_AVX2, gnu::always_inline]] inline __m256i half_line(const std::byte* at) {
   return _mm256_load_si256(reinterpret_cast<const __m256i*>(at));
@@ -46,6 +53,12 @@ constexpr std::size_t kHalfLine = kLine / 2;
   }
 }
 
+// GCC 12 would make a tree of a chain of additions and spill its leaves: this keeps a sum as
+// written.
+[[OUTRIDER_AVX2, gnu::always_inline]] inline void keep_order(__m256i& sum) {
+  asm("" : "+x"(sum));
+}
+
 // sum + products of a unit, in 16 bits; w: never negative.
 template <int kRows>
 [[OUTRIDER_AVX2, gnu::always_inline]] inline void add_unit(__m256i (&sum)[kRows], __m256i w,
@@ -54,6 +67,7 @@ template <int kRows>
   for (int r = 0; r < kRows; ++r) {
     const __m256i products = _mm256_maddubs_epi16(w, _mm256_set1_epi32(words[r]));
     sum[r] = _mm256_add_epi16(sum[r], products);
+    keep_order(sum[r]);
   }
 }
 
@@ -164,6 +178,7 @@ template <int kRows>
       const __m256i q = _mm256_sign_epi8(_mm256_set1_epi32(words[u * kRows + r]), w);
       const __m256i products = _mm256_maddubs_epi16(magnitude, q);
       total[r] = _mm256_add_epi32(total[r], _mm256_madd_epi16(products, scale));
+      keep_order(total[r]);
     }
   }
 }
@@ -212,10 +227,11 @@ template <TensorType kType, int kRows>
   for (std::size_t b = 0; b < columns / 32; ++b, words += kShape.words() * kRows) {
     const BlockPlace place = block_place(kType, b);
     prefetch(panel + place.body, body_bytes(kType) + kLine);
-    const std::int32_t* ds = words + kShape.units * kRows;
-    const std::int32_t* extras = ds + kRows;
 #pragma GCC unroll 2
     for (int h = 0; h < 2; ++h) {
+      forget(words);
+      const std::int32_t* ds = words + kShape.units * kRows;
+      const std::int32_t* extras = ds + kRows;
       __m256i total[kRows];
       clear(total);
       add_sub_block<kType>(total, one, panel + place.body + h * kHalfLine, words,
@@ -269,32 +285,35 @@ template <TensorType kType, int kRows>
   for (std::size_t b = 0; b < columns / 256; ++b, words += kShape.words() * kRows) {
     const BlockPlace place = block_place(kType, b);
     prefetch(panel + place.d, body_bytes(kType) + kLine);
-    const std::int32_t* ds = words + kShape.units * kRows;
-    const std::int32_t* pairs = ds + kRows;
-#pragma GCC unroll 1
+#pragma GCC unroll 2
     for (int h = 0; h < 2; ++h) {
+      forget(words);
       const SixBitScales small = six_bit_scales(panel + place.body + h * kHalfLine);
+      __m256i scales[8];
+#pragma GCC unroll 8
+      for (int s = 0; s < 8; ++s) {
+        // The byte, widened to 16 bits, in both halves of every lane.
+        const __m256i both = _mm256_add_epi32(
+            _mm256_set1_epi32(kScaleByte[s % 4] * 0x10001 | static_cast<int>(0x80008000u)),
+            _mm256_setr_epi32(0, 0x40004, 0x80008, 0xc000c, 0, 0x40004, 0x80008, 0xc000c));
+        scales[s] = _mm256_shuffle_epi8(small.scales[s / 4], both);
+      }
       const std::byte* lines = panel + place.body + 3 * kLine + h * kHalfLine;
       __m256i total[kRows];
       clear(total);
-#pragma GCC unroll 2
-      for (int four = 0; four < 2; ++four) {
-#pragma GCC unroll 4
-        for (int j = 0; j < 4; ++j) {
-          // The byte, widened to 16 bits, in both halves of every lane.
-          const __m256i both = _mm256_add_epi32(
-              _mm256_set1_epi32(kScaleByte[j] * 0x10001 | static_cast<int>(0x80008000u)),
-              _mm256_setr_epi32(0, 0x40004, 0x80008, 0xc000c, 0, 0x40004, 0x80008, 0xc000c));
-          add_sub_block<kType>(total, _mm256_shuffle_epi8(small.scales[four], both),
-                               lines + (4 * four + j) * kSubBytes,
-                               words + (4 * four + j) * 8 * kRows, nullptr);
-        }
+      // Not unrolled: GCC 12 would defer the scalings and spill the sums.
+#pragma GCC unroll 1
+      for (int s = 0; s < 8; ++s) {
+        add_sub_block<kType>(total, scales[s], lines + s * kSubBytes, words + s * 8 * kRows,
+                             nullptr);
       }
       const __m256i mins[4] = {
           _mm256_and_si256(small.mins[0], even_bytes), _mm256_srli_epi16(small.mins[0], 8),
           _mm256_and_si256(small.mins[1], even_bytes), _mm256_srli_epi16(small.mins[1], 8)};
       const __m256 d = halves(panel + place.d + h * kHalfLine / 2);
       const __m256 dmin = halves(panel + place.m + h * kHalfLine / 2);
+      const std::int32_t* ds = words + kShape.units * kRows;
+      const std::int32_t* pairs = ds + kRows;
 #pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) {
         __m256i minimum = _mm256_setzero_si256();
@@ -302,6 +321,7 @@ template <TensorType kType, int kRows>
         for (int i = 0; i < 4; ++i) {
           const __m256i sums = _mm256_set1_epi32(pairs[i * kRows + r]);
           minimum = _mm256_add_epi32(minimum, _mm256_madd_epi16(mins[i], sums));
+          keep_order(minimum);
         }
         const __m256 scale = _mm256_mul_ps(d, broadcast(ds + r));
         const __m256 min_scale = _mm256_mul_ps(dmin, broadcast(ds + r));
@@ -323,15 +343,16 @@ template <TensorType kType, int kRows>
   for (std::size_t b = 0; b < columns / 256; ++b, words += kShape.words() * kRows) {
     const BlockPlace place = block_place(kType, b);
     prefetch(panel + place.body, body_bytes(kType) + kLine / 2);
-    const std::int32_t* ds = words + kShape.units * kRows;
-    const std::int32_t* starts = ds + kRows;
-#pragma GCC unroll 1
+#pragma GCC unroll 2
     for (int h = 0; h < 2; ++h) {
+      forget(words);
+      const std::int32_t* ds = words + kShape.units * kRows;
+      const std::int32_t* starts = ds + kRows;
       const std::byte* scales = panel + place.body + h * 8;
       const std::byte* lines = panel + place.body + 4 * kLine + h * kHalfLine;
       __m256i total[kRows];
       clear(total);
-#pragma GCC unroll 4
+#pragma GCC unroll 1
       for (int s = 0; s < 16; ++s) {
         const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(scales + 16 * s));
         add_sub_block<kType>(total, _mm256_cvtepi8_epi16(_mm_unpacklo_epi8(bytes, bytes)),
