@@ -124,6 +124,7 @@ std::vector<Outcome> generate(Engine& engine, const Tokenizer& tokenizer,
       if (!generations[i])
         generations[i] = engine.begin(requests[i].prompt, requests[i].sampling,
                                       StopRules(tokenizer, requests[i].stop));
+      outcomes[i].finished = generations[i]->finished;
       if (!generations[i]->finished) alive.push_back(&*generations[i]);
     }
     if (alive.empty() && !more) break;

@@ -57,7 +57,7 @@ struct Generation {
 };
 
 struct EngineOptions {
-  BudgetOptions budget;
+  BudgetOptions budget = {};
   int prompt_chunk = 0;  // prompt rows of a sequence in one pass at most; 0: as many as fit
 };
 

@@ -17,7 +17,7 @@ enum class FinishReason { stop, length };
 
 struct StopParams {
   int n_predict = -1;              // tokens at most; -1: no limit
-  std::vector<std::string> texts;  // matched on text across tokens, not printed
+  std::vector<std::string> texts = {};  // matched on text across tokens, not printed
   bool ignore_eos = false;         // end tokens are tokens like others
 };
 

@@ -124,7 +124,7 @@ void Budget::observe(std::span<const DraftOutcome> outcomes, const StepCost& cos
     calibration_.observe(*outcome.drafted, outcome.taken);
   if (!options_.automatic) return;
   if (!cost.with_prompt_rows) curve_.refine(cost.rows, cost.forward_ms);
-  if (outcomes.empty()) return;
+  if (outcomes.empty() || curve_.empty()) return;
 
   const double sequences = static_cast<double>(outcomes.size());
   double n_taken = 0, ms = cost.forward_ms;

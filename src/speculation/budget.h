@@ -16,7 +16,8 @@ namespace outrider {
 
 struct BudgetOptions {
   bool automatic = true;  // false ("fixed"): limits as given, no clocks
-  DraftLimits limits;  // rows: drafted nodes checked per sequence and step, all drafters together
+  DraftLimits limits =
+      {};  // rows: drafted nodes checked per sequence and step, all drafters together
 };
 
 // The rest of a step that drafts must share a pass with.
@@ -33,10 +34,11 @@ struct DraftOutcome {
 };
 
 struct StepCost {
-  int rows = 0;                                 // of the pass
-  bool with_prompt_rows = false;                // some were prompt rows without logits
-  double forward_ms = 0;                        // forward and choices
-  std::vector<std::optional<double>> draft_ms;  // [drafters] by their DraftCost; nothing: not asked
+  int rows = 0;                   // of the pass
+  bool with_prompt_rows = false;  // some were prompt rows without logits
+  double forward_ms = 0;          // forward and choices
+  std::vector<std::optional<double>> draft_ms =
+      {};  // [drafters] by their DraftCost; nothing: not asked
 };
 
 class Budget {

@@ -35,21 +35,20 @@ struct FakeModel {
   std::vector<float> logits(std::span<const Token> path) const {
     std::uint64_t whole = 0;
     for (Token token : path) whole = hash(whole, token);
-    std::uint64_t recent = 1;
-    for (Token token : path.last(std::min<std::size_t>(2, path.size())))
-      recent = hash(recent, token);
+    std::uint64_t recent = hash(1, path.back());
     if (uniform(hash(whole, 77 + opinion)) < disagreement) recent = hash(recent, 99 + opinion);
     std::vector<float> logits(vocabulary);
     for (int token = 0; token < vocabulary; ++token)
       logits[token] = whole_path * uniform(hash(whole, token)) + uniform(hash(recent, token));
-    logits[hash(recent, 1000) % vocabulary] += peak;
-    logits[hash(recent, 1001) % vocabulary] += peak / 2;
+    logits[hash(recent, 1000) % kFavourites] += peak;
+    logits[hash(recent, 1001) % kFavourites] += peak / 2;
     if (unusable && unusable(path))
       logits.assign(vocabulary, std::numeric_limits<float>::quiet_NaN());
     return logits;
   }
 
  private:
+  static constexpr int kFavourites = 10;                                 // the least vocabulary
   static std::uint64_t hash(std::uint64_t state, std::uint64_t value) {  // SplitMix64
     state = (state ^ (value + 1)) * 0x9e3779b97f4a7c15u + 0x632be59bd9b4e019u;
     state = (state ^ (state >> 30)) * 0xbf58476d1ce4e5b9u;

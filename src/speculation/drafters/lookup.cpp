@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <bit>
-#include <chrono>
 #include <functional>
 #include <optional>
 #include <utility>
 
 #include "base/error.h"
+#include "speculation/stopwatch.h"
 
 namespace outrider {
 namespace {
@@ -111,10 +111,10 @@ void LookupDrafter::observe(DraftSequence sequence, std::span<const Token> token
 }
 
 void LookupDrafter::propose(std::span<const DraftRequest> requests) {
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   for (const DraftRequest& request : requests) propose(request);
-  const std::chrono::duration<double, std::milli> ms = std::chrono::steady_clock::now() - start;
-  mean_ms_ = mean_ms_ == 0 ? ms.count() : mean_ms_ + 0.1 * (ms.count() - mean_ms_);
+  const double ms = watch.ms();
+  mean_ms_ = mean_ms_ == 0 ? ms : mean_ms_ + 0.1 * (ms - mean_ms_);
 }
 
 void LookupDrafter::propose(const DraftRequest& request) const {

@@ -1,12 +1,12 @@
 #include "speculation/drafters/model.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <functional>
 #include <utility>
 
 #include "base/error.h"
+#include "speculation/stopwatch.h"
 
 namespace outrider {
 namespace {
@@ -16,12 +16,6 @@ constexpr int kRivals = 8;
 // A first pass that had more tokens of a sequence to catch up with says nothing about the usual
 // one.
 constexpr int kUsualCatchUp = 16;
-
-using Clock = std::chrono::steady_clock;
-
-double ms_since(Clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-}
 
 void blend(double& mean, double last) {
   mean = mean == 0 ? last : mean + 0.1 * (last - mean);
@@ -138,7 +132,7 @@ void ModelDrafter::propose(std::span<const DraftRequest> requests) {
 
 // Computes and commits what the caches lack, node 0 among it, and gives each node 0 its children.
 void ModelDrafter::catch_up(std::vector<Growth>& growths) {
-  const Clock::time_point start = Clock::now();
+  const Stopwatch start;
   std::size_t n_most = 0;
   for (bool caught_up = false; !caught_up;) {
     caught_up = true;
@@ -185,13 +179,13 @@ void ModelDrafter::catch_up(std::vector<Growth>& growths) {
       if (!path.empty()) backend_->commit(growths[i].sequence->id, path);
     }
   }
-  if (n_most <= kUsualCatchUp) blend(cost_.fixed_ms, ms_since(start));
+  if (n_most <= kUsualCatchUp) blend(cost_.fixed_ms, start.ms());
 }
 
 // One pass over the most hopeful nodes without children, at most `width` of each sequence. False if
 // there is none that is worth it.
 bool ModelDrafter::grow(std::vector<Growth>& growths) {
-  const Clock::time_point start = Clock::now();
+  const Stopwatch start;
   struct Grown {
     Growth* growth;
     int node;
@@ -235,7 +229,7 @@ bool ModelDrafter::grow(std::vector<Growth>& growths) {
   const std::vector<Choice> choices = backend_->choose(pass, questions);
   for (std::size_t row = 0; row < grown.size(); ++row)
     add_children(*grown[row].growth, grown[row].node, choices[row]);
-  blend(cost_.per_depth_ms, ms_since(start));
+  blend(cost_.per_depth_ms, start.ms());
   return true;
 }
 
