@@ -2,9 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
+#include <cstdint>
+#include <functional>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <vector>
 
 #include "cpu/choice_kernels.h"
@@ -37,43 +41,55 @@ struct Blocks {
 };
 
 // Places (ascending) of at least `n` values, all those that are at least as large as the smallest
-// of them; -inf never. As many blocks as are wanted values have such a value, so their maxima give
-// a bound.
+// of them; -inf never.
 std::vector<std::uint32_t> largest_places(const Blocks& blocks, std::size_t n) {
   float bound = -std::numeric_limits<float>::max();
-  if (n <= blocks.maxima.size()) {
-    std::vector<float> maxima = blocks.maxima;
-    std::nth_element(maxima.begin(), maxima.begin() + (n - 1), maxima.end(), std::greater<>());
-    bound = std::max(bound, maxima[n - 1]);
+  if (n < blocks.x.size()) {
+    // As many blocks as are wanted values have such a value, so their maxima give a bound.
+    const bool by_block = n <= blocks.maxima.size();
+    std::vector<float> from =
+        by_block ? blocks.maxima : std::vector(blocks.x.begin(), blocks.x.end());
+    const auto nth = from.begin() + static_cast<std::ptrdiff_t>(n - 1);
+    std::nth_element(from.begin(), nth, from.end(), std::greater<>());
+    bound = std::max(bound, *nth);
   }
   std::vector<std::uint32_t> places;
   for (std::size_t block = 0; block < blocks.maxima.size(); ++block) {
     if (blocks.maxima[block] < bound) continue;
-    const std::size_t begin = block * kChoiceBlock,
-                      end = std::min(blocks.x.size(), begin + kChoiceBlock);
+    const std::size_t begin = block * kChoiceBlock;
+    const std::size_t end = std::min(blocks.x.size(), begin + kChoiceBlock);
     for (std::size_t i = begin; i < end; ++i)
       if (blocks.x[i] >= bound) places.push_back(static_cast<std::uint32_t>(i));
   }
   return places;
 }
 
-// Orders places by (value descending, place ascending).
-struct ByValue {
-  std::span<const float> values;
-  bool operator()(std::uint32_t a, std::uint32_t b) const {
-    return values[a] != values[b] ? values[a] > values[b] : a < b;
+// The first `n` of `places` by (value descending, place ascending), or all if fewer, in that order.
+std::vector<std::uint32_t> ranked(std::vector<std::uint32_t> places, std::span<const float> values,
+                                  std::size_t n) {
+  // A float's bits, the negative ones turned round, order as integers; the place below decides
+  // between equals.
+  std::vector<std::uint64_t> keys;
+  keys.reserve(places.size());
+  for (const std::uint32_t place : places) {
+    const auto bits = std::bit_cast<std::uint32_t>(values[place] + 0.0f);
+    const std::uint32_t descending = bits >> 31 != 0 ? bits : ~bits & 0x7fffffff;
+    keys.push_back(std::uint64_t{descending} << 32 | place);
   }
-};
+  if (n < keys.size()) {
+    std::nth_element(keys.begin(), keys.begin() + static_cast<std::ptrdiff_t>(n), keys.end());
+    keys.resize(n);
+  }
+  std::sort(keys.begin(), keys.end());
+  places.resize(keys.size());
+  std::transform(keys.begin(), keys.end(), places.begin(),
+                 [](std::uint64_t key) { return static_cast<std::uint32_t>(key); });
+  return places;
+}
 
 // The n best places, or as many as are above -inf, best first.
 std::vector<std::uint32_t> best_places(const Blocks& blocks, std::size_t n) {
-  std::vector<std::uint32_t> places = largest_places(blocks, n);
-  n = std::min(n, places.size());
-  const ByValue before{blocks.x};
-  std::nth_element(places.begin(), places.begin() + n, places.end(), before);
-  places.resize(n);
-  std::sort(places.begin(), places.end(), before);
-  return places;
+  return ranked(largest_places(blocks, n), blocks.x, n);
 }
 
 // The tokens still in the race, ids ascending, and their logits.
@@ -86,6 +102,16 @@ struct Survivors {
     ids.resize(places.size());
     logits.resize(places.size());
   }
+  void drop_forbidden() {  // those at -inf
+    std::size_t n = 0;
+    for (std::size_t i = 0; i < logits.size(); ++i) {
+      ids[n] = ids[i];
+      logits[n] = logits[i];
+      n += logits[i] > -kInfinity;
+    }
+    ids.resize(n);
+    logits.resize(n);
+  }
   float max() const { return *std::max_element(logits.begin(), logits.end()); }
 
   std::vector<Token> ids;
@@ -93,14 +119,9 @@ struct Survivors {
 };
 
 Survivors every_token(std::span<const float> logits) {
-  Survivors all;
-  all.ids.reserve(logits.size());
-  all.logits.reserve(logits.size());
-  for (std::size_t id = 0; id < logits.size(); ++id) {
-    if (logits[id] == -kInfinity) continue;
-    all.ids.push_back(static_cast<Token>(id));
-    all.logits.push_back(logits[id]);
-  }
+  Survivors all{std::vector<Token>(logits.size()), {logits.begin(), logits.end()}};
+  std::iota(all.ids.begin(), all.ids.end(), 0);
+  all.drop_forbidden();
   return all;
 }
 
@@ -129,32 +150,35 @@ struct Softmax {
   float sum;  // of exp(logit - max)
 };
 
-// Keeps the fewest, by (rank descending, id ascending), whose p add up to `enough`; rank may be p
-// itself. Looks at a few first: the largest places come with all their equals, so their order is
-// that of the whole.
+// How many of `places` have probabilities that add up to `enough`, if all together do.
+std::optional<std::size_t> reach(std::span<const std::uint32_t> places, std::span<const float> p,
+                                 float enough) {
+  float sum = 0;
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    sum += p[places[i]];
+    if (sum >= enough) return i + 1;
+  }
+  return {};
+}
+
+// Keeps the fewest by (rank descending, id ascending) whose p add up to `enough`. Looks at a few
+// first: the largest come with all their equals, so they are the beginning of the whole ranking.
 void keep_reaching(const ChoiceKernels& kernels, std::span<const float> rank,
                    std::span<const float> p, float enough, Survivors& survivors) {
   const Blocks blocks(kernels, rank);
-  for (std::size_t n = kChoiceBlock; n < rank.size(); n *= 16) {
-    std::vector<std::uint32_t> places = largest_places(blocks, n);
-    std::sort(places.begin(), places.end(), ByValue{rank});
-    float sum = 0;
-    for (std::size_t i = 0; i < places.size(); ++i) {
-      sum += p[places[i]];
-      if (!(sum >= enough)) continue;
-      places.resize(i + 1);
-      std::sort(places.begin(), places.end());
-      survivors.keep(places);
-      return;
-    }
+  std::vector<std::uint32_t> places;
+  std::optional<std::size_t> kept;
+  for (std::size_t n = kChoiceBlock; n < rank.size() && !kept; n *= 16) {
+    places = ranked(largest_places(blocks, n), rank, rank.size());
+    kept = reach(places, p, enough);
   }
-  std::vector<std::uint32_t> places(rank.size());
-  std::iota(places.begin(), places.end(), 0u);
-  std::sort(places.begin(), places.end(), ByValue{rank});
-  float sum = 0;
-  std::size_t kept = 0;
-  while (kept < places.size() && !(sum >= enough && kept > 0)) sum += p[places[kept++]];
-  places.resize(kept);
+  if (!kept) {
+    places.resize(rank.size());
+    std::iota(places.begin(), places.end(), 0u);
+    places = ranked(std::move(places), rank, rank.size());
+    kept = reach(places, p, enough);
+  }
+  places.resize(kept.value_or(places.size()));
   std::sort(places.begin(), places.end());
   survivors.keep(places);
 }
@@ -210,33 +234,35 @@ bool better(const Scored& a, const Scored& b) {
   return a.score != b.score ? a.score > b.score : a.place < b.place;
 }
 
-// The n best of logit + noise. Rounding keeps order, so a token whose logit plus the largest noise
-// there is stays below a bar that n tokens reach needs no noise at all: with the smallest noise,
-// the n largest logits set that bar; later the n best scores so far do.
-std::vector<Scored> race(const ChoiceKernels& kernels, const Survivors& survivors,
-                         const NoiseKey& key, std::size_t n) {
-  const std::span<const float> logits = survivors.logits;
+// The n best of logit + noise, given the logits of `ids` in blocks. Rounding keeps order, so a
+// token whose logit plus the largest noise there is stays below a bar that n tokens reach needs no
+// noise at all: with the smallest noise, the n largest logits set that bar; later the n best scores
+// so far do.
+std::vector<Scored> race(const ChoiceKernels& kernels, std::span<const Token> ids,
+                         const Blocks& blocks, const NoiseKey& key, std::size_t n) {
+  const std::span<const float> logits = blocks.x;
   n = std::min(n, logits.size());
-  const Blocks blocks(kernels, logits);
-  const float nth = n == 1 ? blocks.max : logits[best_places(blocks, n)[n - 1]];
-  float bar = nth + kNoiseLowest;
-  // A block's noise at once is worth it where many tokens of it are left.
+  float bar = (n == 1 ? blocks.max : logits[best_places(blocks, n)[n - 1]]) + kNoiseLowest;
+  // Noise for a whole block of ids at once is worth it where many of them are left.
   const bool dense = logits.size() > 512;
   std::array<float, kChoiceBlock> noise;
   Token noise_of = -1;  // the block that `noise` is for
 
   std::vector<Scored> heap;
   for (std::size_t i = 0; i < logits.size(); ++i) {
+    if (i % kChoiceBlock == 0 && blocks.maxima[i / kChoiceBlock] + kNoiseHighest < bar) {
+      i += kChoiceBlock - 1;
+      continue;
+    }
     if (logits[i] + kNoiseHighest < bar) continue;
-    const Token id = survivors.ids[i];
     float score = logits[i];
     if (dense) {
-      const Token block = id / static_cast<Token>(kChoiceBlock);
+      const Token block = ids[i] / static_cast<Token>(kChoiceBlock);
       if (block != noise_of) kernels.noise(key, block * static_cast<Token>(kChoiceBlock), noise);
       noise_of = block;
-      score += noise[noise_place(id)];
+      score += noise[noise_place(ids[i])];
     } else {
-      score += gumbel(key, NoiseUse::choice, id);
+      score += gumbel(key, NoiseUse::choice, ids[i]);
     }
     if (score < bar) continue;
     const Scored scored{score, static_cast<std::uint32_t>(i)};
@@ -273,21 +299,17 @@ void choose_greedily(const ChoiceKernels& kernels, const ChoiceRequest& request,
 }
 
 void choose_sampled(const ChoiceKernels& kernels, const ChoiceRequest& request,
-                    std::span<const float> logits, const Blocks& blocks, Choice& choice) {
-  Survivors survivors = filter(kernels, request.filters, logits, blocks);
+                    std::span<const float> logits, const Blocks& unfiltered, Choice& choice) {
+  Survivors survivors = filter(kernels, request.filters, logits, unfiltered);
   kernels.divide(request.filters.temperature, survivors.logits);
-  const float max = survivors.max();
-  if (!std::isfinite(max)) return;
-  if (*std::min_element(survivors.logits.begin(), survivors.logits.end()) == -kInfinity) {
-    std::vector<std::uint32_t> places;
-    for (std::size_t i = 0; i < survivors.logits.size(); ++i)
-      if (survivors.logits[i] > -kInfinity) places.push_back(static_cast<std::uint32_t>(i));
-    survivors.keep(places);
-  }
-  const std::vector<Scored> ranking = race(kernels, survivors, request.noise, wanted(request));
+  survivors.drop_forbidden();  // those that overflowed
+  const Blocks blocks(kernels, survivors.logits);
+  if (!std::isfinite(blocks.max)) return;
+  const std::vector<Scored> ranking =
+      race(kernels, survivors.ids, blocks, request.noise, wanted(request));
   choice.token = survivors.ids[ranking.front().place];
   if (request.n_best <= 0 && !request.wants_probabilities) return;
-  const Softmax softmax(kernels, survivors, max);
+  const Softmax softmax(kernels, survivors, blocks.max);
   if (request.n_best > 0) {
     for (const Scored& scored : ranking)
       choice.best.push_back({survivors.ids[scored.place], scored.score, softmax.p[scored.place]});

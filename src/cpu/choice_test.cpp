@@ -29,8 +29,8 @@ void expect_same(const std::vector<T>& found, const std::vector<T>& expected) {
     ASSERT_TRUE(same(found[i], expected[i])) << "element " << i;
 }
 
-void expect_reference(std::span<const float> logits, const ChoiceRequest& request) {
-  const Choice expected = choose_reference(logits, request);
+void expect_fast_twins(std::span<const float> logits, const ChoiceRequest& request,
+                       const Choice& expected) {
   for (const Isa isa : available_isas()) {
     SCOPED_TRACE(name(isa));
     const Choice found = choose(logits, request, isa);
@@ -39,6 +39,13 @@ void expect_reference(std::span<const float> logits, const ChoiceRequest& reques
     ASSERT_NO_FATAL_FAILURE(expect_same(found.probabilities, expected.probabilities));
     ASSERT_NO_FATAL_FAILURE(expect_same(found.logits, expected.logits));
   }
+}
+
+// Returns whether the row had a choice at all.
+bool expect_reference(std::span<const float> logits, const ChoiceRequest& request) {
+  const Choice expected = choose_reference(logits, request);
+  expect_fast_twins(logits, request, expected);
+  return expected.token.has_value();
 }
 
 // Rows and requests of every sort, and what they point to.
@@ -128,12 +135,15 @@ class Cases {
 TEST(Choice, GivesTheReferencesBits) {
   Cases cases(1);
   const std::size_t sizes[] = {1, 2, 15, 16, 17, 63, 64, 65, 100, 640, 1000, 2600};
+  int usable = 0;
   for (int round = 0; round < 6000; ++round) {
     SCOPED_TRACE(round);
     const std::size_t n = sizes[cases.below(round % 8 == 0 ? std::size(sizes) : 9)];
     const std::vector<float> row = cases.row(n);
-    ASSERT_NO_FATAL_FAILURE(expect_reference(row, cases.request(n)));
+    usable += expect_reference(row, cases.request(n));
+    if (HasFailure()) return;
   }
+  EXPECT_GT(usable, 4000);
 }
 
 TEST(Choice, GivesTheReferencesBitsOnLargeVocabularies) {
@@ -142,7 +152,8 @@ TEST(Choice, GivesTheReferencesBitsOnLargeVocabularies) {
   for (int round = 0; round < 16; ++round) {
     SCOPED_TRACE(round);
     const std::vector<float> row = cases.row(n);
-    ASSERT_NO_FATAL_FAILURE(expect_reference(row, cases.request(n)));
+    expect_reference(row, cases.request(n));
+    if (HasFailure()) return;
   }
   ChoiceRequest plain;
   plain.noise.seed = 9;

@@ -68,14 +68,15 @@ struct TokenBias {
 // or counts, are ignored.
 struct ChoiceRequest {
   int row = 0;  // of the pass; it must have asked for logits
-  Filters filters;
-  NoiseKey noise;  // its use is NoiseUse::choice
-  std::span<const TokenBias> bias;
-  std::span<const TokenCount> counts;      // of the tokens that penalties look at, each token once
-  std::span<const std::uint64_t> allowed;  // bit per token, or empty: all. Past its end: forbidden
-  int n_best = 0;                          // > 0: also the n best by the same noisy score
-  bool wants_probabilities = false;        // [vocabulary]
-  bool wants_logits = false;               // [vocabulary] as the model gave them
+  Filters filters = {};
+  NoiseKey noise = {};  // its use is NoiseUse::choice
+  std::span<const TokenBias> bias = {};
+  std::span<const TokenCount> counts = {};  // of the tokens that penalties look at, each token once
+  std::span<const std::uint64_t> allowed =
+      {};                            // bit per token, or empty: all. Past its end: forbidden
+  int n_best = 0;                    // > 0: also the n best by the same noisy score
+  bool wants_probabilities = false;  // [vocabulary]
+  bool wants_logits = false;         // [vocabulary] as the model gave them
 };
 
 // Probabilities are the softmax of logit / temperature over the tokens that survived all filters, 0
