@@ -14,7 +14,7 @@
 namespace outrider {
 namespace {
 
-constexpr std::size_t kBufferBytes = std::size_t{1} << 30;
+constexpr std::size_t kBufferBytes = std::size_t{512} << 20;
 constexpr std::size_t kLine = 64;
 
 // Sums of what was read or computed go here, so that no compiler drops the work.
@@ -101,7 +101,7 @@ template <typename Work>
 double shortest(ThreadTeam& team, double seconds, const Work& work) {
   double best = 0;
   const Clock::time_point begin = Clock::now();
-  for (int repeat = 0; repeat < 3 || seconds_since(begin) < seconds; ++repeat) {
+  for (int repeat = 0; repeat < 1 || seconds_since(begin) < seconds; ++repeat) {
     Clock::time_point start;
     double taken = 0;
     team.run([&](int thread) {

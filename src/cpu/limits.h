@@ -5,7 +5,7 @@
 namespace outrider {
 
 // GB/s (10^9 bytes) at which `threads` threads together read memory far larger than the caches, in
-// huge pages: the best of several access patterns. Takes about `seconds`, and 1 GiB of memory while
+// huge pages: the best of several access patterns. Takes about `seconds`, and 512 MiB of memory while
 // it runs.
 double read_gbs(int threads, double seconds);
 
