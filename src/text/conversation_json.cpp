@@ -1,0 +1,75 @@
+#include "text/conversation_json.h"
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+
+namespace outrider {
+namespace {
+
+using Json = nlohmann::json;
+
+// Far more than a conversation needs; deeper input would make the parser's own tree expensive to
+// take down.
+constexpr int kMaxDepth = 64;
+
+Json parse(std::string_view text, std::string_view origin) {
+  const auto shallow = [&](int depth, Json::parse_event_t, Json&) {
+    if (depth > kMaxDepth)
+      throw Error("{}: JSON nested more than {} levels deep", origin, kMaxDepth);
+    return true;
+  };
+  try {
+    return Json::parse(text, shallow);
+  } catch (const Json::parse_error& e) {
+    throw Error("{}: not valid JSON at byte {}; expected a list of messages", origin, e.byte);
+  }
+}
+
+std::string text_of_part(const Json& part, const std::string& where) {
+  if (!part.is_object() || !part.contains("type") || !part["type"].is_string())
+    throw Error("{}: a part of a content must be an object with a type", where);
+  const std::string type = part["type"];
+  if (type != "text") throw Error("{}: content of type '{}'; only text is supported", where, type);
+  if (!part.contains("text") || !part["text"].is_string())
+    throw Error("{}: a part of type text needs the key 'text', a string", where);
+  return part["text"];
+}
+
+Message message(const Json& json, const std::string& where) {
+  if (!json.is_object()) throw Error("{}: expected an object with role and content", where);
+  if (!json.contains("role") || !json["role"].is_string())
+    throw Error("{}: needs the key 'role', a string", where);
+  for (const char* const unsupported : {"tool_calls", "tool_call_id", "function_call"}) {
+    if (json.contains(unsupported) && !json[unsupported].is_null())
+      throw Error("{}: '{}' is not supported; only role and content are", where, unsupported);
+  }
+  Message out{json["role"], ""};
+  if (!json.contains("content")) throw Error("{}: needs the key 'content'", where);
+  const Json& content = json["content"];
+  if (content.is_string()) {
+    out.content = content;
+  } else if (content.is_array()) {
+    for (const Json& part : content) out.content += text_of_part(part, where);
+  } else if (!content.is_null()) {
+    throw Error("{}: 'content' must be a string or a list of parts, not {}", where,
+                content.type_name());
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<Message> parse_conversation(std::string_view text, std::string_view origin) {
+  const Json json = parse(text, origin);
+  const bool is_wrapped = json.is_object() && json.contains("messages");
+  const Json& list = is_wrapped ? json["messages"] : json;
+  if (!list.is_array())
+    throw Error("{}: expected a list of messages, or an object with the key 'messages'", origin);
+  std::vector<Message> out;
+  for (std::size_t i = 0; i < list.size(); ++i)
+    out.push_back(message(list[i], fmt::format("{}: message {}", origin, i + 1)));
+  return out;
+}
+
+}  // namespace outrider

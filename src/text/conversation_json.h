@@ -1,0 +1,18 @@
+// Conversations as OpenAI's API writes them.
+
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "text/chat_template.h"
+
+namespace outrider {
+
+// `json` is an array of messages or an object with a key "messages"; a message has "role" (a
+// string) and "content" (a string, null for empty, or a list of {"type": "text", "text": ...},
+// whose texts are joined). Other keys are refused where they would change the conversation (tool
+// calls, images), else ignored. `origin` names the source in messages. Throws Error.
+std::vector<Message> parse_conversation(std::string_view json, std::string_view origin);
+
+}  // namespace outrider

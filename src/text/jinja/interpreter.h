@@ -1,0 +1,32 @@
+// Walks a parsed template and writes its text.
+
+#pragma once
+
+#include <cstddef>
+#include <ctime>
+#include <functional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "text/jinja/limits.h"
+#include "text/jinja/runtime.h"
+#include "text/jinja/syntax.h"
+
+namespace outrider::jinja {
+
+using Variables = std::vector<std::pair<std::string_view, Value>>;
+
+struct RenderOptions {
+  Limits limits;
+  std::size_t input_bytes = 0;  // of what make_variables brings in: limits grow with it
+  std::tm now = {};             // what strftime_now formats
+};
+
+// The template's text; `make_variables` makes what it can name, in the rendering's own memory.
+// Throws Error with line and column where the template fails or reaches a limit. Thread-safe for
+// one template.
+Text render(const Template& source, const RenderOptions& options,
+            const std::function<Variables(Runtime&)>& make_variables);
+
+}  // namespace outrider::jinja

@@ -1,0 +1,18 @@
+// Source to tree.
+
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "text/jinja/limits.h"
+#include "text/jinja/syntax.h"
+
+namespace outrider::jinja {
+
+// Throws Error, with line and column, for what jinja2 would refuse and for what this interpreter
+// does not know.
+std::unique_ptr<Template> parse(std::string_view source, std::string origin, const Limits& limits);
+
+}  // namespace outrider::jinja
