@@ -107,7 +107,7 @@ void Engine::set_drafters(std::vector<std::unique_ptr<Drafter>> drafters, Budget
 void Engine::measure_costs(const Generation* generation) {
   // Slow machines get fewer points; the curve goes on beyond them and is refined by every step.
   constexpr double kEnoughMs = 1000;
-  const Stopwatch start;
+  const Stopwatch watch;
   const SequenceId sequence = generation ? generation->sequence : target_->begin();
   const int first = target_->committed(sequence);
   const int rows_max = std::min({1 + options_.budget.limits.rows, target_->options().batch_rows,
@@ -123,15 +123,15 @@ void Engine::measure_costs(const Generation* generation) {
                       .wants_logits = true});
       requests[i].row = i;
     }
-    const Stopwatch start;
+    const Stopwatch watch;
     target_->choose(target_->forward(rows), requests);
-    const double ms = start.ms();
+    const double ms = watch.ms();
     target_->discard(sequence);
     return ms;
   };
   time(1);  // first touches of memory
   for (int rows : {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 65}) {
-    if (start.ms() > kEnoughMs) break;
+    if (watch.ms() > kEnoughMs) break;
     budget_.curve().measure(std::min(rows, rows_max), time(std::min(rows, rows_max)));
     if (rows >= rows_max) break;
   }

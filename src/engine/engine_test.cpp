@@ -415,6 +415,25 @@ TEST(Engine, StopsAtAFullContext) {
     }
 }
 
+// No row is spent on a token that could not be emitted: the last one always comes from the model.
+TEST(Engine, LeavesDraftersTheRoomThatThereIs) {
+  const FakeTokenizer tokenizer = words();
+  Setting setting;
+  setting.load.context = 20;
+  for (const int n_predict : {-1, 5}) {
+    int last_depth = 0;
+    const auto script = [&](std::span<const Token> text, const DraftRequest& request) {
+      const int length = static_cast<int>(text.size());
+      last_depth = std::min(16, (n_predict < 0 ? 20 : 3 + n_predict) - length - 1);
+      EXPECT_EQ(request.limits.depth, last_depth);
+    };
+    Engine engine = make_engine(setting, list(std::make_unique<ScriptedDrafter>(script)));
+    generate(engine, tokenizer,
+             {{{1, 2, 3}, greedy(), {.n_predict = n_predict, .ignore_eos = true}}});
+    EXPECT_EQ(last_depth, 1);  // with room for a single token nobody is asked
+  }
+}
+
 // Nothing after a stop is emitted, counted, cached or shown to a drafter; check_state sees to the
 // last two.
 TEST(Engine, StopRulesCutTheAcceptedPath) {
@@ -541,7 +560,12 @@ TEST(Engine, RefusesPromptsThatCannotWork) {
 TEST(Engine, RestartKeepsTheCommonPrefix) {
   const FakeTokenizer tokenizer = words();
   Setting setting;
-  for (const Draft& draft : drafts()) {
+  auto all = drafts();
+  all.push_back({"scripted", [] {
+                   return list(std::make_unique<ScriptedDrafter>(
+                       [](std::span<const Token>, const DraftRequest&) {}));
+                 }});
+  for (const Draft& draft : all) {
     SCOPED_TRACE(draft.name);
     Engine engine = make_engine(setting, draft.make());
     const StopParams stop{.n_predict = 10, .ignore_eos = true};
@@ -565,7 +589,9 @@ TEST(Engine, RestartKeepsTheCommonPrefix) {
       const Request request{prompt, sampled(2, true), stop};
       engine.restart(generation, prompt, request.sampling, StopRules(tokenizer, stop));
       EXPECT_EQ(generation.n_reused, reused);
+      check_state(engine, generation);
       run(generation);
+      check_state(engine, generation);
       const std::vector<Token> answer(generation.text.begin() + generation.n_prompt,
                                       generation.text.end());
       EXPECT_EQ(answer, decode_plainly(setting.model, tokenizer, request, 200).tokens);

@@ -10,6 +10,7 @@
 #include "speculation/verify.h"
 
 namespace outrider {
+
 struct Engine::Step {
   std::vector<Turn> turns;
   PassLoad load;
@@ -83,7 +84,7 @@ void Engine::draft(Step& step) {
   step.cost.draft_ms.resize(drafters_.size());
   if (turns.empty()) return;
 
-  const Stopwatch start;
+  const Stopwatch watch;
   for (int i = 0; i < static_cast<int>(drafters_.size()); ++i) {
     Drafter& drafter = *drafters_[i];
     const auto limits = budget_.limits(i, drafter.cost(), trees, step.load);
@@ -109,7 +110,7 @@ void Engine::draft(Step& step) {
       }
     step.cost.draft_ms[i] = drafter.cost().ms(deepest);
   }
-  step.draft_ms = start.ms();
+  step.draft_ms = watch.ms();
 }
 
 void Engine::plan(Step& step) {
@@ -173,10 +174,10 @@ void Engine::forward(Step& step) {
                                         turn.node_rows[node], position));
     }
 
-  const Stopwatch start;
+  const Stopwatch watch;
   step.pass = target_->forward(rows);
   const std::vector<Choice> choices = target_->choose(step.pass, requests);
-  step.cost.forward_ms = start.ms();
+  step.cost.forward_ms = watch.ms();
   step.cost.rows = static_cast<int>(rows.size());
 
   std::size_t next = 0;

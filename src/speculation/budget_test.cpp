@@ -55,6 +55,17 @@ TEST(Budget, KeepsTheCountThatPays) {
   EXPECT_GT(plan(budget(steep), {chain(sure)}, one, 100)[0], 2);
 }
 
+// Four siblings cannot each be taken with probability 0.9: together they are worth at most 1.
+TEST(Budget, SiblingsExcludeEachOther) {
+  DraftTree siblings(0, 1);
+  for (Token token = 0; token < 4; ++token) siblings.propose(0, token, {0, 0.9f});
+  const PassLoad one{.rows = 1, .rows_max = 512};
+  // Each row adds half a pass: worth it at 0.9, not at 0.25.
+  const CostCurve costs = curve({{1, 30}, {5, 90}});
+  EXPECT_EQ(plan(budget(costs), {siblings}, one)[0], 0);
+  EXPECT_EQ(plan(budget(costs), {chain({0.9f})}, one)[0], 1);
+}
+
 // As a batch fills, rows become dear and speculation fades.
 TEST(Budget, FadesAsTheBatchFills) {
   const Budget full = budget(curve({{1, 30}, {8, 31}, {64, 250}}), {}, 1);

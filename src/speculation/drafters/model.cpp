@@ -132,7 +132,7 @@ void ModelDrafter::propose(std::span<const DraftRequest> requests) {
 
 // Computes and commits what the caches lack, node 0 among it, and gives each node 0 its children.
 void ModelDrafter::catch_up(std::vector<Growth>& growths) {
-  const Stopwatch start;
+  const Stopwatch watch;
   std::size_t n_most = 0;
   for (bool caught_up = false; !caught_up;) {
     caught_up = true;
@@ -179,13 +179,13 @@ void ModelDrafter::catch_up(std::vector<Growth>& growths) {
       if (!path.empty()) backend_->commit(growths[i].sequence->id, path);
     }
   }
-  if (n_most <= kUsualCatchUp) blend(cost_.fixed_ms, start.ms());
+  if (n_most <= kUsualCatchUp) blend(cost_.fixed_ms, watch.ms());
 }
 
 // One pass over the most hopeful nodes without children, at most `width` of each sequence. False if
 // there is none that is worth it.
 bool ModelDrafter::grow(std::vector<Growth>& growths) {
-  const Stopwatch start;
+  const Stopwatch watch;
   struct Grown {
     Growth* growth;
     int node;
@@ -229,7 +229,7 @@ bool ModelDrafter::grow(std::vector<Growth>& growths) {
   const std::vector<Choice> choices = backend_->choose(pass, questions);
   for (std::size_t row = 0; row < grown.size(); ++row)
     add_children(*grown[row].growth, grown[row].node, choices[row]);
-  blend(cost_.per_depth_ms, start.ms());
+  blend(cost_.per_depth_ms, watch.ms());
   return true;
 }
 

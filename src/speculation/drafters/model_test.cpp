@@ -259,6 +259,15 @@ TEST(ModelDrafter, AnUnusableRowEndsItsDrafting) {
   text.insert(text.end(), {3, 4});
   drafting.drafter->observe({0}, std::vector<Token>{3, 4}, {});
   EXPECT_EQ(drafting.propose(0, text).size(), 1);
+
+  // Other branches end with it: after the pass with the bad row there is no further one.
+  model.unusable = [](std::span<const Token> path) { return path.size() == 3; };
+  Drafting wide(model);
+  const std::vector<Token> short_text{1, 2};
+  wide.drafter->begin({0});
+  wide.drafter->observe({0}, short_text, {});
+  EXPECT_EQ(wide.propose(0, short_text, {.rows = 4, .depth = 16, .width = 2}).size() - 1, 2);
+  EXPECT_EQ(wide.backend->counts.forwards, 2);
 }
 
 TEST(ModelDrafter, MeasuresItsCost) {
