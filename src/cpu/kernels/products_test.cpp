@@ -253,8 +253,12 @@ TEST(Products, LargestSums) {
       Activations x(8, columns, false, rng);
       for (std::size_t r = 0; r < 8; ++r) {
         const float value = r % 2 == 0 ? 127.0f : -127.0f;
-        for (std::size_t k = 0; k < columns; ++k)
-          x.x[r * x.stride + k] = r / 2 % 2 ? (k % 2 ? value : -value) : value;
+        for (std::size_t k = 0; k < columns; ++k) {
+          // All alike; or alternating; or so that a unit's first two columns and its last two are
+          // as far apart as they can be.
+          const bool negative = (r / 2 == 1 && k % 2 == 1) || (r / 2 == 2 && k % 4 >= 2);
+          x.x[r * x.stride + k] = negative ? -value : value;
+        }
       }
       x.quantize(32, 8, x.of_32);
       x.quantize(256, 8, x.of_256);
