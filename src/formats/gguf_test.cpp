@@ -368,6 +368,8 @@ TEST(Gguf, MalformedFilesGiveOneClearLine) {
        "tensor t needs 128 bytes at 1024 of the tensor bytes"},
       {"offset plus size wraps", one_tensor({32}, kF32, kNegative - 31, 128),
        "tensor t needs 128 bytes at 18446744073709551584"},
+      {"size plus offset wraps", one_tensor({(std::uint64_t{1} << 62) - 1}, kF32, 32, 128),
+       "tensor t needs 18446744073709551612 bytes at 32 of the tensor bytes"},
       {"no room for padding", Raw().header(1, 0).tensor("t", {1}, kF32, 0),
        "of which the file has 0"},
       {"overlap", two_tensors(0, 32), "tensors a and b overlap"},
