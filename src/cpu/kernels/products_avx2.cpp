@@ -23,7 +23,8 @@ namespace {
 // Rows that a kernel holds in registers, of which there are 16.
 constexpr int kMostRows = 8;
 
-// Weights are asked for this many bytes before they are needed.
+// Weights are asked for this many bytes before they are needed, a few lines at a time: a block's
+// worth at once fills the buffers for misses.
 constexpr std::size_t kAhead = 5 << 10;
 
 constexpr std::size_t kHalfLine = kLine / 2;
@@ -284,7 +285,7 @@ template <TensorType kType, int kRows>
   acc.clear();
   for (std::size_t b = 0; b < columns / 256; ++b, words += kShape.words() * kRows) {
     const BlockPlace place = block_place(kType, b);
-    prefetch(panel + place.d, body_bytes(kType) + kLine);
+    prefetch(panel + place.d, 4 * kLine);
 #pragma GCC unroll 2
     for (int h = 0; h < 2; ++h) {
       forget(words);
@@ -304,6 +305,7 @@ template <TensorType kType, int kRows>
       // Not unrolled: GCC 12 would defer the scalings and spill the sums.
 #pragma GCC unroll 1
       for (int s = 0; s < 8; ++s) {
+        if (h == 0) prefetch(lines + s * kSubBytes, kSubBytes);
         add_sub_block<kType>(total, scales[s], lines + s * kSubBytes, words + s * 8 * kRows,
                              nullptr);
       }
@@ -342,7 +344,7 @@ template <TensorType kType, int kRows>
   acc.clear();
   for (std::size_t b = 0; b < columns / 256; ++b, words += kShape.words() * kRows) {
     const BlockPlace place = block_place(kType, b);
-    prefetch(panel + place.body, body_bytes(kType) + kLine / 2);
+    prefetch(panel + place.body, 4 * kLine + kLine / 2);
 #pragma GCC unroll 2
     for (int h = 0; h < 2; ++h) {
       forget(words);
@@ -354,6 +356,7 @@ template <TensorType kType, int kRows>
       clear(total);
 #pragma GCC unroll 1
       for (int s = 0; s < 16; ++s) {
+        if (h == 0) prefetch(lines + s * 3 * kLine, 3 * kLine);
         const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(scales + 16 * s));
         add_sub_block<kType>(total, _mm256_cvtepi8_epi16(_mm_unpacklo_epi8(bytes, bytes)),
                              lines + s * 3 * kLine, words + s * 4 * kRows, starts + s * kRows);
