@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/threads.h"
 #include "cpu/backend.h"
 #include "formats/gguf.h"
 

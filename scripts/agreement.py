@@ -52,7 +52,7 @@ def main():
     divergence = (np.exp(p) * (p - q)).sum(axis=1)
     print(f"{options.model.name}: {len(tokens)} positions, same top token {100 * same:.1f}%, "
           f"KL mean {divergence.mean():.5f}, median {np.median(divergence):.5f}, largest {divergence.max():.4f}")
-    sys.exit(same < 0.93 or divergence.mean() > 0.02)
+    sys.exit(1 if same < 0.93 or divergence.mean() > 0.02 else 0)
 
 
 if __name__ == "__main__":

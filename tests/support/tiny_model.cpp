@@ -5,7 +5,6 @@
 #include <cstring>
 #include <random>
 
-#include "base/error.h"
 #include "formats/gguf.h"
 #include "formats/gguf_writer.h"
 #include "numerics/half.h"
@@ -13,7 +12,7 @@
 namespace outrider::testing {
 namespace {
 
-constexpr int kEmbedding = 256, kHeads = 4, kKvHeads = 2, kHeadDim = 64, kWidth = 512;
+constexpr int kHeads = 4, kKvHeads = 2;
 
 // Where a block keeps its scale and its minimum, and what they must be for weights of variance 1
 // around 0 when all other bytes are random.
@@ -65,9 +64,9 @@ class Weights {
       for (std::size_t at = 0; at < of.block_bytes; ++at)
         block[at] = static_cast<std::byte>(random_());
       const Scales scale = scales(type);
-      const Half d = float_to_half(static_cast<float>(scale.d * changed));
+      const std::uint16_t d = float_to_half(static_cast<float>(scale.d * changed));
       std::memcpy(block + scale.d_offset, &d, 2);
-      const Half m = float_to_half(static_cast<float>(scale.m * changed));
+      const std::uint16_t m = float_to_half(static_cast<float>(scale.m * changed));
       if (scale.m != 0) std::memcpy(block + scale.m_offset, &m, 2);
     }
     return bytes;
@@ -105,6 +104,9 @@ std::string byte_character(int byte) {
 }  // namespace
 
 std::vector<std::byte> tiny_gguf(const TinyOptions& options) {
+  const int embedding = options.embedding, width = 2 * embedding;
+  const int head_dim = embedding >= 256 ? embedding / kHeads : 32;
+  const double deviation = 1 / std::sqrt(embedding);
   GgufWriter file;
   const std::string& family = options.family;
   const auto key = [&](const char* name) { return family + "." + name; };
@@ -112,17 +114,15 @@ std::vector<std::byte> tiny_gguf(const TinyOptions& options) {
   file.add("general.name", std::string("tiny"));
   file.add(key("block_count"), static_cast<std::uint32_t>(options.n_layers));
   file.add(key("context_length"), std::uint32_t{4096});
-  file.add(key("embedding_length"), std::uint32_t{kEmbedding});
-  file.add(key("feed_forward_length"), std::uint32_t{kWidth});
+  file.add(key("embedding_length"), static_cast<std::uint32_t>(embedding));
+  file.add(key("feed_forward_length"), static_cast<std::uint32_t>(width));
   file.add(key("attention.head_count"), std::uint32_t{kHeads});
   file.add(key("attention.head_count_kv"), std::uint32_t{kKvHeads});
   file.add(key("attention.layer_norm_rms_epsilon"), 1e-6f);
   file.add(key("rope.freq_base"), 10000.0f);
-  if (family == "gemma3") {
-    file.add(key("attention.sliding_window"), std::uint32_t{24});
-    file.add(key("attention.key_length"), std::uint32_t{kHeadDim});
-    file.add(key("attention.value_length"), std::uint32_t{kHeadDim});
-  }
+  file.add(key("attention.key_length"), static_cast<std::uint32_t>(head_dim));
+  file.add(key("attention.value_length"), static_cast<std::uint32_t>(head_dim));
+  if (family == "gemma3") file.add(key("attention.sliding_window"), std::uint32_t{24});
 
   std::vector<std::string> tokens;
   std::vector<std::int32_t> kinds;
@@ -141,42 +141,42 @@ std::vector<std::byte> tiny_gguf(const TinyOptions& options) {
   Weights weights(options.seed, options.perturbation);
   std::size_t turn = 0;
   const auto matrix = [&](const std::string& name, std::int64_t columns, std::int64_t rows,
-                          double deviation) {
+                          double spread) {
     const TensorType type = options.types[turn++ % options.types.size()];
     const std::int64_t shape[] = {columns, rows};
-    file.add_tensor(name, type, shape, weights.matrix(type, columns, rows, deviation));
+    file.add_tensor(name, type, shape, weights.matrix(type, columns, rows, spread));
   };
   const auto vector = [&](const std::string& name, std::int64_t size, double mean,
-                          double deviation) {
+                          double spread) {
     const std::int64_t shape[] = {size};
-    file.add_tensor(name, TensorType::f32, shape, weights.vector(size, mean, deviation));
+    file.add_tensor(name, TensorType::f32, shape, weights.vector(size, mean, spread));
   };
-  matrix("token_embd.weight", kEmbedding, options.vocabulary, 1 / 16.0);
+  matrix("token_embd.weight", embedding, options.vocabulary, deviation);
   // Logits of deviation 8 or so: the best stands out, a second is often near.
-  vector("output_norm.weight", kEmbedding, 8, 0.5);
-  if (!options.tied_output) matrix("output.weight", kEmbedding, options.vocabulary, 1 / 16.0);
+  vector("output_norm.weight", embedding, 8, 0.5);
+  if (!options.tied_output) matrix("output.weight", embedding, options.vocabulary, deviation);
   for (int layer = 0; layer < options.n_layers; ++layer) {
     const std::string block = "blk." + std::to_string(layer) + ".";
-    vector(block + "attn_norm.weight", kEmbedding, 1, 0.1);
-    matrix(block + "attn_q.weight", kEmbedding, kHeads * kHeadDim, 1.5 / 16);
-    matrix(block + "attn_k.weight", kEmbedding, kKvHeads * kHeadDim, 1.5 / 16);
-    matrix(block + "attn_v.weight", kEmbedding, kKvHeads * kHeadDim, 1 / 16.0);
-    matrix(block + "attn_output.weight", kHeads * kHeadDim, kEmbedding, 1 / 16.0);
+    vector(block + "attn_norm.weight", embedding, 1, 0.1);
+    matrix(block + "attn_q.weight", embedding, kHeads * head_dim, 1.5 * deviation);
+    matrix(block + "attn_k.weight", embedding, kKvHeads * head_dim, 1.5 * deviation);
+    matrix(block + "attn_v.weight", embedding, kKvHeads * head_dim, deviation);
+    matrix(block + "attn_output.weight", kHeads * head_dim, embedding, deviation);
     if (family == "qwen2") {
-      vector(block + "attn_q.bias", kHeads * kHeadDim, 0, 0.3);
-      vector(block + "attn_k.bias", kKvHeads * kHeadDim, 0, 0.3);
-      vector(block + "attn_v.bias", kKvHeads * kHeadDim, 0, 0.3);
+      vector(block + "attn_q.bias", kHeads * head_dim, 0, 0.3);
+      vector(block + "attn_k.bias", kKvHeads * head_dim, 0, 0.3);
+      vector(block + "attn_v.bias", kKvHeads * head_dim, 0, 0.3);
     }
     if (family == "gemma3") {
-      vector(block + "attn_q_norm.weight", kHeadDim, 1, 0.1);
-      vector(block + "attn_k_norm.weight", kHeadDim, 1, 0.1);
-      vector(block + "post_attention_norm.weight", kEmbedding, 1, 0.1);
-      vector(block + "post_ffw_norm.weight", kEmbedding, 1, 0.1);
+      vector(block + "attn_q_norm.weight", head_dim, 1, 0.1);
+      vector(block + "attn_k_norm.weight", head_dim, 1, 0.1);
+      vector(block + "post_attention_norm.weight", embedding, 1, 0.1);
+      vector(block + "post_ffw_norm.weight", embedding, 1, 0.1);
     }
-    vector(block + "ffn_norm.weight", kEmbedding, 1, 0.1);
-    matrix(block + "ffn_gate.weight", kEmbedding, kWidth, 1 / 16.0);
-    matrix(block + "ffn_up.weight", kEmbedding, kWidth, 1 / 16.0);
-    matrix(block + "ffn_down.weight", kWidth, kEmbedding, 1 / 20.0);
+    vector(block + "ffn_norm.weight", embedding, 1, 0.1);
+    matrix(block + "ffn_gate.weight", embedding, width, deviation);
+    matrix(block + "ffn_up.weight", embedding, width, deviation);
+    matrix(block + "ffn_down.weight", width, embedding, 0.8 * deviation);
   }
   return file.bytes();
 }

@@ -20,6 +20,7 @@ struct TinyOptions {
   std::vector<TensorType> types = {TensorType::q4_k,
                                    TensorType::q6_k};  // matrices take them in turn
   int n_layers = 3;
+  int embedding = 256;   // a multiple of 256 for K-quants, of 32 for the others
   int vocabulary = 277;  // 256 bytes and special tokens; no multiple of a panel
   bool tied_output = true;
   double perturbation =

@@ -1,0 +1,120 @@
+#include "support/decoding.h"
+
+#include <set>
+
+#include "base/error.h"
+#include "engine/step.h"
+#include "speculation/drafters/lookup.h"
+#include "speculation/drafters/model.h"
+
+namespace outrider::testing {
+
+std::string Way::name() const {
+  return fmt::format(
+      "draft {} rows {} width {} depth {} budget {} threads {} chunk {} mates {} isa {}", draft,
+      rows, width, depth, automatic_budget ? "auto" : "fixed", n_threads, prompt_chunk, n_mates,
+      outrider::name(isa));
+}
+
+Decoded decode(const Task& task, const Way& way) {
+  const int context = static_cast<int>(task.prompt.size()) + task.n_predict + 64;
+  const auto load = [&](const Model& model) {
+    return load_cpu(model,
+                    {.context = context,
+                     .n_sequences = 1 + way.n_mates,
+                     .batch_rows = 256,
+                     .n_threads = way.n_threads},
+                    way.isa);
+  };
+  std::vector<std::unique_ptr<Drafter>> drafters;
+  if (way.draft == "lookup" || way.draft == "lookup+model") {
+    drafters.push_back(
+        std::make_unique<LookupDrafter>(LookupOptions{.memory_bytes = std::size_t{1} << 24}));
+  }
+  if (way.draft == "model" || way.draft == "lookup+model") {
+    drafters.push_back(
+        std::make_unique<ModelDrafter>(load(*task.draft), task.target->spec.vocabulary));
+  }
+  CHECK(!drafters.empty() || way.draft == "off");
+  Engine engine(load(*task.target), std::move(drafters),
+                {.budget = {.automatic = way.automatic_budget,
+                            .limits = {.rows = way.rows, .depth = way.depth, .width = way.width}},
+                 .prompt_chunk = way.prompt_chunk});
+  const auto begin = [&](std::span<const Token> prompt, std::uint64_t seed) {
+    SamplingParams sampling = task.sampling;
+    sampling.seed = seed;
+    return engine.begin(
+        prompt, sampling,
+        StopRules(*task.tokenizer, {.n_predict = task.n_predict, .ignore_eos = true}));
+  };
+  std::vector<Generation> generations;
+  const int place = way.n_mates / 2;  // mates on both sides
+  for (int i = 0; i <= way.n_mates; ++i) {
+    // Mates read other texts of other lengths, so their rows come and go at other places of the
+    // batch.
+    const std::size_t skipped =
+        i == place ? 0 : std::min<std::size_t>(3 * (i + 1), task.prompt.size() - 1);
+    generations.push_back(begin(std::span(task.prompt).subspan(skipped),
+                                task.sampling.seed + (i == place ? 0 : i + 1)));
+  }
+  while (!generations[place].finished) {
+    std::vector<Generation*> alive;
+    for (Generation& generation : generations) {
+      if (!generation.finished) alive.push_back(&generation);
+    }
+    engine.step(alive);
+  }
+  const Generation& generation = generations[place];
+  return {{generation.text.begin() + generation.n_prompt, generation.text.end()},
+          generation.counters.accepted,
+          generation.counters.drafted};
+}
+
+std::vector<std::vector<int>> pairwise(const std::vector<int>& n_values) {
+  struct Pair {
+    int a, a_value, b, b_value;
+    auto operator<=>(const Pair&) const = default;
+  };
+  const int n = static_cast<int>(n_values.size());
+  std::set<Pair> open;
+  for (int a = 0; a < n; ++a) {
+    for (int b = a + 1; b < n; ++b) {
+      for (int i = 0; i < n_values[a]; ++i) {
+        for (int j = 0; j < n_values[b]; ++j) open.insert({a, i, b, j});
+      }
+    }
+  }
+  // Greedy: begin with an open pair, give each further parameter the value that closes most pairs
+  // with those before.
+  std::vector<std::vector<int>> rows;
+  while (!open.empty()) {
+    std::vector<int> row(n, -1);
+    row[open.begin()->a] = open.begin()->a_value;
+    row[open.begin()->b] = open.begin()->b_value;
+    const auto closed = [&](int parameter, int value) {
+      int count = 0;
+      for (int other = 0; other < n; ++other) {
+        if (other == parameter || row[other] < 0) continue;
+        count += other < parameter ? open.contains({other, row[other], parameter, value})
+                                   : open.contains({parameter, value, other, row[other]});
+      }
+      return count;
+    };
+    for (int parameter = 0; parameter < n; ++parameter) {
+      if (row[parameter] >= 0) continue;
+      // Ties rotate with the number of rows, so that no value is used far more often than others.
+      int best = static_cast<int>(rows.size()) % n_values[parameter];
+      for (int value = 0; value < n_values[parameter]; ++value) {
+        if (closed(parameter, value) > closed(parameter, best)) best = value;
+      }
+      row[parameter] = best;
+    }
+    for (int a = 0; a < n; ++a) {
+      for (int b = a + 1; b < n; ++b) open.erase({a, row[a], b, row[b]});
+    }
+    rows.push_back(row);
+  }
+  return rows;
+}
+
+}  // namespace outrider::testing

@@ -1,0 +1,52 @@
+// One way to decode a text, and the tokens that it gives: what exactness tests compare.
+
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cpu/backend.h"
+#include "model/model.h"
+#include "sampling/sampling.h"
+#include "text/tokenizer.h"
+
+namespace outrider::testing {
+
+// Everything that must not change a text.
+struct Way {
+  std::string draft = "off";  // off, lookup, model, lookup+model
+  int rows = 16, width = 4, depth = 16;
+  bool automatic_budget = false;
+  int n_threads = 1;
+  int prompt_chunk = 0;  // 0: as many rows as fit
+  int n_mates = 0;       // other texts in the same passes
+  Isa isa = Isa::reference;
+
+  std::string name() const;
+};
+
+// What the text does depend on.
+struct Task {
+  const Model* target = nullptr;
+  const Model* draft = nullptr;
+  const Tokenizer* tokenizer = nullptr;
+  std::vector<Token> prompt;
+  SamplingParams sampling;
+  int n_predict = 32;
+};
+
+struct Decoded {
+  std::vector<Token> tokens;
+  long accepted = 0;  // draft tokens
+  long drafted = 0;
+};
+
+Decoded decode(const Task& task, const Way& way);
+
+// Values for each of several parameters such that every pair of values of two parameters stands in
+// some row, for tests too long for the full product. n_values: of each parameter. Result:
+// [rows][parameters].
+std::vector<std::vector<int>> pairwise(const std::vector<int>& n_values);
+
+}  // namespace outrider::testing
