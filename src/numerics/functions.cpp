@@ -42,8 +42,9 @@ float power_of_two(std::int32_t n) {
   return std::bit_cast<float>((static_cast<std::uint32_t>(n) + 127) << 23);
 }
 
-// x * sigmoid(z). With exp(-z) = 2^n (1 + t) and w = 2^-n it is x w / (w + 1 + t): no error but
-// those of t, one sum and the quotient. w goes down to 2^-159, so it is multiplied in two steps.
+// x * sigmoid(z). With exp(-z) = 2^n (1 + t) and w = 2^-n it is x w / (1 + w + t), whose sum is
+// made with the part of w that 1 + w loses, if any. w goes down to 2^-159, so x is multiplied in
+// two steps.
 float gate(float x, float z) {
   if (z > kGateHighest) return x;
   if (z < kGateLowest) return 0;
@@ -51,7 +52,8 @@ float gate(float x, float z) {
   const ExpParts e = exp_parts(-z);
   const std::int32_t half = e.n >> 1;
   const float w1 = power_of_two(-half), w2 = power_of_two(half - e.n);
-  return x * w1 * w2 / (w1 * w2 + 1.0f + e.t);
+  const float w = w1 * w2, sum = 1.0f + w, lost = w - (sum - 1.0f);
+  return x * w1 * w2 / (sum + (e.t + lost));
 }
 
 // log(2^e m (1 + c)) for m in [2/3, 4/3) and a tiny c, given f = m (1 + c) - 1.

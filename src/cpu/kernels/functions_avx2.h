@@ -65,7 +65,10 @@ struct ExpParts {
   const __m256i half = _mm256_srai_epi32(e.n, 1);
   const __m256 w1 = power_of_two(_mm256_sub_epi32(_mm256_setzero_si256(), half));
   const __m256 w2 = power_of_two(_mm256_sub_epi32(half, e.n));
-  const __m256 divisor = _mm256_add_ps(_mm256_add_ps(_mm256_mul_ps(w1, w2), one), e.t);
+  const __m256 w = _mm256_mul_ps(w1, w2);
+  const __m256 sum = _mm256_add_ps(one, w);
+  const __m256 lost = _mm256_sub_ps(w, _mm256_sub_ps(sum, one));
+  const __m256 divisor = _mm256_add_ps(sum, _mm256_add_ps(e.t, lost));
   const __m256 result = _mm256_div_ps(_mm256_mul_ps(_mm256_mul_ps(x, w1), w2), divisor);
   const __m256 high = _mm256_cmp_ps(z, _mm256_set1_ps(kGateHighest), _CMP_GT_OQ);
   const __m256 not_low = _mm256_cmp_ps(z, _mm256_set1_ps(kGateLowest), _CMP_NLT_UQ);

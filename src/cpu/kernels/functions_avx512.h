@@ -50,7 +50,9 @@ struct ExpParts {
   const ExpParts e = exp_parts(_mm512_sub_ps(zero, z));
   const __m512 minus_n = _mm512_sub_ps(zero, e.n);
   const __m512 w = _mm512_scalef_ps(one, minus_n);
-  const __m512 divisor = _mm512_add_ps(_mm512_add_ps(w, one), e.t);
+  const __m512 sum = _mm512_add_ps(one, w);
+  const __m512 lost = _mm512_sub_ps(w, _mm512_sub_ps(sum, one));
+  const __m512 divisor = _mm512_add_ps(sum, _mm512_add_ps(e.t, lost));
   const __m512 result = _mm512_div_ps(_mm512_scalef_ps(x, minus_n), divisor);
   const auto high = _mm512_cmp_ps_mask(z, _mm512_set1_ps(kGateHighest), _CMP_GT_OQ);
   const auto not_low = _mm512_cmp_ps_mask(z, _mm512_set1_ps(kGateLowest), _CMP_NLT_UQ);
