@@ -12,7 +12,9 @@ namespace {
 constexpr double kFirstTokens = 2;  // what a drafter is expected to bring before it was ever asked
 constexpr double kRate = 0.25;      // of the last step in the running means
 constexpr double kNextToNothing = 0.005;  // of a pass: drafting that costs less is always asked
-constexpr int kFirstPause = 4, kLongestPause = 128;  // steps
+constexpr int kFirstPause = 2, kLongestPause = 64;  // steps
+constexpr int kFirstDepth = 2;                      // of a drafter whose cost is not known yet
+constexpr double kWorthMost = 0.9;  // a path as good as certain is always lengthened
 
 struct Valued {
   int tree, node;
@@ -56,7 +58,11 @@ std::optional<DraftLimits> Budget::limits(int drafter, const DraftCost& cost,
   if (!on_trial && standing.ms > kNextToNothing * curve_.ms(load.rows) &&
       !pays(standing, trees, load, /*alone=*/false))
     return std::nullopt;
-  limits.worth = std::min(1.0, tokens_per_ms_ * cost.per_depth_ms);
+  if (!standing.asked) limits.depth = std::min(limits.depth, kFirstDepth);
+  const double plain_ms = curve_.ms(load.rows);
+  const double row_ms = (curve_.ms(load.rows + limits.rows) - plain_ms) / limits.rows;
+  const double tokens_per_ms = std::max(tokens_per_ms_, 1 / plain_ms);
+  limits.worth = std::min(kWorthMost, tokens_per_ms * (cost.per_depth_ms + row_ms));
   return limits;
 }
 

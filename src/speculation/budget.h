@@ -49,7 +49,8 @@ class Budget {
   // drafter is asked if it is expected to raise tokens per time beyond what the trees hold already,
   // judged by what it brought when it was asked before. One that fails this on its own account is
   // left out for a number of steps which doubles each time, then tried once more; one whose asking
-  // costs next to nothing is always asked.
+  // costs next to nothing is always asked. The first time it is asked for few levels only, to learn
+  // what they cost.
   std::optional<DraftLimits> limits(int drafter, const DraftCost& cost,
                                     std::span<const DraftTree* const> trees, const PassLoad& load);
 

@@ -25,7 +25,7 @@ struct DraftLimits {
   int width = 4;   // children that this drafter proposes for a node
   // A further level of drafting does not pay where the product of confidences along every path that
   // could be lengthened is below this; 0: go on to the other limits. Set by the budget: the tokens
-  // that plain time would buy while a level is drafted.
+  // that the time of drafting a level and of checking its row would otherwise bring.
   double worth = 0;
 };
 
