@@ -54,10 +54,10 @@ test:
 	@cmake --build build/asan -j $(JOBS)
 	@OUTRIDER_CACHE='$(CACHE)' $(OUTRIDER) pull $(TEST_MODELS)
 	@echo 'subdirs(release asan)' >build/CTestTestfile.cmake
-	@OUTRIDER_CACHE='$(CACHE)' ctest --test-dir build --output-on-failure --no-tests=error -LE soak -j $(JOBS)
+	@OUTRIDER_CACHE='$(CACHE)' ctest --test-dir build --output-on-failure --no-tests=error -j $(JOBS)
 
 soak: test
-	@OUTRIDER_CACHE='$(CACHE)' OUTRIDER_SOAK=1 ctest --test-dir build --output-on-failure --no-tests=error -L soak -j $(JOBS)
+	@OUTRIDER_CACHE='$(CACHE)' scripts/soak
 
 prove-install:
 	@scripts/prove-install

@@ -90,7 +90,7 @@ int bench_curve_command(const Device& device, const Settings& settings) {
   const double bytes = static_cast<double>(bytes_per_token(bench.model()));
   const double weights = static_cast<double>(weights_per_token(bench.model()));
   Json rows_list = Json::array(), ms_list = Json::array();
-  Table table({"rows", "ms", "T(n)/T(1)", "ms a row", "limit ms"});
+  Table table({"rows", "ms", "T(n)/T(1)", "ms a row", "limit ms"}, "rrrrr");
   const double one = median(samples[1]);
   for (int rows = 1; rows <= kRowsMax; ++rows) {
     const double ms = median(samples[static_cast<std::size_t>(rows)]);

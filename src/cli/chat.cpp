@@ -13,17 +13,27 @@ ShowText AnswerPrinter::show() {
   return [this](std::string_view text, bool was_draft) {
     if (text.empty()) return;
     mid_line_ = text.back() != '\n';
-    if (was_draft && !palette_.accepted.empty()) {
-      write_output(fmt::format("{}{}{}", palette_.accepted, text, palette_.reset));
-    } else {
-      write_output(text);
-    }
+    const bool colors = was_draft && !palette_.accepted.empty();
+    const std::string_view change = colors == colored_ ? ""
+                                    : colors           ? palette_.accepted
+                                                       : palette_.reset;
+    colored_ = colors;
+    write_output(fmt::format("{}{}", change, text));
   };
 }
 
 void AnswerPrinter::end_line() {
-  if (mid_line_) write_output("\n");
-  mid_line_ = false;
+  if (!colored_ && !mid_line_) return;
+  write_output(fmt::format("{}{}", colored_ ? palette_.reset : "", mid_line_ ? "\n" : ""));
+  colored_ = mid_line_ = false;
+}
+
+AnswerPrinter::~AnswerPrinter() {
+  try {
+    end_line();
+  } catch (...) {
+    // Standard output is gone, and whoever wrote to it last has said so.
+  }
 }
 
 std::string answer_summary(const Completion& answer) {

@@ -11,15 +11,18 @@ namespace outrider {
 class AnswerPrinter {
  public:
   explicit AnswerPrinter(const Settings& settings) : palette_(output_palette(settings.color)) {}
+  ~AnswerPrinter();  // an answer that failed leaves no colour behind
+  AnswerPrinter(const AnswerPrinter&) = delete;
+  AnswerPrinter& operator=(const AnswerPrinter&) = delete;
 
   // Refers to this object.
   ShowText show();
-  // Ends the line if the answer did not.
+  // Ends colour, and the line if the answer did not.
   void end_line();
 
  private:
   Palette palette_;
-  bool mid_line_ = false;
+  bool colored_ = false, mid_line_ = false;
 };
 
 // "48 tokens, 31.5 a second, ...", one line.

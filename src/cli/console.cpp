@@ -162,7 +162,8 @@ std::string Table::text(int width) const {
       std::string line;
       for (std::size_t c = 0; c < cells.size(); ++c) {
         const std::string space = pad(widths[c] - columns(cells[c]));
-        line += c == 0 ? cells[c] + space : "  " + space + cells[c];
+        if (c) line += "  ";
+        line += alignment_[c] == 'r' ? space + cells[c] : cells[c] + space;
       }
       line.erase(line.find_last_not_of(' ') + 1);
       result += line + "\n";

@@ -54,17 +54,19 @@ class Console {
   bool quiet_, verbose_, draws_, drawn_ = false;
 };
 
-// Lines of equal cells, under a header: columns where the terminal is wide enough, else a block of
-// "header: cell" per line. Cells hold no line ends; the first column is aligned left, the others
-// right.
+// Lines of equal cells under a header: columns where the terminal is wide enough, else a block of
+// "header  cell" lines per line. Cells hold no line ends.
 class Table {
  public:
-  explicit Table(std::vector<std::string> header) : header_(std::move(header)) {}
+  // alignment: a letter a column, l or r.
+  Table(std::vector<std::string> header, std::string alignment)
+      : header_(std::move(header)), alignment_(std::move(alignment)) {}
   void add(std::vector<std::string> cells) { lines_.push_back(std::move(cells)); }
   std::string text(int width) const;
 
  private:
   std::vector<std::string> header_;
+  std::string alignment_;
   std::vector<std::vector<std::string>> lines_;
 };
 

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 #include <cwchar>
+#include <utility>
 
 #include "cli/failure.h"
 #include "cli/signals.h"
@@ -17,6 +18,9 @@ namespace outrider {
 struct LineReader::Editor {
   EditLine* line = nullptr;
   History* history = nullptr;
+  std::string interrupted_text;  // what stood in the line when a signal came
+
+  static int read_character(EditLine* line, wchar_t* character);
 };
 
 namespace {
@@ -24,28 +28,6 @@ namespace {
 char prompt_text[] = "> ";
 char* prompt(EditLine*) {
   return prompt_text;
-}
-
-// One character of the keyboard. libedit's own reader tries again after a signal; this one gives
-// up, so that Ctrl-C reaches the conversation.
-int read_character(EditLine*, wchar_t* character) {
-  std::mbstate_t state = {};
-  for (;;) {
-    char byte;
-    const ssize_t n = ::read(STDIN_FILENO, &byte, 1);
-    if (n == 0) return 0;
-    if (n < 0) {
-      if (errno == EINTR && !pending_signal()) continue;  // the window changed its size
-      return -1;
-    }
-    const std::size_t used = std::mbrtowc(character, &byte, 1, &state);
-    if (used == static_cast<std::size_t>(-2)) continue;  // more bytes follow
-    if (used == static_cast<std::size_t>(-1)) {
-      state = {};
-      continue;  // not of this locale's encoding
-    }
-    return 1;
-  }
 }
 
 std::optional<LineReader::Line> read_plain() {
@@ -66,6 +48,33 @@ std::optional<LineReader::Line> read_plain() {
 
 }  // namespace
 
+// One character of the keyboard. libedit's own reader tries again after a signal; this one gives
+// up, so that Ctrl-C reaches the conversation.
+int LineReader::Editor::read_character(EditLine* line, wchar_t* character) {
+  std::mbstate_t state = {};
+  for (;;) {
+    char byte;
+    const ssize_t n = ::read(STDIN_FILENO, &byte, 1);
+    if (n == 0) return 0;
+    if (n < 0) {
+      if (errno == EINTR && !pending_signal()) continue;  // the window changed its size
+      Editor* editor = nullptr;
+      el_get(line, EL_CLIENTDATA, &editor);
+      // libedit forgets the line when reading fails.
+      const LineInfo* info = el_line(line);
+      editor->interrupted_text.assign(info->buffer, info->lastchar);
+      return -1;
+    }
+    const std::size_t used = std::mbrtowc(character, &byte, 1, &state);
+    if (used == static_cast<std::size_t>(-2)) continue;  // more bytes follow
+    if (used == static_cast<std::size_t>(-1)) {
+      state = {};
+      continue;  // not of this locale's encoding
+    }
+    return 1;
+  }
+}
+
 LineReader::LineReader() {
   if (!isatty(STDIN_FILENO) || !isatty(STDERR_FILENO)) return;
   // How the keyboard encodes characters; numbers stay as they are.
@@ -82,7 +91,8 @@ LineReader::LineReader() {
   el_set(editor_->line, EL_EDITOR, "emacs");
   el_set(editor_->line, EL_HIST, history, editor_->history);
   el_set(editor_->line, EL_SIGNAL, 0);
-  el_set(editor_->line, EL_GETCFN, read_character);
+  el_set(editor_->line, EL_CLIENTDATA, editor_.get());
+  el_set(editor_->line, EL_GETCFN, Editor::read_character);
   el_source(editor_->line, nullptr);  // ~/.editrc
 }
 
@@ -98,13 +108,10 @@ std::optional<LineReader::Line> LineReader::read() {
   const char* text = el_gets(editor_->line, &count);
   Line line;
   if (pending_signal()) {
-    const LineInfo* info = el_line(editor_->line);
-    line.text.assign(info->buffer, info->lastchar);
+    line.text = std::exchange(editor_->interrupted_text, {});
     line.interrupted = true;
-    el_set(editor_->line, EL_REFRESH);
     std::fputs("^C\n", stderr);
-    // The next line begins empty.
-    el_reset(editor_->line);
+    el_reset(editor_->line);  // the next line begins empty
     return line;
   }
   if (!text || count <= 0) {

@@ -7,7 +7,7 @@ namespace outrider {
 
 int list_command(const Device&, const Settings& settings) {
   Json list = Json::array();
-  Table table({"model", "size", "state", "licence"});
+  Table table({"model", "size", "state", "licence"}, "lrll");
   const auto add = [&](const std::string& name, std::uint64_t bytes, std::string_view state,
                        const CatalogEntry* entry, const std::filesystem::path& path) {
     table.add({name, human_bytes(bytes), std::string(state), entry ? license_text(*entry) : "-"});

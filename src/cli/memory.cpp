@@ -76,7 +76,10 @@ std::uint64_t available_memory() {
     const auto used = value_in("/proc/self/status", "VmSize:").value_or(0) * 1024;
     limit(space.rlim_cur - std::min<std::uint64_t>(space.rlim_cur, used));
   }
-  return bytes;
+  // What plans do not count: the program, stacks, the allocator's slack, and the machine's other
+  // needs.
+  const std::uint64_t margin = (128 << 20) + bytes / 32;
+  return bytes - std::min(bytes, margin);
 }
 
 int context_that_fits(const Device& device, const Model& model, LoadOptions options, int most,

@@ -9,7 +9,7 @@
 namespace outrider {
 
 // Bytes that this process may still take: free and reclaimable memory of the machine, the limits of
-// its control groups and its address space.
+// its control groups and its address space, less a margin.
 std::uint64_t available_memory();
 
 // The longest context, a multiple of a page of the cache and at most `most`, with which the model

@@ -94,7 +94,7 @@ std::vector<std::string> with_long_names(std::span<const std::string> words,
     for (const Command& other : commands()) {
       if (flag.commands & other.bit) takers.push_back(other.name);
     }
-    throw UsageError("{}: {} has no such flag, but {} has", name, command.name,
+    throw UsageError("{}: not a flag of {}, but of {}", name, command.name,
                      fmt::join(takers, ", "));
   }
   throw UsageError("{}: {} has no such flag{}; outrider {} --help lists all", name, command.name,

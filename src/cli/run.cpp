@@ -57,6 +57,7 @@ int run_command(const Device& device, const Settings& settings) {
   const auto session = bench.open_session(draft);
   const double load_ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
   const SamplingParams sampling = bench.sampling();
+  const std::vector<Token> tokens = bench.prompt_tokens(*session, *prompt);
   if (!settings.raw && !bench.file().chat_template) {
     console.note(fmt::format("{} has no chat template: it goes on from the prompt as it stands",
                              bench.file().name));
@@ -67,7 +68,7 @@ int run_command(const Device& device, const Settings& settings) {
 
   AnswerPrinter printer(settings);
   const Completion answer =
-      session->complete(bench.prompt_tokens(*session, *prompt), sampling, bench.stop(-1),
+      session->complete(tokens, sampling, bench.stop(-1),
                         settings.json ? ShowText{} : printer.show(), &interrupt_flag());
   if (settings.json) {
     write_json(answer_json(answer, bench, load_ms));

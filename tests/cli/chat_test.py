@@ -1,0 +1,121 @@
+"""The conversation: through a pipe, and on a terminal with its keys."""
+
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import unittest
+
+from program import MODEL, OUTRIDER, TestCase, environment, needs_model, outrider
+
+FLAGS = ["run", "--temp", "0", "-n", "24"]
+
+
+class Terminal:
+    """The program on a terminal of its own. What it shows is collected until a wanted text comes."""
+
+    def __init__(self, *arguments):
+        self.process, self.file = pty.fork()
+        if self.process == 0:
+            os.execve(OUTRIDER, [OUTRIDER, *arguments], environment(TERM="xterm", LANG="C.UTF-8"))
+        self.seen = ""
+
+    def wait_for(self, pattern):
+        """Everything up to and with the pattern; fails if the program ends before."""
+        while not (found := re.search(pattern, self.seen, re.S)):
+            select.select([self.file], [], [])
+            try:
+                self.seen += os.read(self.file, 4096).decode("utf-8", "replace")
+            except OSError as error:
+                raise AssertionError(f"{pattern!r} did not come before the end of {self.seen!r}") from error
+        text, self.seen = self.seen[:found.end()], self.seen[found.end():]
+        return text
+
+    def press(self, keys):
+        os.write(self.file, keys.encode())
+
+    def end(self):
+        """Waits for the program's end; its exit status."""
+        try:
+            while os.read(self.file, 4096):
+                pass
+        except OSError:
+            pass
+        os.close(self.file)
+        return os.waitstatus_to_exitcode(os.waitpid(self.process, 0)[1])
+
+
+@needs_model(MODEL)
+class Chat(TestCase):
+    def test_turns_from_a_pipe(self):
+        result = outrider(*FLAGS, input="Say hello.\n\n/stats\n/draft off\n/nonsense\n/reset\nSay hello.\n/exit\nno\n")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        alone = outrider(*FLAGS, "-p", "Say hello.").stdout
+        self.assertEqual(result.stdout, alone + alone)
+        for part in ("tokens of context used; --draft auto", "--draft off", "/nonsense: no such command", "forgotten"):
+            self.assertIn(part, result.stderr)
+
+    def test_later_turns_know_the_earlier(self):
+        result = outrider(*FLAGS, input="Say hello.\nSay it again.\n")
+        first = outrider(*FLAGS, "-p", "Say hello.").stdout
+        self.assertTrue(result.stdout.startswith(first))
+        self.assertNotEqual(result.stdout[len(first):], outrider(*FLAGS, "-p", "Say it again.").stdout)
+
+    def test_a_full_context_names_the_way_out(self):
+        result = outrider("run", "--temp", "0", "--ignore-eos", "-c", "64", input="Tell me a story.\nMore.\n")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("is full: /reset", result.stderr)
+
+    def test_keys(self):
+        terminal = Terminal(*FLAGS)
+        terminal.wait_for("> ")
+        terminal.press("\x03")
+        terminal.wait_for("once more, or Ctrl-D.*> ")
+        terminal.press("/hxlp")
+        terminal.wait_for("hxlp")
+        terminal.press("\x1b[D\x1b[D\x7fe\r")  # two left, rub out, e
+        terminal.wait_for("/reset +forget.*> ")
+        terminal.press("\x1b[A")  # the line before
+        terminal.wait_for("/help")
+        terminal.press("\x03")  # a line that is not empty: gone, and the chat goes on
+        terminal.wait_for(r"\^C.*> ")
+        terminal.press("/exit\r")
+        self.assertEqual(terminal.end(), 0)
+
+    def test_ctrl_d_ends(self):
+        terminal = Terminal(*FLAGS)
+        terminal.wait_for("> ")
+        terminal.press("\x04")
+        self.assertEqual(terminal.end(), 0)
+
+    def test_two_ctrl_c_end(self):
+        terminal = Terminal(*FLAGS)
+        terminal.wait_for("> ")
+        terminal.press("\x03")
+        terminal.wait_for("once more.*> ")
+        terminal.press("\x03")
+        self.assertEqual(terminal.end(), 130)
+
+    def test_ctrl_c_stops_the_answer_and_not_the_program(self):
+        terminal = Terminal("run", "--temp", "0", "--ignore-eos", "-n", "4000")
+        terminal.wait_for("> ")
+        terminal.press("Count to a thousand.\r")
+        terminal.wait_for(r"thousand\.\s+\w")
+        terminal.press("\x03")
+        terminal.wait_for("stopped.*> ")
+        terminal.press("/stats\r")
+        terminal.wait_for("tokens of context used.*> ")
+        terminal.press("\x04")
+        self.assertEqual(terminal.end(), 0)
+
+    def test_accepted_drafts_are_coloured_on_a_terminal(self):
+        prompt = "Repeat: one two three one two three one two three one two three"
+        terminal = Terminal("run", "--temp", "0", "-n", "24", "-p", prompt, "--budget", "fixed")
+        terminal.wait_for(r"\x1b\[32m[^\x1b]+\x1b\[0m")
+        self.assertEqual(terminal.end(), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,213 @@
+"""Commands on the smallest real model."""
+
+import json
+import os
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+from program import MODEL, OUTRIDER, TestCase, environment, has_model, needs_model, outrider
+
+PROMPT = "Say the word river four times."
+
+
+@needs_model(MODEL)
+class Model(TestCase):
+    def run_json(self, *arguments, **changes):
+        result = outrider("run", "--json", "-p", PROMPT, "-n", "12", *arguments, **changes)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return json.loads(result.stdout)
+
+    def test_json_shape(self):
+        answer = self.run_json("--seed", "7")
+        self.assertEqual(list(answer), ["schema", "version", "model", "text", "tokens", "finish_reason", "seed",
+                                        "usage", "timings", "draft"])
+        self.assertEqual((answer["schema"], answer["model"], answer["seed"]), (1, MODEL, 7))
+        self.assertEqual(answer["usage"]["completion_tokens"], len(answer["tokens"]))
+        self.assertIn(answer["finish_reason"], ("stop", "length"))
+        self.assertEqual(set(answer["draft"]), {"lookup"})
+        self.assertEqual(set(answer["draft"]["lookup"]), {"proposed", "accepted"})
+
+    def test_the_same_text_however_it_is_drafted(self):
+        for flags in (["--temp", "0"], ["--temp", "0.8", "--seed", "11", "--repeat-penalty", "1.1"]):
+            plain = self.run_json("--draft", "off", *flags)
+            self.assertEqual(plain["draft"], {})
+            for how in (["--draft", "lookup"], ["--draft", f"model={MODEL}", "--draft-width", "2"],
+                        ["-md", MODEL, "--budget", "fixed"], ["--draft", "off", "-t", "1", "-b", "7"]):
+                with self.subTest(flags=flags, how=how):
+                    self.assertEqual(self.run_json(*how, *flags)["tokens"], plain["tokens"])
+
+    def test_text_goes_to_standard_output_and_nothing_else_does(self):
+        result = outrider("run", "-p", PROMPT, "-n", "12", "--temp", "0")
+        answer = self.run_json("--temp", "0")
+        self.assertEqual(result.stdout, answer["text"].removesuffix("\n") + "\n")
+        self.assertIn("tokens", result.stderr)
+        self.assertNotIn("seed", result.stderr)
+        self.assertNotIn("\x1b", result.stdout + result.stderr)
+        quiet = outrider("run", "-p", PROMPT, "-n", "12", "--temp", "0", "--quiet")
+        self.assertEqual((quiet.stdout, quiet.stderr), (result.stdout, ""))
+
+    def test_a_random_seed_is_printed_and_repeats_the_text(self):
+        first = outrider("run", "-p", PROMPT, "-n", "12")
+        seed = next(line.split()[1] for line in first.stderr.splitlines() if line.startswith("seed "))
+        self.assertEqual(outrider("run", "-p", PROMPT, "-n", "12", "-s", seed).stdout, first.stdout)
+        self.assertNotEqual(outrider("run", "-p", PROMPT, "-n", "12", "-s", seed + "1").stdout, first.stdout)
+
+    def test_prompts_from_file_and_input_are_the_same(self):
+        with tempfile.NamedTemporaryFile("w") as file:
+            file.write(PROMPT + "\n")
+            file.flush()
+            texts = {outrider("run", *source, "-n", "8", "--temp", "0", input=PROMPT + "\n").stdout
+                     for source in (["-p", PROMPT], ["-f", file.name], ["-f", "-"], ["-p", "-"])}
+        self.assertEqual(len(texts), 1)
+
+    def test_colour_marks_drafts_and_changes_no_text(self):
+        flags = ["run", "-p", "Repeat: one two three one two three one two three one two three", "-n", "24",
+                 "--temp", "0", "--draft", "lookup", "--budget", "fixed"]
+        plain = outrider(*flags, "--color", "never").stdout
+        self.assertNotIn("\x1b", plain)
+        self.assertEqual(outrider(*flags).stdout, plain)
+        for changes in ({}, {"NO_COLOR": "1"}):
+            colored = outrider(*flags, "--color", "always", **changes).stdout
+            self.assertIn("\x1b[32m", colored)
+            self.assertEqual(colored.replace("\x1b[32m", "").replace("\x1b[0m", ""), plain)
+
+    def test_stop_text_and_limits(self):
+        text = self.run_json("--temp", "0")["text"]
+        word = text.split()[2]
+        stopped = self.run_json("--temp", "0", "--stop", word)
+        self.assertEqual(stopped["text"], text[:text.index(word)])
+        self.assertEqual(stopped["finish_reason"], "stop")
+        self.assertEqual(self.run_json("--temp", "0", "-n", "3")["finish_reason"], "length")
+
+    def test_raw_goes_on_from_the_text(self):
+        raw = outrider("run", "--raw", "-p", "The capital of France is", "-n", "2", "--temp", "0")
+        self.assertIn("Paris", raw.stdout)
+
+    def test_bad_requests(self):
+        self.assert_fails(outrider("run", "-p", ""), 1, "the prompt is empty")
+        self.assert_fails(outrider("run", "-p", "a b c d", "-c", "8"), 1, "context of 8")
+        self.assert_fails(outrider("run", "-p", "x", "-c", "16000000"), 1, "--ctx-size 16000000", "largest")
+        self.assert_fails(outrider("run", "-p", "x", "--raw", "--system-prompt", "y"), 1, "--system-prompt")
+        self.assert_fails(outrider("run", "-p", "x", "--logit-bias", "999999+1"), 2, "999999")
+
+    def test_little_memory_gives_a_short_context_or_one_line(self):
+        def limited(kib, *arguments):
+            return subprocess.run(["sh", "-c", f'ulimit -v {kib}; exec "$@"', "sh", OUTRIDER, *arguments],
+                                  capture_output=True, text=True, env=environment())
+        for kib in range(200_000, 1_000_000, 100_000):
+            result = limited(kib, "run", "-p", "Hello", "-n", "2", "--temp", "0")
+            with self.subTest(kib=kib):
+                if result.returncode:
+                    self.assert_fails(result, 1, "memory")
+                else:
+                    self.assertTrue(result.stdout)
+
+    def test_closed_pipe_ends_quietly(self):
+        process = subprocess.Popen([OUTRIDER, "run", "-p", PROMPT, "--ignore-eos", "-n", "4000", "--quiet"],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
+        process.stdout.read(1)
+        process.stdout.close()
+        self.assertEqual((process.stderr.read(), process.wait()), (b"", 0))
+        process.stderr.close()
+
+    def test_signals(self):
+        for number, status in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+            process = subprocess.Popen([OUTRIDER, "run", "-p", PROMPT, "--ignore-eos", "-n", "4000"],
+                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
+            process.stdout.read(1)
+            process.send_signal(number)
+            _, error = process.communicate()
+            self.assertEqual(process.returncode, status)
+            self.assertNotIn(b"outrider:", error)
+
+    def test_prove(self):
+        flags = ["prove", "-p", PROMPT, "-n", "16", "--temp", "0", "--draft", "off", "--draft", "lookup"]
+        result = outrider(*flags)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertRegex(result.stdout, r"draft +tokens +tokens/s +speed +accepted +a pass +tokens are\n"
+                                        r"off +\d+ .* the reference\nlookup +\d+ .* identical\n")
+        report = json.loads(outrider(*flags, "--json").stdout)
+        self.assertTrue(report["identical"])
+        self.assertEqual([s["draft"] for s in report["settings"]], ["off", "lookup"])
+        sampled = outrider("prove", "-p", PROMPT, "-p", "Count to five.", "-n", "12", "--json", "--draft", "off",
+                           "--draft", f"lookup+model={MODEL}", "--draft-width", "3")
+        self.assertTrue(json.loads(sampled.stdout)["identical"])
+        self.assertEqual(json.loads(sampled.stdout)["prompts"], 2)
+
+    def test_bench_curve(self):
+        curve = json.loads(outrider("bench", "curve", "--json").stdout)
+        self.assertEqual(curve["rows"], list(range(1, 33)))
+        self.assertEqual(len(curve["ms"]), 32)
+        self.assertTrue(all(ms > 0 for ms in curve["ms"]))
+        for key in ("bytes_per_token", "weights_per_token", "read_gbs"):
+            self.assertGreater(curve[key], 0)
+        self.assertGreaterEqual(curve["int8_tops"], 0)
+
+    def test_bench_generate(self):
+        lines = [{"prompt": PROMPT, "group": "words"},
+                 {"question_id": 4, "category": "turns", "turns": ["Say hello.", "Say it again."]}]
+        with tempfile.NamedTemporaryFile("w") as file:
+            file.write("\n".join(json.dumps(line) for line in lines))
+            file.flush()
+            flags = ["bench", "generate", "--prompts", file.name, "-n", "8", "--temp", "0"]
+            report = json.loads(outrider(*flags, "--json").stdout)
+            table = outrider(*flags)
+        self.assertTrue(report["identical"])
+        self.assertEqual([(g["group"], g["draft"]) for g in report["groups"]],
+                         [(g, d) for g in ("words", "turns", "together") for d in ("off", "auto")])
+        self.assertEqual([p["id"] for p in report["prompts"]], ["1", "1", "4", "4"])
+        self.assertEqual(table.returncode, 0)
+        self.assertEqual(len(table.stdout.splitlines()), 7)
+
+    def test_inspect(self):
+        report = json.loads(outrider("inspect", "--json", MODEL).stdout)
+        self.assertEqual(report["metadata"]["general.architecture"], "llama")
+        self.assertEqual(len(report["tensors"]), 272)
+        self.assertGreater(report["memory"]["bytes"], report["memory"]["weights"])
+        longer = json.loads(outrider("inspect", "--json", "-c", "100000", MODEL).stdout)
+        self.assertGreater(longer["memory"]["bytes"], report["memory"]["bytes"])
+        text = outrider("inspect", MODEL).stdout
+        self.assertIn("272 tensors", text)
+        self.assertIn("for a context of 8192", text)
+
+    def test_tokenize(self):
+        def tokens(*arguments, input=""):
+            result = outrider("tokenize", "--json", *arguments, input=input)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            return json.loads(result.stdout)["tokens"]
+        self.assertEqual(tokens("hi there"), tokens(input="hi there"))
+        self.assertEqual(tokens("hi", "there"), tokens("hi there"))
+        self.assertGreater(len(tokens("<|im_end|>")), 1)
+        self.assertEqual(tokens("--raw", "<|im_end|>"), [2])
+        self.assertGreater(len(tokens("--raw", "--no-special", "<|im_end|>")), 1)
+        messages = [{"role": "user", "content": [{"type": "text", "text": "hi<|im_end|>"}]}]
+        chat = tokens("--chat", "-", input=json.dumps(messages))
+        self.assertEqual(chat[0], 1)
+        self.assertEqual(chat.count(2), 2)  # the ends of system and user message, not the user's text
+        self.assertEqual(tokens("--chat", "-", input=json.dumps({"messages": messages})), chat)
+        self.assert_fails(outrider("tokenize", "--chat", "-", input='{"a": 1}'), 1, "list of messages")
+        self.assert_fails(outrider("tokenize", "--chat", "-", input="["), 1, "not JSON")
+
+    def test_a_pulled_model_needs_no_network(self):
+        pulled = json.loads(outrider("pull", "--offline", "--json", MODEL).stdout)
+        self.assertTrue(os.path.exists(pulled["path"]))
+        self.assertTrue(pulled["was_cached"])
+
+    @unittest.skipUnless(has_model("qwen2.5-coder:0.5b"), "qwen2.5-coder:0.5b is not in OUTRIDER_CACHE")
+    def test_vocabularies_must_agree(self):
+        result = outrider("run", "-md", "qwen2.5-coder:0.5b", "-p", "x")
+        self.assert_fails(result, 1, "qwen2.5-coder:0.5b", "vocabulary")
+
+    @needs_model("gemma3:270m")
+    def test_without_a_template(self):
+        result = outrider("run", "-m", "gemma3:270m", "-p", "The capital of France is", "-n", "3", "--temp", "0")
+        self.assertEqual(result.returncode, 0)
+        self.assertIn("no chat template", result.stderr)
+        self.assert_fails(outrider("run", "-m", "gemma3:270m"), 1, "cannot chat")
+
+
+if __name__ == "__main__":
+    unittest.main()
