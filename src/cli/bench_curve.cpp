@@ -81,7 +81,8 @@ int bench_curve_command(const Device& device, const Settings& settings) {
       samples[static_cast<std::size_t>(rows)].push_back(time(rows));
       stop_if_interrupted();
     }
-    console.advance("measuring", std::max(static_cast<double>(round + 1) / rounds_least, 0.0));
+    console.advance("measuring", std::min(static_cast<double>(round + 1) / rounds_least,
+                                          ms_since(start) / total_ms));
   }
   measure_limits();
   backend.end(sequence);
