@@ -299,7 +299,7 @@ TEST(Jinja, LongInputsAreNotHostile) {
   EXPECT_TRUE(out.bytes().ends_with(">12000000"));
 }
 
-TEST(Jinja, OneTemplateManyThreadsWorthOfRenderings) {
+TEST(Jinja, ATemplateRendersAgain) {
   const auto source = parse("{% set x = [1, 2] | map('string') %}{{ x | join }}", "model.gguf", {});
   const auto none = [](Runtime&) { return Variables(); };
   EXPECT_EQ(render(*source, {}, none).bytes(), "12");

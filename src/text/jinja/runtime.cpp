@@ -67,7 +67,8 @@ Value Runtime::sequence(SequenceKind kind, std::vector<Value> items, std::string
 Value Runtime::mapping(const std::vector<std::pair<Value, Value>>& entries) {
   charge(sizeof(Mapping) + entries.size() * sizeof(entries[0]));
   Mapping mapping;
-  for (const auto& [key, value] : entries) {
+  for (const auto& given : entries) {
+    const Value key = given.first;
     if (key.kind() == Value::Kind::mapping ||
         (key.kind() == Value::Kind::sequence && key.as_sequence().kind != SequenceKind::tuple))
       fail("unhashable type: '{}'", type_name(key));
@@ -75,9 +76,9 @@ Value Runtime::mapping(const std::vector<std::pair<Value, Value>>& entries) {
         std::find_if(mapping.entries.begin(), mapping.entries.end(),
                      [&](const auto& entry) { return equal(*this, entry.first, key); });
     if (known != mapping.entries.end()) {
-      known->second = value;
+      known->second = given.second;
     } else {
-      mapping.entries.emplace_back(key, value);
+      mapping.entries.push_back(given);
     }
   }
   return Value(arena_.keep(std::move(mapping)));
