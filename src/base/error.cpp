@@ -6,7 +6,8 @@
 namespace outrider {
 
 void check_failed(const char* condition, const char* file, int line) {
-  std::fprintf(stderr, "outrider: internal error: %s does not hold (%s:%d)\n", condition, file, line);
+  std::fprintf(stderr, "outrider: internal error: %s does not hold (%s:%d)\n", condition, file,
+               line);
   std::abort();
 }
 

@@ -1,5 +1,6 @@
-// Failures of two kinds. Input from outside (a file, a flag, a request, the network) fails by throwing Error; a mistake of
-// our own aborts through CHECK, in every build, and no input may reach one.
+// Failures of two kinds. Input from outside (a file, a flag, a request, the network) fails by
+// throwing Error; a mistake of our own aborts through CHECK, in every build, and no input may reach
+// one.
 
 #pragma once
 
@@ -22,5 +23,6 @@ class Error : public std::runtime_error {
 
 }  // namespace outrider
 
-#define CHECK(condition) \
-  (static_cast<bool>(condition) ? void(0) : ::outrider::check_failed(#condition, __FILE__, __LINE__))
+#define CHECK(condition)                  \
+  (static_cast<bool>(condition) ? void(0) \
+                                : ::outrider::check_failed(#condition, __FILE__, __LINE__))

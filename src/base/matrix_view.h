@@ -12,14 +12,13 @@ template <typename T>
 class MatrixView {
  public:
   MatrixView() = default;
-  MatrixView(T* first, std::size_t rows, std::size_t columns) : MatrixView(first, rows, columns, columns) {}
+  MatrixView(T* first, std::size_t rows, std::size_t columns)
+      : MatrixView(first, rows, columns, columns) {}
   MatrixView(T* first, std::size_t rows, std::size_t columns, std::size_t stride)
       : first_(first), rows_(rows), columns_(columns), stride_(stride) {}
 
   // A mutable view is also a read-only one.
-  operator MatrixView<const T>() const
-    requires(!std::is_const_v<T>)
-  {
+  operator MatrixView<const T>() const requires(!std::is_const_v<T>) {
     return {first_, rows_, columns_, stride_};
   }
 

@@ -5,6 +5,7 @@
 #include <bit>
 #include <random>
 
+#include "base/error.h"
 #include "numerics/attention.h"
 
 namespace outrider {
