@@ -155,7 +155,7 @@ ENGINE = {
         "{{ 'b' in 'abc' }} {{ 'd' not in 'abc' }} {{ 1 in [1, 2] }} {{ 'a' in nested }} {{ 2 in (1,) }} {{ '' in '' }}", "{{ not true }} {{ not not 1 }} {{ not 1 == 2 }} {{ not x }}",
         "{{ true and 'x' }} {{ 0 and 'x' }} {{ '' or 'y' }} {{ 1 or x.y }} {{ none or 0 or [] }}", "{{ 1 if true else 2 }} {{ 1 if false else 2 if false else 3 }}", "{{ (1 if flag else 2) + 1 }}",
         "{{ 'a' if x is defined else 'b' }}", "{{ 1 in [1] and 2 not in [1] }}", "{{ 1 in x }}", "{{ not 'a' in 'abc' }}", "{{ 5 - 3 - 1 }} {{ 100 / 10 / 2 }}", "{{ -1 | abs }} {{ -'3' | int }}",
-        "{{ '%s is %d, %.2f%% %r %5s|%-5s|%05d %x' % ('a', 3, 2.5, 'q', 'r', 'l', 42, 255) }}", "{{ '%s' % 'one' }} {{ '%s' % [1, 2] }} {{ '%(a)s-%(b)d' % {'a': 'x', 'b': 2} }}", "{{ '%c%c' % ('x', 233) }}",
+        "{{ '%s is %d, %.2f%% %r %5s|%-5s|%05d %x' % ('a', 3, 2.5, 'q', 'r', 'l', 42, 255) }}", "{{ '%s' % 'one' }} {{ '%s' % [1, 2] }} {{ '%(a)s-%(b)d' % {'a': 'x', 'b': 2} }}", "{{ '%c%c' % ('x', 233) }}", "{{ 'x' % [1] }}{{ 'x' % {} }}{{ 'x' % missing }}",
         "{{ big * 10 }} {{ big % 7 }} {{ 9223372036854775807 }} {{ -9223372036854775807 - 1 }}", "{{ (1 or 2) and 3 }}", "{{ 1 is odd and 2 is even }}", "{{ 3 * -1 }} {{ 2 - -2 }}",
     ],
     "failures": [
@@ -167,6 +167,7 @@ ENGINE = {
         "{{ 1 is odd is even }}", "{% macro m(a, b) %}{% endmacro %}{{ m(1, 2, 3) }}", "{% macro m(a) %}{% endmacro %}{{ m(b=1) }}", "{{ dict(1) }}", "{{ x | tojson }}", "{{ 'a'.join([1]) }}", "{{ namespace(1) }}", "{{ [1,2][::0] }}",
         "{{ letters['a':] }}", "{{ '%d' % 'a' }}", "{{ '%s %s' % 'a' }}", "{{ '%s' % (1, 2) }}", "{{ [3, 'a'] | sort }}", "{{ 5 | first }}", "{{ numbers | map('nofilter') | list }}", "{{ nothing.strip() }}", "{{ loop.index }}",
         "{% for i in [1] %}{{ loop([2]) }}{% endfor %}", "{{ [1, 2]|map('upper')|length }}", "{{ f(a=1, 2) }}", "{{ '\\x4' }}", "{{ users | join(',', attribute='nope.deeper') }}", "{{ {[1]: 2} }}", "{{ x | abs }}",
+        "{{ [] in nested }}", "{{ nested.get({}) }}", "{{ 5 | truncate }}", "{{ name is none 1 }}", "{{ name is eq }}", "{{ 1 is none not in [1] }}", "{{ [1] | select('eq') | list }}", "{{ '%s' % (1, 2) }}", "{{ 'x' % 1 }}",
     ],
     "look-ups": [
         "{{ name }} {{ missing }}|", "{{ nested.a.b[2].c }} {{ nested['a']['b'][0] }} {{ nested['x y'] }}", "{{ nested.missing }}|{{ nested['missing'] }}|", "{{ nested.items is callable }} {{ nested['items'] }}", "{{ words[0] }} {{ words[-1] }} {{ words[9] }}|",

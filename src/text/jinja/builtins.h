@@ -20,9 +20,12 @@ const Filter* find_filter(std::string_view name);  // null if there is none
 // {{ input is name(arguments) }}
 struct Test {
   std::string_view name;
+  std::size_t n_arguments;
   bool (*apply)(Runtime& runtime, Value input, const Arguments& arguments);
 };
 const Test* find_test(std::string_view name);
+// Fails if the test takes no such number of arguments.
+bool passes(Runtime& runtime, const Test& test, Value input, const Arguments& arguments);
 
 // A method of a string, list or dict as a callable value; undefined (without a hint) if its type
 // has none of this name.

@@ -292,6 +292,8 @@ Value indent_filter(Runtime& runtime, Value input, const Arguments& arguments) {
 
 Value truncate_filter(Runtime& runtime, Value input, const Arguments& arguments) {
   const auto bound = bind(runtime, "truncate", arguments, {"length", "killwords", "end", "leeway"});
+  if (!input.is_text() && !input.is_undefined())
+    runtime.fail("truncate of a '{}'", type_name(input));
   const Text& text = str(runtime, input);
   const Text& end = bound[2] ? str(runtime, *bound[2]) : runtime.text("...").as_text();
   const std::int64_t most = integer_or(runtime, bound[0], 255);
@@ -569,7 +571,7 @@ Value select_filter(Runtime& runtime, Value input, const Arguments& arguments) {
   for (const Value& item : items(runtime, input)) {
     runtime.step();
     const Value tested = follow(runtime, item, path);
-    const bool passes = test ? test->apply(runtime, tested, rest) : truthy(tested);
+    const bool passes = test ? jinja::passes(runtime, *test, tested, rest) : truthy(tested);
     if (passes == kKeepPassing) out.push_back(item);
   }
   return generator(runtime, std::move(out));

@@ -420,7 +420,7 @@ class Interpreter {
     const Arguments arguments = evaluate_arguments(node.arguments);
     runtime_.at = at;
     if (!node.test) runtime_.fail("no test named '{}'", node.name);
-    return Value::boolean(node.test->apply(runtime_, input, arguments));
+    return Value::boolean(passes(runtime_, *node.test, input, arguments));
   }
   Value evaluate(Position, const Not& node) {
     return Value::boolean(!truthy(evaluate(*node.operand)));

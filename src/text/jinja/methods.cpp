@@ -227,6 +227,7 @@ constexpr Method kTextMethods[] = {
 
 Value get_method(Runtime& runtime, Value receiver, const Arguments& arguments) {
   const auto bound = bind(runtime, "get", arguments, {"key", "default"}, 1);
+  if (!hashable(*bound[0])) runtime.fail("unhashable type: '{}'", type_name(*bound[0]));
   if (const Value* const value = find(runtime, receiver.as_mapping(), *bound[0])) return *value;
   return bound[1] ? *bound[1] : Value::none();
 }

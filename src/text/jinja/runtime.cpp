@@ -69,9 +69,7 @@ Value Runtime::mapping(const std::vector<std::pair<Value, Value>>& entries) {
   Mapping mapping;
   for (const auto& given : entries) {
     const Value key = given.first;
-    if (key.kind() == Value::Kind::mapping ||
-        (key.kind() == Value::Kind::sequence && key.as_sequence().kind != SequenceKind::tuple))
-      fail("unhashable type: '{}'", type_name(key));
+    if (!hashable(key)) fail("unhashable type: '{}'", type_name(key));
     const auto known =
         std::find_if(mapping.entries.begin(), mapping.entries.end(),
                      [&](const auto& entry) { return equal(*this, entry.first, key); });

@@ -131,44 +131,44 @@ bool is_test(Runtime& runtime, Value input, const Arguments&) {
 }
 
 constexpr Test kTests[] = {
-    {"!=", is_not_equal},
-    {"<", is_less},
-    {"<=", is_less_or_equal},
-    {"==", is_equal},
-    {">", is_greater},
-    {">=", is_greater_or_equal},
-    {"boolean", is_boolean},
-    {"callable", is_callable},
-    {"defined", is_defined},
-    {"divisibleby", is_divisible},
-    {"eq", is_equal},
-    {"equalto", is_equal},
-    {"even", is_parity<0>},
-    {"false", is_false},
-    {"filter", is_filter},
-    {"float", is_float},
-    {"ge", is_greater_or_equal},
-    {"greaterthan", is_greater},
-    {"gt", is_greater},
-    {"in", is_in},
-    {"integer", is_integer},
-    {"iterable", is_iterable},
-    {"le", is_less_or_equal},
-    {"lessthan", is_less},
-    {"lower", has_case<false>},
-    {"lt", is_less},
-    {"mapping", is_mapping},
-    {"ne", is_not_equal},
-    {"none", is_none},
-    {"number", is_number},
-    {"odd", is_parity<1>},
-    {"sameas", is_same},
-    {"sequence", is_sequence},
-    {"string", is_string},
-    {"test", is_test},
-    {"true", is_true},
-    {"undefined", is_undefined},
-    {"upper", has_case<true>},
+    {"!=", 1, is_not_equal},
+    {"<", 1, is_less},
+    {"<=", 1, is_less_or_equal},
+    {"==", 1, is_equal},
+    {">", 1, is_greater},
+    {">=", 1, is_greater_or_equal},
+    {"boolean", 0, is_boolean},
+    {"callable", 0, is_callable},
+    {"defined", 0, is_defined},
+    {"divisibleby", 1, is_divisible},
+    {"eq", 1, is_equal},
+    {"equalto", 1, is_equal},
+    {"even", 0, is_parity<0>},
+    {"false", 0, is_false},
+    {"filter", 0, is_filter},
+    {"float", 0, is_float},
+    {"ge", 1, is_greater_or_equal},
+    {"greaterthan", 1, is_greater},
+    {"gt", 1, is_greater},
+    {"in", 1, is_in},
+    {"integer", 0, is_integer},
+    {"iterable", 0, is_iterable},
+    {"le", 1, is_less_or_equal},
+    {"lessthan", 1, is_less},
+    {"lower", 0, has_case<false>},
+    {"lt", 1, is_less},
+    {"mapping", 0, is_mapping},
+    {"ne", 1, is_not_equal},
+    {"none", 0, is_none},
+    {"number", 0, is_number},
+    {"odd", 0, is_parity<1>},
+    {"sameas", 1, is_same},
+    {"sequence", 0, is_sequence},
+    {"string", 0, is_string},
+    {"test", 0, is_test},
+    {"true", 0, is_true},
+    {"undefined", 0, is_undefined},
+    {"upper", 0, has_case<true>},
 };
 
 }  // namespace
@@ -177,6 +177,15 @@ const Test* find_test(std::string_view name) {
   const auto found = std::find_if(std::begin(kTests), std::end(kTests),
                                   [&](const Test& test) { return test.name == name; });
   return found == std::end(kTests) ? nullptr : found;
+}
+
+bool passes(Runtime& runtime, const Test& test, Value input, const Arguments& arguments) {
+  const std::size_t given = arguments.positional.size() + arguments.named.size();
+  if (given != test.n_arguments) {
+    runtime.fail("the test '{}' takes {} argument(s), {} were given", test.name, test.n_arguments,
+                 given);
+  }
+  return test.apply(runtime, input, arguments);
 }
 
 }  // namespace outrider::jinja

@@ -240,9 +240,12 @@ class PercentFormat {
       ++at_;
       conversion();
     }
+    // Python minds an unused argument only if it is a tuple's, or has no subscripts.
+    const bool has_subscripts =
+        !is_tuple_ && (arguments_.kind() == Value::Kind::mapping ||
+                       arguments_.kind() == Value::Kind::sequence || arguments_.is_undefined());
     const std::size_t given = is_tuple_ ? arguments_.as_sequence().items.size() : 1;
-    const bool is_mapping = arguments_.kind() == Value::Kind::mapping;
-    if (n_used_ < given && !is_mapping)
+    if (n_used_ < given && !has_subscripts)
       runtime_.fail("not all arguments converted during string formatting");
     return out_.finish_value();
   }

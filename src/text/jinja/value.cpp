@@ -374,7 +374,9 @@ bool contains(Runtime& runtime, Value item, Value container) {
         runtime.fail("'in <string>' requires string as left operand, not {}", type_name(item));
       runtime.read(container.as_text().size() + item.as_text().size());
       return find_bytes(container.as_text().bytes(), item.as_text().bytes()) != std::string::npos;
-    case Kind::mapping: return find(runtime, container.as_mapping(), item) != nullptr;
+    case Kind::mapping:
+      if (!hashable(item)) runtime.fail("unhashable type: '{}'", type_name(item));
+      return find(runtime, container.as_mapping(), item) != nullptr;
     case Kind::sequence: {
       const Sequence& sequence = container.as_sequence();
       const bool once = sequence.kind == SequenceKind::generator;
@@ -430,6 +432,16 @@ std::int64_t length(Runtime& runtime, Value value) {
       [[fallthrough]];
     default: runtime.fail("object of type '{}' has no len()", type_name(value));
   }
+}
+
+bool hashable(Value value) {
+  if (value.kind() != Kind::sequence) return value.kind() != Kind::mapping;
+  const Sequence& sequence = value.as_sequence();
+  if (sequence.kind != SequenceKind::tuple) return sequence.kind != SequenceKind::list;
+  return std::none_of(sequence.items.begin(), sequence.items.end(), [](const Value& item) {
+    return item.kind() == Kind::mapping ||
+           (item.kind() == Kind::sequence && item.as_sequence().kind == SequenceKind::list);
+  });
 }
 
 const Value* find(Runtime& runtime, const Mapping& mapping, Value key) {

@@ -190,6 +190,8 @@ bool contains(Runtime& runtime, Value item, Value container);
 std::span<const Value> items(Runtime& runtime, Value value);
 // len(value); fails for values without one.
 std::int64_t length(Runtime& runtime, Value value);
+// Whether a dict may have this key: not a list or a dict.
+bool hashable(Value value);
 // The value of `key`, or null.
 const Value* find(Runtime& runtime, const Mapping& mapping, Value key);
 // str(value): a string is itself.
