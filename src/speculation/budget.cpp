@@ -13,13 +13,9 @@ constexpr double kFirstTokens = 2;  // what a drafter is expected to bring befor
 constexpr double kRate = 0.25;      // of the last step in the running means
 constexpr double kNextToNothing = 0.005;  // of a pass: drafting that costs less is always asked
 constexpr int kFirstPause = 2, kLongestPause = 64;  // steps
-constexpr int kFirstDepth = 2;                      // of a drafter whose cost is not known yet
-constexpr double kWorthMost = 0.9;  // a path as good as certain is always lengthened
-
-struct Valued {
-  int tree, node;
-  double value;
-};
+// A path as good as certain is always lengthened, so a level's cost is measured again.
+constexpr double kWorthMost = 0.9;
+constexpr int kFirstDepth = 2;  // of a drafter whose cost is not known yet
 
 double blend(double mean, double last) {
   return mean + kRate * (last - mean);
@@ -46,6 +42,53 @@ std::vector<double> Budget::values(const DraftTree& tree) const {
   return values;
 }
 
+// The nodes that may be checked, best first; of a tree its first ones, so none lacks its parent.
+std::vector<Budget::Candidate> Budget::candidates(std::span<const DraftTree* const> trees,
+                                                  const PassLoad& load) const {
+  std::vector<Candidate> nodes;
+  for (int tree = 0; tree < static_cast<int>(trees.size()); ++tree) {
+    const std::vector<double> values = this->values(*trees[tree]);
+    for (int node = 1; node < trees[tree]->size(); ++node)
+      nodes.push_back({tree, node, values[node]});
+  }
+  // A parent's value is at least its child's and its number is lower, so it comes first.
+  std::ranges::stable_sort(nodes, std::greater<>{}, &Candidate::value);
+
+  const std::size_t n_max = std::max(0, load.rows_max - load.rows);
+  std::vector<Candidate> candidates;
+  std::vector<int> n_nodes(trees.size());
+  for (const Candidate& node : nodes)
+    if (candidates.size() < n_max && n_nodes[node.tree]++ < options_.limits.rows)
+      candidates.push_back(node);
+  return candidates;
+}
+
+// The count of candidates that brings most tokens per time.
+Budget::Prospect Budget::best(std::span<const Candidate> candidates, std::size_t n_sequences,
+                              const PassLoad& load, double draft_ms) const {
+  Prospect best, here;
+  here.tokens = static_cast<double>(n_sequences);
+  for (;; ++here.count) {
+    here.ms = curve_.ms(load.rows + here.count) + draft_ms;
+    if (here.count == 0 || here.tokens / here.ms > best.tokens / best.ms) best = here;
+    if (here.count == static_cast<int>(candidates.size())) return best;
+    here.tokens += candidates[here.count].value;
+  }
+}
+
+// Whether asking a drafter of this standing is expected to beat `without` it, when a millisecond is
+// worth `tokens_per_ms` otherwise. By time's worth and not by the step's own ratio: in a text that
+// another drafter speeds up, a slow step had better be a short one.
+bool Budget::pays(const Standing& standing, const Prospect& without, std::size_t n_sequences,
+                  const PassLoad& load, double tokens_per_ms) const {
+  const double sequences = static_cast<double>(n_sequences);
+  const double tokens = std::max(without.tokens, sequences * (1 + standing.tokens));
+  const int rows =
+      std::max(without.count, static_cast<int>(std::lround(sequences * standing.rows)));
+  const double ms = curve_.ms(load.rows + rows) + standing.ms;
+  return tokens - without.tokens > tokens_per_ms * (ms - without.ms);
+}
+
 std::optional<DraftLimits> Budget::limits(int drafter, const DraftCost& cost,
                                           std::span<const DraftTree* const> trees,
                                           const PassLoad& load) {
@@ -54,75 +97,35 @@ std::optional<DraftLimits> Budget::limits(int drafter, const DraftCost& cost,
   if (!options_.automatic || curve_.empty()) return limits;
   Standing& standing = standings_[drafter];
   if (standing.steps_left > 0 && --standing.steps_left > 0) return std::nullopt;
-  const bool on_trial = !standing.asked || standing.pause > 0;
-  if (!on_trial && standing.ms > kNextToNothing * curve_.ms(load.rows) &&
-      !pays(standing, trees, load, /*alone=*/false))
-    return std::nullopt;
-  if (!standing.asked) limits.depth = std::min(limits.depth, kFirstDepth);
+  const double sequences = static_cast<double>(trees.size());
   const double plain_ms = curve_.ms(load.rows);
+  const double tokens_per_ms = std::max(tokens_per_ms_, 1 / plain_ms);  // of one sequence
+  const bool on_trial = !standing.asked || standing.pause > 0;
+  if (!on_trial && standing.ms > kNextToNothing * plain_ms) {
+    const Prospect without = best(candidates(trees, load), trees.size(), load, 0);
+    if (!pays(standing, without, trees.size(), load,
+              std::max(sequences * tokens_per_ms, without.tokens / without.ms)))
+      return std::nullopt;
+  }
+  if (!standing.asked) limits.depth = std::min(limits.depth, kFirstDepth);
   const double row_ms = (curve_.ms(load.rows + limits.rows) - plain_ms) / limits.rows;
-  const double tokens_per_ms = std::max(tokens_per_ms_, 1 / plain_ms);
   limits.worth = std::min(kWorthMost, tokens_per_ms * (cost.per_depth_ms + row_ms));
   return limits;
 }
 
-bool Budget::pays(const Standing& standing, std::span<const DraftTree* const> trees,
-                  const PassLoad& load, bool alone) const {
-  const double sequences = static_cast<double>(trees.size());
-  double expected = 0;  // tokens from what the trees hold
-  int rows = 0;
-  if (!alone)
-    for (const DraftTree* tree : trees) {
-      const std::vector<double> values = this->values(*tree);
-      for (int node = 1; node < tree->size(); ++node) expected += values[node];
-      rows += std::min(tree->size() - 1, options_.limits.rows);
-    }
-  const double brought = std::max(expected, sequences * standing.tokens);
-  const int rows_brought = std::max(rows, static_cast<int>(std::lround(sequences * standing.rows)));
-  return (sequences + brought) / (curve_.ms(load.rows + rows_brought) + standing.ms) >
-         (sequences + expected) / curve_.ms(load.rows + rows);
-}
-
 void Budget::plan(std::span<DraftTree* const> trees, const PassLoad& load, double draft_ms) const {
-  std::vector<Valued> nodes;
-  for (int tree = 0; tree < static_cast<int>(trees.size()); ++tree) {
-    const std::vector<double> values = this->values(*trees[tree]);
-    for (int node = 1; node < trees[tree]->size(); ++node)
-      nodes.push_back({tree, node, values[node]});
-  }
-  // A parent's value is at least its child's and its number is lower, so it comes first.
-  std::ranges::stable_sort(nodes, std::greater<>{}, &Valued::value);
+  const std::vector<const DraftTree*> drafted(trees.begin(), trees.end());
+  std::vector<Candidate> kept = candidates(drafted, load);
+  if (options_.automatic && !curve_.empty())
+    kept.resize(best(kept, trees.size(), load, draft_ms).count);
 
-  // The best nodes that the limits allow; of a tree its first ones, so no kept node lacks its
-  // parent.
-  const std::size_t n_max = std::max(0, load.rows_max - load.rows);
-  std::vector<Valued> candidates;
-  std::vector<int> n_nodes(trees.size());
-  for (const Valued& node : nodes)
-    if (candidates.size() < n_max && n_nodes[node.tree]++ < options_.limits.rows)
-      candidates.push_back(node);
-
-  std::size_t best_count = candidates.size();
-  if (options_.automatic && !curve_.empty()) {
-    double tokens = static_cast<double>(trees.size());
-    const auto speed = [&](std::size_t count) {
-      return tokens / (curve_.ms(load.rows + static_cast<int>(count)) + draft_ms);
-    };
-    best_count = 0;
-    double best = speed(0);
-    for (std::size_t count = 1; count <= candidates.size(); ++count) {
-      tokens += candidates[count - 1].value;
-      if (speed(count) > best) best = speed(count), best_count = count;
-    }
-  }
-
-  std::vector<std::vector<bool>> kept;
+  std::vector<std::vector<bool>> keep;
   for (const DraftTree* tree : trees) {
-    kept.emplace_back(tree->size(), false);
-    kept.back()[0] = true;
+    keep.emplace_back(tree->size(), false);
+    keep.back()[0] = true;
   }
-  for (std::size_t i = 0; i < best_count; ++i) kept[candidates[i].tree][candidates[i].node] = true;
-  for (std::size_t tree = 0; tree < trees.size(); ++tree) trees[tree]->keep(kept[tree]);
+  for (const Candidate& candidate : kept) keep[candidate.tree][candidate.node] = true;
+  for (std::size_t tree = 0; tree < trees.size(); ++tree) trees[tree]->keep(keep[tree]);
 }
 
 void Budget::observe(std::span<const DraftOutcome> outcomes, const StepCost& cost) {
@@ -148,8 +151,8 @@ void Budget::observe(std::span<const DraftOutcome> outcomes, const StepCost& cos
         right[proposal.drafter] += 1;
     }
   }
-  std::vector<const DraftTree*> trees;
-  for (const DraftOutcome& outcome : outcomes) trees.push_back(outcome.checked);
+  const PassLoad plain{.rows = static_cast<int>(outcomes.size())};
+  const Prospect without = best({}, outcomes.size(), plain, 0);
   for (std::size_t drafter = 0; drafter < standings_.size(); ++drafter) {
     if (!cost.draft_ms[drafter]) continue;
     ms += *cost.draft_ms[drafter];
@@ -162,9 +165,8 @@ void Budget::observe(std::span<const DraftOutcome> outcomes, const StepCost& cos
     }
     standing.rows = blend(standing.rows, checked[drafter] / sequences);
     standing.ms = blend(standing.ms, *cost.draft_ms[drafter]);
-    const PassLoad plain{.rows = static_cast<int>(outcomes.size())};
-    if (standing.ms <= kNextToNothing * curve_.ms(plain.rows) ||
-        pays(standing, trees, plain, /*alone=*/true)) {
+    if (standing.ms <= kNextToNothing * without.ms ||
+        pays(standing, without, outcomes.size(), plain, without.tokens / without.ms)) {
       standing.pause = standing.steps_left = 0;
     } else {
       standing.pause = std::clamp(2 * standing.pause, kFirstPause, kLongestPause);

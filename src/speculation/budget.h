@@ -37,8 +37,8 @@ struct StepCost {
   int rows = 0;                   // of the pass
   bool with_prompt_rows = false;  // some were prompt rows without logits
   double forward_ms = 0;          // forward and choices
-  std::vector<std::optional<double>> draft_ms =
-      {};  // [drafters] by their DraftCost; nothing: not asked
+  // [drafters] by their DraftCost; nothing: not asked.
+  std::vector<std::optional<double>> draft_ms = {};
 };
 
 class Budget {
@@ -46,11 +46,11 @@ class Budget {
   Budget(BudgetOptions options, int n_drafters);
 
   // What drafter `drafter` may add to each of these trees this step; nothing: do not ask it. A
-  // drafter is asked if it is expected to raise tokens per time beyond what the trees hold already,
-  // judged by what it brought when it was asked before. One that fails this on its own account is
-  // left out for a number of steps which doubles each time, then tried once more; one whose asking
-  // costs next to nothing is always asked. The first time it is asked for few levels only, to learn
-  // what they cost.
+  // drafter is asked if the tokens that it is expected to add to what the trees hold already,
+  // judged by what it brought before, are more than its time would bring at the speed of late. One
+  // that fails this on its own account is left out for a number of steps which doubles each time,
+  // then tried once more; one whose asking costs next to nothing is always asked. The first time it
+  // is asked for few levels only, to learn what they cost.
   std::optional<DraftLimits> limits(int drafter, const DraftCost& cost,
                                     std::span<const DraftTree* const> trees, const PassLoad& load);
 
@@ -76,9 +76,21 @@ class Budget {
     int pause = 0;       // steps of the last pause; 0: it pays
     int steps_left = 0;  // of it
   };
+  struct Candidate {  // a drafted node
+    int tree, node;
+    double value;
+  };
+  struct Prospect {  // of a pass with the best `count` candidates
+    int count = 0;
+    double tokens = 0, ms = 0;
+  };
   std::vector<double> values(const DraftTree& tree) const;
-  bool pays(const Standing& standing, std::span<const DraftTree* const> trees, const PassLoad& load,
-            bool alone) const;
+  std::vector<Candidate> candidates(std::span<const DraftTree* const> trees,
+                                    const PassLoad& load) const;
+  Prospect best(std::span<const Candidate> candidates, std::size_t n_sequences,
+                const PassLoad& load, double draft_ms) const;
+  bool pays(const Standing& standing, const Prospect& without, std::size_t n_sequences,
+            const PassLoad& load, double tokens_per_ms) const;
 
   BudgetOptions options_;
   CostCurve curve_;

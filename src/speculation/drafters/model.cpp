@@ -17,8 +17,9 @@ constexpr int kRivals = 8;
 // one.
 constexpr int kUsualCatchUp = 16;
 
+// A running mean that one slow pass hardly moves: passes are slow by accident, never fast.
 void blend(double& mean, double last) {
-  mean = mean == 0 ? last : mean + 0.1 * (last - mean);
+  mean = mean == 0 ? last : mean + 0.25 * (std::min(last, 1.5 * mean) - mean);
 }
 
 std::vector<float> confidences(const std::vector<Candidate>& best, float temperature) {
