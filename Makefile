@@ -26,30 +26,25 @@ help:
 	@echo 'make install        install program, manual page and completions under PREFIX=$(PREFIX)'
 	@echo 'make clean          remove build/; models stay'
 
-# configure PRESET: runs cmake unless build/…/ was configured from these very presets. Everything else that cmake reads it
-# watches itself.
-define configure
-	@cmp -s CMakePresets.json $(2)/$(1).json || { cmake --preset $(1) && cp CMakePresets.json $(2)/$(1).json; }
-endef
+# $(call configure,PRESET,FOLDER): runs cmake unless FOLDER was configured from this preset as it stands. Everything else
+# that cmake reads it watches itself.
+configure = cmp -s CMakePresets.json $(2)/$(1).json || { cmake --preset $(1) && cp CMakePresets.json $(2)/$(1).json; }
 
 build:
 	@scripts/install-packages build
-	@if [ ! -e build/release/release-tests.json ]; then \
-	   cmp -s CMakePresets.json build/release/release.json || \
-	     { cmake --preset release && cp CMakePresets.json build/release/release.json; }; fi
+	@if [ ! -e build/release/release-tests.json ]; then $(call configure,release,build/release); fi
 	@cmake --build build/release --target outrider manual -j $(JOBS)
 
 demo: build
-	@$(OUTRIDER) pull $(MODEL)
 	@if [ -n "$$PROMPT" ]; then set -- --prompt "$$PROMPT"; else set -- --file assets/demo.txt; fi; \
-	  $(OUTRIDER) prove --model $(MODEL) --temp 0 --predict 256 "$$@"
-demo: export PROMPT := $(value PROMPT)
+	  $(OUTRIDER) prove --model '$(MODEL)' --temp 0 --predict 256 "$$@"
+demo: override export PROMPT := $(value PROMPT)
 
 # One ctest over both builds, so that one line closes it.
 test:
 	@scripts/install-packages build test
-	$(call configure,release-tests,build/release)
-	$(call configure,asan,build/asan)
+	@$(call configure,release-tests,build/release)
+	@$(call configure,asan,build/asan)
 	@cmake --build build/release -j $(JOBS)
 	@cmake --build build/asan -j $(JOBS)
 	@OUTRIDER_CACHE='$(CACHE)' $(OUTRIDER) pull $(TEST_MODELS)

@@ -4,6 +4,7 @@
 #include "cli/commands.h"
 #include "cli/console.h"
 #include "cli/json.h"
+#include "cli/model_file.h"
 
 namespace outrider {
 
@@ -23,9 +24,7 @@ int pull_command(const Device&, const Settings& settings) {
   Json pulled = Json::array();
   for (const CatalogEntry* entry : wanted) {
     const PullResult result = pull(*entry, {settings.offline, console.progress()});
-    console.note(fmt::format("{}: {}, {}, licence: {}", entry->name,
-                             result.was_cached ? "is here" : "pulled", human_bytes(entry->bytes),
-                             license_text(*entry)));
+    console.note(pulled_text(*entry) + (result.was_cached ? "; was here" : ""));
     pulled.push_back({{"name", entry->name},
                       {"path", result.path.string()},
                       {"bytes", entry->bytes},
