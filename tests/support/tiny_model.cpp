@@ -146,8 +146,7 @@ std::vector<std::byte> tiny_gguf(const TinyOptions& options) {
     const std::int64_t shape[] = {columns, rows};
     file.add_tensor(name, type, shape, weights.matrix(type, columns, rows, spread));
   };
-  const auto vector = [&](const std::string& name, std::int64_t size, double mean,
-                          double spread) {
+  const auto vector = [&](const std::string& name, std::int64_t size, double mean, double spread) {
     const std::int64_t shape[] = {size};
     file.add_tensor(name, TensorType::f32, shape, weights.vector(size, mean, spread));
   };
@@ -181,16 +180,46 @@ std::vector<std::byte> tiny_gguf(const TinyOptions& options) {
   return file.bytes();
 }
 
-Model tiny_model(const TinyOptions& options) {
-  // The checkpoint points into the bytes: one owner for both.
-  struct Owner {
-    std::vector<std::byte> bytes;
-    Checkpoint checkpoint;
-  };
-  auto owner = std::make_shared<Owner>();
-  owner->bytes = tiny_gguf(options);
-  owner->checkpoint = read_gguf(owner->bytes, "tiny.gguf");
+namespace {
+
+// The checkpoint points into the bytes: one owner for both.
+struct FileInMemory {
+  std::vector<std::byte> bytes;
+  Checkpoint checkpoint;
+};
+
+Model understand_bytes(std::vector<std::byte> bytes, const std::string& origin) {
+  auto owner = std::make_shared<FileInMemory>();
+  owner->bytes = std::move(bytes);
+  owner->checkpoint = read_gguf(owner->bytes, origin);
   return understand(std::shared_ptr<const Checkpoint>(owner, &owner->checkpoint));
+}
+
+}  // namespace
+
+Model tiny_model(const TinyOptions& options) {
+  return understand_bytes(tiny_gguf(options), "tiny.gguf");
+}
+
+Model perturbed_copy(const std::filesystem::path& path, double relative) {
+  const Checkpoint original = read_gguf(path);
+  const std::span<const std::byte> file = original.file.bytes();
+  std::vector<std::byte> bytes(file.begin(), file.end());
+  std::mt19937 random(1);
+  std::normal_distribution<double> normal;
+  for (const TensorView& tensor : original.tensors) {
+    const TensorTypeTraits& of = traits(tensor.type);
+    if (of.block_elements == 1) continue;
+    std::byte* const first = bytes.data() + (tensor.bytes.data() - file.data());
+    for (std::size_t at = scales(tensor.type).d_offset; at < tensor.bytes.size();
+         at += of.block_bytes) {
+      std::uint16_t d;
+      std::memcpy(&d, first + at, 2);
+      d = float_to_half(static_cast<float>(half_to_float(d) * (1 + relative * normal(random))));
+      std::memcpy(first + at, &d, 2);
+    }
+  }
+  return understand_bytes(std::move(bytes), "perturbed copy");
 }
 
 std::optional<std::filesystem::path> cached_model(const std::string& file) {

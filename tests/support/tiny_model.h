@@ -1,5 +1,5 @@
-// Small random models of every family for tests: real shapes and tensor types, peaked logits,
-// milliseconds a pass.
+// Models for tests: small random ones of every family, with real tensor types and peaked logits,
+// and real ones of the cache.
 
 #pragma once
 
@@ -31,6 +31,10 @@ struct TinyOptions {
 std::vector<std::byte> tiny_gguf(const TinyOptions& options);
 // Ready to load.
 Model tiny_model(const TinyOptions& options);
+
+// A real file with every block's scale changed by some `relative` of itself: a draft model that is
+// often right, and sometimes not.
+Model perturbed_copy(const std::filesystem::path& path, double relative);
 
 // A model of the cache that $OUTRIDER_CACHE names, by file name ("smollm2-135m.gguf"); nothing
 // where it is not there.
