@@ -164,7 +164,7 @@ TEST(Budget, RowsOrDepthOfNothingAskNobody) {
   }
 }
 
-// One step of a sequence whose drafter is right `right` times, at a draft cost of `ms`.
+// One step of a sequence whose drafter, if asked, is right `right` times at a draft cost of `ms`.
 bool step(Budget& budget, int right, double ms) {
   const DraftTree empty(0, 1);
   const DraftTree* const trees[] = {&empty};
@@ -173,7 +173,7 @@ bool step(Budget& budget, int right, double ms) {
   DraftTree checked = drafted;
   DraftTree* const planned[] = {&checked};
   budget.plan(planned, {1, 512}, asked ? ms : 0);
-  std::vector<Token> taken(right, 1);
+  std::vector<Token> taken(asked ? right : 0, 1);  // undrafted, a step brings one token
   taken.push_back(9);
   const DraftOutcome outcome{&drafted, &checked, taken};
   budget.observe({&outcome, 1}, {.rows = checked.size(),
