@@ -39,7 +39,8 @@ void check(const Case& c, CacheType type, Isa isa, unsigned seed) {
                       .head_dim = c.head_dim,
                       .scale = 0.173,
                       .softcap = c.softcap,
-                      .window = c.window};
+                      .window = c.window,
+                      .rope = {}};
   ModelSpec spec;
   spec.layers.push_back({{{std::nullopt, attention, std::nullopt}}});
   const CacheLimits limits{

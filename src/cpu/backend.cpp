@@ -137,7 +137,8 @@ class CpuBackend final : public Backend {
 MemoryNeed memory_need(const Model& model, const LoadOptions& unfilled) {
   const LoadOptions options = filled_in(unfilled);
   const std::size_t logits = std::size_t{64} * model.spec.vocabulary * sizeof(float);
-  return {.weights = packed_bytes(model),
+  const WeightBytes weights = weight_bytes(model);
+  return {.weights = weights.matrices + weights.vectors,
           .cache = CacheMemory::page_bytes(model.spec, options.cache_type) *
                    Cache::pages_needed(limits(model, options)),
           .working = Forward::working_bytes(model.spec, options) + logits};

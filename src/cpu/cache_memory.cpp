@@ -49,16 +49,15 @@ CacheMemory::CacheMemory(const ModelSpec& spec, CacheType type, int pages)
 void CacheMemory::store(const VectorKernels& kernels, const CacheRun& place, int layer, int head,
                         std::span<const float> key, std::span<const float> value) {
   const std::size_t head_dim = key.size();
+  CHECK(head_dim <= kHeadDimMax);
   if (type_ == CacheType::f16) {
-    Half rounded[4096];
-    CHECK(head_dim <= std::size(rounded));
+    Half rounded[kHeadDimMax];
     kernels.clamp_to_half(key, rounded);
     Half* to = keys<Half>(place.page, layer, head) + place.offset;
     for (std::size_t d = 0; d < head_dim; ++d) to[d * kPagePositions] = rounded[d];
     kernels.clamp_to_half(value, values<Half>(place.page, layer, head) + place.offset * head_dim);
   } else {
-    float clamped[4096];
-    CHECK(head_dim <= std::size(clamped));
+    float clamped[kHeadDimMax];
     kernels.clamp_to_float(key, clamped);
     float* to = keys<float>(place.page, layer, head) + place.offset;
     for (std::size_t d = 0; d < head_dim; ++d) to[d * kPagePositions] = clamped[d];

@@ -37,6 +37,24 @@ struct Widths {
   std::size_t embedding, heads = 0, kv_heads = 0, mlp = 0;
 };
 
+bool same_table(const Rope& a, const Rope& b) {
+  return a.dims == b.dims && a.base == b.base && a.position_scale == b.position_scale;
+}
+
+// The ropes of all layers, those with one table once.
+std::vector<Rope> distinct_ropes(const ModelSpec& spec) {
+  std::vector<Rope> ropes;
+  for (const LayerSpec& layer : spec.layers) {
+    for (const Operation& operation : layer.operations) {
+      const auto* attention = std::get_if<Attention>(&operation.body);
+      if (attention == nullptr) continue;
+      const auto same = [&](const Rope& rope) { return same_table(rope, attention->rope); };
+      if (std::none_of(ropes.begin(), ropes.end(), same)) ropes.push_back(attention->rope);
+    }
+  }
+  return ropes;
+}
+
 }  // namespace
 
 void Forward::Quantized::resize(std::size_t group_size, std::size_t rows, std::size_t max_columns) {
@@ -59,7 +77,11 @@ std::size_t Forward::working_bytes(const ModelSpec& spec, const LoadOptions& opt
   const Widths widths(spec);
   const std::size_t quantized =
       2 * widths.widest() * (1 + 2.0 / 16) + widths.widest() * (4.0 / 32 + 4.0 / 256);
-  return options.batch_rows * (widths.floats() * sizeof(float) + quantized);
+  std::size_t tables = 0;
+  for (const Rope& rope : distinct_ropes(spec)) {
+    tables += static_cast<std::size_t>(options.context) * rope.dims * sizeof(float);
+  }
+  return options.batch_rows * (widths.floats() * sizeof(float) + quantized) + tables;
 }
 
 Forward::Forward(const ModelSpec& spec, const Weights& weights, CacheMemory& memory,
@@ -92,25 +114,20 @@ Forward::Forward(const ModelSpec& spec, const Weights& weights, CacheMemory& mem
   groups_of_32_.resize(32, rows, widths.widest());
   groups_of_256_.resize(256, rows, widths.widest());
 
-  std::vector<Rope> known;
+  const std::vector<Rope> ropes = distinct_ropes(spec);
+  for (const Rope& rope : ropes) {
+    ropes_.push_back(
+        std::make_unique<RopeTable>(options.context, rope.dims, rope.base, rope.position_scale));
+  }
   for (const LayerSpec& layer : spec.layers) {
     rope_of_.push_back(nullptr);
     for (const Operation& operation : layer.operations) {
       const auto* attention = std::get_if<Attention>(&operation.body);
       if (attention == nullptr) continue;
-      const Rope& rope = attention->rope;
-      const auto same = std::find_if(known.begin(), known.end(), [&](const Rope& other) {
-        return other.dims == rope.dims && other.base == rope.base &&
-               other.position_scale == rope.position_scale;
+      const auto table = std::find_if(ropes.begin(), ropes.end(), [&](const Rope& rope) {
+        return same_table(rope, attention->rope);
       });
-      if (same == known.end()) {
-        ropes_.push_back(std::make_unique<RopeTable>(options.context, rope.dims, rope.base,
-                                                     rope.position_scale));
-        rope_of_.back() = ropes_.back().get();
-        known.push_back(rope);
-      } else {
-        rope_of_.back() = ropes_[same - known.begin()].get();
-      }
+      rope_of_.back() = ropes_[table - ropes.begin()].get();
     }
   }
 }

@@ -39,7 +39,7 @@ class Forward {
   std::span<const float> logits(int row) const;
   std::span<const float> tap(int tap, int row) const;
 
-  // Working memory for the largest batch, logits aside.
+  // Working memory for the largest batch and tables for every position, logits aside.
   static std::size_t working_bytes(const ModelSpec& spec, const LoadOptions& options);
 
  private:

@@ -22,10 +22,6 @@ PackedMatrix layout(const TensorView& tensor) {
           .panel_bytes = packed_panel_bytes(tensor.type, tensor.columns())};
 }
 
-bool is_matrix(const TensorView& tensor) {
-  return tensor.shape.size() > 1 && tensor.rows() > 1;
-}
-
 // The matrix that gives the logits.
 const TensorView& head_tensor(const Model& model) {
   const TensorView* output = model.weight(Role::output);
@@ -34,16 +30,22 @@ const TensorView& head_tensor(const Model& model) {
 
 }  // namespace
 
-std::size_t packed_bytes(const Model& model) {
-  const auto bytes_of = [](const TensorView& tensor) {
+WeightBytes weight_bytes(const Model& model) {
+  const auto packed = [](const TensorView& tensor) {
     const PackedMatrix matrix = layout(tensor);
     return matrix.panels() * matrix.panel_bytes;
   };
-  std::size_t bytes = bytes_of(head_tensor(model));
+  WeightBytes bytes = {.matrices = packed(head_tensor(model))};
   for (int layer = 0; layer < model.spec.n_layers(); ++layer) {
-    for (int role = static_cast<int>(Role::output) + 1; role < kRoles; ++role) {
-      const TensorView* tensor = model.weight(static_cast<Role>(role), layer);
-      if (tensor != nullptr && is_matrix(*tensor)) bytes += bytes_of(*tensor);
+    for (int r = 0; r < kRoles; ++r) {
+      const Role role = static_cast<Role>(r);
+      const TensorView* tensor = model.weights[layer * kRoles + r];
+      if (tensor == nullptr || role == Role::token_embedding || role == Role::output) continue;
+      if (is_matrix(role)) {
+        bytes.matrices += packed(*tensor);
+      } else {
+        bytes.vectors += tensor->elements() * sizeof(float);
+      }
     }
   }
   return bytes;
@@ -51,7 +53,7 @@ std::size_t packed_bytes(const Model& model) {
 
 Weights::Weights(const Model& model, ThreadTeam& team, const LoadProgress& progress)
     : embedding_(*model.weight(Role::token_embedding)),
-      packed_(outrider::packed_bytes(model)),
+      packed_(weight_bytes(model).matrices),
       matrices_(model.spec.layers.size() * kRoles),
       vectors_(model.spec.layers.size() * kRoles) {
   std::vector<Packing> packings;
@@ -67,7 +69,7 @@ Weights::Weights(const Model& model, ThreadTeam& team, const LoadProgress& progr
       const Role role = static_cast<Role>(r);
       const TensorView* tensor = model.weights[index(role, layer)];
       if (tensor == nullptr || role == Role::token_embedding || role == Role::output) continue;
-      if (is_matrix(*tensor)) {
+      if (is_matrix(role)) {
         place(*tensor, matrices_[index(role, layer)]);
       } else {
         std::vector<float>& vector = vectors_[index(role, layer)];

@@ -29,8 +29,6 @@ class Weights {
   // The embedding of a token, before any scaling: [embedding].
   void embed(Token token, std::span<float> out) const;
 
-  std::size_t packed_bytes() const { return packed_.size(); }
-
  private:
   std::size_t index(Role role, int layer) const { return layer * kRoles + static_cast<int>(role); }
 
@@ -41,7 +39,11 @@ class Weights {
   PackedMatrix head_;
 };
 
-// Bytes that packing a model takes, for planning memory before loading.
-std::size_t packed_bytes(const Model& model);
+// What a model's weights take, for planning memory before loading.
+struct WeightBytes {
+  std::size_t matrices = 0;  // packed
+  std::size_t vectors = 0;
+};
+WeightBytes weight_bytes(const Model& model);
 
 }  // namespace outrider

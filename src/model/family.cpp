@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "base/bytes.h"
 #include "base/error.h"
 #include "cache/cache.h"
 #include "model/families/families.h"
@@ -11,6 +12,32 @@ namespace {
 
 std::string key(std::string_view architecture, std::string_view name) {
   return fmt::format("{}.{}", architecture, name);
+}
+
+// Rows that no token has could be chosen but not written, and a token without a row could not be
+// read. Where a model has more rows than tokens, converters pad the vocabulary.
+int vocabulary_size(const Checkpoint& checkpoint) {
+  constexpr std::int64_t kVocabularyMax = 1 << 24;
+  const std::string& origin = checkpoint.metadata.origin();
+  const TensorView* embedding = checkpoint.find("token_embd.weight");
+  if (embedding == nullptr) {
+    throw Error(
+        "{}: tensor token_embd.weight is missing; this is no complete language model, choose "
+        "another file",
+        origin);
+  }
+  const auto* tokens = checkpoint.metadata.strings("tokenizer.ggml.tokens");
+  if (tokens != nullptr && embedding->rows() != static_cast<std::int64_t>(tokens->size())) {
+    throw Error(
+        "{}: tensor token_embd.weight is [{}], {} rows for a vocabulary of {} tokens; convert the "
+        "model again",
+        origin, fmt::join(embedding->shape, ", "), embedding->rows(), tokens->size());
+  }
+  if (embedding->rows() > kVocabularyMax) {
+    throw Error("{}: tensor token_embd.weight has {} rows, expected at most {}", origin,
+                embedding->rows(), kVocabularyMax);
+  }
+  return static_cast<int>(embedding->rows());
 }
 
 }  // namespace
@@ -36,20 +63,11 @@ ModelSpec common_spec(const Checkpoint& checkpoint, std::string_view architectur
   spec.norm_eps = static_cast<float>(
       metadata.require_number(key(architecture, "attention.layer_norm_rms_epsilon")));
   if (!(spec.norm_eps >= 0 && spec.norm_eps < 1)) {
-    throw Error("{}: {} is {}, expected a number from 0 to 1", metadata.origin(),
-                key(architecture, "attention.layer_norm_rms_epsilon"), spec.norm_eps);
+    throw Error("{}: {} is {}, expected at least 0 and below 1; convert the model again",
+                metadata.origin(), key(architecture, "attention.layer_norm_rms_epsilon"),
+                spec.norm_eps);
   }
-  const TensorView* embedding = checkpoint.find("token_embd.weight");
-  if (embedding == nullptr) {
-    throw Error("{}: tensor token_embd.weight is missing; this is no complete language model",
-                metadata.origin());
-  }
-  if (embedding->rows() < 1 || embedding->rows() > (1 << 24)) {
-    throw Error(
-        "{}: tensor token_embd.weight has {} rows, expected one for each token of the vocabulary",
-        metadata.origin(), embedding->rows());
-  }
-  spec.vocabulary = static_cast<int>(embedding->rows());
+  spec.vocabulary = vocabulary_size(checkpoint);
   return spec;
 }
 
@@ -67,20 +85,28 @@ Attention common_attention(const Checkpoint& checkpoint, std::string_view archit
         metadata.require_integer(key(architecture, "attention.head_count_kv"), 1, 4096));
   }
   if (attention.n_heads % attention.n_kv_heads != 0) {
-    throw Error("{}: {} heads cannot share {} key and value heads evenly", metadata.origin(),
-                attention.n_heads, attention.n_kv_heads);
+    throw Error("{}: {} heads cannot share {} key and value heads evenly; convert the model again",
+                metadata.origin(), attention.n_heads, attention.n_kv_heads);
   }
   const auto length = [&](std::string_view name) {
     return metadata.find(key(architecture, name)) != nullptr
-               ? metadata.require_integer(key(architecture, name), 1, 4096)
+               ? metadata.require_integer(key(architecture, name), 1, kHeadDimMax)
                : embedding / attention.n_heads;
   };
-  if (length("attention.key_length") != length("attention.value_length")) {
-    throw Error("{}: keys of {} and values of {} channels; only equal lengths are supported",
-                metadata.origin(), length("attention.key_length"),
-                length("attention.value_length"));
+  const std::int64_t head_dim = length("attention.key_length");
+  if (head_dim != length("attention.value_length")) {
+    throw Error(
+        "{}: keys of {} and values of {} channels; this version supports equal lengths only, "
+        "choose another model",
+        metadata.origin(), head_dim, length("attention.value_length"));
   }
-  attention.head_dim = static_cast<int>(length("attention.key_length"));
+  if (head_dim < 1 || head_dim > kHeadDimMax) {
+    throw Error(
+        "{}: an embedding of {} gives each of {} heads {} channels, expected 1 to {}; convert the "
+        "model again",
+        metadata.origin(), embedding, attention.n_heads, head_dim, kHeadDimMax);
+  }
+  attention.head_dim = static_cast<int>(head_dim);
   attention.scale = 1 / std::sqrt(static_cast<double>(attention.head_dim));
 
   Rope& rope = attention.rope;
@@ -88,30 +114,33 @@ Attention common_attention(const Checkpoint& checkpoint, std::string_view archit
   rope.dims = attention.head_dim;
   if (metadata.find(key(architecture, "rope.dimension_count")) != nullptr) {
     rope.dims = static_cast<int>(
-        metadata.require_integer(key(architecture, "rope.dimension_count"), 0, 4096));
+        metadata.require_integer(key(architecture, "rope.dimension_count"), 0, kHeadDimMax));
   }
   if (rope.dims % 2 != 0 || rope.dims > attention.head_dim) {
-    throw Error("{}: {} is {}, expected an even number up to the head's {} channels",
-                metadata.origin(), key(architecture, "rope.dimension_count"), rope.dims,
-                attention.head_dim);
+    throw Error(
+        "{}: rope turns {} of a head's {} channels, expected an even number of them; convert the "
+        "model again",
+        metadata.origin(), rope.dims, attention.head_dim);
   }
   rope.base = metadata.number(key(architecture, "rope.freq_base")).value_or(10000);
   if (!(rope.base >= 1 && rope.base <= 1e12)) {
-    throw Error("{}: {} is {}, expected a number from 1 to 1e12", metadata.origin(),
-                key(architecture, "rope.freq_base"), rope.base);
+    throw Error("{}: {} is {}, expected a number from 1 to 1e12; convert the model again",
+                metadata.origin(), key(architecture, "rope.freq_base"), rope.base);
   }
   const std::string scaling =
       metadata.string(key(architecture, "rope.scaling.type")).value_or("none");
   if (scaling == "linear") {
     const double factor = metadata.require_number(key(architecture, "rope.scaling.factor"));
     if (!(factor >= 1 && factor <= 1e6)) {
-      throw Error("{}: {} is {}, expected a number from 1 to 1e6", metadata.origin(),
-                  key(architecture, "rope.scaling.factor"), factor);
+      throw Error("{}: {} is {}, expected a number from 1 to 1e6; convert the model again",
+                  metadata.origin(), key(architecture, "rope.scaling.factor"), factor);
     }
     rope.position_scale = 1 / factor;
   } else if (scaling != "none") {
-    throw Error("{}: rope scaling '{}' is not supported in this version (none and linear are)",
-                metadata.origin(), scaling);
+    throw Error(
+        "{}: rope scaling \"{}\" is not supported in this version; choose a model with none or "
+        "linear",
+        metadata.origin(), printable(scaling));
   }
   return attention;
 }

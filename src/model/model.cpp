@@ -2,6 +2,7 @@
 
 #include <unordered_set>
 
+#include "base/bytes.h"
 #include "base/error.h"
 #include "model/family.h"
 
@@ -47,24 +48,6 @@ std::optional<std::vector<std::int64_t>> expected_shape(const ModelSpec& spec, R
   return std::nullopt;
 }
 
-// Vectors enter float operations directly, so a file must hold them as F32 (all converters write
-// them so).
-bool is_vector(Role role) {
-  switch (role) {
-    case Role::output_norm:
-    case Role::attention_norm:
-    case Role::attention_q_bias:
-    case Role::attention_k_bias:
-    case Role::attention_v_bias:
-    case Role::attention_q_norm:
-    case Role::attention_k_norm:
-    case Role::attention_post_norm:
-    case Role::mlp_norm:
-    case Role::mlp_post_norm: return true;
-    default: return false;
-  }
-}
-
 void check_tensor(const Model& model, const TensorView& tensor, Role role, int layer) {
   const std::string& origin = model.checkpoint->metadata.origin();
   const auto expected = expected_shape(model.spec, role, layer);
@@ -76,7 +59,8 @@ void check_tensor(const Model& model, const TensorView& tensor, Role role, int l
     throw Error("{}: tensor {} is [{}], but the metadata asks for [{}]; convert the model again",
                 origin, tensor.name, fmt::join(tensor.shape, ", "), fmt::join(*expected, ", "));
   }
-  if (is_vector(role) && tensor.type != TensorType::f32) {
+  // Vectors enter float operations directly, and all converters write them as F32.
+  if (!is_matrix(role) && tensor.type != TensorType::f32) {
     throw Error("{}: tensor {} is {}, expected F32; convert the model again", origin, tensor.name,
                 traits(tensor.type).name);
   }
@@ -89,11 +73,38 @@ const Family& find_family(const Metadata& metadata) {
     if (family.architecture == architecture) return family;
     known.push_back(family.architecture);
   }
-  throw Error("{}: architecture '{}' is not supported in this version (known: {})",
-              metadata.origin(), architecture, fmt::join(known, ", "));
+  throw Error(
+      "{}: architecture \"{}\" is not supported in this version; choose a model of one of these: "
+      "{}",
+      metadata.origin(), printable(architecture), fmt::join(known, ", "));
 }
 
 }  // namespace
+
+bool is_matrix(Role role) {
+  switch (role) {
+    case Role::token_embedding:
+    case Role::output:
+    case Role::attention_q:
+    case Role::attention_k:
+    case Role::attention_v:
+    case Role::attention_output:
+    case Role::mlp_gate:
+    case Role::mlp_up:
+    case Role::mlp_down: return true;
+    case Role::output_norm:
+    case Role::attention_norm:
+    case Role::attention_q_bias:
+    case Role::attention_k_bias:
+    case Role::attention_v_bias:
+    case Role::attention_q_norm:
+    case Role::attention_k_norm:
+    case Role::attention_post_norm:
+    case Role::mlp_norm:
+    case Role::mlp_post_norm: return false;
+  }
+  return false;
+}
 
 const TensorView* Model::weight(Role role, int layer) const {
   return weights[(once_per_model(role) ? 0 : layer) * kRoles + static_cast<int>(role)];
@@ -112,7 +123,7 @@ Model understand(std::shared_ptr<const Checkpoint> checkpoint) {
       const TensorView* tensor = checkpoint->find(tensor_name);
       if (tensor == nullptr && name.optional) continue;
       if (tensor == nullptr) {
-        throw Error("{}: tensor {} is missing; the file is incomplete",
+        throw Error("{}: tensor {} is missing; the file is incomplete, convert the model again",
                     checkpoint->metadata.origin(), tensor_name);
       }
       check_tensor(model, *tensor, name.role, layer);
@@ -124,9 +135,10 @@ Model understand(std::shared_ptr<const Checkpoint> checkpoint) {
   for (const TensorView& tensor : checkpoint->tensors) {
     if (!used.contains(&tensor)) {
       throw Error(
-          "{}: tensor {} is not known for architecture '{}'; this variant is not supported in this "
-          "version",
-          checkpoint->metadata.origin(), tensor.name, family.architecture);
+          "{}: tensor {} has no place in architecture \"{}\"; this variant is not supported in "
+          "this "
+          "version, choose another model",
+          checkpoint->metadata.origin(), printable(tensor.name), family.architecture);
     }
   }
   return model;
@@ -151,7 +163,7 @@ std::size_t weights_per_token(const Model& model) {
   for (int layer = 0; layer < model.spec.n_layers(); ++layer) {
     for (int role = 0; role < kRoles; ++role) {
       const TensorView* tensor = model.weights[layer * kRoles + role];
-      if (tensor != nullptr && !is_vector(static_cast<Role>(role)) &&
+      if (tensor != nullptr && is_matrix(static_cast<Role>(role)) &&
           role != static_cast<int>(Role::token_embedding)) {
         weights += tensor->elements();
       }

@@ -21,8 +21,12 @@ struct Model {
   std::vector<const TensorView*> weights;  // [n_layers][kRoles]
 };
 
+// Whether tensors of this role multiply, whatever their size; the others are vectors of floats.
+bool is_matrix(Role role);
+
 // Throws Error if the architecture is unknown, metadata is missing or absurd, or a tensor is
-// missing or has another shape than the metadata asks for.
+// missing, unknown, or of another shape or type than the metadata asks for. If the file holds a
+// vocabulary, spec.vocabulary is its size: every token that the model can choose has a text.
 Model understand(std::shared_ptr<const Checkpoint> checkpoint);
 
 // Bytes of the tensors that producing one token must read: every matrix once, of the embedding one

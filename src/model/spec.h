@@ -34,6 +34,9 @@ enum class Role {
 };
 inline constexpr int kRoles = static_cast<int>(Role::mlp_post_norm) + 1;
 
+// Channels of a head at most, so that a head fits into a small local buffer.
+inline constexpr int kHeadDimMax = 4096;
+
 enum class Activation { silu, gelu_tanh };
 
 // Which two channels of a head turn together: (2i, 2i + 1), or (i, i + dims / 2).
