@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <new>
 
+#include "base/error.h"
 #include "cli/console.h"
 #include "cli/failure.h"
 #include "cli/help.h"
@@ -44,7 +45,12 @@ int dispatch(std::vector<std::string> words, const Device& device) {
     write_output(command_help(*invocation.command, output_width()));
     return kDone;
   }
-  return invocation.command->run(device, invocation.settings);
+  try {
+    return invocation.command->run(device, invocation.settings);
+  } catch (const Error& error) {
+    if (const auto& log_file = invocation.settings.log_file) append_log(*log_file, error.what());
+    throw;
+  }
 }
 
 }  // namespace

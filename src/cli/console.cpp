@@ -8,7 +8,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
+#include <fstream>
 
+#include "base/error.h"
 #include "cli/signals.h"
 
 namespace outrider {
@@ -96,7 +99,8 @@ Palette output_palette(ColorMode mode) {
 Console::Console(const Settings& settings)
     : quiet_(settings.quiet),
       verbose_(settings.verbose && !settings.quiet),
-      draws_(!settings.quiet && error_is_terminal()) {}
+      draws_(!settings.quiet && error_is_terminal()),
+      log_file_(settings.log_file) {}
 
 Console::~Console() {
   clear();
@@ -107,14 +111,31 @@ void Console::clear() {
   drawn_ = false;
 }
 
+void append_log(const std::string& path, std::string_view line) {
+  std::ofstream file(path, std::ios::app);
+  const std::time_t now = std::time(nullptr);
+  std::tm utc;
+  gmtime_r(&now, &utc);
+  char time[32];
+  std::strftime(time, sizeof time, "%FT%TZ", &utc);
+  file << time << ' ' << line << '\n' << std::flush;
+  if (!file) throw Error("--log-file {}: cannot be written: {}", path, std::strerror(errno));
+}
+
 void Console::note(std::string_view line) {
-  if (quiet_) return;
-  clear();
-  write_error(fmt::format("{}\n", line));
+  if (log_file_) append_log(*log_file_, line);
+  show(line);
 }
 
 void Console::detail(std::string_view line) {
-  if (verbose_) note(line);
+  if (log_file_) append_log(*log_file_, line);
+  if (verbose_) show(line);
+}
+
+void Console::show(std::string_view line) {
+  if (quiet_) return;
+  clear();
+  write_error(fmt::format("{}\n", line));
 }
 
 void Console::advance(std::string_view label, double fraction, std::string_view more) {

@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -32,8 +33,12 @@ struct Palette {
 };
 Palette output_palette(ColorMode mode);
 
-// Lines on standard error while a command runs. A progress line stands below them on a terminal and
-// vanishes at the end.
+// Appends a line to the file of --log-file, with the time in front. Throws Error if it cannot be
+// written.
+void append_log(const std::string& path, std::string_view line);
+
+// Lines on standard error while a command runs, and all of them in the file of --log-file. A
+// progress line stands below them on a terminal and vanishes at the end.
 class Console {
  public:
   explicit Console(const Settings& settings);
@@ -51,7 +56,10 @@ class Console {
   Progress progress();
 
  private:
+  void show(std::string_view line);
+
   bool quiet_, verbose_, draws_, drawn_ = false;
+  std::optional<std::string> log_file_;
 };
 
 // Lines of equal cells under a header: columns where the terminal is wide enough, else a block of

@@ -237,6 +237,10 @@ std::vector<Flag> make_flags() {
       "one JSON document on standard output");
   add({"--all"}, "", output, kList | kInspect, on(&Settings::all),
       "list: models that could be pulled too; inspect: long values and every tensor");
+  add({"--trace"}, "FILE", output, kGenerate, optional_text(&Settings::trace_file),
+      "a line of JSON for every step: what was drafted, checked and accepted");
+  add({"--log-file"}, "FILE", output, kLoad | kPull, optional_text(&Settings::log_file),
+      "appends what --verbose would show, and errors, to this file");
   add({"-q", "--quiet"}, "", output, kLoad | kPull, on(&Settings::quiet),
       "nothing on standard error but errors");
   add({"-v", "--verbose"}, "", output, kLoad | kPull, on(&Settings::verbose),

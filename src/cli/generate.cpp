@@ -1,6 +1,8 @@
 #include "cli/generate.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <random>
 
 #include "base/threads.h"
@@ -47,6 +49,11 @@ Workbench::Workbench(const Device& device, const Settings& settings,
     }
   }
   choose_context();
+  if (settings.trace_file) {
+    trace_.open(*settings.trace_file);
+    if (!trace_)
+      throw Error("--trace {}: cannot be written: {}", *settings.trace_file, std::strerror(errno));
+  }
   target_ = load(file_);
 }
 
@@ -133,8 +140,15 @@ std::unique_ptr<Session> Workbench::open_session(const DraftSetting& draft) {
   options.prompt_chunk = settings_.batch_size;
   auto tokenizer = std::shared_ptr<const Tokenizer>(make_tokenizer(metadata));
   auto chat_template = make_chat_template(metadata, *tokenizer);
-  return std::make_unique<Session>(share_backend(target_), tokenizer, std::move(chat_template),
-                                   drafters(draft), options);
+  auto session = std::make_unique<Session>(share_backend(target_), tokenizer,
+                                           std::move(chat_template), drafters(draft), options);
+  if (settings_.trace_file) {
+    session->engine().set_trace([this](const std::string& line) {
+      trace_ << line << std::endl;
+      if (!trace_) throw Error("--trace {}: cannot be written", *settings_.trace_file);
+    });
+  }
+  return session;
 }
 
 SamplingParams Workbench::sampling() const {

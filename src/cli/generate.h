@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include <fstream>
 #include <map>
 #include <memory>
 #include <string>
@@ -77,6 +78,7 @@ class Workbench {
   std::map<std::string, ModelFile> draft_files_;
   std::shared_ptr<Backend> target_;
   std::map<std::string, std::shared_ptr<Backend>> draft_backends_;
+  std::ofstream trace_;  // of --trace
 };
 
 // The prompt of -p or -f; nothing without either. UsageError if both or several are given.

@@ -58,6 +58,7 @@ struct Settings {
   VerifyMode verify = VerifyMode::coupled;
 
   int repetitions = 1;
+  std::optional<std::string> trace_file, log_file;
   bool json = false, quiet = false, verbose = false, all = false, help = false;
   ColorMode color = ColorMode::automatic;
 };

@@ -39,6 +39,19 @@ class Model(TestCase):
                 with self.subTest(flags=flags, how=how):
                     self.assertEqual(self.run_json(*how, *flags)["tokens"], plain["tokens"])
 
+    def test_trace_and_log(self):
+        with tempfile.TemporaryDirectory() as folder:
+            trace, log = os.path.join(folder, "trace"), os.path.join(folder, "log")
+            answer = self.run_json("--temp", "0", "--trace", trace, "--log-file", log)
+            with open(trace) as lines:
+                steps = [json.loads(line)["sequences"][0] for line in lines]
+            self.assertEqual([token for step in steps for token in step["taken"]], answer["tokens"])
+            with open(log) as lines:
+                self.assertIn(MODEL, lines.read())
+            nowhere = outrider("run", "-p", PROMPT, "--trace", os.path.join(folder, "no", "trace"))
+            self.assertEqual(nowhere.returncode, 1)
+            self.assertIn("--trace", nowhere.stderr)
+
     def test_text_goes_to_standard_output_and_nothing_else_does(self):
         result = outrider("run", "-p", PROMPT, "-n", "12", "--temp", "0")
         answer = self.run_json("--temp", "0")
