@@ -11,6 +11,7 @@
 #include <fstream>
 #include <set>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -76,6 +77,13 @@ int usable_cores() {
 struct ThreadTeam::State {
   explicit State(int n_threads) : size(n_threads) {}
 
+  // Before the threads are joined.
+  ~State() {
+    stopping = true;
+    job.fetch_add(1, std::memory_order_release);
+    job.notify_all();
+  }
+
   void worker(int thread) {
     _mm_setcsr(kControlWord);
     for (std::uint32_t seen = 0;;) {
@@ -112,15 +120,16 @@ struct ThreadTeam::State {
 ThreadTeam::ThreadTeam(int n_threads) : state_(std::make_unique<State>(n_threads)) {
   CHECK(n_threads >= 1);
   for (int thread = 1; thread < n_threads; ++thread) {
-    state_->threads.emplace_back([state = state_.get(), thread] { state->worker(thread); });
+    try {
+      state_->threads.emplace_back([state = state_.get(), thread] { state->worker(thread); });
+    } catch (const std::system_error& error) {
+      throw Error("thread {} of {} cannot be started: {}; use fewer with -t", thread + 1, n_threads,
+                  error.code().message());
+    }
   }
 }
 
-ThreadTeam::~ThreadTeam() {
-  state_->stopping = true;
-  state_->job.fetch_add(1, std::memory_order_release);
-  state_->job.notify_all();
-}
+ThreadTeam::~ThreadTeam() = default;
 
 int ThreadTeam::size() const {
   return state_->size;

@@ -31,7 +31,8 @@ int usable_cores();
 // called from one thread at a time.
 class ThreadTeam {
  public:
-  explicit ThreadTeam(int n_threads);  // n_threads >= 1
+  // n_threads >= 1. Throws Error if the system has no room for as many.
+  explicit ThreadTeam(int n_threads);
   ~ThreadTeam();
   ThreadTeam(const ThreadTeam&) = delete;
   ThreadTeam& operator=(const ThreadTeam&) = delete;

@@ -1,9 +1,23 @@
 #include "base/threads.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <fstream>
 #include <vector>
+
+#include "base/error.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define OUTRIDER_HAS_SHADOW_MEMORY 1
+#elif defined(__has_feature)
+#define OUTRIDER_HAS_SHADOW_MEMORY \
+  (__has_feature(address_sanitizer) || __has_feature(thread_sanitizer))
+#else
+#define OUTRIDER_HAS_SHADOW_MEMORY 0
+#endif
 
 namespace outrider {
 namespace {
@@ -54,6 +68,20 @@ TEST(ThreadTeam, KeepsSubnormals) {
     halves[thread] = small / 4;
   });
   for (float half : halves) EXPECT_GT(half, 0.0f);
+}
+
+// The threads that did start must end, not wait for work for ever.
+TEST(ThreadTeam, EndsIfTheSystemHasNoRoomForIt) {
+  if (OUTRIDER_HAS_SHADOW_MEMORY) GTEST_SKIP() << "sanitizers need all of the address space";
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_AS, &before), 0);
+  std::uint64_t pages = 0;
+  ASSERT_TRUE(std::ifstream("/proc/self/statm") >> pages);
+  rlimit tight = before;
+  tight.rlim_cur = pages * sysconf(_SC_PAGESIZE) + (std::uint64_t{200} << 20);
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &tight), 0);
+  EXPECT_THROW(ThreadTeam team(1024), Error);
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &before), 0);
 }
 
 TEST(UsableCores, AtLeastOne) {
