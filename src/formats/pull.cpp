@@ -285,7 +285,11 @@ PullResult pull(const CatalogEntry& entry, const PullOptions& options) {
 std::filesystem::path locate_model(const ModelReference& reference, const PullOptions& options) {
   if (reference.entry != nullptr) return pull(*reference.entry, options).path;
   std::error_code problem;
-  if (!std::filesystem::exists(reference.path, problem)) {
+  const bool is_there = std::filesystem::exists(reference.path, problem);
+  if (problem) {
+    throw Error("{}: cannot be opened: {}", reference.path.string(), problem.message());
+  }
+  if (!is_there) {
     throw Error("{}: no such file; outrider list shows the models by name",
                 reference.path.string());
   }

@@ -466,12 +466,20 @@ TEST_F(Pull, ManyAtOnceFetchOnce) {
 TEST_F(Pull, LocatesPaths) {
   write_file(folder_ / "x.gguf", "");
   EXPECT_EQ(locate_model({.path = folder_ / "x.gguf"}), folder_ / "x.gguf");
-  try {
-    locate_model({.path = folder_ / "y.gguf"});
-    ADD_FAILURE() << "no error";
-  } catch (const Error& error) {
-    EXPECT_TRUE(
-        contains(error.what(), "y.gguf: no such file; outrider list shows the models by name"));
+  std::filesystem::create_symlink("loop.gguf", folder_ / "loop.gguf");
+  const std::pair<std::string, const char*> wrong[] = {
+      {"y.gguf", "y.gguf: no such file; outrider list shows the models by name"},
+      {"loop.gguf", "loop.gguf: cannot be opened: Too many levels of symbolic links"},
+      {std::string(300, 'y'), "y: cannot be opened: File name too long"},
+      {"x.gguf/y.gguf", "y.gguf: no such file"},
+  };
+  for (const auto& [name, message] : wrong) {
+    try {
+      locate_model({.path = folder_ / name});
+      ADD_FAILURE() << "no error: " << name;
+    } catch (const Error& error) {
+      EXPECT_TRUE(contains(error.what(), message)) << error.what();
+    }
   }
 }
 
