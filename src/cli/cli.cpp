@@ -17,7 +17,8 @@ namespace {
 int fail(ExitStatus status, std::string_view message) {
   std::string line(message);
   for (char& c : line) {
-    if (c == '\n' || c == '\r') c = ' ';  // one line, whatever a name on the command line holds
+    // One line that leaves the terminal as it is, whatever a name on the command line holds.
+    if (static_cast<unsigned char>(c) < ' ' || c == 0x7f) c = ' ';
   }
   fmt::print(stderr, "outrider: {}\n", line);
   return status;

@@ -79,7 +79,7 @@ void Workbench::choose_context() {
   const int fitting = context_that_fits(all, file_.model, options_, wanted, available);
   if (fitting == 0) {
     options_.context = 64;
-    throw Error("{}: needs {} of memory, and {} are available", file_.name,
+    throw Error("{}: needs {} of memory, and {} are available; use a smaller model", file_.name,
                 human_bytes(all.memory_need(file_.model, options_).total()),
                 human_bytes(available));
   }

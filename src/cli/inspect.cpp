@@ -1,3 +1,4 @@
+#include "base/bytes.h"
 #include "cli/commands.h"
 #include "cli/console.h"
 #include "cli/json.h"
@@ -97,7 +98,7 @@ int inspect_command(const Device& device, const Settings& settings) {
 
   std::string text = fmt::format("{}\n\nmetadata\n", checkpoint->path);
   for (const auto& [key, value] : checkpoint->metadata.entries()) {
-    text += fmt::format("  {} = {}\n", key, value_text(value, settings.all));
+    text += fmt::format("  {} = {}\n", printable(key), value_text(value, settings.all));
   }
   std::map<std::string_view, std::pair<std::size_t, std::uint64_t>> types;  // count, bytes
   for (const TensorView& tensor : checkpoint->tensors) {
@@ -111,7 +112,7 @@ int inspect_command(const Device& device, const Settings& settings) {
   }
   if (settings.all) {
     for (const TensorView& tensor : checkpoint->tensors) {
-      text += fmt::format("  {}  {}  [{}]\n", tensor.name, traits(tensor.type).name,
+      text += fmt::format("  {}  {}  [{}]\n", printable(tensor.name), traits(tensor.type).name,
                           shape_text(tensor));
     }
   }

@@ -36,6 +36,23 @@ class Files(TestCase):
                 with self.subTest(arguments):
                     self.assert_fails(outrider(*arguments), 1, name)
 
+    def test_names_in_files_cannot_paint_the_terminal(self):
+        def text(value):
+            return struct.pack("<Q", len(value)) + value
+
+        evil = b"\x1b[31m\nred"
+        entries = [(b"general.architecture", evil), (b"key" + evil, evil)]
+        tensor = text(b"tensor" + evil) + struct.pack("<IQIQ", 1, 8, 0, 0)
+        path = self.path("evil\x1b[31m.gguf", b"GGUF" + struct.pack("<IQQ", 3, 1, len(entries)) + b"".join(
+            text(key) + struct.pack("<I", 8) + text(value) for key, value in entries) + tensor + b"\0" * 64)
+        shown = outrider("inspect", "--all", path)
+        self.assertEqual(shown.returncode, 0, shown.stderr)
+        self.assertIn("cannot be run", shown.stdout)
+        failed = outrider("run", "-m", path, "-p", "x")
+        self.assert_fails(failed, 1, "architecture")
+        for output in (shown.stdout.replace(path, ""), failed.stderr):
+            self.assertNotRegex(output, r"[\x00-\x09\x0b-\x1f]")
+
     def test_missing_files(self):
         missing = self.path("missing")
         self.assert_fails(outrider("inspect", missing + ".gguf"), 1, "missing.gguf")
