@@ -71,7 +71,8 @@ TEST(Rope, DoubleFunctionsAreAccurate) {
     ASSERT_NEAR(found.sin, sinl(x), 3e-16) << x;
     ASSERT_NEAR(found.cos, cosl(x), 3e-16) << x;
   }
-  for (const double base : {1.0, 1.5, 2.0, 100.0, 10000.0, 500000.0, 1e6, 1e7, 1e9}) {
+  for (const double base :
+       {1.0, 1.5, 2.0, 100.0, 10000.0, 500000.0, 1e6, 1e7, 1e9, 3580165449.0, 1e12}) {
     for (const double exponent : {0.0, -1.0 / 64, -0.25, -0.5, -62.0 / 64, -1.0}) {
       const double exact = static_cast<double>(powl(base, exponent));
       ASSERT_NEAR(power_f64(base, exponent), exact, 4e-15 * exact) << base << " " << exponent;
