@@ -47,6 +47,25 @@ std::span<const Family> families() {
   return kFamilies;
 }
 
+std::vector<TensorName> decoder_names(std::initializer_list<TensorName> more) {
+  std::vector<TensorName> names = {
+      {Role::token_embedding, "token_embd.weight"},
+      {Role::output_norm, "output_norm.weight"},
+      {Role::output, "output.weight", true},
+      {Role::attention_norm, "blk.{}.attn_norm.weight"},
+      {Role::attention_q, "blk.{}.attn_q.weight"},
+      {Role::attention_k, "blk.{}.attn_k.weight"},
+      {Role::attention_v, "blk.{}.attn_v.weight"},
+      {Role::attention_output, "blk.{}.attn_output.weight"},
+      {Role::mlp_norm, "blk.{}.ffn_norm.weight"},
+      {Role::mlp_gate, "blk.{}.ffn_gate.weight"},
+      {Role::mlp_up, "blk.{}.ffn_up.weight"},
+      {Role::mlp_down, "blk.{}.ffn_down.weight"},
+  };
+  names.insert(names.end(), more);
+  return names;
+}
+
 int layer_count(const Metadata& metadata, std::string_view architecture) {
   return static_cast<int>(
       metadata.require_integer(key(architecture, "block_count"), 1, kMaxLayers));

@@ -2,9 +2,11 @@
 
 #pragma once
 
+#include <initializer_list>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "formats/checkpoint.h"
 #include "model/spec.h"
@@ -21,10 +23,13 @@ struct TensorName {
 struct Family {
   std::string_view architecture;  // general.architecture
   ModelSpec (*spec)(const Checkpoint&);
-  std::span<const TensorName> names;
+  std::vector<TensorName> names;
 };
 
 std::span<const Family> families();
+
+// The tensors that every decoder so far has, as converters name them, and `more`.
+std::vector<TensorName> decoder_names(std::initializer_list<TensorName> more = {});
 
 // Pieces that families share. All read metadata under "<architecture>." and throw Error where a
 // value is missing or absurd.

@@ -9,25 +9,6 @@
 namespace outrider {
 namespace {
 
-constexpr TensorName kNames[] = {
-    {Role::token_embedding, "token_embd.weight"},
-    {Role::output_norm, "output_norm.weight"},
-    {Role::output, "output.weight", true},
-    {Role::attention_norm, "blk.{}.attn_norm.weight"},
-    {Role::attention_q, "blk.{}.attn_q.weight"},
-    {Role::attention_k, "blk.{}.attn_k.weight"},
-    {Role::attention_v, "blk.{}.attn_v.weight"},
-    {Role::attention_q_norm, "blk.{}.attn_q_norm.weight"},
-    {Role::attention_k_norm, "blk.{}.attn_k_norm.weight"},
-    {Role::attention_output, "blk.{}.attn_output.weight"},
-    {Role::attention_post_norm, "blk.{}.post_attention_norm.weight"},
-    {Role::mlp_norm, "blk.{}.ffn_norm.weight"},
-    {Role::mlp_gate, "blk.{}.ffn_gate.weight"},
-    {Role::mlp_up, "blk.{}.ffn_up.weight"},
-    {Role::mlp_down, "blk.{}.ffn_down.weight"},
-    {Role::mlp_post_norm, "blk.{}.post_ffw_norm.weight"},
-};
-
 constexpr int kPattern = 6;  // every sixth layer sees everything
 constexpr double kLocalRopeBase =
     10000;                        // of the others, whatever the file says about the global ones
@@ -63,7 +44,11 @@ ModelSpec spec(const Checkpoint& checkpoint) {
 }  // namespace
 
 Family gemma3_family() {
-  return {"gemma3", spec, kNames};
+  return {"gemma3", spec,
+          decoder_names({{Role::attention_q_norm, "blk.{}.attn_q_norm.weight"},
+                         {Role::attention_k_norm, "blk.{}.attn_k_norm.weight"},
+                         {Role::attention_post_norm, "blk.{}.post_attention_norm.weight"},
+                         {Role::mlp_post_norm, "blk.{}.post_ffw_norm.weight"}})};
 }
 
 }  // namespace outrider
