@@ -41,8 +41,8 @@ void append_log(const std::string& path, std::string_view line);
 // progress line stands below them on a terminal and vanishes at the end.
 class Console {
  public:
-  explicit Console(const Settings& settings);
-  ~Console();  // removes the progress line
+  explicit Console(const Settings& settings);  // throws Error if the log file cannot be opened
+  ~Console();                                  // removes the progress line
   Console(const Console&) = delete;
   Console& operator=(const Console&) = delete;
 

@@ -148,7 +148,7 @@ std::vector<Flag> make_flags() {
       optional_integer(&Settings::threads, 1, 1024, "physical cores that this process may use"),
       "threads that compute");
   add({"-c", "--ctx-size"}, "N", model, kGenerate | kInspect,
-      optional_integer(&Settings::ctx_size, 1, 1 << 24,
+      optional_integer(&Settings::ctx_size, 1, 1 << 20,  // as far as rope's tables are exact
                        "what the model was trained for, at most 32768, less if memory demands"),
       "tokens of context, prompt and answer together");
   add({"-b", "--batch-size"}, "N", model, kGenerate, integer(&Settings::batch_size, 1, 4096),
@@ -233,6 +233,8 @@ std::vector<Flag> make_flags() {
       choice<VerifyMode>(&Settings::verify, {{"coupled", VerifyMode::coupled}}),
       "how drafts are checked; coupled gives the text of plain decoding");
 
+  add({"--steps"}, "", output, kGenerate, on(&Settings::steps),
+      "a line on standard error for each pass: rows, drafts accepted, time");
   add({"--json"}, "", output, kLoad | kPull | kList | kInspect | kTokenize, on(&Settings::json),
       "one JSON document on standard output");
   add({"--all"}, "", output, kList | kInspect, on(&Settings::all),

@@ -7,6 +7,7 @@
 
 #include "base/threads.h"
 #include "cli/failure.h"
+#include "cli/json.h"
 #include "cli/memory.h"
 #include "cli/shared_backend.h"
 #include "cli/signals.h"
@@ -142,13 +143,29 @@ std::unique_ptr<Session> Workbench::open_session(const DraftSetting& draft) {
   auto chat_template = make_chat_template(metadata, *tokenizer);
   auto session = std::make_unique<Session>(share_backend(target_), tokenizer,
                                            std::move(chat_template), drafters(draft), options);
-  if (settings_.trace_file) {
-    session->engine().set_trace([this](const std::string& line) {
+  watch_steps(*session);
+  return session;
+}
+
+void Workbench::watch_steps(Session& session) {
+  if (!settings_.trace_file && !settings_.steps) return;
+  session.engine().set_trace([this](const std::string& line) {
+    if (settings_.trace_file) {
       trace_ << line << std::endl;
       if (!trace_) throw Error("--trace {}: cannot be written", *settings_.trace_file);
-    });
-  }
-  return session;
+    }
+    if (!settings_.steps) return;
+    const Json step = Json::parse(line);
+    for (const Json& text : step["sequences"]) {
+      const auto accepted = std::ranges::count_if(
+          text["nodes"], [](const Json& node) { return node["accepted"].get<bool>(); });
+      console_.note(fmt::format(
+          "step {}: position {}, {} rows, {} of {} drafts accepted, {:.1f} ms, drafting {:.1f} ms",
+          step["step"].get<long>(), text["position"].get<long>(), step["rows"].get<long>(),
+          accepted, text["nodes"].size(), step["forward_ms"].get<double>(),
+          step["draft_ms"].get<double>()));
+    }
+  });
 }
 
 SamplingParams Workbench::sampling() const {

@@ -68,6 +68,7 @@ class Workbench {
   ModelFile& draft_file(const std::string& name);
   std::shared_ptr<Backend> load(const ModelFile& file);
   void choose_context();
+  void watch_steps(Session& session);
 
   const Device& device_;
   const Settings& settings_;

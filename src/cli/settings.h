@@ -59,6 +59,7 @@ struct Settings {
 
   int repetitions = 1;
   std::optional<std::string> trace_file, log_file;
+  bool steps = false;
   bool json = false, quiet = false, verbose = false, all = false, help = false;
   ColorMode color = ColorMode::automatic;
 };

@@ -99,10 +99,15 @@ class Model(TestCase):
         raw = outrider("run", "--raw", "-p", "The capital of France is", "-n", "2", "--temp", "0")
         self.assertIn("Paris", raw.stdout)
 
+    def test_steps_can_be_watched(self):
+        with tempfile.NamedTemporaryFile("r") as trace:
+            result = outrider("run", "-p", PROMPT, "-n", "12", "--temp", "0", "--steps", "--trace", trace.name)
+            self.assertEqual(result.stderr.count("step "), len(trace.readlines()), result.stderr)
+        self.assertRegex(result.stderr, r"step 1: position 0, \d+ rows, \d+ of \d+ drafts accepted, ")
+
     def test_bad_requests(self):
         self.assert_fails(outrider("run", "-p", ""), 1, "the prompt is empty")
         self.assert_fails(outrider("run", "-p", "a b c d", "-c", "8"), 1, "context of 8")
-        self.assert_fails(outrider("run", "-p", "x", "-c", "16000000"), 1, "--ctx-size 16000000", "largest")
         self.assert_fails(outrider("run", "-p", "x", "--raw", "--system-prompt", "y"), 1, "--system-prompt")
         self.assert_fails(outrider("run", "-p", "x", "--logit-bias", "999999+1"), 2, "999999")
 
@@ -117,6 +122,8 @@ class Model(TestCase):
                     self.assert_fails(result, 1, "memory")
                 else:
                     self.assertTrue(result.stdout)
+        # An explicit context is taken or refused, never shortened.
+        self.assert_fails(limited(600_000, "run", "-p", "x", "-c", "1000000"), 1, "--ctx-size 1000000", "largest")
 
     def test_closed_pipe_ends_quietly(self):
         process = subprocess.Popen([OUTRIDER, "run", "-p", PROMPT, "--ignore-eos", "-n", "4000", "--quiet"],
