@@ -25,11 +25,7 @@ Session::Session(std::unique_ptr<Backend> target, std::shared_ptr<const Tokenize
 Session::~Session() = default;
 
 std::vector<Token> Session::tokens_of(std::span<const TextPiece> pieces) const {
-  std::vector<Token> tokens = tokenizer_->encode(pieces);
-  if (tokenizer_->add_bos && tokenizer_->bos &&
-      (tokens.empty() || tokens.front() != *tokenizer_->bos))
-    tokens.insert(tokens.begin(), *tokenizer_->bos);
-  return tokens;
+  return tokenizer_->encode_whole(pieces);
 }
 
 std::vector<Token> Session::tokens_of(std::span<const Message> messages) const {

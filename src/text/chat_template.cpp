@@ -90,11 +90,4 @@ std::unique_ptr<ChatTemplate> make_chat_template(const Metadata& metadata,
                                         text_of(tokenizer.eos));
 }
 
-std::vector<Token> encode_chat(const Tokenizer& tokenizer, std::span<const TextPiece> pieces) {
-  std::vector<Token> tokens = tokenizer.encode(pieces);
-  const bool has_bos = !tokens.empty() && tokenizer.bos && tokens.front() == *tokenizer.bos;
-  if (tokenizer.add_bos && tokenizer.bos && !has_bos) tokens.insert(tokens.begin(), *tokenizer.bos);
-  return tokens;
-}
-
 }  // namespace outrider

@@ -58,8 +58,4 @@ bool is_usual_role(std::string_view role);
 std::unique_ptr<ChatTemplate> make_chat_template(const Metadata& metadata,
                                                  const Tokenizer& tokenizer);
 
-// The tokens of rendered pieces, with BOS in front if the tokenizer wants one (add_bos) and the
-// template did not write it: it is never doubled.
-std::vector<Token> encode_chat(const Tokenizer& tokenizer, std::span<const TextPiece> pieces);
-
 }  // namespace outrider

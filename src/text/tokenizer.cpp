@@ -24,6 +24,13 @@ std::string_view name(TokenKind kind) {
 
 }  // namespace
 
+std::vector<Token> Tokenizer::encode_whole(std::span<const TextPiece> pieces) const {
+  std::vector<Token> tokens = encode(pieces);
+  const bool has_bos = bos && !tokens.empty() && tokens.front() == *bos;
+  if (add_bos && bos && !has_bos) tokens.insert(tokens.begin(), *bos);
+  return tokens;
+}
+
 std::vector<Token> Tokenizer::encode(std::string_view text, bool parse_special) const {
   const TextPiece piece{std::string(text), parse_special};
   return encode(std::span(&piece, 1));

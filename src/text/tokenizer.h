@@ -45,6 +45,9 @@ class Tokenizer {
   // the text is longer than 2 GiB.
   virtual std::vector<Token> encode(std::span<const TextPiece> pieces) const = 0;
   std::vector<Token> encode(std::string_view text, bool parse_special = false) const;
+  // A text from its beginning: BOS in front if the model expects it (add_bos) and the text, or the
+  // chat template that wrote it, does not begin with it.
+  std::vector<Token> encode_whole(std::span<const TextPiece> pieces) const;
 
   // The bytes of one token as they stand in running text: "" for a control, unknown or unused token
   // unless `show_special`. Concatenated bytes of a sequence are its text (SentencePiece's leading
