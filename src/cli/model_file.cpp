@@ -18,18 +18,10 @@ ModelReference reference(const std::string& name) {
 
 }  // namespace
 
-std::string pulled_text(const CatalogEntry& entry) {
-  return fmt::format("{}: {}, {}, licence: {}", entry.name, entry.description,
-                     human_bytes(entry.bytes), license_text(entry));
-}
-
 std::shared_ptr<const Checkpoint> open_checkpoint(const std::string& name, const Settings& settings,
                                                   Console& console) {
-  const ModelReference model = reference(name);
-  const bool is_new = model.entry && !is_cached(*model.entry);
-  const auto path = locate_model(model, {settings.offline, console.progress()});
+  const auto path = locate_model(reference(name), {settings.offline, console.progress()});
   console.clear();
-  if (is_new) console.note(pulled_text(*model.entry));
   return std::make_shared<Checkpoint>(read_gguf(path));
 }
 

@@ -7,7 +7,6 @@
 
 #include "cli/console.h"
 #include "cli/settings.h"
-#include "formats/catalog.h"
 #include "formats/checkpoint.h"
 #include "model/model.h"
 #include "text/chat_template.h"
@@ -19,9 +18,6 @@ namespace outrider {
 // of a path. UsageError for a name that does not exist.
 std::shared_ptr<const Checkpoint> open_checkpoint(const std::string& name, const Settings& settings,
                                                   Console& console);
-
-// What a person is told of a model that was pulled: what it is, and its licence.
-std::string pulled_text(const CatalogEntry& entry);
 
 struct ModelFile {
   std::string name;  // as the user gave it

@@ -4,7 +4,6 @@
 #include "cli/commands.h"
 #include "cli/console.h"
 #include "cli/json.h"
-#include "cli/model_file.h"
 
 namespace outrider {
 
@@ -24,7 +23,10 @@ int pull_command(const Device&, const Settings& settings) {
   Json pulled = Json::array();
   for (const CatalogEntry* entry : wanted) {
     const PullResult result = pull(*entry, {settings.offline, console.progress()});
-    console.note(pulled_text(*entry) + (result.was_cached ? "; was here" : ""));
+    // What is fetched, and its licence, was said when fetching began.
+    console.note(result.was_cached
+                     ? fmt::format("{}: is here, licence: {}", entry->name, license_text(*entry))
+                     : fmt::format("{}: pulled", entry->name));
     pulled.push_back({{"name", entry->name},
                       {"path", result.path.string()},
                       {"bytes", entry->bytes},
