@@ -97,9 +97,9 @@ class ByteBpe final : public VocabularyTokenizer {
       const std::size_t space = merge.find(' ', 1);
       if (space == merge.npos || space + 1 == merge.size()) {
         throw Error(
-            "{}: tokenizer.ggml.merges[{}] is {}, expected two parts with a space between them; "
-            "convert "
-            "the model again",
+            "{}: tokenizer.ggml.merges[{}] is \"{}\", expected two parts with a space between "
+            "them; "
+            "convert the model again",
             metadata.origin(), i, printable(merge));
       }
       const std::string_view left = merge.substr(0, space), right = merge.substr(space + 1);
@@ -111,8 +111,8 @@ class ByteBpe final : public VocabularyTokenizer {
         const auto token = vocabulary().find(part);
         if (!token) {
           throw Error(
-              "{}: tokenizer.ggml.merges[{}] needs {}, which is not in the vocabulary; convert the "
-              "model again",
+              "{}: tokenizer.ggml.merges[{}] needs \"{}\", which is not in the vocabulary; convert "
+              "the model again",
               metadata.origin(), i, printable(part));
         }
         all_normal = all_normal && kind(*token) == TokenKind::normal;

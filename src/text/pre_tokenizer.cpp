@@ -47,8 +47,10 @@ const KnownPreTokenizer& find_known(std::string_view name, std::string_view orig
     if (!names.empty()) names += ", ";
     names += known.name;
   }
-  throw Error("{}: tokenizer.ggml.pre is {}, which this program does not know; known: {}", origin,
-              printable(name), names);
+  throw Error(
+      "{}: tokenizer.ggml.pre is \"{}\", which is not supported in this version; choose a model of "
+      "one of these: {}",
+      origin, printable(name), names);
 }
 
 struct FreeMatch {

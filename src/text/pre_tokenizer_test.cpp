@@ -61,9 +61,10 @@ TEST(PreTokenizer, UnknownNamesAreErrorsThatListTheKnown) {
     PreTokenizer("gpt-9", "test.gguf");
     ADD_FAILURE() << "no error";
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(),
-                 "test.gguf: tokenizer.ggml.pre is gpt-9, which this program does not know; known: "
-                 "smollm, qwen2");
+    EXPECT_STREQ(
+        error.what(),
+        "test.gguf: tokenizer.ggml.pre is \"gpt-9\", which is not supported in this version; "
+        "choose a model of one of these: smollm, qwen2");
   }
 }
 

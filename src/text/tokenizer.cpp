@@ -47,13 +47,15 @@ std::unique_ptr<Tokenizer> make_tokenizer(const Metadata& metadata) {
   if (model == "gpt2") return make_byte_bpe(metadata);
   if (model == "llama") return make_sentencepiece(metadata);
   throw Error(
-      "{}: tokenizer.ggml.model is {}, which this program does not know; known: gpt2, llama",
+      "{}: tokenizer.ggml.model is \"{}\", which is not supported in this version; choose a model "
+      "of "
+      "one of these: gpt2, llama",
       metadata.origin(), printable(model));
 }
 
 std::optional<std::string> vocabulary_difference(const Tokenizer& a, const Tokenizer& b) {
   const auto describe = [](const Tokenizer& t, Token token) {
-    return fmt::format("{} ({})", printable(t.text(token)), name(t.kind(token)));
+    return fmt::format("\"{}\" ({})", printable(t.text(token)), name(t.kind(token)));
   };
   for (Token token = 0; token < std::min(a.size(), b.size()); ++token) {
     if (a.text(token) != b.text(token) || a.kind(token) != b.kind(token)) {

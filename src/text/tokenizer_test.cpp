@@ -422,9 +422,9 @@ TEST(Tokenizer, VocabulariesAgreeIfCommonIdsMeanTheSame) {
   EXPECT_EQ(vocabulary_difference(*a, *longer), std::nullopt);
   EXPECT_EQ(vocabulary_difference(*longer, *a), std::nullopt);
   EXPECT_EQ(vocabulary_difference(*a, *text),
-            "token 2 is b (normal) in one vocabulary and c (normal) in the other");
+            "token 2 is \"b\" (normal) in one vocabulary and \"c\" (normal) in the other");
   EXPECT_EQ(vocabulary_difference(*kind, *a),
-            "token 2 is b (control) in one vocabulary and b (normal) in the other");
+            "token 2 is \"b\" (control) in one vocabulary and \"b\" (normal) in the other");
 }
 
 TEST(Tokenizer, MalformedVocabulariesAreErrors) {
@@ -449,7 +449,8 @@ TEST(Tokenizer, MalformedVocabulariesAreErrors) {
       {"no model", good, erase("model"), "tokenizer.ggml.model"},
       {"model of another type", good, set("model", std::int64_t{1}), "tokenizer.ggml.model"},
       {"unknown model", good, set("model", std::string("bert\n")),
-       "bert\\x0a, which this program does not know; known: gpt2, llama"},
+       "\"bert\\x0a\", which is not supported in this version; choose a model of one of these: "
+       "gpt2, llama"},
       {"no tokens", good, erase("tokens"), "tokens is missing"},
       {"empty vocabulary", good, set("tokens", Strings{}), "tokens is empty"},
       {"tokens of another type", good, set("tokens", Integers{1}), "tokenizer.ggml.tokens"},
@@ -461,8 +462,8 @@ TEST(Tokenizer, MalformedVocabulariesAreErrors) {
       {"byte out of range",
        sentencepiece({{"<0x-1>", 0, 6}}),
        {},
-       "token 1 is a byte and reads <0x-1>"},
-      {"byte too long", sentencepiece({{"<0x100>", 0, 6}}), {}, "reads <0x100>"},
+       "token 1 is a byte and reads \"<0x-1>\""},
+      {"byte too long", sentencepiece({{"<0x100>", 0, 6}}), {}, "reads \"<0x100>\""},
       {"byte that is none", sentencepiece({{"", 0, 6}}), {}, "token 1 is a byte"},
       {"no scores", good, erase("scores"), "scores is missing"},
       {"few scores", good, set("scores", Numbers{1}), "scores has 1 entries for 3 tokens"},
@@ -481,18 +482,19 @@ TEST(Tokenizer, MalformedVocabulariesAreErrors) {
       {"BOS wanted but none", good, set("add_bos_token", true), "add_bos_token is true"},
       {"no pre-tokenizer", bpe, erase("pre"), "tokenizer.ggml.pre"},
       {"unknown pre-tokenizer", bpe, set("pre", std::string("llama-bpe")),
-       "llama-bpe, which this program does not know; known: smollm, qwen2"},
+       "\"llama-bpe\", which is not supported in this version; choose a model of one of these: "
+       "smollm, qwen2"},
       {"no merges", bpe, erase("merges"), "merges is missing"},
       {"merge of one part", bpe, set("merges", Strings{"a b", "ab"}),
-       "merges[1] is ab, expected two parts"},
+       "merges[1] is \"ab\", expected two parts"},
       {"merge of an empty part", bpe, set("merges", Strings{"a "}),
-       "merges[0] is a , expected two parts"},
-      {"empty merge", bpe, set("merges", Strings{""}), "merges[0] is , expected two parts"},
+       "merges[0] is \"a \", expected two parts"},
+      {"empty merge", bpe, set("merges", Strings{""}), "merges[0] is \"\", expected two parts"},
       {"merge of a space", bpe, set("merges", Strings{" "}), "merges[0]"},
       {"left part unknown", bpe, set("merges", Strings{"x b"}),
-       "merges[0] needs x, which is not in the vocabulary"},
-      {"right part unknown", bpe, set("merges", Strings{"a x"}), "needs x,"},
-      {"result unknown", bpe, set("merges", Strings{"b a"}), "needs ba,"},
+       "merges[0] needs \"x\", which is not in the vocabulary"},
+      {"right part unknown", bpe, set("merges", Strings{"a x"}), "needs \"x\","},
+      {"result unknown", bpe, set("merges", Strings{"b a"}), "needs \"ba\","},
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.name);

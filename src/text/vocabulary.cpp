@@ -115,7 +115,7 @@ Vocabulary::Vocabulary(const Metadata& metadata) : index_(require_tokens(metadat
       const auto byte = parse_byte(entry);
       if (!byte) {
         throw Error(
-            "{}: token {} is a byte and reads {}, expected <0x00> to <0xFF>; convert the model "
+            "{}: token {} is a byte and reads \"{}\", expected <0x00> to <0xFF>; convert the model "
             "again",
             metadata.origin(), token, printable(entry));
       }
