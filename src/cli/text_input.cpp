@@ -35,19 +35,6 @@ std::string label_of(const json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
-std::string content_of(const json& content, const std::string& where) {
-  if (content.is_null()) return "";
-  if (!content.is_array()) return text_of(content, where);
-  std::string text;
-  for (const json& part : content) {
-    if (!part.is_object() || part.value("type", "") != "text" || !part.contains("text")) {
-      throw Error("{}: only parts of type text can be read", where);
-    }
-    text += text_of(part["text"], where);
-  }
-  return text;
-}
-
 BenchPrompt parse_prompt(const json& line, const std::string& where) {
   if (!line.is_object()) throw Error("{}: expected an object, found {}", where, line.type_name());
   BenchPrompt result;
@@ -89,23 +76,6 @@ std::string read_text(const std::string& path) {
   if (!standard) ::close(file);
   if (error) throw Error("{}: {}", name, std::strerror(error));
   return text;
-}
-
-std::vector<Message> parse_messages(const std::string& text, const std::string& origin) {
-  const json document = parse_json(text, origin);
-  const json& list =
-      document.is_object() && document.contains("messages") ? document["messages"] : document;
-  if (!list.is_array()) throw Error("{}: expected a list of messages", origin);
-  std::vector<Message> messages;
-  for (const json& item : list) {
-    const std::string where = fmt::format("{}: message {}", origin, messages.size() + 1);
-    if (!item.is_object() || !item.contains("role") || !item.contains("content")) {
-      throw Error("{}: expected an object with role and content", where);
-    }
-    messages.push_back({text_of(item["role"], where + ": role"),
-                        content_of(item["content"], where + ": content")});
-  }
-  return messages;
 }
 
 std::vector<BenchPrompt> parse_prompts(const std::string& text, const std::string& origin) {

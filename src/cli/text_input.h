@@ -5,17 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "text/chat_template.h"
-
 namespace outrider {
 
 // The whole file; "-" is standard input. Throws Error, also for more than 64 MiB, which no context
 // holds.
 std::string read_text(const std::string& path);
-
-// OpenAI's chat messages: an array, or an object with "messages"; content is a string or a list of
-// text parts. `origin` names the text in messages.
-std::vector<Message> parse_messages(const std::string& json, const std::string& origin);
 
 struct BenchPrompt {
   std::string id, group;

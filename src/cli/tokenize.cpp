@@ -3,6 +3,7 @@
 #include "cli/json.h"
 #include "cli/model_file.h"
 #include "cli/text_input.h"
+#include "text/conversation_json.h"
 
 namespace outrider {
 
@@ -16,8 +17,10 @@ int tokenize_command(const Device&, const Settings& settings) {
   std::vector<Token> tokens;
   if (settings.chat_file) {
     if (!file.chat_template) throw Error("{}: has no chat template", settings.model);
-    const auto messages = parse_messages(read_text(*settings.chat_file), *settings.chat_file);
-    tokens = file.tokenizer->encode(file.chat_template->render(messages, true));
+    const auto messages =
+        parse_conversation(read_text(*settings.chat_file),
+                           *settings.chat_file == "-" ? "standard input" : *settings.chat_file);
+    tokens = file.tokenizer->encode_whole(file.chat_template->render(messages, true));
   } else {
     const bool from_input = settings.arguments.empty() ||
                             (settings.arguments.size() == 1 && settings.arguments[0] == "-");

@@ -209,7 +209,7 @@ class Model(TestCase):
         self.assertEqual(chat.count(2), 2)  # the ends of system and user message, not the user's text
         self.assertEqual(tokens("--chat", "-", input=json.dumps({"messages": messages})), chat)
         self.assert_fails(outrider("tokenize", "--chat", "-", input='{"a": 1}'), 1, "list of messages")
-        self.assert_fails(outrider("tokenize", "--chat", "-", input="["), 1, "not JSON")
+        self.assert_fails(outrider("tokenize", "--chat", "-", input="["), 1, "not valid JSON")
 
     def test_a_pulled_model_needs_no_network(self):
         pulled = json.loads(outrider("pull", "--offline", "--json", MODEL).stdout)
