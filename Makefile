@@ -40,7 +40,8 @@ demo: build
 	  $(OUTRIDER) prove --model '$(MODEL)' --temp 0 --predict 256 "$$@"
 demo: override export PROMPT := $(value PROMPT)
 
-# One ctest over both builds, so that one line closes it.
+# One ctest over both builds, so that one line closes it. The timeout, many times what any test takes, names a test
+# that hangs.
 test:
 	@scripts/install-packages build test
 	@$(call configure,release-tests,build/release)
@@ -49,7 +50,7 @@ test:
 	@cmake --build build/asan -j $(JOBS)
 	@OUTRIDER_CACHE='$(CACHE)' $(OUTRIDER) pull $(TEST_MODELS)
 	@echo 'subdirs(release asan)' >build/CTestTestfile.cmake
-	@OUTRIDER_CACHE='$(CACHE)' ctest --test-dir build --output-on-failure --no-tests=error -j $(JOBS)
+	@OUTRIDER_CACHE='$(CACHE)' ctest --test-dir build --output-on-failure --no-tests=error --timeout 900 -j $(JOBS)
 
 soak: test
 	@OUTRIDER_CACHE='$(CACHE)' scripts/soak

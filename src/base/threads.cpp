@@ -80,7 +80,7 @@ struct ThreadTeam::State {
   // Before the threads are joined.
   ~State() {
     stopping = true;
-    job.fetch_add(1, std::memory_order_release);
+    job.fetch_add(1, std::memory_order_seq_cst);
     job.notify_all();
   }
 
@@ -95,13 +95,15 @@ struct ThreadTeam::State {
     }
   }
 
-  // Arrivals are counted; the last one opens the next generation.
+  // Arrivals are counted; the last one opens the next generation. That store is sequentially
+  // consistent: a notification looks for waiters, and were the look to overtake a store still in
+  // the core's buffer, a thread could fall asleep on the old generation for good.
   void barrier() {
     if (size == 1) return;
     const std::uint32_t now = generation.load(std::memory_order_relaxed);
     if (arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == size) {
       arrived.store(0, std::memory_order_relaxed);
-      generation.store(now + 1, std::memory_order_release);
+      generation.store(now + 1, std::memory_order_seq_cst);
       generation.notify_all();
     } else {
       wait_for_change(generation, now);
@@ -139,7 +141,7 @@ void ThreadTeam::run(const std::function<void(int)>& body) {
   const unsigned callers_control_word = _mm_getcsr();
   _mm_setcsr(kControlWord);
   state_->body = &body;
-  state_->job.fetch_add(1, std::memory_order_release);
+  state_->job.fetch_add(1, std::memory_order_seq_cst);
   if (state_->size > 1) state_->job.notify_all();
   body(0);
   state_->barrier();
