@@ -1,6 +1,7 @@
 #include "base/threads.h"
 
 #include <sched.h>
+#include <signal.h>
 #include <xmmintrin.h>
 
 #include <atomic>
@@ -52,6 +53,22 @@ int cgroup_cores() {
   }
   return 0;
 }
+
+// Threads started meanwhile take no signals: they interrupt the thread that waits for them.
+class SignalsHeldBack {
+ public:
+  SignalsHeldBack() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsHeldBack() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsHeldBack(const SignalsHeldBack&) = delete;
+  SignalsHeldBack& operator=(const SignalsHeldBack&) = delete;
+
+ private:
+  sigset_t before_;
+};
 
 }  // namespace
 
@@ -121,6 +138,7 @@ struct ThreadTeam::State {
 
 ThreadTeam::ThreadTeam(int n_threads) : state_(std::make_unique<State>(n_threads)) {
   CHECK(n_threads >= 1);
+  const SignalsHeldBack held_back;
   for (int thread = 1; thread < n_threads; ++thread) {
     try {
       state_->threads.emplace_back([state = state_.get(), thread] { state->worker(thread); });

@@ -1,6 +1,7 @@
 #include "base/threads.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -38,6 +39,18 @@ TEST(Share, PartsCoverEverythingOnce) {
       }
     }
   }
+}
+
+// They interrupt the thread that waits for the keyboard.
+TEST(ThreadTeam, ItsThreadsTakeNoSignals) {
+  ThreadTeam team(3);
+  std::vector<int> blocked(3);
+  team.run([&](int thread) {
+    sigset_t mask;
+    pthread_sigmask(SIG_SETMASK, nullptr, &mask);
+    blocked[thread] = sigismember(&mask, SIGINT);
+  });
+  EXPECT_EQ(blocked, (std::vector<int>{0, 1, 1}));
 }
 
 TEST(ThreadTeam, BarrierOrdersPhases) {

@@ -57,6 +57,7 @@ int dispatch(std::vector<std::string> words, const Device& device) {
 }  // namespace
 
 int run_command_line(std::span<const std::string> arguments, const Device& device) {
+  open_standard_streams();
   watch_signals();
   try {
     return dispatch({arguments.begin(), arguments.end()}, device);

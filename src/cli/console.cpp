@@ -107,8 +107,8 @@ Console::~Console() {
 }
 
 void Console::clear() {
-  if (drawn_) write_error("\r\x1b[K");
-  drawn_ = false;
+  if (!drawn_.empty()) write_error("\r\x1b[K");
+  drawn_.clear();
 }
 
 void append_log(const std::string& path, std::string_view line) {
@@ -152,8 +152,9 @@ void Console::advance(std::string_view label, double fraction, std::string_view 
   }
   // A label that does not fit would wrap and could not be taken back.
   if (columns(line) > width) line = fmt::format("{:3.0f}%", 100 * fraction);
+  if (line == drawn_) return;
   write_error(fmt::format("\r\x1b[K{}", line));
-  drawn_ = true;
+  drawn_ = std::move(line);
 }
 
 Progress Console::progress() {

@@ -58,7 +58,8 @@ class Console {
  private:
   void show(std::string_view line);
 
-  bool quiet_, verbose_, draws_, drawn_ = false;
+  bool quiet_, verbose_, draws_;
+  std::string drawn_;  // the progress line on the screen
   std::optional<std::string> log_file_;
 };
 

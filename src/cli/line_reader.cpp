@@ -34,7 +34,7 @@ std::optional<LineReader::Line> read_plain() {
   LineReader::Line line;
   for (bool any = false;; any = true) {
     char byte;
-    const ssize_t n = ::read(STDIN_FILENO, &byte, 1);
+    const ssize_t n = read_unless_signalled(STDIN_FILENO, &byte, 1);
     if (n == 0) return any ? std::optional(line) : std::nullopt;
     if (n < 0) {
       if (errno != EINTR) throw Error("standard input: {}", std::strerror(errno));
@@ -54,10 +54,10 @@ int LineReader::Editor::read_character(EditLine* line, wchar_t* character) {
   std::mbstate_t state = {};
   for (;;) {
     char byte;
-    const ssize_t n = ::read(STDIN_FILENO, &byte, 1);
+    const ssize_t n = read_unless_signalled(STDIN_FILENO, &byte, 1);
     if (n == 0) return 0;
     if (n < 0) {
-      if (errno == EINTR && !pending_signal()) continue;  // the window changed its size
+      if (errno == EINTR && !pending_signal()) continue;
       Editor* editor = nullptr;
       el_get(line, EL_CLIENTDATA, &editor);
       // libedit forgets the line when reading fails.

@@ -1,7 +1,11 @@
 #include "cli/signals.h"
 
+#include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <unistd.h>
+
+#include <cerrno>
 
 #include "cli/failure.h"
 
@@ -21,6 +25,16 @@ void remember(int signal) {
 void ignore(int) {}
 
 }  // namespace
+
+void open_standard_streams() {
+  // Opening takes the lowest that is free. The wrong direction makes reading or writing fail.
+  for (const int file : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(file, F_GETFD) == -1) {
+      [[maybe_unused]] const int opened =
+          ::open("/dev/null", file == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+    }
+  }
+}
 
 void watch_signals() {
   struct sigaction action = {};
@@ -52,6 +66,23 @@ int take_signal() {
 
 void stop_if_interrupted() {
   if (pending) throw Interrupted{pending};
+}
+
+ssize_t read_unless_signalled(int file, void* buffer, std::size_t size) {
+  // Held back but while ppoll sleeps, so that none falls between the look and the sleep. The other
+  // threads take none (base/threads.cpp).
+  sigset_t watched, before;
+  sigemptyset(&watched);
+  sigaddset(&watched, SIGINT);
+  sigaddset(&watched, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &watched, &before);
+  pollfd input = {file, POLLIN, 0};
+  while (!pending && ppoll(&input, 1, nullptr, &before) < 0 && errno == EINTR) {
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (!pending) return ::read(file, buffer, size);
+  errno = EINTR;
+  return -1;
 }
 
 }  // namespace outrider

@@ -1,10 +1,17 @@
-// Ctrl-C and termination as something that commands ask about.
+// Ctrl-C and termination as something that commands ask about, and a start on sound descriptors.
 
 #pragma once
 
+#include <sys/types.h>
+
 #include <atomic>
+#include <cstddef>
 
 namespace outrider {
+
+// Fills the places of standard streams that the program was started without, so that no file that
+// it opens is taken for one. Reading and writing there fails.
+void open_standard_streams();
 
 // From now on SIGINT and SIGTERM are remembered; a second one while the first waits ends the
 // program at once. A closed pipe is an error of writing.
@@ -19,5 +26,9 @@ int pending_signal();
 int take_signal();
 // Throws Interrupted if a signal came.
 void stop_if_interrupted();
+
+// read() that gives up, with -1 and EINTR, once a signal waits, even one that came just before. A
+// window that changes its size does not end it.
+ssize_t read_unless_signalled(int file, void* buffer, std::size_t size);
 
 }  // namespace outrider

@@ -67,7 +67,7 @@ std::string read_text(const std::string& path) {
   int error = 0;
   for (char buffer[65536]; !error;) {
     stop_if_interrupted();
-    const ssize_t n = ::read(file, buffer, sizeof buffer);
+    const ssize_t n = read_unless_signalled(file, buffer, sizeof buffer);
     if (n == 0) break;
     if (n > 0) text.append(buffer, static_cast<std::size_t>(n));
     if (n < 0 && errno != EINTR) error = errno;

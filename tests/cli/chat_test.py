@@ -6,6 +6,8 @@ import re
 import select
 import signal
 import subprocess
+import termios
+import time
 import unittest
 
 from program import MODEL, OUTRIDER, TestCase, environment, needs_model, outrider
@@ -35,6 +37,12 @@ class Terminal:
 
     def press(self, keys):
         os.write(self.file, keys.encode())
+
+    def type(self, keys):
+        """Once the line editor has the keyboard; before that the terminal itself would show what is pressed."""
+        while termios.tcgetattr(self.file)[3] & termios.ICANON:
+            time.sleep(0.01)
+        self.press(keys)
 
     def end(self):
         """Waits for the program's end; its exit status."""
@@ -73,21 +81,21 @@ class Chat(TestCase):
         terminal.wait_for("> ")
         terminal.press("\x03")
         terminal.wait_for("once more, or Ctrl-D.*> ")
-        terminal.press("/hxlp")
+        terminal.type("/hxlp")
         terminal.wait_for("hxlp")
-        terminal.press("\x1b[D\x1b[D\x7fe\r")  # two left, rub out, e
+        terminal.type("\x1b[D\x1b[D\x7fe\r")  # two left, rub out, e
         terminal.wait_for("/reset +forget.*> ")
-        terminal.press("\x1b[A")  # the line before
+        terminal.type("\x1b[A")  # the line before
         terminal.wait_for("/help")
         terminal.press("\x03")  # a line that is not empty: gone, and the chat goes on
         terminal.wait_for(r"\^C.*> ")
-        terminal.press("/exit\r")
+        terminal.type("/exit\r")
         self.assertEqual(terminal.end(), 0)
 
     def test_ctrl_d_ends(self):
         terminal = Terminal(*FLAGS)
         terminal.wait_for("> ")
-        terminal.press("\x04")
+        terminal.type("\x04")
         self.assertEqual(terminal.end(), 0)
 
     def test_two_ctrl_c_end(self):
@@ -101,13 +109,13 @@ class Chat(TestCase):
     def test_ctrl_c_stops_the_answer_and_not_the_program(self):
         terminal = Terminal("run", "--temp", "0", "--ignore-eos", "-n", "4000")
         terminal.wait_for("> ")
-        terminal.press("Count to a thousand.\r")
+        terminal.type("Count to a thousand.\r")
         terminal.wait_for(r"thousand\.\s+\w")
         terminal.press("\x03")
         terminal.wait_for("stopped.*> ")
-        terminal.press("/stats\r")
+        terminal.type("/stats\r")
         terminal.wait_for("tokens of context used.*> ")
-        terminal.press("\x04")
+        terminal.type("\x04")
         self.assertEqual(terminal.end(), 0)
 
     def test_accepted_drafts_are_coloured_on_a_terminal(self):

@@ -111,6 +111,14 @@ class Files(TestCase):
             os.close(write)
         self.assertEqual((result.returncode, result.stderr), (0, ""))
 
+    def test_no_file_takes_the_place_of_a_closed_stream(self):
+        result = subprocess.run(["sh", "-c", '"$0" manual >&-', OUTRIDER], stderr=subprocess.PIPE, text=True, env=environment())
+        self.assertEqual(result.returncode, 1)
+        self.assertRegex(result.stderr, r"^outrider: cannot write to standard output: .*\n$")
+        result = subprocess.run(["sh", "-c", '"$0" bench generate --prompts - <&-', OUTRIDER], capture_output=True,
+                                text=True, env=environment())
+        self.assert_fails(result, 1, "standard input")
+
 
 if __name__ == "__main__":
     unittest.main()
