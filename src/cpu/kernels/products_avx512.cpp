@@ -181,6 +181,25 @@ struct SixBitScales {
            _mm512_ternarylogic_epi32(low_mins, _mm512_srli_epi16(l1, 2), bits45, 0xf8)}};
 }
 
+// A block's 8 sub-blocks are summed in floats, which keeps additions away from the multipliers, in
+// so few parts that every part is an integer below 2^24 and so exact:
+//   Q4_K   2 parts: 4 * 63 * 32 * 15 * 127 = 15,361,920
+//   Q5_K   4 parts: 2 * 63 * 32 * 31 * 127 = 15,873,984
+constexpr int parts_of_sum(TensorType type) {
+  return block_shape(type).bits == 4 ? 2 : 4;
+}
+
+// Their sum, rounded once.
+[[OUTRIDER_AVX512, gnu::always_inline]] inline __m512 sum_of_parts(__m512 a, __m512 b) {
+  return _mm512_add_ps(a, b);
+}
+[[OUTRIDER_AVX512, gnu::always_inline]] inline __m512 sum_of_parts(__m512 a, __m512 b, __m512 c,
+                                                                   __m512 d) {
+  const __m512i ab = _mm512_add_epi32(_mm512_cvtps_epi32(a), _mm512_cvtps_epi32(b));
+  const __m512i cd = _mm512_add_epi32(_mm512_cvtps_epi32(c), _mm512_cvtps_epi32(d));
+  return _mm512_cvtepi32_ps(_mm512_add_epi32(ab, cd));
+}
+
 // One panel of Q4_K or Q5_K.
 template <TensorType kType, int kRows>
 [[OUTRIDER_AVX512]] void panel_with_mins(const std::byte* panel, std::size_t columns,
@@ -188,6 +207,7 @@ template <TensorType kType, int kRows>
                                          std::size_t stride) {
   constexpr InterleavedShape kShape = interleaved_shape(kType, ExtraKind::bias_start);
   constexpr std::size_t kSubBytes = 32 * block_shape(kType).bits * 2;
+  constexpr int kParts = parts_of_sum(kType), kSubBlocks = 8 / kParts;
   const __m512i low_byte = _mm512_set1_epi32(255), even_bytes = _mm512_set1_epi16(255);
   __m512 acc[kRows];
 #pragma GCC unroll 16
@@ -204,13 +224,13 @@ template <TensorType kType, int kRows>
     }
     const std::byte* lines = panel + place.body + 3 * kLine;
     const std::int32_t* q = words;
-    __m512 total[2][kRows];
-#pragma GCC unroll 2
-    for (int half = 0; half < 2; ++half) {
+    __m512 parts[kParts][kRows];
+#pragma GCC unroll 4
+    for (int part = 0; part < kParts; ++part) {
 #pragma GCC unroll 16
-      for (int r = 0; r < kRows; ++r) total[half][r] = _mm512_setzero_ps();
+      for (int r = 0; r < kRows; ++r) parts[part][r] = _mm512_setzero_ps();
 #pragma GCC unroll 1
-      for (int j = 0; j < 4; ++j) {
+      for (int j = 0; j < kSubBlocks; ++j) {
         __m512i sum[kRows];
 #pragma GCC unroll 16
         for (int r = 0; r < kRows; ++r) sum[r] = _mm512_setzero_si512();
@@ -218,8 +238,8 @@ template <TensorType kType, int kRows>
         add_sub_block<kType>(sum, lines, q);
 #pragma GCC unroll 16
         for (int r = 0; r < kRows; ++r) {
-          total[half][r] =
-              _mm512_fmadd_ps(scales[4 * half + j], _mm512_cvtepi32_ps(sum[r]), total[half][r]);
+          parts[part][r] = _mm512_fmadd_ps(scales[kSubBlocks * part + j],
+                                           _mm512_cvtepi32_ps(sum[r]), parts[part][r]);
         }
         lines += kSubBytes;
         q += 8 * kRows;
@@ -240,7 +260,12 @@ template <TensorType kType, int kRows>
       }
       const __m512 scale = _mm512_mul_ps(d, broadcast(ds + r));
       const __m512 min_scale = _mm512_mul_ps(dmin, broadcast(ds + r));
-      acc[r] = _mm512_fmadd_ps(scale, _mm512_add_ps(total[0][r], total[1][r]), acc[r]);
+      __m512 products;
+      if constexpr (kParts == 2)
+        products = sum_of_parts(parts[0][r], parts[1][r]);
+      else
+        products = sum_of_parts(parts[0][r], parts[1][r], parts[2][r], parts[3][r]);
+      acc[r] = _mm512_fmadd_ps(scale, products, acc[r]);
       acc[r] = _mm512_fnmadd_ps(min_scale, _mm512_cvtepi32_ps(minimum), acc[r]);
     }
   }

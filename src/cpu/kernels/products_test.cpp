@@ -38,6 +38,7 @@ enum class Blocks {
   random,   // any integers, halves of ordinary size
   zeros,    // every byte zero
   largest,  // every bit of the integers set, the largest finite halves
+  large,    // integers near their largest, odd ones among them; halves of ordinary size
   halves,   // any integers and any halves: subnormal, infinite, NaN
 };
 
@@ -46,7 +47,10 @@ std::vector<std::byte> make_weights(TensorType type, std::size_t outputs, std::s
   const TensorTypeTraits& t = traits(type);
   std::vector<std::byte> bytes(outputs * columns / t.block_elements * t.block_bytes);
   if (kind == Blocks::zeros) return bytes;
-  for (std::byte& b : bytes) b = kind == Blocks::largest ? std::byte{255} : std::byte(rng());
+  for (std::byte& b : bytes) {
+    b = kind == Blocks::largest ? std::byte{255} : std::byte(rng());
+    if (kind == Blocks::large) b |= std::byte{0xee};
+  }
   if (t.block_elements == 1) {
     if (kind == Blocks::halves) return bytes;
     std::normal_distribution<float> normal;
@@ -242,21 +246,23 @@ INSTANTIATE_TEST_SUITE_P(Types, Products,
                          ::testing::ValuesIn(all_tensor_types().begin(), all_tensor_types().end()),
                          [](const auto& info) { return std::string(info.param.name); });
 
-// q of the same sign everywhere and of the largest size, so that every sum reaches its bound.
+// Every q of the largest size, so that every sum reaches its bound.
 TEST(Products, LargestSums) {
   for (const TensorTypeTraits& t : all_tensor_types()) {
     SCOPED_TRACE(t.name);
     Rng rng(1);
     const std::size_t columns = 2 * 256;
-    for (const Blocks blocks : {Blocks::largest, Blocks::random}) {
+    for (const Blocks blocks : {Blocks::largest, Blocks::large, Blocks::random}) {
       const Matrix matrix(t.type, 16, columns, blocks, rng);
       Activations x(8, columns, false, rng);
       for (std::size_t r = 0; r < 8; ++r) {
         const float value = r % 2 == 0 ? 127.0f : -127.0f;
         for (std::size_t k = 0; k < columns; ++k) {
-          // All alike; or alternating; or so that a unit's first two columns and its last two are
-          // as far apart as they can be.
-          const bool negative = (r / 2 == 1 && k % 2 == 1) || (r / 2 == 2 && k % 4 >= 2);
+          // All alike; or alternating; or so that a unit's first two columns and its last two, or
+          // a block's halves, are as far apart as they can be. A float holds every integer up to
+          // 2^24, so a part of a sum may be lost in it though the sum is not.
+          const bool negative = (r / 2 == 1 && k % 2 == 1) || (r / 2 == 2 && k % 4 >= 2) ||
+                                (r / 2 == 3 && k % 256 >= 128);
           x.x[r * x.stride + k] = negative ? -value : value;
         }
       }
