@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <bit>
+#include <cmath>
 #include <random>
 
 #include "base/error.h"
@@ -23,6 +24,7 @@ struct Case {
   std::optional<int> window;
   std::optional<double> softcap;
   int head_dim, group;
+  bool extreme = false;  // keys beyond halves, values that are NaN, now and then a key that is
 };
 
 // One layer, two kv heads; history committed in uneven chunks, so that scratch and history pages
@@ -55,6 +57,7 @@ void check(const Case& c, CacheType type, Isa isa, unsigned seed) {
     for (float& value : values) value = normal(random);
     return values;
   };
+  const auto at_times = [&](int rarity) { return c.extreme && random() % rarity == 0; };
   struct Kept {
     std::vector<float> k[2], v[2];
   };
@@ -65,6 +68,9 @@ void check(const Case& c, CacheType type, Isa isa, unsigned seed) {
     for (int head = 0; head < 2; ++head) {
       both.k[head] = vector();
       both.v[head] = vector();
+      if (at_times(20)) both.k[head][random() % c.head_dim] = random() % 2 ? 7e4f : -7e4f;
+      if (at_times(20)) both.v[head][random() % c.head_dim] = std::nanf("");
+      if (at_times(400)) both.k[head][random() % c.head_dim] = std::nanf("");
       memory.store(kernels, cache.place(sequence, slot), 0, head, both.k[head], both.v[head]);
     }
     if (is_on_path) kept.push_back(both);
@@ -118,11 +124,15 @@ void check(const Case& c, CacheType type, Isa isa, unsigned seed) {
 
 TEST(Attend, EqualsTheReference) {
   const Case cases[] = {
-      {0, 1, 0, {}, {}, 64, 3},      {0, 63, 5, {}, {}, 64, 3},      {63, 1, 0, {}, {}, 64, 1},
-      {64, 1, 0, {}, {}, 128, 6},    {60, 10, 40, {}, {}, 64, 2},    {130, 70, 90, {}, {}, 32, 4},
-      {1100, 3, 2, {}, {}, 64, 3},   {1000, 100, 60, {}, {}, 80, 2}, {2100, 1, 0, {}, {}, 16, 1},
-      {200, 20, 9, 24, {}, 64, 2},   {200, 20, 9, 5, {}, 64, 2},     {128, 1, 0, 1, {}, 64, 2},
-      {1500, 9, 9, 1100, {}, 64, 2}, {150, 12, 7, {}, 30.0, 64, 2},  {150, 12, 7, 70, 5.0, 256, 4},
+      {0, 1, 0, {}, {}, 64, 3},          {0, 63, 5, {}, {}, 64, 3},
+      {63, 1, 0, {}, {}, 64, 1},         {64, 1, 0, {}, {}, 128, 6},
+      {60, 10, 40, {}, {}, 64, 2},       {130, 70, 90, {}, {}, 32, 4},
+      {1100, 3, 2, {}, {}, 64, 3},       {1000, 100, 60, {}, {}, 80, 2},
+      {2100, 1, 0, {}, {}, 16, 1},       {200, 20, 9, 24, {}, 64, 2},
+      {200, 20, 9, 5, {}, 64, 2},        {128, 1, 0, 1, {}, 64, 2},
+      {1500, 9, 9, 1100, {}, 64, 2},     {150, 12, 7, {}, 30.0, 64, 2},
+      {150, 12, 7, 70, 5.0, 256, 4},     {50, 9, 5, {}, {}, 64, 4, true},
+      {130, 20, 9, 70, {}, 80, 3, true}, {1100, 3, 2, {}, {}, 64, 6, true},
   };
   for (const Isa isa : available_isas()) {
     unsigned seed = 1;

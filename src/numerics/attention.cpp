@@ -52,7 +52,7 @@ std::optional<Partial> attend_tile(std::span<const float> q, const Tile& tile,
   const TileSum tile_sum = tile_softmax_reference(p);
   Partial result{tile_sum.max, tile_sum.sum, std::vector<float>(q.size())};
   for (std::size_t j = 0; j < kTile; ++j) {
-    if (p[j] == 0) continue;
+    if (tile[j] == nullptr || p[j] == 0) continue;
     for (std::size_t d = 0; d < q.size(); ++d)
       result.o[d] = std::fma(p[j], read_back(tile[j]->v[d], kept_as), result.o[d]);
   }

@@ -115,5 +115,12 @@ TEST(Attention, HidesNanOnlyBehindAWeightOfZero) {
   for (const float x : attend(text, 2, {.scale = 1}, KeptAs::f32)) EXPECT_FALSE(std::isnan(x));
 }
 
+// No score can be compared with it; places of its tile that have no key stay out of it.
+TEST(Attention, ANanAmongTheKeysMakesEverythingNan) {
+  Text text(3, 6);
+  text.k[1][2] = std::numeric_limits<float>::quiet_NaN();
+  for (const float x : attend(text, 2, {.scale = 1}, KeptAs::f16)) EXPECT_TRUE(std::isnan(x));
+}
+
 }  // namespace
 }  // namespace outrider
