@@ -1,13 +1,13 @@
 // The cache's bookkeeping, for any device: which page holds which positions of which sequence. It
 // moves no keys or values itself; it says what to move. Paging: Kwon et al. 2023, arXiv:2309.06180.
 //
-// A sequence's text, positions by page of 64:
+// A sequence's text lies in pages of 64:
 //
-//   pages      [0, n_committed)   history; a page may be shared with forks and is copied before it
-//   is written scratch    [0, n_slots)       rows of unfinished steps in the order of their making,
-//   in pages of their own; gone at the
-//                                 next commit (but for its path, which moves to history), discard
-//                                 or truncate
+//   pages     [0, committed)  history, by position; a page may be shared with forks and is copied
+//                             before it is written
+//   scratch   [0, slots)      rows of unfinished steps in the order of their making, in pages of
+//                             their own; gone at the next commit (but for its path, which moves to
+//                             history), discard or truncate
 //
 // What is not reached through a sequence's history or a row's ancestors is never read, so nothing
 // needs clearing.

@@ -5,8 +5,8 @@
 namespace outrider {
 
 // GB/s (10^9 bytes) at which `threads` threads together read memory far larger than the caches, in
-// huge pages: the best of several access patterns. Takes about `seconds`, and 512 MiB of memory while
-// it runs.
+// huge pages: the best of several access patterns. Takes about `seconds`, and 512 MiB of memory
+// while it runs.
 double read_gbs(int threads, double seconds);
 
 // 10^12 int8 operations a second of `threads` threads, two a multiply-add, in a loop of VNNI

@@ -8,10 +8,10 @@
 // (of one, if the last stands alone). A block's body follows. Weights are stored with their bias,
 // so never negative, in units of [16 outputs][4 columns] bytes:
 //   4 bits   a sub-block of 32 columns is 4 lines: line i has unit i in low nibbles and unit i + 4
-//   in high ones 5 bits   the same after a line of fifth bits: bit u of a byte is unit u's 6 bits
-//   a sub-block of 16 columns is 3 lines: unit i in the six low bits of line i; the two high bits
-//   of line i are
-//            bits 2i, 2i + 1 of unit 3
+//            in high ones
+//   5 bits   the same after a line of fifth bits: bit u of a byte is unit u's
+//   6 bits   a sub-block of 16 columns is 3 lines: unit i in the six low bits of line i; the two
+//            high bits of line i are bits 2i, 2i + 1 of unit 3
 //   8 bits   8 lines, a unit each
 // Before them stand the scales of K types. Q6_K: [16 sub-blocks][16 outputs] bytes. Q4_K, Q5_K:
 // three lines of the file's six-bit numbers, a byte of a lane for sub-blocks j and j + 4, in the

@@ -29,8 +29,8 @@ bool is_matrix(Role role);
 // vocabulary, spec.vocabulary is its size: every token that the model can choose has a text.
 Model understand(std::shared_ptr<const Checkpoint> checkpoint);
 
-// Bytes of the tensors that producing one token must read: every matrix once, of the embedding one
-// row.
+// Bytes of the tensors that producing one token must read: every matrix and vector once, but of an
+// embedding that is not the head's matrix too, one row.
 std::size_t bytes_per_token(const Model& model);
 // Multiply-adds with weights that one token needs, the head counted.
 std::size_t weights_per_token(const Model& model);

@@ -18,27 +18,21 @@ namespace outrider {
 // rounded, softmax as softmax_reference computes it with filtered tokens at -inf (so a lane is id
 // mod 16).
 //
-//   1. logit + 0, + bias                    every entry in turn; -inf forbids the token
-//   2. penalties, of tokens counted         l / repeat or l * repeat, by the sign of l; then
-//                                           l - (count * frequency + presence)
-//   3. the `allowed` mask                   others are forbidden. What is left are the processed
-//   logits
-//   4. top-k                                the k first by (logit descending, id ascending)
-//   5. locally typical                      Meister et al. 2022, arXiv:2202.00666. With log p =
-//   logit -
-//                                           max - log(sum) and H = -(lane sum of p * log p, fused;
-//                                           p = 0 left out): by (|-log p - H| ascending, id
-//                                           ascending) the fewest tokens, at least one, that reach
-//                                           typical_p
-//   6. top-p                                Holtzman et al. 2019, arXiv:1904.09751: by (p
-//   descending,
-//                                           id ascending) the fewest, at least one, that reach
-//                                           top_p
-//   7. min-p                                Nguyen et al. 2024, arXiv:2407.01082: those with
-//                                           exp(logit - max) >= min_p, the largest in any case
-//   8. the score                            logit / temperature + noise; the highest wins, the
-//   lowest
-//                                           id among equals
+//   1. logit + 0, + bias    every entry in turn; -inf forbids the token
+//   2. penalties            of tokens counted: l / repeat or l * repeat, by the sign of l; then
+//                           l - (count * frequency + presence)
+//   3. the `allowed` mask   others are forbidden. What is left are the processed logits
+//   4. top-k                the k first by (logit descending, id ascending)
+//   5. locally typical      Meister et al. 2022, arXiv:2202.00666. With log p = logit - max -
+//                           log(sum) and H = -(lane sum of p * log p, fused; p = 0 left out): by
+//                           (|-log p - H| ascending, id ascending) the fewest tokens, at least
+//                           one, that reach typical_p
+//   6. top-p                Holtzman et al. 2019, arXiv:1904.09751: by (p descending, id
+//                           ascending) the fewest, at least one, that reach top_p
+//   7. min-p                Nguyen et al. 2024, arXiv:2407.01082: those with exp(logit - max) >=
+//                           min_p, the largest in any case
+//   8. the score            logit / temperature + noise; the highest wins, the lowest id among
+//                           equals
 //
 // Probabilities of 5 and 6 are softmaxes at temperature 1 of what survived so far; a set reaches P
 // once the sum of its probabilities, added one after another in that order, is at least P. At

@@ -16,9 +16,9 @@ namespace outrider {
 enum class FinishReason { stop, length };
 
 struct StopParams {
-  int n_predict = -1;              // tokens at most; -1: no limit
+  int n_predict = -1;                   // tokens at most; -1: no limit
   std::vector<std::string> texts = {};  // matched on text across tokens, not printed
-  bool ignore_eos = false;         // end tokens are tokens like others
+  bool ignore_eos = false;              // end tokens are tokens like others
 };
 
 // Follows one answer. Text comes out whole characters at a time; the longest tail that could still

@@ -1,5 +1,6 @@
-// The table of fast twins: every function here has a scalar reference in numerics/ and gives its bits, on every instruction
-// set. forward.cpp and attention.cpp call through the table and know no instruction set.
+// The table of fast twins: every function here has a scalar reference in numerics/ and gives its
+// bits, on every instruction set. forward.cpp and attention.cpp call through the table and know no
+// instruction set.
 
 #pragma once
 
@@ -17,7 +18,8 @@
 
 namespace outrider {
 
-// Rows of activations as a product takes them. `floats` is always set, the quantized views where a matrix asks for them.
+// Rows of activations as a product takes them. `floats` is always set, the quantized views where a
+// matrix asks for them.
 struct ProductInput {
   struct Quantized {
     const std::int8_t* q = nullptr;        // [rows][q_stride]
@@ -30,8 +32,8 @@ struct ProductInput {
 };
 
 struct ProductKernels {
-  // out[r][o] for rows in `rows` and the outputs of panels in `panels`; out's stride reaches the end of the last panel, and
-  // padded outputs are written with anything.
+  // out[r][o] for rows in `rows` and the outputs of panels in `panels`; out's stride reaches the
+  // end of the last panel, and padded outputs are written with anything.
   void (*product)(const PackedMatrix& weights, const ProductInput& input, Range rows, Range panels,
                   MatrixView<float> out);
   void (*quantize)(std::span<const float> x, std::size_t group, QuantizedRow out);
@@ -42,10 +44,12 @@ using Half = std::uint16_t;
 
 struct VectorKernels {
   // y = (x * r) * w, r = 1 / sqrt(lane sum of x*x / n + eps). y may be x.
-  void (*rms_norm)(std::span<const float> x, std::span<const float> w, float eps, std::span<float> y);
+  void (*rms_norm)(std::span<const float> x, std::span<const float> w, float eps,
+                   std::span<float> y);
   // y = activation(gate) * up. y may be gate.
   void (*silu_times)(std::span<const float> gate, std::span<const float> up, std::span<float> y);
-  void (*gelu_tanh_times)(std::span<const float> gate, std::span<const float> up, std::span<float> y);
+  void (*gelu_tanh_times)(std::span<const float> gate, std::span<const float> up,
+                          std::span<float> y);
   // y += x
   void (*add)(std::span<const float> x, std::span<float> y);
   // y *= s
@@ -53,8 +57,10 @@ struct VectorKernels {
   // y = float(c * tanh(y / c)), each operation rounded.
   void (*softcap)(float c, std::span<float> y);
   // One head in place; cos and sin are [dims / 2] for its position. Channels past `dims` pass.
-  void (*rope_halves)(std::span<const float> cos, std::span<const float> sin, std::span<float> head);
-  void (*rope_adjacent)(std::span<const float> cos, std::span<const float> sin, std::span<float> head);
+  void (*rope_halves)(std::span<const float> cos, std::span<const float> sin,
+                      std::span<float> head);
+  void (*rope_adjacent)(std::span<const float> cos, std::span<const float> sin,
+                        std::span<float> head);
 
   // Attention over one tile of 64 keys of one kv head. Keys are stored [head_dim][64], values
   // [64][head_dim]; p and scores are [queries][64], rows of any stride.

@@ -5,8 +5,8 @@
 //   4 bits       8 units: 16 * 15 * 127 = 30,480
 //   5 bits       4 units:  8 * 31 * 127 = 31,496
 //   6 bits       4 units of w - 32:  8 * 32 * 127 = 32,512. Sums of w wrap around; starting from
-//   the bias they end right. 8 bits       1 unit of |w|, with w's sign given to q:  2 * 128 * 127 =
-//   32,512
+//                the bias they end right.
+//   8 bits       1 unit of |w|, with w's sign given to q:  2 * 128 * 127 = 32,512
 // One vpmaddwd then multiplies by the scale and widens.
 
 #include <array>
