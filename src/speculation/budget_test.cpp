@@ -173,8 +173,8 @@ bool step(Budget& budget, int right, double ms) {
   DraftTree checked = drafted;
   DraftTree* const planned[] = {&checked};
   budget.plan(planned, {1, 512}, asked ? ms : 0);
-  std::vector<Token> taken(asked ? right : 0, 1);  // undrafted, a step brings one token
-  taken.push_back(9);
+  std::vector<Token> taken((asked ? right : 0) + 1, 1);  // undrafted, a step brings one token
+  taken.back() = 9;
   const DraftOutcome outcome{&drafted, &checked, taken};
   budget.observe({&outcome, 1}, {.rows = checked.size(),
                                  .forward_ms = budget.curve().ms(checked.size()),

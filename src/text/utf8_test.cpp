@@ -35,24 +35,18 @@ TEST(Utf8, IllFormedTextIsReplacedPerMaximalSubpart) {
 
 TEST(Utf8, EveryCodePointIsWellFormedExceptSurrogates) {
   for (unsigned code = 0; code < 0x110000; ++code) {
-    std::string text;
-    if (code < 0x80) {
-      text = {static_cast<char>(code)};
-    } else if (code < 0x800) {
-      text = {static_cast<char>(0xC0 | code >> 6), static_cast<char>(0x80 | (code & 63))};
-    } else if (code < 0x10000) {
-      text = {static_cast<char>(0xE0 | code >> 12), static_cast<char>(0x80 | (code >> 6 & 63)),
-              static_cast<char>(0x80 | (code & 63))};
-    } else {
-      text = {static_cast<char>(0xF0 | code >> 18), static_cast<char>(0x80 | (code >> 12 & 63)),
-              static_cast<char>(0x80 | (code >> 6 & 63)), static_cast<char>(0x80 | (code & 63))};
+    const int n_more = (code >= 0x80) + (code >= 0x800) + (code >= 0x10000);
+    constexpr unsigned kLead[] = {0, 0xC0, 0xE0, 0xF0};
+    std::string text(1, static_cast<char>(kLead[n_more] | code >> 6 * n_more));
+    for (int i = n_more - 1; i >= 0; --i) {
+      text.push_back(static_cast<char>(0x80 | (code >> 6 * i & 63)));
     }
     const Utf8Step step = utf8_step(text);
     const bool surrogate = code >= 0xD800 && code < 0xE000;
     ASSERT_EQ(step.well_formed, !surrogate) << code;
     ASSERT_EQ(step.n_bytes, surrogate ? 1 : text.size()) << code;
     for (std::size_t n = 1; n < text.size() && !surrogate; ++n) {
-      ASSERT_EQ(unfinished_suffix("x" + text.substr(0, n)), n) << code;
+      ASSERT_EQ(unfinished_suffix(std::string("x").append(text, 0, n)), n) << code;
       ASSERT_EQ(unfinished_suffix(text.substr(n)), 0u) << code;
     }
   }
