@@ -5,9 +5,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <mutex>
 #include <utility>
 
 #include "base/error.h"
@@ -15,8 +17,36 @@
 namespace outrider {
 namespace {
 
-void unmap(std::span<const std::byte> bytes) {
-  if (!bytes.empty()) ::munmap(const_cast<std::byte*>(bytes.data()), bytes.size());
+// Where a file is mapped. Entries are used again and never freed, so that a signal handler can walk
+// them while other threads open and close files.
+struct Place {
+  std::string path;
+  std::atomic<const std::byte*> begin = nullptr;  // null while the entry is free
+  std::atomic<const std::byte*> end = nullptr;
+  Place* next = nullptr;
+};
+std::atomic<Place*> places = nullptr;
+std::mutex places_mutex;  // held to change them
+
+void remember(const std::filesystem::path& path, std::span<const std::byte> bytes) {
+  const std::lock_guard lock(places_mutex);
+  Place* place = places;
+  while (place != nullptr && place->begin != nullptr) place = place->next;
+  if (place == nullptr) {
+    place = new Place;
+    place->next = places;
+    places = place;
+  }
+  place->path = path.string();
+  place->end = bytes.data() + bytes.size();
+  place->begin = bytes.data();  // last: from now on the entry counts
+}
+
+void forget(std::span<const std::byte> bytes) {
+  const std::lock_guard lock(places_mutex);
+  for (Place* place = places; place != nullptr; place = place->next) {
+    if (place->begin == bytes.data()) place->begin = nullptr;
+  }
 }
 
 }  // namespace
@@ -40,11 +70,14 @@ MappedFile::MappedFile(const std::filesystem::path& path) {
   if (!S_ISREG(status.st_mode)) throw Error("{}: is no regular file", path.string());
   if (address != MAP_FAILED) {
     bytes_ = {static_cast<const std::byte*>(address), static_cast<std::size_t>(status.st_size)};
+    remember(path, bytes_);
   }
 }
 
 MappedFile::~MappedFile() {
-  unmap(bytes_);
+  if (bytes_.empty()) return;
+  forget(bytes_);
+  ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}
@@ -63,6 +96,14 @@ void MappedFile::release(std::span<const std::byte> part) const {
   const std::uintptr_t first = (begin + page - 1) / page * page;
   const std::uintptr_t last = (begin + part.size()) / page * page;
   if (first < last) ::madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
+}
+
+const char* mapped_file_at(const void* address) {
+  for (const Place* place = places; place != nullptr; place = place->next) {
+    const std::byte* begin = place->begin;
+    if (begin != nullptr && begin <= address && address < place->end) return place->path.c_str();
+  }
+  return nullptr;
 }
 
 }  // namespace outrider

@@ -1,4 +1,6 @@
-// A file's bytes, mapped read-only.
+// A file's bytes, mapped read-only. Reading bytes that the file lost since it was opened, or that
+// its disk cannot give, raises SIGBUS: a program that maps files catches it and asks
+// mapped_file_at().
 
 #pragma once
 
@@ -26,5 +28,9 @@ class MappedFile {
  private:
   std::span<const std::byte> bytes_;
 };
+
+// The path of the file that is mapped at `address`, null if there is none. For signal handlers:
+// takes no lock and no memory.
+const char* mapped_file_at(const void* address);
 
 }  // namespace outrider

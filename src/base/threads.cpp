@@ -54,12 +54,15 @@ int cgroup_cores() {
   return 0;
 }
 
-// Threads started meanwhile take no signals: they interrupt the thread that waits for them.
+// Threads started meanwhile take no signals: they interrupt the thread that waits for them. Only
+// SIGBUS is about what a thread itself did (base/mapped_file.h), and would end the program at once
+// if it were held back.
 class SignalsHeldBack {
  public:
   SignalsHeldBack() {
     sigset_t all;
     sigfillset(&all);
+    sigdelset(&all, SIGBUS);
     pthread_sigmask(SIG_SETMASK, &all, &before_);
   }
   ~SignalsHeldBack() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }

@@ -41,16 +41,18 @@ TEST(Share, PartsCoverEverythingOnce) {
   }
 }
 
-// They interrupt the thread that waits for the keyboard.
+// They interrupt the thread that waits for the keyboard. A thread's own fault is its own.
 TEST(ThreadTeam, ItsThreadsTakeNoSignals) {
   ThreadTeam team(3);
-  std::vector<int> blocked(3);
+  std::vector<int> blocked(3), own_blocked(3);
   team.run([&](int thread) {
     sigset_t mask;
     pthread_sigmask(SIG_SETMASK, nullptr, &mask);
     blocked[thread] = sigismember(&mask, SIGINT);
+    own_blocked[thread] = sigismember(&mask, SIGBUS);
   });
   EXPECT_EQ(blocked, (std::vector<int>{0, 1, 1}));
+  EXPECT_EQ(own_blocked, (std::vector<int>{0, 0, 0}));
 }
 
 TEST(ThreadTeam, BarrierOrdersPhases) {

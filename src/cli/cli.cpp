@@ -1,5 +1,6 @@
 #include "cli/cli.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <new>
 
@@ -16,10 +17,7 @@ namespace {
 
 int fail(ExitStatus status, std::string_view message) {
   std::string line(message);
-  for (char& c : line) {
-    // One line that leaves the terminal as it is, whatever a name on the command line holds.
-    if (static_cast<unsigned char>(c) < ' ' || c == 0x7f) c = ' ';
-  }
+  std::replace_if(line.begin(), line.end(), is_control, ' ');
   fmt::print(stderr, "outrider: {}\n", line);
   return status;
 }

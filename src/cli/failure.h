@@ -15,6 +15,12 @@ class UsageError : public Error {
   using Error::Error;
 };
 
+// Of a message everything is shown but these: it stays one line and leaves the terminal as it is,
+// whatever a name on the command line holds.
+inline bool is_control(char c) {
+  return static_cast<unsigned char>(c) < ' ' || c == 0x7f;
+}
+
 // A signal ended the command: status 128 + signal, nothing printed.
 struct Interrupted {
   int signal;

@@ -7,6 +7,7 @@
 
 #include <cerrno>
 
+#include "base/mapped_file.h"
 #include "cli/failure.h"
 
 namespace outrider {
@@ -23,6 +24,33 @@ void remember(int signal) {
 }
 
 void ignore(int) {}
+
+// Reading a mapped file failed: it was cut short meanwhile, or its disk fails. There is nothing to
+// return to, and only calls that are allowed in a handler say so.
+void report_lost_file(int signal, siginfo_t* cause, void*) {
+  const char* file = mapped_file_at(cause->si_addr);
+  if (file == nullptr) {  // a fault of our own or of the memory
+    ::signal(signal, SIG_DFL);
+    raise(signal);
+    return;
+  }
+  static std::atomic_flag is_reported;
+  if (is_reported.test_and_set()) {
+    for (;;) pause();  // until the thread that came first ends the program
+  }
+  static char line[8192];
+  std::size_t size = 0;
+  // Behind half a line of text or progress.
+  if (isatty(STDERR_FILENO)) line[size++] = '\n';
+  for (const char* part : {"outrider: ", file, ": was changed or became unreadable while in use"}) {
+    for (; *part != 0 && size + 1 < sizeof line; ++part) {
+      line[size++] = is_control(*part) ? ' ' : *part;
+    }
+  }
+  line[size++] = '\n';
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line, size);
+  _exit(kFailed);
+}
 
 }  // namespace
 
@@ -47,6 +75,9 @@ void watch_signals() {
   action.sa_handler = ignore;
   action.sa_flags = SA_RESTART;
   sigaction(SIGPIPE, &action, nullptr);
+  action.sa_sigaction = report_lost_file;
+  action.sa_flags = SA_SIGINFO;
+  sigaction(SIGBUS, &action, nullptr);
 }
 
 const std::atomic<bool>& interrupt_flag() {

@@ -14,7 +14,8 @@ namespace outrider {
 void open_standard_streams();
 
 // From now on SIGINT and SIGTERM are remembered; a second one while the first waits ends the
-// program at once. A closed pipe is an error of writing.
+// program at once. A closed pipe is an error of writing. A model file that cannot be read any more
+// while it is in use ends the program with one line and status 1.
 void watch_signals();
 
 // True while a signal waits; for work that looks at a flag.

@@ -4,13 +4,15 @@ import os
 import pty
 import re
 import select
+import shutil
 import signal
 import subprocess
+import tempfile
 import termios
 import time
 import unittest
 
-from program import MODEL, OUTRIDER, TestCase, environment, needs_model, outrider
+from program import MODEL, OUTRIDER, TestCase, environment, model_path, needs_model, outrider
 
 FLAGS = ["run", "--temp", "0", "-n", "24"]
 
@@ -117,6 +119,17 @@ class Chat(TestCase):
         terminal.wait_for("tokens of context used.*> ")
         terminal.type("\x04")
         self.assertEqual(terminal.end(), 0)
+
+    def test_a_model_file_that_is_cut_short_ends_the_program_with_one_line(self):
+        with tempfile.TemporaryDirectory() as folder:
+            copy = shutil.copyfile(model_path(MODEL), os.path.join(folder, "copy.gguf"))
+            process = subprocess.Popen([OUTRIDER, *FLAGS, "-m", copy], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                       stderr=subprocess.PIPE, text=True, env=environment())
+            self.assertIn("/help", process.stderr.readline())
+            os.truncate(copy, 4096)
+            answer, error = process.communicate("Say hello.\n")
+            self.assertEqual(process.returncode, 1)
+            self.assertEqual((answer, error), ("", f"outrider: {copy}: was changed or became unreadable while in use\n"))
 
     def test_accepted_drafts_are_coloured_on_a_terminal(self):
         prompt = "Repeat: one two three one two three one two three one two three"

@@ -23,9 +23,12 @@ def outrider(*arguments, input="", **changes):
                           env=environment(**changes))
 
 
+def model_path(name):
+    return f"{os.environ.get('OUTRIDER_CACHE', '')}/models/{name.replace(':', '-')}.gguf"
+
+
 def has_model(name):
-    cache = os.environ.get("OUTRIDER_CACHE")
-    return bool(cache) and os.path.exists(f"{cache}/models/{name.replace(':', '-')}.gguf")
+    return bool(os.environ.get("OUTRIDER_CACHE")) and os.path.exists(model_path(name))
 
 
 def needs_model(name):
