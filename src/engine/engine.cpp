@@ -105,6 +105,8 @@ void Engine::set_drafters(std::vector<std::unique_ptr<Drafter>> drafters, Budget
 }
 
 void Engine::measure_costs(const Generation* generation) {
+  for (const auto& drafter : drafters_) drafter->measure_costs();
+  if (!budget_.curve().empty()) return;
   // Slow machines get fewer points; the curve goes on beyond them and is refined by every step.
   constexpr double kEnoughMs = 1000;
   const Stopwatch watch;
@@ -112,27 +114,11 @@ void Engine::measure_costs(const Generation* generation) {
   const int first = target_->committed(sequence);
   const int rows_max = std::min({1 + options_.budget.limits.rows, target_->options().batch_rows,
                                  target_->options().n_slots, target_->options().context - first});
-  const auto time = [&](int n_rows) {
-    std::vector<Row> rows;
-    std::vector<ChoiceRequest> requests(n_rows);
-    for (int i = 0; i < n_rows; ++i) {
-      rows.push_back({.sequence = sequence,
-                      .token = i % target_->spec().vocabulary,
-                      .position = first + i,
-                      .parent = i == 0 ? Parent{CommittedText{}} : Parent{EarlierRow{i - 1}},
-                      .wants_logits = true});
-      requests[i].row = i;
-    }
-    const Stopwatch watch;
-    target_->choose(target_->forward(rows), requests);
-    const double ms = watch.ms();
-    target_->discard(sequence);
-    return ms;
-  };
-  time(1);  // first touches of memory
+  time_pass(*target_, sequence, 1, 1);  // first touches of memory
   for (int rows : {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 65}) {
     if (watch.ms() > kEnoughMs) break;
-    budget_.curve().measure(std::min(rows, rows_max), time(std::min(rows, rows_max)));
+    const int n = std::min(rows, rows_max);
+    budget_.curve().measure(n, time_pass(*target_, sequence, n, n));
     if (rows >= rows_max) break;
   }
   if (!generation) target_->end(sequence);

@@ -105,13 +105,11 @@ int Session::n_tokens() const {
   return generation_ ? static_cast<int>(generation_->text.size()) : 0;
 }
 
-// Once, when there is something to budget.
+// When there is something to budget.
 void Session::measure_costs() {
   const BudgetOptions& budget = engine_.options().budget;
-  if (measured_ || !budget.automatic || engine_.drafters().empty() || budget.limits.rows == 0)
-    return;
+  if (!budget.automatic || engine_.drafters().empty() || budget.limits.rows == 0) return;
   engine_.measure_costs(generation_ ? &*generation_ : nullptr);
-  measured_ = true;
 }
 
 }  // namespace outrider

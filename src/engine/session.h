@@ -83,7 +83,6 @@ class Session {
   std::unique_ptr<ChatTemplate> chat_template_;
   Engine engine_;
   std::optional<Generation> generation_;
-  bool measured_ = false;
 };
 
 }  // namespace outrider

@@ -91,9 +91,13 @@ void Engine::draft(Step& step) {
     if (!limits) continue;
     std::vector<DraftRequest> requests;
     for (Turn* turn : turns) {
+      const Generation& generation = *turn->generation;
       DraftLimits here = *limits;
       here.depth = std::min(here.depth, turn->limits.depth);
-      if (here.depth > 0)
+      const int n_answered = static_cast<int>(generation.text.size()) - generation.n_prompt;
+      if (here.depth > 0 &&
+          budget_.worth_reading(i, drafter.cost(), drafter.unread(generation.draft_sequence),
+                                n_answered, generation.stop.n_left()))
         requests.push_back({turn->generation->draft_sequence, &turn->drafted, i, here,
                             &turn->generation->sampling, &turn->generation->state});
     }

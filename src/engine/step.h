@@ -88,8 +88,9 @@ class Engine {
   // and that one stands where it stood.
   void step(std::span<Generation* const> generations);
 
-  // Times the target on as many rows as a step may have, for the budget: on a sequence of its own,
-  // for which the backend must have room, or on top of a generation's text, which stays as it is.
+  // Times the drafters and, the first time, the target on as many rows as a step may have, for the
+  // budget: on a sequence of its own, for which the backend must have room, or on top of a
+  // generation's text, which stays as it is.
   void measure_costs(const Generation* generation = nullptr);
 
   // Other drafters from now on; they are shown the texts of the generations that are alive.

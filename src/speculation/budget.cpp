@@ -9,13 +9,15 @@
 namespace outrider {
 namespace {
 
-constexpr double kFirstTokens = 2;  // what a drafter is expected to bring before it was ever asked
+constexpr int kFirstTokens = 2;     // what a drafter is expected to bring before it was ever asked
 constexpr double kRate = 0.25;      // of the last step in the running means
+constexpr double kSlowRate = 0.05;  // in the share of steps that a drafter is asked in
 constexpr double kNextToNothing = 0.005;  // of a pass: drafting that costs less is always asked
 constexpr int kFirstPause = 2, kLongestPause = 64;  // steps
 // A path as good as certain is always lengthened, so a level's cost is measured again.
 constexpr double kWorthMost = 0.9;
-constexpr int kFirstDepth = 2;  // of a drafter whose cost is not known yet
+constexpr int kLeastAnswer = 32;      // tokens that an answer is taken to go on for at least
+constexpr double kSpareShare = 0.02;  // of the time, for reading texts by drafters that do not pay
 
 double blend(double mean, double last) {
   return mean + kRate * (last - mean);
@@ -107,10 +109,30 @@ std::optional<DraftLimits> Budget::limits(int drafter, const DraftCost& cost,
               std::max(sequences * tokens_per_ms, without.tokens / without.ms)))
       return std::nullopt;
   }
-  if (!standing.asked) limits.depth = std::min(limits.depth, kFirstDepth);
   const double row_ms = (curve_.ms(load.rows + limits.rows) - plain_ms) / limits.rows;
   limits.worth = std::min(kWorthMost, tokens_per_ms * (cost.per_depth_ms + row_ms));
   return limits;
+}
+
+bool Budget::worth_reading(int drafter, const DraftCost& cost, int n_unread, int n_answered,
+                           std::optional<int> n_left) {
+  if (n_unread == 0 || !options_.automatic || curve_.empty()) return true;
+  Standing& standing = standings_[drafter];
+  const double reading_ms = n_unread * cost.per_unread_ms;
+  if (standing.pause > 0) {
+    if (reading_ms > standing.spare_ms) return false;
+    standing.spare_ms -= reading_ms;
+    return true;
+  }
+  const double plain_ms = curve_.ms(1);
+  const double draft_ms = standing.asked ? standing.ms : cost.ms(kFirstTokens);
+  const double rows = standing.asked ? standing.rows : kFirstTokens;
+  const double ms = draft_ms + curve_.ms(1 + static_cast<int>(std::lround(rows))) - plain_ms;
+  const double saved_ms = standing.share * (standing.tokens * plain_ms - ms);  // a step
+  const int n_expected = std::max(n_answered, kLeastAnswer);
+  const double n_steps = std::min(n_expected, n_left.value_or(n_expected)) /
+                         std::max(tokens_per_step_, 1 + standing.share * standing.tokens);
+  return n_steps * saved_ms > reading_ms;
 }
 
 void Budget::plan(std::span<DraftTree* const> trees, const PassLoad& load, double draft_ms) const {
@@ -154,9 +176,12 @@ void Budget::observe(std::span<const DraftOutcome> outcomes, const StepCost& cos
   const PassLoad plain{.rows = static_cast<int>(outcomes.size())};
   const Prospect without = best({}, outcomes.size(), plain, 0);
   for (std::size_t drafter = 0; drafter < standings_.size(); ++drafter) {
-    if (!cost.draft_ms[drafter]) continue;
-    ms += *cost.draft_ms[drafter];
     Standing& standing = standings_[drafter];
+    const bool asked = cost.draft_ms[drafter].has_value();
+    standing.share += kSlowRate * (asked - standing.share);
+    standing.spare_ms += kSpareShare * cost.forward_ms;
+    if (!asked) continue;
+    ms += *cost.draft_ms[drafter];
     standing.tokens = blend(standing.tokens, right[drafter] / sequences);
     if (!standing.asked) {
       standing.rows = checked[drafter] / sequences;
@@ -175,6 +200,9 @@ void Budget::observe(std::span<const DraftOutcome> outcomes, const StepCost& cos
   }
   const double tokens_per_ms = n_taken / sequences / ms;
   tokens_per_ms_ = tokens_per_ms_ == 0 ? tokens_per_ms : blend(tokens_per_ms_, tokens_per_ms);
+  const double tokens_per_step = n_taken / sequences;
+  tokens_per_step_ =
+      tokens_per_step_ == 0 ? tokens_per_step : blend(tokens_per_step_, tokens_per_step);
 }
 
 }  // namespace outrider

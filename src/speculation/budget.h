@@ -49,10 +49,16 @@ class Budget {
   // drafter is asked if the tokens that it is expected to add to what the trees hold already,
   // judged by what it brought before, are more than its time would bring at the speed of late. One
   // that fails this on its own account is left out for a number of steps which doubles each time,
-  // then tried once more; one whose asking costs next to nothing is always asked. The first time it
-  // is asked for few levels only, to learn what they cost.
+  // then tried once more; one whose asking costs next to nothing is always asked.
   std::optional<DraftLimits> limits(int drafter, const DraftCost& cost,
                                     std::span<const DraftTree* const> trees, const PassLoad& load);
+
+  // Whether a drafter that limits() wants asked should first read `n_unread` tokens of a text whose
+  // answer has `n_answered` tokens so far and may have `n_left` more. An answer is taken to go on
+  // for as long again. A drafter that lately did not pay reads no more than a small share of the
+  // time is worth; the time that it reads counts as spent.
+  bool worth_reading(int drafter, const DraftCost& cost, int n_unread, int n_answered,
+                     std::optional<int> n_left);
 
   // Prunes all trees of a step together to the nodes that pay: with a node's value the product of
   // calibrated acceptances along its path, nodes best first, that many for which
@@ -69,12 +75,14 @@ class Budget {
  private:
   // What asking a drafter brings, from the times it was asked: running means.
   struct Standing {
-    double tokens;       // proposed that came true, per sequence
-    double rows = 0;     // checked per sequence
-    double ms = 0;       // of drafting
-    bool asked = false;  // ever
-    int pause = 0;       // steps of the last pause; 0: it pays
-    int steps_left = 0;  // of it
+    double tokens;        // proposed that came true, per sequence
+    double rows = 0;      // checked per sequence
+    double ms = 0;        // of drafting
+    double share = 1;     // of the steps: asked
+    double spare_ms = 0;  // what it may spend on reading while it does not pay
+    bool asked = false;   // ever
+    int pause = 0;        // steps of the last pause; 0: it pays
+    int steps_left = 0;   // of it
   };
   struct Candidate {  // a drafted node
     int tree, node;
@@ -97,6 +105,7 @@ class Budget {
   Calibration calibration_;
   std::vector<Standing> standings_;  // [drafters]
   double tokens_per_ms_ = 0;         // of one sequence, running mean; 0: not known
+  double tokens_per_step_ = 0;       // likewise
 };
 
 }  // namespace outrider

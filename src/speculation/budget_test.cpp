@@ -237,12 +237,49 @@ TEST(Budget, TellsDraftersWhatALevelMustBeWorth) {
   // About 2 tokens in some 34 ms, so 3 ms of drafting and half a millisecond for the row buy 0.2.
   EXPECT_NEAR(limits->worth, 0.2, 0.04);
   EXPECT_EQ(limits->depth, 16);
-  // Before anything is known: few levels, and plain decoding is what they compete with.
+  // Before anything is known, plain decoding is what drafting competes with.
   Budget fresh = budget(curve({{1, 30}, {65, 94}}));
   const auto first = fresh.limits(0, {0, 9}, trees, {1, 512});
   ASSERT_TRUE(first);
-  EXPECT_EQ(first->depth, 2);
+  EXPECT_EQ(first->depth, 16);
   EXPECT_NEAR(first->worth, 10.0 / 30, 1e-6);
+}
+
+// A long text is read where the answer may be long enough to make up for it.
+TEST(Budget, ReadsATextWhereTheAnswerMayMakeUpForIt) {
+  const DraftCost cost{.fixed_ms = 8, .per_depth_ms = 8, .per_unread_ms = 2};
+  Budget fresh = budget(curve({{1, 30}, {64, 60}}));
+  EXPECT_TRUE(fresh.worth_reading(0, cost, 0, 0, 1));
+  EXPECT_TRUE(fresh.worth_reading(0, cost, 50, 0, {}));
+  EXPECT_FALSE(fresh.worth_reading(0, cost, 2000, 0, {}));
+  EXPECT_TRUE(fresh.worth_reading(0, cost, 2000, 1000, {}));  // long answers go on
+  EXPECT_FALSE(fresh.worth_reading(0, cost, 2000, 1000, 100));
+  EXPECT_FALSE(fresh.worth_reading(0, cost, 50, 0, 2));
+
+  // One that never came true reads no more than a fiftieth of the time that passes.
+  Budget missing = budget(curve({{1, 30}, {64, 60}}));
+  for (int i = 0; i < 10; ++i) step(missing, 0, 10);
+  EXPECT_FALSE(missing.worth_reading(0, cost, 50, 1000, {}));
+  for (int i = 0; i < 200; ++i) step(missing, 0, 10);
+  EXPECT_TRUE(missing.worth_reading(0, cost, 50, 1000, {}));
+  EXPECT_FALSE(missing.worth_reading(0, cost, 50, 1000, {}));
+
+  // One that paid reads again, and does not where another does its work.
+  Budget paying = budget(curve({{1, 30}, {64, 60}}));
+  for (int i = 0; i < 100; ++i) step(paying, 3, 10);
+  EXPECT_TRUE(paying.worth_reading(0, cost, 200, 0, {}));
+  const DraftTree empty(0, 1);
+  const std::vector<Token> taken{1, 1, 1, 9};
+  for (int i = 0; i < 100; ++i) {
+    const DraftOutcome outcome{&empty, &empty, taken};
+    paying.observe({&outcome, 1}, {.rows = 5, .forward_ms = 32, .draft_ms = {std::nullopt}});
+  }
+  EXPECT_FALSE(paying.worth_reading(0, cost, 200, 0, {}));
+}
+
+TEST(Budget, FixedReadsWhateverItCosts) {
+  Budget fixed({.automatic = false}, 1);
+  EXPECT_TRUE(fixed.worth_reading(0, {.per_unread_ms = 1000}, 100000, 0, 1));
 }
 
 }  // namespace

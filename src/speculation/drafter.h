@@ -40,10 +40,11 @@ struct DraftRequest {
 };
 
 // What a proposal costs, for the budget: milliseconds, as measured by the drafter so far; 0 if it
-// has not yet been asked.
+// does not know yet.
 struct DraftCost {
-  double fixed_ms = 0;      // of a propose() at all, with proposals at depth 1
-  double per_depth_ms = 0;  // of each further level
+  double fixed_ms = 0;       // of a propose() at all, with proposals at depth 1
+  double per_depth_ms = 0;   // of each further level
+  double per_unread_ms = 0;  // of each token that it has to read first
 
   // Of a propose() whose deepest proposal was at `depth`.
   double ms(int depth) const { return fixed_ms + per_depth_ms * (depth > 1 ? depth - 1 : 0); }
@@ -70,6 +71,12 @@ class Drafter {
   virtual void fork(DraftSequence from, DraftSequence to) = 0;
   virtual void end(DraftSequence sequence) = 0;
 
+  // Tokens of the text that the next propose() would have to read beyond what each step brings;
+  // 0 for drafters that read as they observe.
+  virtual int unread(DraftSequence) const { return 0; }
+
+  // Times what proposing takes, if that is worth knowing beforehand. Texts stay as they are.
+  virtual void measure_costs() {}
   virtual DraftCost cost() const = 0;
 };
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "speculation/cost_curve.h"
 #include "speculation/stopwatch.h"
 
 namespace outrider {
@@ -13,8 +14,7 @@ namespace {
 
 // The best scores among which a sampled child's confidence is shared out.
 constexpr int kRivals = 8;
-// A first pass that had more tokens of a sequence to catch up with says nothing about the usual
-// one.
+// Tokens that the first pass of a proposal may have to read without being slower for it.
 constexpr int kUsualCatchUp = 16;
 
 // A running mean that one slow pass hardly moves: passes are slow by accident, never fast.
@@ -134,7 +134,8 @@ void ModelDrafter::propose(std::span<const DraftRequest> requests) {
 // Computes and commits what the caches lack, node 0 among it, and gives each node 0 its children.
 void ModelDrafter::catch_up(std::vector<Growth>& growths) {
   const Stopwatch watch;
-  std::size_t n_most = 0;
+  int n_unread = 0;
+  for (const Growth& growth : growths) n_unread += unread(growth.request->sequence);
   for (bool caught_up = false; !caught_up;) {
     caught_up = true;
     std::vector<Row> rows;
@@ -147,7 +148,6 @@ void ModelDrafter::catch_up(std::vector<Growth>& growths) {
       const std::size_t n =
           std::min({n_lacking, static_cast<std::size_t>(backend_->free_slots(sequence.id)),
                     backend_->options().batch_rows - rows.size()});
-      n_most = std::max(n_most, n_lacking);
       caught_up = caught_up && n == n_lacking;
       for (std::size_t j = 0; j < n; ++j) {
         const std::size_t position = committed + j;
@@ -180,7 +180,10 @@ void ModelDrafter::catch_up(std::vector<Growth>& growths) {
       if (!path.empty()) backend_->commit(growths[i].sequence->id, path);
     }
   }
-  if (n_most <= kUsualCatchUp) blend(cost_.fixed_ms, watch.ms());
+  if (n_unread == 0)
+    blend(cost_.fixed_ms, watch.ms());
+  else if (n_unread > kUsualCatchUp)
+    blend(cost_.per_unread_ms, std::max(0.0, watch.ms() - cost_.fixed_ms) / n_unread);
 }
 
 // One pass over the most hopeful nodes without children, at most `width` of each sequence. False if
@@ -260,6 +263,29 @@ void ModelDrafter::add_children(Growth& growth, int parent, const Choice& choice
     tree.push_back({choice.best[i].token, parent, tree[parent].depth + 1, shares[i],
                     tree[parent].value * shares[i], std::move(state), std::nullopt});
   }
+}
+
+int ModelDrafter::unread(DraftSequence number) const {
+  const Sequence& sequence = sequences_.at(number);
+  const int n_lacking = static_cast<int>(sequence.text.size()) - backend_->committed(sequence.id);
+  return std::max(0, n_lacking - kUsualCatchUp);
+}
+
+void ModelDrafter::measure_costs() {
+  constexpr int kRows = 64;
+  const SequenceId sequence =
+      sequences_.empty() ? backend_->begin() : sequences_.begin()->second.id;
+  if (!sequences_.empty()) sequences_.begin()->second.tree.clear();
+  backend_->discard(sequence);
+  const LoadOptions& options = backend_->options();
+  const int room = std::min({options.context - backend_->committed(sequence), options.batch_rows,
+                             options.n_slots, kRows});
+  if (room > 0) {
+    time_pass(*backend_, sequence, 1, 1);  // first touches of memory
+    cost_.fixed_ms = cost_.per_depth_ms = time_pass(*backend_, sequence, 1, 1);
+    cost_.per_unread_ms = time_pass(*backend_, sequence, room, 1) / room;
+  }
+  if (sequences_.empty()) backend_->end(sequence);
 }
 
 void ModelDrafter::truncate(DraftSequence number, int length) {

@@ -39,6 +39,8 @@ class ModelDrafter final : public Drafter {
   void truncate(DraftSequence sequence, int length) override;
   void fork(DraftSequence from, DraftSequence to) override;
   void end(DraftSequence sequence) override;
+  int unread(DraftSequence sequence) const override;
+  void measure_costs() override;
   DraftCost cost() const override { return cost_; }
 
   const Backend& backend() const { return *backend_; }

@@ -289,6 +289,38 @@ TEST(ModelDrafter, MeasuresItsCost) {
 
 // State equals that of a fresh drafter shown the same text, whatever happened on the way; the cache
 // of the fake aborts at any misuse.
+// Of a text that it was never asked about it has to read nearly all, and once asked nothing.
+TEST(ModelDrafter, TellsWhatItHasNotRead) {
+  Drafting drafting;
+  const std::vector<Token> text(100, 1);
+  drafting.drafter->begin({0});
+  drafting.drafter->observe({0}, text, {});
+  const int unread = drafting.drafter->unread({0});
+  EXPECT_GT(unread, 80);
+  EXPECT_LE(unread, 100);
+  drafting.propose(0, text);
+  EXPECT_EQ(drafting.drafter->unread({0}), 0);
+  drafting.drafter->truncate({0}, 10);
+  EXPECT_EQ(drafting.drafter->unread({0}), 0);
+}
+
+// Before any text and between texts, with a sequence to spare or none.
+TEST(ModelDrafter, MeasuringLeavesTextsAsTheyAre) {
+  Drafting drafting({}, {.context = 256, .n_sequences = 1, .batch_rows = 32});
+  drafting.drafter->measure_costs();
+  EXPECT_EQ(drafting.backend->n_alive(), 0);
+  EXPECT_GT(drafting.drafter->cost().fixed_ms, 0);
+  EXPECT_GT(drafting.drafter->cost().per_unread_ms, 0);
+  std::vector<Token> text{1, 2, 3};
+  drafting.drafter->begin({0});
+  drafting.drafter->observe({0}, text, {});
+  const DraftTree before = drafting.propose(0, text);
+  drafting.drafter->measure_costs();
+  const DraftTree after = drafting.propose(0, text);
+  ASSERT_EQ(before.size(), after.size());
+  for (int node = 1; node < before.size(); ++node) EXPECT_EQ(before[node].token, after[node].token);
+}
+
 TEST(ModelDrafter, StateIsAFunctionOfTheText) {
   std::mt19937 random(10);
   const SamplingParams sampling = sampled();
