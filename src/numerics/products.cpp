@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "numerics/blocks.h"
 #include "numerics/half.h"
 
 namespace outrider {
@@ -24,30 +23,12 @@ float float_chain(std::span<const std::byte> weights, std::span<const float> x, 
 
 float block_chain(TensorType type, std::span<const std::byte> weights, std::size_t columns,
                   const QuantizedRow& x) {
-  const BlockShape shape = block_shape(type);
-  const std::size_t block_bytes = traits(type).block_bytes;
-  const std::size_t sub = shape.elements / shape.sub_blocks;
+  const std::size_t group = block_shape(type).elements, block_bytes = traits(type).block_bytes;
   float acc = 0;
   Block block;
-  for (std::size_t group = 0; group < columns / shape.elements; ++group) {
-    decode_block(type, weights.data() + group * block_bytes, block);
-    const std::int8_t* q = x.q + group * shape.elements;
-    std::int32_t products = 0, minimums = 0;
-    for (std::size_t s = 0; s < shape.sub_blocks; ++s) {
-      std::int32_t product = 0, sum = 0;
-      for (std::size_t i = s * sub; i < (s + 1) * sub; ++i) {
-        product += (block.q[i] - shape.bias) * q[i];
-        sum += q[i];
-      }
-      products += shape.sub_blocks > 1 ? block.scales[s] * product : product;
-      if (shape.has_min) minimums += shape.sub_blocks > 1 ? block.mins[s] * sum : sum;
-    }
-    const float d = x.d[group];
-    acc = std::fma(half_to_float(block.d) * d, static_cast<float>(products), acc);
-    if (shape.has_min) {
-      const float m = half_to_float(block.m) * d;
-      acc = std::fma(shape.sub_blocks > 1 ? -m : m, static_cast<float>(minimums), acc);
-    }
+  for (std::size_t g = 0; g < columns / group; ++g) {
+    decode_block(type, weights.data() + g * block_bytes, block);
+    acc = add_group_reference(type, block, x.q + g * group, x.d[g], acc);
   }
   return acc;
 }
@@ -60,6 +41,27 @@ InputKind input_kind(TensorType type) {
     case 256: return InputKind::groups_of_256;
     default: return InputKind::floats;
   }
+}
+
+float add_group_reference(TensorType type, const Block& block, const std::int8_t* q, float d,
+                          float acc) {
+  const BlockShape shape = block_shape(type);
+  const bool scaled = shape.sub_blocks > 1;
+  const std::size_t sub = shape.elements / shape.sub_blocks;
+  std::int32_t products = 0, minimums = 0;
+  for (std::size_t s = 0; s < shape.sub_blocks; ++s) {
+    std::int32_t product = 0, sum = 0;
+    for (std::size_t i = s * sub; i < (s + 1) * sub; ++i) {
+      product += (block.q[i] - shape.bias) * q[i];
+      sum += q[i];
+    }
+    products += scaled ? block.scales[s] * product : product;
+    if (shape.has_min) minimums += scaled ? block.mins[s] * sum : sum;
+  }
+  acc = std::fma(half_to_float(block.d) * d, static_cast<float>(products), acc);
+  if (!shape.has_min) return acc;
+  const float m = half_to_float(block.m) * d;
+  return std::fma(scaled ? -m : m, static_cast<float>(minimums), acc);
 }
 
 float product_reference(TensorType type, std::span<const std::byte> weights,

@@ -5,9 +5,11 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include "formats/tensor_type.h"
+#include "numerics/blocks.h"
 #include "numerics/quantize.h"
 
 namespace outrider {
@@ -15,6 +17,11 @@ namespace outrider {
 // What a product with this type takes as input.
 enum class InputKind { floats, groups_of_32, groups_of_256 };
 InputKind input_kind(TensorType type);
+
+// A group's terms added to acc: the table's line of a quantized type, one `block` of it. q and d:
+// of the group.
+float add_group_reference(TensorType type, const Block& block, const std::int8_t* q, float d,
+                          float acc);
 
 // weights: one row, x.size() elements in blocks of `type`. quantized: x by quantize_reference in
 // the groups that input_kind(type) names; unused for floats.

@@ -76,27 +76,6 @@ class PackedBlock {
   const std::byte* panel_;
 };
 
-// One group's terms added to acc.
-float add_group(const BlockShape& shape, const Block& block, const std::int8_t* q, float d,
-                float acc) {
-  const bool scaled = shape.sub_blocks > 1;
-  const std::size_t sub = shape.elements / shape.sub_blocks;
-  std::int32_t products = 0, minimums = 0;
-  for (std::size_t s = 0; s < shape.sub_blocks; ++s) {
-    std::int32_t product = 0, sum = 0;
-    for (std::size_t i = s * sub; i < (s + 1) * sub; ++i) {
-      product += (block.q[i] - shape.bias) * q[i];
-      sum += q[i];
-    }
-    products += scaled ? block.scales[s] * product : product;
-    if (shape.has_min) minimums += scaled ? block.mins[s] * sum : sum;
-  }
-  acc = std::fma(half_to_float(block.d) * d, static_cast<float>(products), acc);
-  if (!shape.has_min) return acc;
-  const float m = half_to_float(block.m) * d;
-  return std::fma(scaled ? -m : m, static_cast<float>(minimums), acc);
-}
-
 void panel_of_blocks(TensorType type, const std::byte* panel, std::size_t columns,
                      const ProductInput::Quantized& x, Range rows, std::size_t first_output,
                      MatrixView<float> out) {
@@ -112,7 +91,7 @@ void panel_of_blocks(TensorType type, const std::byte* panel, std::size_t column
       for (std::size_t r = rows.begin; r < rows.end; ++r) {
         float& acc = out[r].data()[first_output + o];
         const std::int8_t* q = x.q + r * x.q_stride + b * shape.elements;
-        acc = add_group(shape, block, q, x.d[r * x.d_stride + b], acc);
+        acc = add_group_reference(type, block, q, x.d[r * x.d_stride + b], acc);
       }
     }
   }
