@@ -275,6 +275,65 @@ TEST(Rows, LayerListsAndTaps) {
   EXPECT_DEATH(backend->commit(sequence, draft1.slots), "layers");
   backend->commit(sequence, full.slots);
   EXPECT_EQ(backend->committed(sequence), 1);
+  EXPECT_DEATH(run(7, 1, CommittedText{}, {3, 0}), "layer > previous");
+  const Row row{.sequence = sequence, .token = 7, .position = 1};
+  EXPECT_DEATH(backend->forward(std::span(&row, 1), {.layers = {{0, 3}}, .taps = {1}}), "written");
+}
+
+// A draft tree of some layers after a text of all of them: in one pass, on any kernels, rows have
+// the logits and taps that they have one by one on the reference kernels.
+TEST(Rows, LayerListsGiveTheSameInCompany) {
+  const Model model = tiny_model({.n_layers = 4});
+  const std::vector<Token> prompt(70, 9), drafted = {5, 6, 7, 8, 9, 10};
+  const std::vector<std::optional<int>> parents = {std::nullopt, 0, 1, 1, 0, std::nullopt};
+  const auto bits_of_tree = [&](const Setting& setting, std::size_t rows_a_pass) {
+    const auto backend =
+        load_cpu(model, {.context = 128, .n_threads = setting.n_threads}, setting.isa);
+    const SequenceId sequence = backend->begin();
+    std::vector<Row> text;
+    for (std::size_t i = 0; i < prompt.size(); ++i) {
+      text.push_back({.sequence = sequence, .token = prompt[i], .position = static_cast<int>(i)});
+      if (i > 0) text[i].parent = EarlierRow{static_cast<int>(i) - 1};
+    }
+    backend->commit(sequence, backend->forward(text).slots);
+    std::vector<std::vector<std::uint32_t>> found;
+    std::vector<SlotId> slots;
+    std::vector<int> depth;
+    while (slots.size() < drafted.size()) {
+      const std::size_t first = slots.size();
+      std::vector<Row> rows;
+      for (std::size_t i = first; i < std::min(drafted.size(), first + rows_a_pass); ++i) {
+        Row row{.sequence = sequence, .token = drafted[i], .wants_logits = true};
+        depth.push_back(parents[i] ? depth[*parents[i]] + 1 : 0);
+        row.position = static_cast<int>(prompt.size()) + depth[i];
+        if (parents[i]) {
+          const auto parent = static_cast<std::size_t>(*parents[i]);
+          if (parent < first)
+            row.parent = slots[parent];
+          else
+            row.parent = EarlierRow{static_cast<int>(parent - first)};
+        }
+        rows.push_back(row);
+      }
+      const Pass pass = backend->forward(rows, {.layers = {{0, 2, 3}}, .taps = {3, 0}});
+      for (int i = 0; i < static_cast<int>(rows.size()); ++i) {
+        found.push_back(bits(logits_of(*backend, pass, i)));
+        found.push_back(bits(backend->read_tap(pass, 0, i)));
+        found.push_back(bits(backend->read_tap(pass, 1, i)));
+      }
+      slots.insert(slots.end(), pass.slots.begin(), pass.slots.end());
+    }
+    return found;
+  };
+  const auto expected = bits_of_tree({Isa::reference, 1, CacheType::f16}, 1);
+  EXPECT_NE(expected[1], expected[2]);
+  for (const Setting& setting : settings()) {
+    SCOPED_TRACE(fmt::format("isa {} threads {}", name(setting.isa), setting.n_threads));
+    for (const std::size_t rows_a_pass : {1, 4, 6}) {
+      SCOPED_TRACE(rows_a_pass);
+      EXPECT_EQ(bits_of_tree(setting, rows_a_pass), expected);
+    }
+  }
 }
 
 }  // namespace

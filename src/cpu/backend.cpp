@@ -51,10 +51,13 @@ class CpuBackend final : public Backend {
     CHECK(!rows.empty() && rows.size() <= static_cast<std::size_t>(options_.batch_rows));
     const std::vector<int>& layers = options.layers ? *options.layers : all_layers_;
     LayerSet written;
-    for (const int layer : layers) {
-      CHECK(layer >= 0 && layer < model_.spec.n_layers());
+    for (int previous = -1; const int layer : layers) {
+      CHECK(layer > previous && layer < model_.spec.n_layers());  // in layers' own order
       written.set(layer);
+      previous = layer;
     }
+    for (const int layer : options.taps)
+      CHECK(layer >= 0 && layer < model_.spec.n_layers() && written[layer]);
     Pass pass{{}, ++generation_};
     std::vector<ForwardRow> prepared(rows.size());
     for (std::size_t i = 0; i < rows.size(); ++i) {

@@ -186,7 +186,7 @@ class Forward::Worker {
     attend_all(attention, layer);
     barrier();
     for (std::size_t row = own_.begin; row < own_.end; ++row)
-      quantize(f_.attended_[row], row, {&output});
+      quantize(f_.attended_[row].first(output.columns), row, {&output});
     barrier();
     project(f_.attended_, {{&output, f_.projected_}});
     barrier();

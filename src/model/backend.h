@@ -1,6 +1,6 @@
 // The seam to a device: a model loaded with its cache, and the few things the engine asks of it.
 // cpu/ is one side of it; the engine, the drafters and every test are the other. Not thread-safe:
-// one thread at a time calls one backend.
+// one thread at a time calls one backend. What is asked against the rules below fails a CHECK.
 
 #pragma once
 
@@ -41,7 +41,8 @@ struct ForwardOptions {
   // Layers to run, ascending; nothing: all. A row's parent must have been written by at least
   // these.
   std::optional<std::vector<int>> layers;
-  // Layers whose output (the residual stream, [rows, embedding]) is kept for read_tap.
+  // Layers, of those that run, whose output (the residual stream, [rows, embedding]) is kept for
+  // read_tap.
   std::vector<int> taps;
 };
 
