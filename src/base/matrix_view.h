@@ -26,7 +26,6 @@ class MatrixView {
   std::size_t columns() const { return columns_; }
   std::size_t stride() const { return stride_; }
   std::span<T> operator[](std::size_t row) const { return {first_ + row * stride_, columns_}; }
-  MatrixView first_rows(std::size_t rows) const { return {first_, rows, columns_, stride_}; }
 
  private:
   T* first_ = nullptr;
