@@ -158,7 +158,7 @@ int ThreadTeam::size() const {
   return state_->size;
 }
 
-void ThreadTeam::run(const std::function<void(int)>& body) {
+void ThreadTeam::run(const std::function<void(int)>& body) noexcept {
   const unsigned callers_control_word = _mm_getcsr();
   _mm_setcsr(kControlWord);
   state_->body = &body;

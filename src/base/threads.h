@@ -38,9 +38,9 @@ class ThreadTeam {
   ThreadTeam& operator=(const ThreadTeam&) = delete;
 
   int size() const;
-  // body(thread) on each thread, 0 <= thread < size(). The body must not throw past a barrier that
-  // others wait for: a body that throws aborts the program.
-  void run(const std::function<void(int thread)>& body);
+  // body(thread) on each thread, 0 <= thread < size(). A body that throws ends the program: others
+  // would wait for its thread for ever.
+  void run(const std::function<void(int thread)>& body) noexcept;
   // Returns once every thread of the running body has called it.
   void barrier();
 

@@ -75,6 +75,21 @@ TEST(ThreadTeam, BarrierOrdersPhases) {
   }
 }
 
+// On whichever thread: nobody may be left waiting.
+TEST(ThreadTeamDeathTest, ABodyThatThrowsEndsTheProgram) {
+  for (const int thrower : {0, 1}) {
+    EXPECT_DEATH(
+        {
+          ThreadTeam team(2);
+          team.run([&](int thread) {
+            if (thread == thrower) throw Error("thrown");
+            team.barrier();
+          });
+        },
+        "thrown");
+  }
+}
+
 TEST(ThreadTeam, KeepsSubnormals) {
   ThreadTeam team(2);
   std::vector<float> halves(2);
