@@ -100,6 +100,13 @@ std::optional<std::filesystem::path> path_in_environment(const char* variable) {
                                             : std::nullopt;
 }
 
+// What is not there is no model. What we may not look at could be one.
+void check_readable(const std::filesystem::path& path, std::error_code problem) {
+  if (problem && problem != std::errc::no_such_file_or_directory) {
+    throw Error("{}: cannot be read: {}", path.string(), problem.message());
+  }
+}
+
 }  // namespace
 
 std::string license_text(const CatalogEntry& entry) {
@@ -164,14 +171,19 @@ std::filesystem::path cached_path(const CatalogEntry& entry) {
 
 bool is_cached(const CatalogEntry& entry) {
   std::error_code problem;
-  const std::uintmax_t size = std::filesystem::file_size(cached_path(entry), problem);
+  const std::filesystem::path path = cached_path(entry);
+  const std::uintmax_t size = std::filesystem::file_size(path, problem);
+  check_readable(path, problem);
   return !problem && size == entry.bytes;
 }
 
 std::vector<CachedModel> cached_models() {
   std::vector<CachedModel> models;
   std::error_code problem;
-  for (const auto& file : std::filesystem::directory_iterator(cache_folder() / "models", problem)) {
+  const std::filesystem::path folder = cache_folder() / "models";
+  const std::filesystem::directory_iterator files(folder, problem);
+  check_readable(folder, problem);
+  for (const auto& file : files) {
     std::string name = file.path().filename().string();
     const bool partial = ends_with(name, kPartialSuffix);
     if (partial) name.resize(name.size() - kPartialSuffix.size());

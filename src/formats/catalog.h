@@ -65,7 +65,8 @@ struct CachedModel {
   bool complete = true;                 // false: an unfinished pull, or a file of the wrong size
 };
 
-// What lies in the cache's models folder, by name; empty if the folder does not exist.
+// What lies in the cache's models folder, by name; empty if the folder does not exist. Throws Error
+// if it cannot be read.
 std::vector<CachedModel> cached_models();
 
 // Deletes a cached model and what an unfinished pull left of it; returns the bytes freed. Throws

@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <functional>
 #include <set>
 #include <string>
 
@@ -169,6 +170,24 @@ TEST_F(Cache, ListsAndRemoves) {
     ++n_left;
   }
   EXPECT_EQ(n_left, 1u);
+}
+
+TEST_F(Cache, WhatCannotBeReadIsNotTakenForEmpty) {
+  std::ofstream(folder_ / "models").close();
+  const CatalogEntry& entry = default_model();
+  const std::pair<std::function<void()>, const char*> cases[] = {
+      {[] { cached_models(); }, "models: cannot be read: Not a directory"},
+      {[] { remove_cached_model("mine"); }, "models: cannot be read: Not a directory"},
+      {[&] { is_cached(entry); }, "smollm2-135m.gguf: cannot be read: Not a directory"},
+  };
+  for (const auto& [call, message] : cases) {
+    try {
+      call();
+      ADD_FAILURE() << "no error, expected: " << message;
+    } catch (const Error& error) {
+      EXPECT_TRUE(contains(error.what(), message)) << error.what();
+    }
+  }
 }
 
 TEST_F(Cache, RemoveRefuses) {
