@@ -79,6 +79,16 @@ const Family& find_family(const Metadata& metadata) {
       metadata.origin(), printable(architecture), fmt::join(known, ", "));
 }
 
+// llama.cpp writes large models as several files, of which the first alone says what the model is.
+void check_whole(const Metadata& metadata) {
+  const std::int64_t count = metadata.integer("split.count").value_or(1);
+  if (count <= 1) return;
+  throw Error(
+      "{}: is part {} of {} of a model; join them with llama.cpp's llama-gguf-split --merge "
+      "FIRST_PART WHOLE.gguf and use the whole",
+      metadata.origin(), metadata.require_integer("split.no", 0, count - 1) + 1, count);
+}
+
 }  // namespace
 
 bool is_matrix(Role role) {
@@ -111,6 +121,7 @@ const TensorView* Model::weight(Role role, int layer) const {
 }
 
 Model understand(std::shared_ptr<const Checkpoint> checkpoint) {
+  check_whole(checkpoint->metadata);
   const Family& family = find_family(checkpoint->metadata);
   Model model{checkpoint, family.spec(*checkpoint), {}};
   model.weights.assign(model.spec.layers.size() * kRoles, nullptr);

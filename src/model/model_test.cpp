@@ -305,6 +305,24 @@ TEST(Understand, RefusesUnknownArchitecturesInPlainLetters) {
   EXPECT_LT(problem_of(file).size(), 400u);
 }
 
+TEST(Understand, RefusesPartsOfAModel) {
+  File later;  // every part but the first holds no other keys
+  later.metadata["split.no"] = std::int64_t{1};
+  later.metadata["split.count"] = std::int64_t{3};
+  expect_problem(later, "is part 2 of 3 of a model; join them");
+  File first = small_file("llama");
+  first.metadata["split.no"] = std::int64_t{0};
+  first.metadata["split.count"] = std::int64_t{3};
+  expect_problem(first, "is part 1 of 3 of a model; join them");
+  first.metadata["split.no"] = std::int64_t{3};
+  expect_problem(first, "split.no is 3, expected 0 to 2");
+  first.metadata["split.count"] = std::string("3");
+  expect_problem(first, "split.count holds a string");
+  // What llama-gguf-split --merge writes.
+  first.metadata["split.no"] = first.metadata["split.count"] = std::int64_t{0};
+  EXPECT_EQ(problem_of(first), "");
+}
+
 TEST(Understand, RefusesTensorsThatNothingReads) {
   for (const char* name : {"blk.1.attn_q.weight", "rope_freqs.weight", "evil\033[31m\nname"}) {
     File file = small_file("llama");
