@@ -33,7 +33,9 @@ std::span<const Command> commands() {
       {kRm, "rm", "NAME…", 1, INT_MAX, "delete models from the cache",
        "Deletes models, and what unfinished pulls left of them.", rm_command},
       {kInspect, "inspect", "MODEL", 1, 1, "show what a model file holds and needs",
-       "Shows metadata, tensors and the memory that running the model takes.", inspect_command},
+       "Shows metadata, tensors and the memory that running the model takes. A file that can be "
+       "read but not run is shown too, with the reason (--json: problem), and status 0.",
+       inspect_command},
       {kTokenize, "tokenize", "[TEXT…]", 0, INT_MAX, "turn text into tokens",
        "Prints the tokens of the text, of standard input if there is none or it is -, or of a "
        "conversation (--chat) as the model's template writes it.",

@@ -31,7 +31,10 @@ std::string text_of(const json& value, const std::string& where) {
 }
 
 // Numbers are taken as they are written: Spec-Bench's question_id is one.
-std::string label_of(const json& value) {
+std::string label_of(const json& value, const std::string& where) {
+  if (value.is_structured()) {
+    throw Error("{}: expected a string or a number, found {}", where, value.type_name());
+  }
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
@@ -41,8 +44,8 @@ BenchPrompt parse_prompt(const json& line, const std::string& where) {
   const bool spec_bench = line.contains("turns");
   const char* id = spec_bench ? "question_id" : "id";
   const char* group = spec_bench ? "category" : "group";
-  if (line.contains(id)) result.id = label_of(line[id]);
-  result.group = line.contains(group) ? label_of(line[group]) : "all";
+  if (line.contains(id)) result.id = label_of(line[id], where + ": " + id);
+  result.group = line.contains(group) ? label_of(line[group], where + ": " + group) : "all";
   if (spec_bench) {
     if (!line["turns"].is_array() || line["turns"].empty()) {
       throw Error("{}: turns must be a list of prompts", where);

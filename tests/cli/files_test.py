@@ -2,12 +2,23 @@
 
 import json
 import os
+import shutil
 import struct
 import subprocess
 import tempfile
 import unittest
 
-from program import OUTRIDER, TestCase, environment, outrider
+from program import MODEL, OUTRIDER, TestCase, environment, outrider
+
+
+def gguf(*entries):
+    """A file that holds metadata, strings and integers, and nothing else."""
+    def text(value):
+        return struct.pack("<Q", len(value)) + value.encode()
+
+    return b"GGUF" + struct.pack("<IQQ", 3, 0, len(entries)) + b"".join(
+        text(key) + (struct.pack("<I", 8) + text(value) if isinstance(value, str) else struct.pack("<IH", 2, value))
+        for key, value in entries)
 
 
 class Files(TestCase):
@@ -35,6 +46,71 @@ class Files(TestCase):
                               ["tokenize", "-m", self.path(name), "x"]):
                 with self.subTest(arguments):
                     self.assert_fails(outrider(*arguments), 1, name)
+
+    def test_files_that_can_be_read_and_not_run(self):
+        cases = [
+            ("other.gguf", [("general.architecture", "mamba")], "is not supported in this version; choose a model of"),
+            ("x-00001-of-00003.gguf", [("general.architecture", "llama"), ("split.no", 0), ("split.count", 3)],
+             "is part 1 of 3 of a model; join them with llama.cpp's llama-gguf-split --merge"),
+            ("x-00003-of-00003.gguf", [("split.no", 2), ("split.count", 3)], "is part 3 of 3 of a model"),
+        ]
+        for name, entries, problem in cases:
+            path = self.path(name, gguf(*entries))
+            with self.subTest(name):
+                shown = outrider("inspect", path)
+                self.assertEqual((shown.returncode, shown.stderr), (0, ""))
+                self.assertIn(f"\n  {entries[0][0]} = ", shown.stdout)
+                self.assertRegex(shown.stdout, f"\ncannot be run: {path}: .*{problem}.*\n$")
+                document = json.loads(outrider("inspect", "--json", path).stdout)
+                self.assertIn(problem, document["problem"])
+                self.assertEqual(document["metadata"], dict(entries))
+                self.assertNotIn("memory", document)
+                self.assert_fails(outrider("run", "-m", path, "-p", "x"), 1, f"{path}: ", problem)
+                self.assert_fails(outrider("tokenize", "-m", path, "x"), 1, f"{path}: ", problem)
+
+    def test_without_permission(self):
+        # Root may do everything, so somebody else tries.
+        other = {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
+        try:
+            subprocess.run(["true"], check=True, **other)
+        except (OSError, subprocess.SubprocessError) as error:
+            self.skipTest(f"there is nobody else to be: {error}")
+        os.chmod(self.folder.name, 0o755)
+        program = shutil.copy(OUTRIDER, self.path("outrider"))  # the build may lie where others cannot go
+
+        def protect(path, mode):
+            os.chmod(path, mode)
+            self.addCleanup(os.chmod, path, 0o755)
+            return path
+
+        def cache(name, mode):
+            os.makedirs(self.path(f"{name}/models"))
+            self.path(f"{name}/models/mine.gguf", b"x")
+            protect(self.path(f"{name}/models"), mode)
+            return self.path(name)
+
+        secret = protect(self.path("secret.gguf", gguf()), 0)
+        hidden, fixed = cache("hidden", 0), cache("fixed", 0o555)
+        cases = [
+            (None, ["inspect", secret], secret),
+            (None, ["run", "-m", secret, "-p", "x"], secret),
+            (None, ["tokenize", "-m", secret, "x"], secret),
+            (None, ["run", "-f", secret], secret),
+            (None, ["bench", "generate", "--prompts", secret], secret),
+            (None, ["inspect", f"{hidden}/models/mine.gguf"], f"{hidden}/models/mine.gguf"),
+            (hidden, ["list"], f"{hidden}/models"),
+            (hidden, ["rm", "mine"], f"{hidden}/models"),
+            (hidden, ["pull", MODEL], f"{hidden}/models"),
+            (hidden, ["run", "--offline", "-p", "x"], f"{hidden}/models"),
+            (fixed, ["rm", "mine"], f"{fixed}/models/mine.gguf"),
+            (fixed, ["pull", MODEL], f"{fixed}/models"),
+        ]
+        for folder, arguments, path in cases:
+            with self.subTest(arguments, cache=folder):
+                result = subprocess.run([program, *arguments], input="", capture_output=True, text=True,
+                                        cwd=self.folder.name, env=environment(OUTRIDER_CACHE=folder), **other)
+                self.assert_fails(result, 1, path, "Permission denied")
+        self.assertTrue(os.path.exists(f"{fixed}/models/mine.gguf"))
 
     def test_names_in_files_cannot_paint_the_terminal(self):
         def text(value):
@@ -67,6 +143,7 @@ class Files(TestCase):
             (b'{"turns": []}', "line 1", "turns"),
             (b'{"prompt": 5}', "line 1", "expected a string, found number"),
             (b"[1]", "line 1", "expected an object, found array"),
+            (b'{"prompt": "a", "id": ' + b"[" * 200_000 + b"]" * 200_000 + b"}", "line 1: id", "found array"),
         ]
         for content, *parts in cases:
             with self.subTest(content):
