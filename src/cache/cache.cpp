@@ -11,17 +11,14 @@ int pages_for(int positions) {
   return (positions + kPagePositions - 1) / kPagePositions;
 }
 
-// Appends, joining what continues the last run.
-void append(std::vector<CacheRun>& runs, const CacheRun& run) {
-  if (!runs.empty()) {
-    CacheRun& last = runs.back();
-    if (last.page == run.page && last.offset + last.count == run.offset &&
-        last.position + last.count == run.position) {
-      last.count += run.count;
-      return;
-    }
+// Appends the next position's place, to the last run where it is that one's neighbour.
+void append(std::vector<CacheRun>& runs, const CacheRun& next) {
+  if (!runs.empty() && runs.back().page == next.page &&
+      runs.back().offset + runs.back().count == next.offset) {
+    ++runs.back().count;
+  } else {
+    runs.push_back(next);
   }
-  runs.push_back(run);
 }
 
 }  // namespace
@@ -189,36 +186,40 @@ std::vector<CacheRun> Cache::path(SequenceId id, SlotId slot) const {
 }
 
 void Cache::check_integrity() const {
-  std::vector<int> uses(uses_.size());
-  for (const Sequence& sequence : sequences_) {
-    if (!sequence.alive) {
-      CHECK(sequence.pages.empty() && sequence.scratch_pages.empty() && sequence.slots.empty());
-      continue;
+  std::vector<int> as_history(uses_.size()), as_scratch(uses_.size()), as_free(uses_.size());
+  const auto count = [](std::vector<int>& uses, const std::vector<int>& pages) {
+    for (const int page : pages) {
+      CHECK(page >= 0 && page < static_cast<int>(uses.size()));
+      ++uses[page];
     }
+  };
+  count(as_free, free_);
+  for (const Sequence& sequence : sequences_) {
+    count(as_history, sequence.pages);
+    count(as_scratch, sequence.scratch_pages);
+    CHECK(sequence.alive || (sequence.committed == 0 && sequence.pages.empty() &&
+                             sequence.scratch_pages.empty() && sequence.slots.empty()));
     CHECK(sequence.committed >= 0 && sequence.committed <= limits_.context);
     CHECK(static_cast<int>(sequence.pages.size()) == pages_for(sequence.committed));
-    CHECK(static_cast<int>(sequence.scratch_pages.size()) >=
-          pages_for(static_cast<int>(sequence.slots.size())));
-    for (int page : sequence.pages) ++uses[page];
-    for (int page : sequence.scratch_pages)
-      uses[page] += static_cast<int>(uses_.size());  // never shared
-    for (std::size_t i = 0; i < sequence.slots.size(); ++i) {
+    const int n_slots = static_cast<int>(sequence.slots.size());
+    CHECK(n_slots <= limits_.n_slots);
+    CHECK(static_cast<int>(sequence.scratch_pages.size()) >= pages_for(n_slots));
+    for (int i = 0; i < n_slots; ++i) {
       const Slot& slot = sequence.slots[i];
-      CHECK(!slot.parent || *slot.parent < static_cast<int>(i));
-      CHECK(slot.position ==
-            (slot.parent ? sequence.slots[*slot.parent].position + 1 : sequence.committed));
+      CHECK(slot.position < limits_.context && (slot.layers & ~all_layers_).none());
+      if (!slot.parent) {
+        CHECK(slot.position == sequence.committed);
+        continue;
+      }
+      CHECK(*slot.parent >= 0 && *slot.parent < i);
+      const Slot& above = sequence.slots[*slot.parent];
+      CHECK(slot.position == above.position + 1 && (slot.layers & ~above.layers).none());
     }
   }
-  for (int page : free_) {
-    CHECK(uses_[page] == 0 && uses[page] == 0);
-    uses[page] = -1;  // free once
-  }
-  for (std::size_t page = 0; page < uses.size(); ++page) {
-    const int scratch = static_cast<int>(uses.size());
-    CHECK(uses[page] == -1
-              ? uses_[page] == 0
-              : uses[page] == uses_[page] || (uses[page] == scratch && uses_[page] == 1));
-    CHECK(uses[page] != 0);
+  for (std::size_t page = 0; page < uses_.size(); ++page) {
+    CHECK(uses_[page] == as_history[page] + as_scratch[page]);
+    CHECK(as_scratch[page] == 0 || uses_[page] == 1);  // never shared
+    CHECK(as_free[page] == (uses_[page] == 0 ? 1 : 0));
   }
 }
 

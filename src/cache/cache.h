@@ -78,8 +78,9 @@ class Cache {
   // The slot and its ancestors in scratch, positions ascending.
   std::vector<CacheRun> path(SequenceId sequence, SlotId slot) const;
 
-  // Every page is free, or owned as often as its count says; slots form trees over the committed
-  // end.
+  // Every page is free once, or used as often as its count says, scratch by one sequence; slots
+  // form trees over the committed end, and what a slot sees was written by its own layers at least.
+  // Fails a CHECK where that does not hold.
   void check_integrity() const;
 
  private:

@@ -88,6 +88,7 @@ TEST(CacheDeathTest, MisuseIsRefused) {
 // A model of the contents: what a page's places hold, by copies alone, must always be the
 // sequence's own text.
 TEST(Cache, RandomOperationsKeepEveryText) {
+  std::size_t longest = 0;
   for (unsigned seed = 1; seed <= 20; ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937 random(seed);
@@ -99,9 +100,10 @@ TEST(Cache, RandomOperationsKeepEveryText) {
       std::vector<std::pair<SlotId, std::vector<int>>> slots;  // with the tokens of its path
     };
     std::map<SequenceId, Text> texts;
-    for (int operation = 0; operation < 600; ++operation) {
+    for (int operation = 0; operation < 1500; ++operation) {
       if (texts.empty() || (texts.size() < 4 && below(12) == 0)) {
         texts[cache.begin()];
+        cache.check_integrity();
         continue;
       }
       auto at = texts.begin();
@@ -135,9 +137,8 @@ TEST(Cache, RandomOperationsKeepEveryText) {
           std::vector<SlotId> path;
           std::vector<int> tokens;
           if (!text.slots.empty()) {
-            const auto& [slot, path_tokens] =
-                text.slots[below(static_cast<int>(text.slots.size()))];
-            tokens = path_tokens;
+            tokens = text.slots[below(static_cast<int>(text.slots.size()))].second;
+            if (below(2) == 0) tokens = text.slots.back().second;
             // The chain of slots: those whose paths are prefixes of this one's, one a length.
             for (const auto& [other, other_tokens] : text.slots) {
               if (other_tokens.size() <= tokens.size() &&
@@ -156,9 +157,12 @@ TEST(Cache, RandomOperationsKeepEveryText) {
           text.slots.clear();
           break;
         }
-        default:
+        default: {
+          // Chains make texts long, trees make scratch ragged.
+          const bool is_chain = below(2) == 0;
           for (int i = below(40); i > 0 && cache.free_slots(sequence) > 0; --i) {
-            const int parent = below(static_cast<int>(text.slots.size()) + 1) - 1;
+            const int n_slots = static_cast<int>(text.slots.size());
+            const int parent = is_chain ? n_slots - 1 : below(n_slots + 1) - 1;
             std::vector<int> tokens = parent < 0 ? std::vector<int>() : text.slots[parent].second;
             if (text.tokens.size() + tokens.size() >= 300) break;
             tokens.push_back(operation * 100 + i);  // never repeats
@@ -168,10 +172,13 @@ TEST(Cache, RandomOperationsKeepEveryText) {
             const CacheRun place = cache.place(sequence, slot);
             memory[{place.page, place.offset}] = tokens.back();
             text.slots.push_back({slot, tokens});
+            cache.check_integrity();
           }
+        }
       }
       cache.check_integrity();
       for (const auto& [id, expected] : texts) {
+        longest = std::max(longest, expected.tokens.size());
         ASSERT_EQ(cache.committed(id), static_cast<int>(expected.tokens.size()));
         for (std::size_t p = 0; p < expected.tokens.size(); ++p) {
           ASSERT_EQ((memory[{cache.pages(id)[p / 64], static_cast<int>(p % 64)}]),
@@ -186,6 +193,7 @@ TEST(Cache, RandomOperationsKeepEveryText) {
       }
     }
   }
+  EXPECT_GT(longest, 4u * kPagePositions);  // so pages were taken, shared and given back
 }
 
 }  // namespace
