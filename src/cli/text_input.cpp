@@ -5,10 +5,10 @@
 
 #include <cerrno>
 #include <cstring>
-#include <nlohmann/json.hpp>
 
 #include "cli/failure.h"
 #include "cli/signals.h"
+#include "text/parse_json.h"
 
 namespace outrider {
 namespace {
@@ -17,24 +17,13 @@ using nlohmann::json;
 
 constexpr std::size_t kTextBytesMax = 64 << 20;
 
-json parse_json(const std::string& text, const std::string& where) {
-  try {
-    return json::parse(text);
-  } catch (const json::parse_error& error) {
-    throw Error("{}: not JSON: byte {}: {}", where, error.byte, "unexpected character or end");
-  }
-}
-
 std::string text_of(const json& value, const std::string& where) {
   if (!value.is_string()) throw Error("{}: expected a string, found {}", where, value.type_name());
   return value.get<std::string>();
 }
 
 // Numbers are taken as they are written: Spec-Bench's question_id is one.
-std::string label_of(const json& value, const std::string& where) {
-  if (value.is_structured()) {
-    throw Error("{}: expected a string or a number, found {}", where, value.type_name());
-  }
+std::string label_of(const json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
@@ -44,8 +33,8 @@ BenchPrompt parse_prompt(const json& line, const std::string& where) {
   const bool spec_bench = line.contains("turns");
   const char* id = spec_bench ? "question_id" : "id";
   const char* group = spec_bench ? "category" : "group";
-  if (line.contains(id)) result.id = label_of(line[id], where + ": " + id);
-  result.group = line.contains(group) ? label_of(line[group], where + ": " + group) : "all";
+  if (line.contains(id)) result.id = label_of(line[id]);
+  result.group = line.contains(group) ? label_of(line[group]) : "all";
   if (spec_bench) {
     if (!line["turns"].is_array() || line["turns"].empty()) {
       throw Error("{}: turns must be a list of prompts", where);

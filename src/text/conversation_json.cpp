@@ -1,30 +1,12 @@
 #include "text/conversation_json.h"
 
-#include <nlohmann/json.hpp>
-
 #include "base/error.h"
+#include "text/parse_json.h"
 
 namespace outrider {
 namespace {
 
 using Json = nlohmann::json;
-
-// Far more than a conversation needs; deeper input would make the parser's own tree expensive to
-// take down.
-constexpr int kMaxDepth = 64;
-
-Json parse(std::string_view text, std::string_view origin) {
-  const auto shallow = [&](int depth, Json::parse_event_t, Json&) {
-    if (depth > kMaxDepth)
-      throw Error("{}: JSON nested more than {} levels deep", origin, kMaxDepth);
-    return true;
-  };
-  try {
-    return Json::parse(text, shallow);
-  } catch (const Json::parse_error& e) {
-    throw Error("{}: not valid JSON at byte {}; expected a list of messages", origin, e.byte);
-  }
-}
 
 std::string text_of_part(const Json& part, const std::string& where) {
   if (!part.is_object() || !part.contains("type") || !part["type"].is_string())
@@ -61,7 +43,7 @@ Message message(const Json& json, const std::string& where) {
 }  // namespace
 
 std::vector<Message> parse_conversation(std::string_view text, std::string_view origin) {
-  const Json json = parse(text, origin);
+  const Json json = parse_json(text, origin);
   const bool is_wrapped = json.is_object() && json.contains("messages");
   const Json& list = is_wrapped ? json["messages"] : json;
   if (!list.is_array())

@@ -138,12 +138,12 @@ class Files(TestCase):
     def test_wrong_prompt_files(self):
         cases = [
             (b"", "holds no prompts"),
-            (b'{"prompt": "a"}\nnonsense\n', "line 2", "not JSON"),
+            (b'{"prompt": "a"}\nnonsense\n', "line 2", "not valid JSON"),
             (b'{"text": "a"}', "line 1", "neither prompt nor turns"),
             (b'{"turns": []}', "line 1", "turns"),
             (b'{"prompt": 5}', "line 1", "expected a string, found number"),
             (b"[1]", "line 1", "expected an object, found array"),
-            (b'{"prompt": "a", "id": ' + b"[" * 200_000 + b"]" * 200_000 + b"}", "line 1: id", "found array"),
+            (b'{"prompt": "a", "id": ' + b"[" * 200_000 + b"]" * 200_000 + b"}", "line 1", "nested"),
         ]
         for content, *parts in cases:
             with self.subTest(content):

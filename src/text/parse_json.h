@@ -1,0 +1,14 @@
+// JSON from outside: files of prompts, conversations.
+
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+namespace outrider {
+
+// Throws Error, one line that begins with `where`, for text that is no JSON, is nested more than 64
+// levels deep or holds a number that no double holds.
+nlohmann::json parse_json(std::string_view text, std::string_view where);
+
+}  // namespace outrider
