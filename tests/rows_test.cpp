@@ -10,6 +10,7 @@
 #include <random>
 
 #include "base/error.h"
+#include "cache/cache.h"
 #include "cpu/backend.h"
 #include "support/tiny_model.h"
 
@@ -109,11 +110,16 @@ std::vector<Setting> settings() {
   return all;
 }
 
+// Rows that were compared and lay beyond two pages, or over scratch of an earlier forward.
+struct Seen {
+  int beyond_two_pages = 0, over_scratch = 0;
+};
+
 // Several sequences grow by random forwards: chunks of prompt, trees over several forwards, rows of
 // all sequences mixed, commits of random paths, discards, truncations and forks. Every row's logits
 // must be the judge's.
 void check_random_work(const TinyOptions& options, const Setting& setting, unsigned seed,
-                       int n_steps) {
+                       int n_steps, Seen& seen) {
   SCOPED_TRACE(fmt::format("{} isa {} threads {} cache {} seed {}", options.family,
                            name(setting.isa), setting.n_threads,
                            setting.cache_type == CacheType::f16 ? "f16" : "f32", seed));
@@ -149,7 +155,7 @@ void check_random_work(const TinyOptions& options, const Setting& setting, unsig
     for (auto& [sequence, text] : texts) {
       // A long chunk now and then carries the text over page boundaries.
       const int n_rows =
-          std::min(below(8) == 0 ? 40 + below(30) : below(7), backend->free_slots(sequence));
+          std::min(below(6) == 0 ? 40 + below(30) : below(7), backend->free_slots(sequence));
       const bool is_chain = n_rows > 10;
       for (int i = 0; i < n_rows && rows.size() < 100; ++i) {
         std::vector<Token> path = text.committed;
@@ -159,18 +165,19 @@ void check_random_work(const TinyOptions& options, const Setting& setting, unsig
         for (std::size_t r = 0; r < rows.size(); ++r) {
           if (rows[r].sequence == sequence) candidates.push_back(static_cast<int>(r));
         }
-        const int choice = is_chain && !candidates.empty()
-                               ? static_cast<int>(candidates.size()) + 1
-                               : below(2 + candidates.size() + text.scratch.size());
-        if (choice >= 2 && !candidates.empty()) {
-          const int row = is_chain ? candidates.back() : candidates[below(candidates.size())];
-          path = made[row].second.path;
-          parent = EarlierRow{row};
-        } else if (choice == 1 && !text.scratch.empty()) {
-          const Scratch& above = text.scratch[below(text.scratch.size())];
+        // The committed end, a row of this batch, or a slot of an earlier one.
+        const std::size_t choice = is_chain && !candidates.empty()
+                                       ? candidates.size()
+                                       : below(1 + candidates.size() + text.scratch.size());
+        if (choice > candidates.size()) {
+          const Scratch& above = text.scratch[choice - candidates.size() - 1];
           path = above.path;
           slots = above.slots;
           parent = above.slot;
+        } else if (choice > 0) {
+          const int row = candidates[choice - 1];
+          path = made[row].second.path;
+          parent = EarlierRow{row};
         }
         if (path.size() >= 150) continue;
         path.push_back(below(277));
@@ -191,6 +198,8 @@ void check_random_work(const TinyOptions& options, const Setting& setting, unsig
         scratch.slots = made[earlier->row].second.slots;
       scratch.slots.push_back(scratch.slot);
       if (!rows[r].wants_logits) continue;
+      seen.beyond_two_pages += rows[r].position >= 2 * kPagePositions;
+      seen.over_scratch += std::holds_alternative<SlotId>(rows[r].parent);
       ASSERT_EQ(bits(logits_of(*backend, pass, static_cast<int>(r))), judge->logits(scratch.path))
           << "row " << r << " of step " << step << ", position " << rows[r].position;
     }
@@ -236,13 +245,16 @@ TEST(Rows, EqualPlainDecodingOfTheirPath) {
        .n_layers = 7,
        .embedding = 64},
   };
+  Seen seen;
   for (const TinyOptions& model : models) {
     // The same work for every setting: the judge answers each path once.
     for (const Setting& setting : settings()) {
-      check_random_work(model, setting, 1, setting.isa == Isa::reference ? 15 : 40);
+      check_random_work(model, setting, 1, setting.isa == Isa::reference ? 15 : 40, seen);
       if (HasFatalFailure()) return;
     }
   }
+  EXPECT_GT(seen.beyond_two_pages, 100);
+  EXPECT_GT(seen.over_scratch, 100);
 }
 
 // Layer skip: a row that ran some layers is seen only by rows of no others.
