@@ -78,8 +78,8 @@ struct TinyPair {
 };
 
 TinyPair tiny_pair(const std::string& family, std::vector<TensorType> types) {
-  // Narrow, for the reference kernels' sake; K-quants, which need 256 columns, have their turn in
-  // rows_test and on real weights.
+  // Narrow, for the reference kernels' sake; K-quants, which need 256 columns, have their turn
+  // below.
   const TinyOptions target{
       .family = family, .types = std::move(types), .n_layers = 2, .embedding = 64};
   TinyOptions draft = target;
@@ -147,43 +147,52 @@ Model read_model(const std::filesystem::path& path) {
   return understand(std::make_shared<Checkpoint>(read_gguf(path)));
 }
 
-// Real weights: every pair of values of all parameters, or the first `most_rows` of such a table.
-void covering(const Model& target, const std::vector<const Model*>& drafts, int n_predict,
-              bool with_reference, std::size_t most_rows) {
+// Every pair of values of all parameters, or the first `most_rows` of such a table.
+struct Covering {
+  int n_predict = 32;  // 8 where the reference runs
+  bool with_reference = true;
+  std::vector<CacheType> cache_types = {CacheType::f16, CacheType::f32};
+  std::size_t most_rows = SIZE_MAX;
+};
+
+void cover(const Model& target, const std::vector<const Model*>& drafts, const Covering& covering) {
   const auto tokenizer = make_tokenizer(target.checkpoint->metadata);
   // Short, for the reference reads it too; it repeats itself, so lookup finds something.
   const std::vector<Token> prompt = tokenizer->encode("One red apple, two red apples, three red");
   std::vector<Isa> isas(available_isas().begin(), available_isas().end());
-  if (!with_reference) isas.erase(isas.begin());
-  const int rows[] = {1, 5, 16}, widths[] = {1, 4}, chunks[] = {0, 9};
-  // draft, rows, width, threads, chunk, mates, isa, sampling, budget, draft model
-  const auto table = pairwise(
-      {4, 3, 2, 2, 2, 2, static_cast<int>(isas.size()), 3, 2, static_cast<int>(drafts.size())});
-  std::map<int, std::vector<Token>> plain;  // by kind of sampling
+  if (!covering.with_reference) isas.erase(isas.begin());
+  const int rows[] = {1, 5, 16}, widths[] = {1, 4}, chunks[] = {0, 9}, depths[] = {16, 2};
+  // draft, rows, width, threads, chunk, mates, isa, sampling, budget, draft model, depth, cache
+  const auto table =
+      pairwise({4, 3, 2, 2, 2, 2, static_cast<int>(isas.size()), 3, 2,
+                static_cast<int>(drafts.size()), 2, static_cast<int>(covering.cache_types.size())});
+  std::map<std::pair<int, CacheType>, std::vector<Token>> plain;  // by kind of sampling
   long accepted = 0;
-  for (std::size_t i = 0; i < std::min(table.size(), most_rows); ++i) {
+  for (std::size_t i = 0; i < std::min(table.size(), covering.most_rows); ++i) {
     const auto& row = table[i];
     const int kind = row[7];
     const Isa isa = isas[row[6]];
-    const int n = isa == Isa::reference ? std::min(n_predict, 8) : n_predict;
+    const int n = isa == Isa::reference ? std::min(covering.n_predict, 8) : covering.n_predict;
     Task task{.target = &target,
               .draft = drafts[row[9]],
               .tokenizer = tokenizer.get(),
               .prompt = prompt,
               .sampling = sampling(kind),
-              .n_predict = n};
-    // Plain decoding with the fastest kernels stands for the reference on real weights: the
-    // reference itself is a value of the table.
-    std::vector<Token>& expected = plain[kind];
+              .n_predict = n,
+              .cache_type = covering.cache_types[row[11]]};
+    // Plain decoding with the fastest kernels stands for the reference, which is a value of the
+    // table itself.
+    std::vector<Token>& expected = plain[{kind, task.cache_type}];
     if (expected.empty()) {
       Task whole = task;
-      whole.n_predict = n_predict;
+      whole.n_predict = covering.n_predict;
       expected = decode(whole, {.n_threads = 2, .isa = available_isas().back()}).tokens;
-      ASSERT_EQ(static_cast<int>(expected.size()), n_predict);
+      ASSERT_EQ(static_cast<int>(expected.size()), covering.n_predict);
     }
     const Way way{.draft = kDrafts[row[0]],
                   .rows = rows[row[1]],
                   .width = widths[row[2]],
+                  .depth = depths[row[10]],
                   .automatic_budget = row[8] == 1,
                   .n_threads = row[3] + 1,
                   .prompt_chunk = chunks[row[4]],
@@ -192,33 +201,50 @@ void covering(const Model& target, const std::vector<const Model*>& drafts, int 
     SCOPED_TRACE(way.name());
     const Decoded decoded = decode(task, way);
     ASSERT_EQ(decoded.tokens, std::vector<Token>(expected.begin(), expected.begin() + n))
-        << "sampling " << kind;
+        << "sampling " << kind << " cache " << row[11];
     accepted += decoded.accepted;
   }
   EXPECT_GT(accepted, 0);
+}
+
+// What the full product leaves out: every sampling of every family, K-quants, depths, the automatic
+// budget, the other type of cache.
+TEST(Exactness, TinyFamiliesCovered) {
+  TinyPair pairs[] = {
+      tiny_pair("llama", {TensorType::q4_k, TensorType::q6_k, TensorType::q5_k}),
+      tiny_pair("qwen2", {TensorType::q4_1, TensorType::q8_0, TensorType::q5_0, TensorType::f16}),
+      tiny_pair("gemma3", {TensorType::q5_1, TensorType::q4_0, TensorType::bf16, TensorType::f32}),
+  };
+  pairs[0].target.embedding = pairs[0].draft.embedding = 256;  // as K-quants need
+  for (const TinyPair& pair : pairs) {
+    SCOPED_TRACE(pair.target.family);
+    const Model target = tiny_model(pair.target), draft = tiny_model(pair.draft);
+    cover(target, {&target, &draft}, {});
+  }
 }
 
 TEST(Exactness, SmolLm2WithItselfAndAPerturbedCopyAsDraft) {
   const auto path = cached_model("smollm2-135m.gguf");
   if (!path) GTEST_SKIP() << "smollm2-135m.gguf is not in $OUTRIDER_CACHE";
   const Model model = read_model(*path), copy = perturbed_copy(*path, 0.1);
-  covering(model, {&model, &copy}, 32, true, SIZE_MAX);
+  cover(model, {&model, &copy}, {});
 }
 
-void qwen_pair(int n_predict, bool with_reference, std::size_t most_rows) {
+void qwen_pair(const Covering& covering) {
   const auto target_path = cached_model("qwen2.5-coder-1.5b.gguf"),
              draft_path = cached_model("qwen2.5-coder-0.5b.gguf");
   if (!target_path || !draft_path) GTEST_SKIP() << "the Qwen pair is not in $OUTRIDER_CACHE";
   const Model target = read_model(*target_path), draft = read_model(*draft_path);
-  covering(target, {&draft}, n_predict, with_reference, most_rows);
+  cover(target, {&draft}, covering);
 }
 
 TEST(Exactness, QwenPair) {
-  qwen_pair(16, false, 6);
+  qwen_pair(
+      {.n_predict = 16, .with_reference = false, .cache_types = {CacheType::f16}, .most_rows = 6});
 }
 
 TEST(Exactness, DISABLED_QwenPairWhole) {
-  qwen_pair(32, true, SIZE_MAX);
+  qwen_pair({});
 }
 
 TEST(Pairwise, CoversEveryPair) {

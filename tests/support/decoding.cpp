@@ -23,6 +23,7 @@ Decoded decode(const Task& task, const Way& way) {
                     {.context = context,
                      .n_sequences = 1 + way.n_mates,
                      .batch_rows = 256,
+                     .cache_type = task.cache_type,
                      .n_threads = way.n_threads},
                     way.isa);
   };

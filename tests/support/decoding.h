@@ -34,6 +34,7 @@ struct Task {
   std::vector<Token> prompt;
   SamplingParams sampling;
   int n_predict = 32;
+  CacheType cache_type = CacheType::f16;
 };
 
 struct Decoded {
