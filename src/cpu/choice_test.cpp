@@ -84,7 +84,7 @@ class Cases {
     f.typical_p = pick({1.0f, 1.0f, 1.0f, 0.9f, 0.3f, 0.0f});
     f.top_p = pick({1.0f, 0.95f, 0.95f, 0.5f, 0.9999f, 0.0f});
     f.min_p = pick({0.0f, 0.05f, 0.05f, 0.9f, 1.5f, 1e-30f});
-    f.temperature = pick({0.0f, 0.0f, 0.8f, 0.8f, 1.0f, 0.01f, 30.0f, 1e-30f});
+    f.temperature = pick({0.0f, 0.0f, 0.8f, 0.8f, 1.0f, 0.01f, 30.0f, 1e-30f, kInfinity});
     r.noise = {.seed = random_(),
                .stream = pick({0u, 0u, 3u}),
                .position = static_cast<std::uint32_t>(below(5000))};

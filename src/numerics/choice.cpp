@@ -135,7 +135,8 @@ Choice choose_reference(std::span<const float> given, const ChoiceRequest& reque
   std::vector<float> scores = logits;
   if (request.filters.temperature > 0) {
     filter(logits, request.filters);
-    for (float& logit : logits) logit /= request.filters.temperature;
+    for (float& logit : logits)
+      if (logit > -kInfinity) logit /= request.filters.temperature;  // which may be infinite
     if (!usable(logits)) return choice;
     for (std::size_t id = 0; id < logits.size(); ++id)
       scores[id] = logits[id] + gumbel(request.noise, NoiseUse::choice, static_cast<Token>(id));
