@@ -3,12 +3,10 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <fstream>
 #include <limits>
-#include <optional>
-#include <string>
 
 #include "base/error.h"
+#include "base/machine.h"
 #include "base/progress.h"
 
 namespace outrider {
@@ -16,59 +14,7 @@ namespace {
 
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
-// "MemAvailable:   123 kB" in a file of such lines; nothing if it is absent.
-std::optional<std::uint64_t> value_after(const char* path, const std::string& key) {
-  std::ifstream in(path);
-  std::string word;
-  while (in >> word) {
-    if (word == key) {
-      std::uint64_t value;
-      if (in >> value) return value;
-      return std::nullopt;
-    }
-  }
-  return std::nullopt;
-}
-
-// The only number in a file; nothing if the file is absent or says "max".
-std::optional<std::uint64_t> number_in(const std::string& path) {
-  std::ifstream in(path);
-  std::uint64_t value;
-  if (in >> value) return value;
-  return std::nullopt;
-}
-
-// What the control groups above this process leave it, version 2; page cache that can be dropped
-// counts as free.
-std::uint64_t available_in_cgroups() {
-  std::uint64_t least = std::numeric_limits<std::uint64_t>::max();
-  std::ifstream in("/proc/self/cgroup");
-  for (std::string line; std::getline(in, line);) {
-    if (line.rfind("0::/", 0) != 0) continue;
-    for (std::string group = line.substr(3);; group.erase(group.rfind('/'))) {
-      const std::string folder = "/sys/fs/cgroup" + (group == "/" ? "" : group);
-      const auto most = number_in(folder + "/memory.max");
-      const auto used = number_in(folder + "/memory.current");
-      if (most && used) {
-        const auto cached =
-            value_after((folder + "/memory.stat").c_str(), "inactive_file").value_or(0);
-        const std::uint64_t held = *used - std::min(*used, cached);
-        least = std::min(least, *most - std::min(*most, held));
-      }
-      if (group.find('/') == std::string::npos || group.empty()) break;
-    }
-  }
-  return least;
-}
-
 }  // namespace
-
-std::uint64_t available_memory_bytes() {
-  const auto kibibytes = value_after("/proc/meminfo", "MemAvailable:");
-  const std::uint64_t machine =
-      kibibytes ? *kibibytes * 1024 : std::numeric_limits<std::uint64_t>::max();
-  return std::min(machine, available_in_cgroups());
-}
 
 HugeBuffer::HugeBuffer(std::size_t bytes) {
   if (bytes == 0) return;

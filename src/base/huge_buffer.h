@@ -10,10 +10,6 @@
 
 namespace outrider {
 
-// What this process may still take without being killed: the machine's available memory, or less
-// where a control group (version 2) limits it. Buffers not yet written to are not counted as taken.
-std::uint64_t available_memory_bytes();
-
 // begin() is aligned to a huge page (2 MiB) from that size on, to a page below.
 class HugeBuffer {
  public:

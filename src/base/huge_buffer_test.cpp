@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/machine.h"
 
 namespace outrider {
 namespace {
@@ -54,7 +55,6 @@ TEST(HugeBuffer, MoreThanThereIsIsAnError) {
           << error.what();
     }
   }
-  EXPECT_GT(available_memory_bytes(), std::uint64_t{1} << 20);
 }
 
 }  // namespace

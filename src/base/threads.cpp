@@ -1,17 +1,10 @@
 #include "base/threads.h"
 
-#include <sched.h>
 #include <signal.h>
 #include <xmmintrin.h>
 
 #include <atomic>
-#include <cerrno>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <fstream>
-#include <set>
-#include <string>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -37,23 +30,6 @@ void wait_for_change(const std::atomic<std::uint32_t>& value, std::uint32_t old)
   while (value.load(std::memory_order_acquire) == old) value.wait(old, std::memory_order_acquire);
 }
 
-// The cgroup's quota in whole cores, rounded up; 0 if there is none. Version 2, then version 1.
-int cgroup_cores() {
-  std::ifstream v2("/sys/fs/cgroup/cpu.max");
-  std::string quota;
-  double period = 0;
-  if (v2 >> quota >> period && quota != "max" && period > 0) {
-    return static_cast<int>(std::atof(quota.c_str()) / period + 0.999);
-  }
-  std::ifstream v1_quota("/sys/fs/cgroup/cpu/cpu.cfs_quota_us"),
-      v1_period("/sys/fs/cgroup/cpu/cpu.cfs_period_us");
-  double microseconds = 0;
-  if (v1_quota >> microseconds && v1_period >> period && microseconds > 0 && period > 0) {
-    return static_cast<int>(microseconds / period + 0.999);
-  }
-  return 0;
-}
-
 // Threads started meanwhile take no signals: they interrupt the thread that waits for them. Only
 // SIGBUS is about what a thread itself did (base/mapped_file.h), and would end the program at once
 // if it were held back.
@@ -74,25 +50,6 @@ class SignalsHeldBack {
 };
 
 }  // namespace
-
-int usable_cores() {
-  cpu_set_t allowed;
-  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return 1;
-  // Hyperthreads of one core share their list of siblings; a system without topology counts every
-  // processor.
-  std::set<std::string> cores;
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (!CPU_ISSET(cpu, &allowed)) continue;
-    std::ifstream file(
-        fmt::format("/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list", cpu));
-    std::string siblings;
-    if (!(file >> siblings)) siblings = fmt::format("cpu {}", cpu);
-    cores.insert(siblings);
-  }
-  int count = std::max(1, static_cast<int>(cores.size()));
-  if (const int quota = cgroup_cores(); quota > 0) count = std::min(count, quota);
-  return count;
-}
 
 struct ThreadTeam::State {
   explicit State(int n_threads) : size(n_threads) {}

@@ -22,10 +22,6 @@ inline Range share(std::size_t count, std::size_t part, std::size_t parts, std::
           std::min(count, units * (part + 1) / parts * grain)};
 }
 
-// Physical cores that this process may use: affinity and the cgroup's cpu quota counted; at
-// least 1.
-int usable_cores();
-
 // Every thread runs the same body; barrier() inside it waits for all. The caller is thread 0.
 // Threads round to nearest even and keep subnormals (docs/arithmetic.md, rule 1). run() may be
 // called from one thread at a time.

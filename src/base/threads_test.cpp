@@ -114,9 +114,5 @@ TEST(ThreadTeam, EndsIfTheSystemHasNoRoomForIt) {
   ASSERT_EQ(setrlimit(RLIMIT_AS, &before), 0);
 }
 
-TEST(UsableCores, AtLeastOne) {
-  EXPECT_GE(usable_cores(), 1);
-}
-
 }  // namespace
 }  // namespace outrider

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <random>
 
-#include "base/threads.h"
+#include "base/machine.h"
 #include "cli/failure.h"
 #include "cli/json.h"
 #include "cli/memory.h"
