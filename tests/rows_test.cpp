@@ -278,6 +278,7 @@ TEST(Rows, LayerListsAndTaps) {
   const Pass full = run(5, 0, CommittedText{}, {0, 1, 2, 3});
   EXPECT_NE(bits(logits_of(*backend, full, 0)), bits(draft_logits));
   EXPECT_EQ(bits(backend->read_tap(full, 0, 0)), bits(first_tap));  // the first layer is the same
+  EXPECT_DEATH(backend->read_tap(full, 0, 1), "n_rows_");
   EXPECT_NE(bits(backend->read_tap(full, 3, 0)), bits(first_tap));
   // A draft row over a full one has its own bits: its layers attend to what the full pass wrote in
   // them.

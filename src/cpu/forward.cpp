@@ -407,6 +407,7 @@ std::span<const float> Forward::logits(int row) const {
 }
 
 std::span<const float> Forward::tap(int tap, int row) const {
+  CHECK(tap >= 0 && row >= 0 && static_cast<std::size_t>(row) < n_rows_);
   CHECK((tap * n_rows_ + row + 1) * spec_.embedding <= taps_.size());
   return {&taps_[(tap * n_rows_ + row) * spec_.embedding],
           static_cast<std::size_t>(spec_.embedding)};

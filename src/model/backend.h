@@ -56,7 +56,7 @@ struct Pass {
 enum class CacheType { f16, f32 };
 
 struct LoadOptions {
-  int context = 4096;    // positions a sequence can have
+  int context = 4096;    // positions a sequence can have, at most 2^20
   int n_sequences = 1;   // alive at once, forks counted
   int n_slots = 0;       // scratch rows a sequence may hold; 0: batch_rows
   int batch_rows = 512;  // of one forward

@@ -3,6 +3,8 @@
 #include <bit>
 #include <cstdint>
 
+#include "base/error.h"
+
 namespace outrider {
 namespace {
 
@@ -69,6 +71,7 @@ SinCos sin_cos_f64(double x) {
 
 RopeTable::RopeTable(int positions, int dims, double base, double position_scale)
     : half_(static_cast<std::size_t>(dims) / 2) {
+  CHECK(positions >= 0 && positions <= 1 << 20 && dims >= 0 && dims % 2 == 0);
   std::vector<double> frequencies(half_);
   for (std::size_t i = 0; i < half_; ++i)
     frequencies[i] = power_f64(base, -2 * static_cast<double>(i) / dims);
