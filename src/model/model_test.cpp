@@ -140,6 +140,94 @@ TEST(Understand, ReadsASmallModelOfEveryFamily) {
   }
 }
 
+// The same with more layers, all like the first.
+File with_layers(File file, const std::string& family, int n_layers) {
+  const std::string first = "blk.0.";
+  const std::map<std::string, Part> of_one = file.tensors;
+  for (const auto& [name, part] : of_one) {
+    if (!name.starts_with(first)) continue;
+    for (int layer = 1; layer < n_layers; ++layer)
+      file.tensors[fmt::format("blk.{}.{}", layer, name.substr(first.size()))] = part;
+  }
+  file.metadata[family + ".block_count"] = std::int64_t{n_layers};
+  return file;
+}
+
+TEST(Understand, EveryFamilyComputesItsOwn) {
+  struct Case {
+    const char* family;
+    RopePairing pairing;
+    Activation activation;
+    float embedding_scale;
+    bool has_post_norms;
+  };
+  const Case cases[] = {
+      {"llama", RopePairing::adjacent, Activation::silu, 1, false},
+      {"qwen2", RopePairing::halves, Activation::silu, 1, false},
+      {"gemma3", RopePairing::halves, Activation::gelu_tanh,
+       std::sqrt(static_cast<float>(kEmbedding)), true},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.family);
+    const ModelSpec spec =
+        understand(with_layers(small_file(c.family), c.family, 2).checkpoint()).spec;
+    EXPECT_EQ(spec.embedding_scale, c.embedding_scale);
+    EXPECT_EQ(spec.norm_eps, 1e-5f);
+    EXPECT_EQ(spec.logit_softcap, std::nullopt);
+    for (const LayerSpec& layer : spec.layers) {
+      ASSERT_EQ(layer.operations.size(), 2u);
+      EXPECT_EQ(layer.operations[0].pre_norm, Role::attention_norm);
+      EXPECT_EQ(layer.operations[1].pre_norm, Role::mlp_norm);
+      EXPECT_EQ(layer.operations[0].post_norm.has_value(), c.has_post_norms);
+      EXPECT_EQ(layer.operations[1].post_norm.has_value(), c.has_post_norms);
+      const auto& attention = std::get<Attention>(layer.operations[0].body);
+      EXPECT_EQ(attention.rope.pairing, c.pairing);
+      EXPECT_EQ(attention.rope.base, 10000);
+      EXPECT_EQ(attention.scale, 1 / std::sqrt(static_cast<double>(kHeadDim)));
+      EXPECT_EQ(attention.softcap, std::nullopt);
+      const auto& mlp = std::get<Mlp>(layer.operations[1].body);
+      EXPECT_EQ(mlp.activation, c.activation);
+      EXPECT_EQ(mlp.width, kWidth);
+    }
+  }
+}
+
+// Five layers with a window for each that sees everything, with a rope of their own.
+TEST(Understand, Gemma3AlternatesWindows) {
+  File file = with_layers(small_file("gemma3"), "gemma3", 13);
+  file.metadata["gemma3.rope.freq_base"] = 1e6;
+  file.metadata["gemma3.rope.scaling.type"] = std::string("linear");
+  file.metadata["gemma3.rope.scaling.factor"] = 8.0;
+  const ModelSpec spec = understand(file.checkpoint()).spec;
+  for (int layer = 0; layer < spec.n_layers(); ++layer) {
+    SCOPED_TRACE(layer);
+    const auto& attention = std::get<Attention>(spec.layers[layer].operations[0].body);
+    const bool is_global = layer == 5 || layer == 11;
+    EXPECT_EQ(attention.window, is_global ? std::nullopt : std::optional(16));
+    EXPECT_EQ(attention.rope.base, is_global ? 1e6 : 1e4);
+    EXPECT_EQ(attention.rope.position_scale, is_global ? 1.0 / 8 : 1);
+  }
+}
+
+// By the width of the embedding over the heads, of which a head's own length is not the result.
+TEST(Understand, Gemma3Of27BScalesScoresItsOwnWay) {
+  constexpr std::int64_t kLong = 12;
+  File file = small_file("gemma3");
+  file.metadata["gemma3.attention.key_length"] = kLong;
+  file.metadata["gemma3.attention.value_length"] = kLong;
+  file.tensors["blk.0.attn_q.weight"].shape = {kEmbedding, kHeads * kLong};
+  file.tensors["blk.0.attn_k.weight"].shape = {kEmbedding, kKvHeads * kLong};
+  file.tensors["blk.0.attn_v.weight"].shape = {kEmbedding, kKvHeads * kLong};
+  file.tensors["blk.0.attn_output.weight"].shape = {kHeads * kLong, kEmbedding};
+  file.tensors["blk.0.attn_q_norm.weight"].shape = {kLong};
+  file.tensors["blk.0.attn_k_norm.weight"].shape = {kLong};
+  for (const int n_layers : {61, 62}) {
+    const ModelSpec spec = understand(with_layers(file, "gemma3", n_layers).checkpoint()).spec;
+    const double divisor = n_layers == 62 ? static_cast<double>(kEmbedding) / kHeads : kLong;
+    EXPECT_EQ(std::get<Attention>(spec.layers[0].operations[0].body).scale, 1 / std::sqrt(divisor));
+  }
+}
+
 TEST(Understand, MissesEveryKeyThatIsNotOptional) {
   for (const char* family : kFamilies) {
     const File whole = small_file(family);

@@ -74,5 +74,18 @@ TEST(Noise, DependsOnEverythingThatAddressesIt) {
   for (const Token token : {4, 6, 7, 9}) EXPECT_NE(here, uniform(key, NoiseUse::choice, token));
 }
 
+TEST(Noise, IsAddressedAsTheContractSays) {
+  const NoiseKey key{.seed = 0x123456789abcdef, .stream = 3, .position = 41};
+  for (const Token token : {0, 1, 2, 3, 4, 50257}) {
+    const auto id = static_cast<std::uint32_t>(token);
+    for (const std::uint32_t use : {0u, 1u, 2u, 3u, 8u}) {
+      const auto outputs = philox4x32({id / 4, 41, 3, use}, key.seed);
+      EXPECT_EQ(uniform(key, static_cast<NoiseUse>(use), token),
+                uniform_from_bits(outputs[id % 4]));
+    }
+  }
+  EXPECT_EQ(draw(5), static_cast<NoiseUse>(8));
+}
+
 }  // namespace
 }  // namespace outrider

@@ -114,7 +114,9 @@ TEST(TileSoftmax, AbsentScoresWeighNothing) {
   EXPECT_EQ(p[0], 0);
   EXPECT_EQ(sum.sum, 1 + exp_f32(-1));
   p[7] = std::numeric_limits<float>::quiet_NaN();
-  EXPECT_TRUE(std::isnan(tile_softmax_reference(std::span<float, kTile>(p)).sum));
+  const TileSum nan = tile_softmax_reference(std::span<float, kTile>(p));
+  EXPECT_TRUE(std::isnan(nan.max) && std::isnan(nan.sum));
+  for (const float value : p) EXPECT_TRUE(std::isnan(value));
 }
 
 }  // namespace
