@@ -119,7 +119,8 @@ std::vector<std::byte> tiny_gguf(const TinyOptions& options) {
   file.add(key("attention.head_count"), std::uint32_t{kHeads});
   file.add(key("attention.head_count_kv"), std::uint32_t{kKvHeads});
   file.add(key("attention.layer_norm_rms_epsilon"), 1e-6f);
-  file.add(key("rope.freq_base"), 10000.0f);
+  // Of Gemma 3's layers that see everything; those with a window keep 10000.
+  file.add(key("rope.freq_base"), family == "gemma3" ? 1e6f : 10000.0f);
   file.add(key("attention.key_length"), static_cast<std::uint32_t>(head_dim));
   file.add(key("attention.value_length"), static_cast<std::uint32_t>(head_dim));
   if (family == "gemma3") file.add(key("attention.sliding_window"), std::uint32_t{24});
