@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/threads.h"
+#include "base/machine.h"
 #include "cpu/backend.h"
 #include "formats/gguf.h"
 
