@@ -53,6 +53,7 @@ void Engine::restart(Generation& generation, std::span<const Token> prompt, Samp
     drafter->truncate(generation.draft_sequence, kept);
     drafter->observe(generation.draft_sequence, prompt.subspan(kept));
   }
+  budget_.begin_text();
   generation.text.assign(prompt.begin(), prompt.end());
   generation.n_prompt = static_cast<int>(prompt.size());
   generation.n_reused = kept;

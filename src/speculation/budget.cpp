@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kFirstTokens = 2;     // what a drafter is expected to bring before it was ever asked
 constexpr double kRate = 0.25;      // of the last step in the running means
-constexpr double kSlowRate = 0.05;  // in the share of steps that a drafter is asked in
+constexpr double kSlowRate = 0.05;  // in those over a longer time
 constexpr double kNextToNothing = 0.005;  // of a pass: drafting that costs less is always asked
 constexpr int kFirstPause = 2, kLongestPause = 64;  // steps
 // A path as good as certain is always lengthened, so a level's cost is measured again.
@@ -19,8 +19,8 @@ constexpr double kWorthMost = 0.9;
 constexpr int kLeastAnswer = 32;      // tokens that an answer is taken to go on for at least
 constexpr double kSpareShare = 0.02;  // of the time, for reading texts by drafters that do not pay
 
-double blend(double mean, double last) {
-  return mean + kRate * (last - mean);
+double blend(double mean, double last, double rate = kRate) {
+  return mean + rate * (last - mean);
 }
 
 }  // namespace
@@ -28,7 +28,7 @@ double blend(double mean, double last) {
 Budget::Budget(BudgetOptions options, int n_drafters)
     : options_(options),
       calibration_(n_drafters),
-      standings_(n_drafters, {.tokens = kFirstTokens}) {}
+      standings_(n_drafters, {.tokens = kFirstTokens, .usual_tokens = kFirstTokens}) {}
 
 // The probability of every node: along its path the product of acceptances. Siblings exclude each
 // other, so where their acceptances sum to more than 1 they are scaled down.
@@ -91,6 +91,22 @@ bool Budget::pays(const Standing& standing, const Prospect& without, std::size_t
   return tokens - without.tokens > tokens_per_ms * (ms - without.ms);
 }
 
+// Whether asking a drafter of this standing beats plain decoding, or costs next to nothing.
+bool Budget::pays_alone(const Standing& standing, std::size_t n_sequences) const {
+  const PassLoad plain{.rows = static_cast<int>(n_sequences)};
+  const Prospect without = best({}, n_sequences, plain, 0);
+  return standing.ms <= kNextToNothing * without.ms ||
+         pays(standing, without, n_sequences, plain, without.tokens / without.ms);
+}
+
+void Budget::begin_text() {
+  if (!options_.automatic || curve_.empty()) return;
+  for (Standing& standing : standings_) {
+    standing.tokens = standing.usual_tokens;
+    if (pays_alone(standing, 1)) standing.pause = standing.steps_left = 0;
+  }
+}
+
 std::optional<DraftLimits> Budget::limits(int drafter, const DraftCost& cost,
                                           std::span<const DraftTree* const> trees,
                                           const PassLoad& load) {
@@ -105,9 +121,10 @@ std::optional<DraftLimits> Budget::limits(int drafter, const DraftCost& cost,
   const bool on_trial = !standing.asked || standing.pause > 0;
   if (!on_trial && standing.ms > kNextToNothing * plain_ms) {
     const Prospect without = best(candidates(trees, load), trees.size(), load, 0);
-    if (!pays(standing, without, trees.size(), load,
-              std::max(sequences * tokens_per_ms, without.tokens / without.ms)))
-      return std::nullopt;
+    const bool needed = pays(standing, without, trees.size(), load,
+                             std::max(sequences * tokens_per_ms, without.tokens / without.ms));
+    standing.share = blend(standing.share, needed, kSlowRate);
+    if (!needed) return std::nullopt;
   }
   const double row_ms = (curve_.ms(load.rows + limits.rows) - plain_ms) / limits.rows;
   limits.worth = std::min(kWorthMost, tokens_per_ms * (cost.per_depth_ms + row_ms));
@@ -173,16 +190,13 @@ void Budget::observe(std::span<const DraftOutcome> outcomes, const StepCost& cos
         right[proposal.drafter] += 1;
     }
   }
-  const PassLoad plain{.rows = static_cast<int>(outcomes.size())};
-  const Prospect without = best({}, outcomes.size(), plain, 0);
   for (std::size_t drafter = 0; drafter < standings_.size(); ++drafter) {
     Standing& standing = standings_[drafter];
-    const bool asked = cost.draft_ms[drafter].has_value();
-    standing.share += kSlowRate * (asked - standing.share);
     standing.spare_ms += kSpareShare * cost.forward_ms;
-    if (!asked) continue;
+    if (!cost.draft_ms[drafter]) continue;
     ms += *cost.draft_ms[drafter];
     standing.tokens = blend(standing.tokens, right[drafter] / sequences);
+    standing.usual_tokens = blend(standing.usual_tokens, right[drafter] / sequences, kSlowRate);
     if (!standing.asked) {
       standing.rows = checked[drafter] / sequences;
       standing.ms = *cost.draft_ms[drafter];
@@ -190,8 +204,7 @@ void Budget::observe(std::span<const DraftOutcome> outcomes, const StepCost& cos
     }
     standing.rows = blend(standing.rows, checked[drafter] / sequences);
     standing.ms = blend(standing.ms, *cost.draft_ms[drafter]);
-    if (standing.ms <= kNextToNothing * without.ms ||
-        pays(standing, without, outcomes.size(), plain, without.tokens / without.ms)) {
+    if (pays_alone(standing, outcomes.size())) {
       standing.pause = standing.steps_left = 0;
     } else {
       standing.pause = std::clamp(2 * standing.pause, kFirstPause, kLongestPause);

@@ -45,6 +45,10 @@ class Budget {
  public:
   Budget(BudgetOptions options, int n_drafters);
 
+  // A text begins, or goes on with another prompt: what a drafter brought of late counts no more
+  // than what it usually brings.
+  void begin_text();
+
   // What drafter `drafter` may add to each of these trees this step; nothing: do not ask it. A
   // drafter is asked if the tokens that it is expected to add to what the trees hold already,
   // judged by what it brought before, are more than its time would bring at the speed of late. One
@@ -76,9 +80,10 @@ class Budget {
   // What asking a drafter brings, from the times it was asked: running means.
   struct Standing {
     double tokens;        // proposed that came true, per sequence
+    double usual_tokens;  // the same over a longer time
     double rows = 0;      // checked per sequence
     double ms = 0;        // of drafting
-    double share = 1;     // of the steps: asked
+    double share = 1;     // of the steps: what it brings was needed beside what the trees held
     double spare_ms = 0;  // what it may spend on reading while it does not pay
     bool asked = false;   // ever
     int pause = 0;        // steps of the last pause; 0: it pays
@@ -99,6 +104,7 @@ class Budget {
                 const PassLoad& load, double draft_ms) const;
   bool pays(const Standing& standing, const Prospect& without, std::size_t n_sequences,
             const PassLoad& load, double tokens_per_ms) const;
+  bool pays_alone(const Standing& standing, std::size_t n_sequences) const;
 
   BudgetOptions options_;
   CostCurve curve_;

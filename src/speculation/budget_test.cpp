@@ -176,9 +176,10 @@ bool step(Budget& budget, int right, double ms) {
   std::vector<Token> taken((asked ? right : 0) + 1, 1);  // undrafted, a step brings one token
   taken.back() = 9;
   const DraftOutcome outcome{&drafted, &checked, taken};
-  budget.observe({&outcome, 1}, {.rows = checked.size(),
-                                 .forward_ms = budget.curve().ms(checked.size()),
-                                 .draft_ms = {asked ? std::optional(ms) : std::nullopt}});
+  budget.observe({&outcome, 1},
+                 {.rows = checked.size(),
+                  .forward_ms = budget.curve().ms(checked.size()),
+                  .draft_ms = {asked ? std::optional(ms) : std::nullopt, std::nullopt}});
   return asked;
 }
 
@@ -265,16 +266,33 @@ TEST(Budget, ReadsATextWhereTheAnswerMayMakeUpForIt) {
   EXPECT_FALSE(missing.worth_reading(0, cost, 50, 1000, {}));
 
   // One that paid reads again, and does not where another does its work.
-  Budget paying = budget(curve({{1, 30}, {64, 60}}));
+  Budget paying = budget(curve({{1, 30}, {64, 60}}), {}, 2);
   for (int i = 0; i < 100; ++i) step(paying, 3, 10);
   EXPECT_TRUE(paying.worth_reading(0, cost, 200, 0, {}));
-  const DraftTree empty(0, 1);
-  const std::vector<Token> taken{1, 1, 1, 9};
-  for (int i = 0; i < 100; ++i) {
-    const DraftOutcome outcome{&empty, &empty, taken};
-    paying.observe({&outcome, 1}, {.rows = 5, .forward_ms = 32, .draft_ms = {std::nullopt}});
-  }
+  const DraftTree hopeful = chain(std::vector<float>(12, 0.97f), 1);
+  const DraftTree* const much[] = {&hopeful};
+  for (int i = 0; i < 100; ++i) EXPECT_FALSE(paying.limits(0, cost, much, {1, 512}));
   EXPECT_FALSE(paying.worth_reading(0, cost, 200, 0, {}));
+}
+
+// A drafter that missed in one text alone is asked again in the next; one that always misses is
+// not.
+TEST(Budget, ATextThatBeginsJudgesByWhatIsUsual) {
+  Budget good = budget(curve({{1, 30}, {64, 60}}));
+  for (int i = 0; i < 100; ++i) step(good, 4, 10);
+  for (int i = 0; i < 30; ++i) step(good, 0, 10);
+  EXPECT_FALSE(step(good, 0, 10));
+  good.begin_text();
+  EXPECT_TRUE(step(good, 0, 10));
+
+  Budget bad = budget(curve({{1, 30}, {64, 60}}));
+  for (int i = 0; i < 2000; ++i) step(bad, 0, 10);
+  int n_asked = 0;
+  for (int i = 0; i < 20; ++i) {
+    bad.begin_text();
+    n_asked += step(bad, 0, 10);
+  }
+  EXPECT_LE(n_asked, 1);
 }
 
 TEST(Budget, FixedReadsWhateverItCosts) {
