@@ -95,7 +95,10 @@ void MappedFile::release(std::span<const std::byte> part) const {
   // Whole pages only: the rest of a page may belong to a part that is still needed.
   const std::uintptr_t first = (begin + page - 1) / page * page;
   const std::uintptr_t last = (begin + part.size()) / page * page;
-  if (first < last) ::madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
+  if (first < last) {
+    std::byte* const start = const_cast<std::byte*>(part.data()) + (first - begin);
+    ::madvise(start, last - first, MADV_DONTNEED);
+  }
 }
 
 const char* mapped_file_at(const void* address) {

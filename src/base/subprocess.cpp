@@ -61,7 +61,7 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
 std::vector<std::string> environment_with(
     const std::vector<std::pair<std::string, std::string>>& added) {
   std::vector<std::string> out;
-  for (const auto& [name, value] : added) out.push_back(name + "=" + value);
+  for (const auto& [name, value] : added) out.push_back(fmt::format("{}={}", name, value));
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text(*entry);
     bool replaced = false;

@@ -24,7 +24,7 @@ DraftSetting parse_draft_setting(const std::string& text, const Settings& settin
 }
 
 std::vector<DraftSetting> parse_draft_settings(const Settings& settings,
-                                               std::vector<std::string> standard) {
+                                               const std::vector<std::string>& standard) {
   std::vector<DraftSetting> result;
   for (const std::string& text : settings.draft.empty() ? standard : settings.draft) {
     result.push_back(parse_draft_setting(text, settings));

@@ -27,7 +27,7 @@ struct DraftSetting {
 DraftSetting parse_draft_setting(const std::string& text, const Settings& settings);
 // All --draft flags, or `standard` if there is none.
 std::vector<DraftSetting> parse_draft_settings(const Settings& settings,
-                                               std::vector<std::string> standard);
+                                               const std::vector<std::string>& standard);
 
 // The target, loaded once, draft models likewise, and any number of sessions on them. Only one
 // session may hold a text at a time: reset() it before another completes.

@@ -29,7 +29,7 @@ constexpr const char* kind_of_type() {
 }  // namespace
 
 void Metadata::insert(std::string key, MetadataValue value) {
-  const auto [place, is_new] = entries_.try_emplace(std::move(key), std::move(value));
+  const auto [place, is_new] = entries_.emplace(std::move(key), std::move(value));
   if (!is_new)
     throw Error("{}: key {} appears twice; convert the model again", origin_,
                 printable(place->first));

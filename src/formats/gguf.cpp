@@ -202,7 +202,7 @@ class GgufReader {
                       origin_, what, stored, std::numeric_limits<std::int64_t>::max());
         }
       }
-      value = static_cast<Value>(stored);
+      value = static_cast<Value>(stored);  // NOLINT(bugprone-signed-char-misuse): an int8_t counts
     }
     return values;
   }

@@ -201,7 +201,7 @@ class Raw : public ByteWriter {
   Raw& header(std::uint64_t n_tensors, std::uint64_t n_keys) {
     return raw("GGUF").u32(3).u64(n_tensors).u64(n_keys);
   }
-  Raw& tensor(std::string_view name, std::vector<std::uint64_t> shape, std::uint32_t type,
+  Raw& tensor(std::string_view name, const std::vector<std::uint64_t>& shape, std::uint32_t type,
               std::uint64_t offset) {
     text(name).u32(static_cast<std::uint32_t>(shape.size()));
     for (const std::uint64_t extent : shape) u64(extent);
@@ -231,9 +231,9 @@ TEST(Gguf, MalformedFilesGiveOneClearLine) {
     Raw file;
     const char* message;
   };
-  const auto one_tensor = [](std::vector<std::uint64_t> shape, std::uint32_t type,
+  const auto one_tensor = [](const std::vector<std::uint64_t>& shape, std::uint32_t type,
                              std::uint64_t offset, std::size_t n_bytes) {
-    return Raw().header(1, 0).tensor("t", std::move(shape), type, offset).tensor_bytes(n_bytes);
+    return Raw().header(1, 0).tensor("t", shape, type, offset).tensor_bytes(n_bytes);
   };
   const auto two_tensors = [](std::uint64_t first, std::uint64_t second) {
     return Raw()

@@ -27,11 +27,11 @@ constexpr std::uint32_t gguf_value_type() {
     return sizeof(T) == 4 ? 6 : 12;
   else {
     static_assert(std::is_integral_v<T>);
-    constexpr std::uint32_t of_signed = sizeof(T) == 1   ? 1
-                                        : sizeof(T) == 2 ? 3
-                                        : sizeof(T) == 4 ? 5
-                                                         : 11;
-    return std::is_signed_v<T> ? of_signed : of_signed - 1;
+    constexpr std::uint32_t kSigned = sizeof(T) == 1   ? 1
+                                      : sizeof(T) == 2 ? 3
+                                      : sizeof(T) == 4 ? 5
+                                                       : 11;
+    return std::is_signed_v<T> ? kSigned : kSigned - 1;
   }
 }
 

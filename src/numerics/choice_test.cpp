@@ -16,7 +16,7 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 constexpr Filters kNoFilters = {.top_k = 0, .top_p = 1, .min_p = 0, .temperature = 1};
 
-std::vector<float> logs(std::vector<double> probabilities) {
+std::vector<float> logs(const std::vector<double>& probabilities) {
   std::vector<float> logits;
   for (const double p : probabilities) logits.push_back(static_cast<float>(std::log(p)));
   return logits;
