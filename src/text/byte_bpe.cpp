@@ -104,7 +104,7 @@ class ByteBpe final : public VocabularyTokenizer {
       }
       const std::string_view left = merge.substr(0, space), right = merge.substr(space + 1);
       joined.assign(left).append(right);
-      Token found[3];
+      Token found[3] = {};
       bool all_normal = true;
       for (std::size_t k = 0;
            const std::string_view part : {left, right, std::string_view(joined)}) {

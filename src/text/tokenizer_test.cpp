@@ -146,7 +146,7 @@ class RealVocabulary : public testing::Test {
 
 #define OPEN_OR_SKIP(tokenizer, name) \
   const auto tokenizer = open(name);  \
-  if (tokenizer == nullptr) GTEST_SKIP() << "no models/" << name << ".gguf in $OUTRIDER_CACHE"
+  if (!(tokenizer)) GTEST_SKIP() << "no models/" << (name) << ".gguf in $OUTRIDER_CACHE"
 
 TEST_F(RealVocabulary, SmolLM2MatchesTheJudge) {
   OPEN_OR_SKIP(tokenizer, "smollm2-135m");
@@ -272,9 +272,9 @@ struct Entry {
 
 using Change = std::function<void(std::map<std::string, MetadataValue>&)>;
 
-Metadata built(std::map<std::string, MetadataValue> values) {
+Metadata built(const std::map<std::string, MetadataValue>& values) {
   Metadata metadata("test.gguf");
-  for (auto& [key, value] : values) metadata.insert("tokenizer.ggml." + key, std::move(value));
+  for (const auto& [key, value] : values) metadata.insert("tokenizer.ggml." + key, value);
   return metadata;
 }
 
@@ -436,7 +436,7 @@ TEST(Tokenizer, MalformedVocabulariesAreErrors) {
   };
   const auto good = sentencepiece({{"a"}, {"b"}});
   const auto bpe = byte_bpe({"a b"});
-  const auto set = [](const char* key, MetadataValue value) -> Change {
+  const auto set = [](const char* key, const MetadataValue& value) -> Change {
     return [=](auto& values) { values[key] = value; };
   };
   const auto erase = [](const char* key) -> Change {

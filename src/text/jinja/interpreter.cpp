@@ -246,9 +246,10 @@ class Interpreter {
   }
 
   Value macro(const Macro& node) {
+    Value macro(runtime_.object<MacroObject>(*this, node, *frame_));
     for (Frame* frame = frame_; frame && !frame->captured; frame = frame->outer)
       frame->captured = true;
-    return Value(runtime_.object<MacroObject>(*this, node, *frame_));
+    return macro;
   }
 
   // What its `else` asks of the loop around it.
