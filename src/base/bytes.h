@@ -17,11 +17,7 @@ namespace outrider {
 
 static_assert(std::endian::native == std::endian::little, "files are read as they lie in memory");
 
-// Sum and product of sizes that a file claims; nothing if they wrap.
-inline std::optional<std::uint64_t> checked_add(std::uint64_t a, std::uint64_t b) {
-  std::uint64_t sum;
-  return __builtin_add_overflow(a, b, &sum) ? std::nullopt : std::optional(sum);
-}
+// The product of sizes that a file claims; nothing if it wraps.
 inline std::optional<std::uint64_t> checked_multiply(std::uint64_t a, std::uint64_t b) {
   std::uint64_t product;
   return __builtin_mul_overflow(a, b, &product) ? std::nullopt : std::optional(product);

@@ -7,10 +7,8 @@
 namespace outrider {
 namespace {
 
-TEST(Bytes, SumsAndProductsThatWrapAreNothing) {
+TEST(Bytes, AProductThatWrapsIsNothing) {
   constexpr std::uint64_t kMost = ~std::uint64_t{0};
-  EXPECT_EQ(checked_add(kMost - 1, 1), kMost);
-  EXPECT_EQ(checked_add(kMost, 1), std::nullopt);
   EXPECT_EQ(checked_multiply(kMost / 5, 5), kMost);
   EXPECT_EQ(checked_multiply(kMost / 5 + 1, 5), std::nullopt);
   EXPECT_EQ(checked_multiply(kMost, 0), 0u);
