@@ -10,6 +10,7 @@
 #include "cpu/choice.h"
 #include "cpu/forward.h"
 #include "cpu/kernels/kernels.h"
+#include "cpu/pass_timer.h"
 #include "cpu/weights.h"
 
 namespace outrider {
@@ -48,6 +49,7 @@ class CpuBackend final : public Backend {
   const LoadOptions& options() const override { return options_; }
 
   Pass forward(std::span<const Row> rows, const ForwardOptions& options) override {
+    PassTimer timer(options.profile, team_.size());
     CHECK(!rows.empty() && rows.size() <= static_cast<std::size_t>(options_.batch_rows));
     const std::vector<int>& layers = options.layers ? *options.layers : all_layers_;
     LayerSet written;
@@ -74,7 +76,7 @@ class CpuBackend final : public Backend {
                                  .path = cache_.path(row.sequence, slot)},
                      .wants_logits = row.wants_logits};
     }
-    forward_.run(prepared, layers, options.taps);
+    forward_.run(prepared, layers, options.taps, timer);
     return pass;
   }
 

@@ -136,15 +136,19 @@ Forward::Forward(const ModelSpec& spec, const Weights& weights, CacheMemory& mem
 // residuals) and by outputs (products). A barrier stands wherever the division changes.
 class Forward::Worker {
  public:
-  Worker(Forward& forward, int thread, std::span<const ForwardRow> rows)
+  Worker(Forward& forward, int thread, std::span<const ForwardRow> rows, PassTimer& timer)
       : f_(forward),
         kernels_(forward.kernels_.vectors),
         thread_(thread),
         rows_(rows),
+        timer_(timer),
         own_(share(rows.size(), thread, forward.team_.size())) {}
 
   void run(std::span<const int> layers, std::span<const int> taps) {
+    // The caller's thread prepared the pass; the others were not awake yet.
+    thread_ == 0 ? done(PassPart::plan) : timer_.waited(thread_, PassPart::plan);
     embed();
+    done(PassPart::embed);
     for (const int layer : layers) {
       for (const Operation& operation : f_.spec_.layers[layer].operations) {
         if (const auto* attention = std::get_if<Attention>(&operation.body)) {
@@ -155,12 +159,18 @@ class Forward::Worker {
       }
       keep_taps(layer, taps);
     }
-    barrier();
+    barrier(PassPart::residual);
     run_head();
   }
 
  private:
-  void barrier() { f_.team_.barrier(); }
+  // This thread's part of `part` is done; with a barrier, everybody's.
+  void done(PassPart part) { timer_.worked(thread_, part); }
+  void barrier(PassPart part) {
+    done(part);
+    f_.team_.barrier();
+    timer_.waited(thread_, part);
+  }
 
   void embed() {
     for (std::size_t row = own_.begin; row < own_.end; ++row) {
@@ -178,18 +188,18 @@ class Forward::Worker {
     norm(operation.pre_norm, layer);
     for (std::size_t row = own_.begin; row < own_.end; ++row)
       quantize(f_.normed_[row], row, {&q, &k, &v});
-    barrier();
+    barrier(PassPart::attention_in);
     project(f_.normed_, {{&q, f_.q_}, {&k, f_.k_}, {&v, f_.v_}});
-    barrier();
+    barrier(PassPart::qkv);
     for (std::size_t row = own_.begin; row < own_.end; ++row) finish_heads(row, attention, layer);
-    barrier();
+    barrier(PassPart::heads);
     attend_all(attention, layer);
-    barrier();
+    barrier(PassPart::attention);
     for (std::size_t row = own_.begin; row < own_.end; ++row)
       quantize(f_.attended_[row].first(output.columns), row, {&output});
-    barrier();
+    barrier(PassPart::attention_out_in);
     project(f_.attended_, {{&output, f_.projected_}});
-    barrier();
+    barrier(PassPart::attention_out);
     add_to_stream(operation.post_norm, layer);
   }
 
@@ -201,11 +211,12 @@ class Forward::Worker {
     norm(operation.pre_norm, layer);
     for (std::size_t row = own_.begin; row < own_.end; ++row)
       quantize(f_.normed_[row], row, {&gate, &up});
-    barrier();
+    barrier(PassPart::mlp_in);
     // A thread takes the same outputs of both, so the activation needs no barrier.
     const Range panels = share(gate.panels(), thread_, f_.team_.size());
     product(gate, f_.normed_, panels, f_.gate_);
     product(up, f_.normed_, panels, f_.up_);
+    done(PassPart::gate_up);
     const std::size_t begin = panels.begin * kPanel,
                       end = std::min(panels.end * kPanel, gate.outputs);
     const auto activate =
@@ -214,13 +225,13 @@ class Forward::Worker {
       const std::span<float> gated = f_.gate_[row].subspan(begin, end - begin);
       activate(gated, f_.up_[row].subspan(begin, end - begin), gated);
     }
-    barrier();
+    barrier(PassPart::activation);
     for (std::size_t row = own_.begin; row < own_.end; ++row) {
       quantize(f_.gate_[row].first(down.columns), row, {&down});
     }
-    barrier();
+    barrier(PassPart::down_in);
     project(f_.gate_, {{&down, f_.projected_}});
-    barrier();
+    barrier(PassPart::down);
     add_to_stream(operation.post_norm, layer);
   }
 
@@ -340,6 +351,7 @@ class Forward::Worker {
       }
       kernels_.add(f_.projected_[row], f_.stream_[row]);
     }
+    done(PassPart::residual);
   }
 
   void keep_taps(int layer, std::span<const int> taps) {
@@ -362,7 +374,7 @@ class Forward::Worker {
                         f_.spec_.norm_eps, f_.normed_[i]);
       quantize(f_.normed_[i], i, {&head});
     }
-    barrier();
+    barrier(PassPart::head_in);
     if (n == 0) return;
     const MatrixView<float> logits(f_.logits_.data(), n, padded(head.outputs));
     const Range panels = share(head.panels(), thread_, f_.team_.size());
@@ -375,6 +387,7 @@ class Forward::Worker {
         kernels_.softcap(static_cast<float>(*f_.spec_.logit_softcap), part);
       for (float& logit : part) logit += 0.0f;  // a zero is positive from here on
     }
+    done(PassPart::head);
   }
 
   const PackedMatrix& matrix(Role role, int layer) const { return f_.weights_.matrix(role, layer); }
@@ -383,11 +396,12 @@ class Forward::Worker {
   const VectorKernels& kernels_;
   const int thread_;
   const std::span<const ForwardRow> rows_;
+  PassTimer& timer_;
   const Range own_;
 };
 
 void Forward::run(std::span<const ForwardRow> rows, std::span<const int> layers,
-                  std::span<const int> taps) {
+                  std::span<const int> taps, PassTimer& timer) {
   CHECK(rows.size() <= stream_.rows());
   n_rows_ = rows.size();
   logit_rows_.clear();
@@ -396,7 +410,7 @@ void Forward::run(std::span<const ForwardRow> rows, std::span<const int> layers,
   }
   logits_.resize(std::max(logits_.size(), logit_rows_.size() * padded(weights_.head().outputs)));
   taps_.resize(taps.size() * rows.size() * spec_.embedding);
-  team_.run([&](int thread) { Worker(*this, thread, rows).run(layers, taps); });
+  team_.run([&](int thread) { Worker(*this, thread, rows, timer).run(layers, taps); });
 }
 
 std::span<const float> Forward::logits(int row) const {

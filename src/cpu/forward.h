@@ -11,6 +11,7 @@
 #include "cpu/attention.h"
 #include "cpu/cache_memory.h"
 #include "cpu/kernels/kernels.h"
+#include "cpu/pass_timer.h"
 #include "cpu/weights.h"
 #include "model/backend.h"
 #include "numerics/rope.h"
@@ -31,8 +32,8 @@ class Forward {
           const Kernels& kernels, ThreadTeam& team, const LoadOptions& options);
 
   // At most batch_rows rows. layers: to run, ascending. taps: layers whose output is kept.
-  void run(std::span<const ForwardRow> rows, std::span<const int> layers,
-           std::span<const int> taps);
+  void run(std::span<const ForwardRow> rows, std::span<const int> layers, std::span<const int> taps,
+           PassTimer& timer);
 
   // Of the last run: the logits of row `row`, which must have wanted some, [vocabulary]; a tap of
   // it, [embedding].

@@ -16,6 +16,7 @@
 #include "cache/ids.h"
 #include "model/model.h"
 #include "numerics/choice.h"
+#include "model/pass_profile.h"
 
 namespace outrider {
 
@@ -45,6 +46,8 @@ struct ForwardOptions {
   // read_tap.
   std::vector<int> taps;
 };
+  // If set, where this pass's time went is added to it; a device may leave it empty.
+  PassProfile* profile = nullptr;
 
 // What a forward left on the device: logits, taps, and a slot per row. Valid until the backend's
 // next forward.

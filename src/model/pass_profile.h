@@ -1,0 +1,21 @@
+// Where the time of passes went: what a forward fills in if it is asked to (ForwardOptions).
+
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+namespace outrider {
+
+struct PassProfile {
+  // What a pass does under one of the device's own names, all layers together.
+  struct Operation {
+    std::string_view name;  // lives as long as the program
+    double work_ms = 0;     // of all passes, the mean over the device's threads
+    double wait_ms = 0;     // likewise, from being done until every thread is
+  };
+  std::vector<Operation> operations;  // in the order of a pass; their times add up to the passes'
+  int passes = 0;                     // that were added
+};
+
+}  // namespace outrider
