@@ -75,7 +75,7 @@ int manual_command(const Device&, const Settings&) {
                  "where models are kept, instead of XDG_CACHE_HOME/outrider or "
                  "~/.cache/outrider");
   page += tagged("OUTRIDER_ISA",
-                 "the instruction set to compute with: reference, avx2 or avx512, "
+                 "the instruction set to compute with: reference, avx2, avxvnni, avx512 or amx, "
                  "instead of the machine's best");
   page += tagged("NO_COLOR", "if set and not empty: no colour, unless --color always");
   page += ".SH EXIT STATUS\n";

@@ -2,8 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <set>
+#include <sstream>
 #include <string>
+#include <vector>
 
 #include "base/error.h"
 
@@ -40,15 +46,44 @@ std::string message_of_chosen_isa() {
   return "";
 }
 
-TEST(Isa, TheReferenceIsAlwaysThereAndTheCompilerAgrees) {
+// The flags that Linux lists for the first processor.
+std::set<std::string> flags_of_linux() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with("flags")) continue;
+    std::istringstream words(line.substr(line.find(':') + 1));
+    return {std::istream_iterator<std::string>(words), {}};
+  }
+  return {};
+}
+
+TEST(Isa, TheReferenceIsAlwaysThereAndLinuxAgrees) {
+  const std::set<std::string> flags = flags_of_linux();
+  if (flags.empty()) GTEST_SKIP() << "/proc/cpuinfo lists no flags";
+  const auto has_all = [&](std::initializer_list<const char*> wanted) {
+    return std::ranges::all_of(wanted, [&](const char* flag) { return flags.contains(flag); });
+  };
+  std::vector<Isa> expected = {Isa::reference};
+  if (has_all({"avx2", "fma", "f16c"})) {
+    const bool avx512 = has_all({"avx512f", "avx512bw", "avx512vl", "avx512_vnni"});
+    expected.push_back(Isa::avx2);
+    if (avx512 || has_all({"avx_vnni"})) expected.push_back(Isa::avxvnni);
+    if (avx512) expected.push_back(Isa::avx512);
+    if (avx512 && has_all({"amx_tile", "amx_int8"})) expected.push_back(Isa::amx);
+  }
   const auto available = available_isas();
-  ASSERT_FALSE(available.empty());
-  EXPECT_EQ(available.front(), Isa::reference);
-  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") &&
-                      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-                      __builtin_cpu_supports("avx512vnni");
-  EXPECT_EQ(available.size(), std::size_t{1} + avx2 + avx512);
+  EXPECT_EQ(std::vector(available.begin(), available.end()), expected);
+  if (is_available(Isa::avxvnni)) {
+    EXPECT_EQ(vnni_encoding() == VnniEncoding::vex, has_all({"avx_vnni"}));
+  }
+}
+
+TEST(Isa, WhatIsAvailableIsWhatIsListed) {
+  for (const Isa isa : {Isa::reference, Isa::avx2, Isa::avxvnni, Isa::avx512, Isa::amx}) {
+    const auto listed = available_isas();
+    EXPECT_EQ(is_available(isa), std::find(listed.begin(), listed.end(), isa) != listed.end());
+    EXPECT_FALSE(name(isa).empty());
+  }
 }
 
 TEST(Isa, TheBestIsChosenUnlessOneIsForced) {
@@ -74,8 +109,8 @@ TEST(Isa, AnUnknownNameIsAnErrorThatListsTheNames) {
 }
 
 TEST(Isa, ANameThatThisMachineLacksIsAnError) {
-  if (available_isas().back() == Isa::avx512) GTEST_SKIP() << "this machine has every set";
-  const Forced forced("avx512");
+  if (is_available(Isa::amx)) GTEST_SKIP() << "this machine has every set";
+  const Forced forced("amx");
   EXPECT_NE(message_of_chosen_isa(), "");
 }
 

@@ -58,8 +58,8 @@ void expect_same_bits(std::uint64_t stride) {
         bits += stride;
       }
       std::transform(x.begin(), x.end(), expected.begin(), twins.reference);
-      for (const Isa isa : available_isas()) {
-        if (isa == Isa::reference) continue;
+      for (const Isa isa : {Isa::avx2, Isa::avx512}) {
+        if (!is_available(isa)) continue;
         (isa == Isa::avx2 ? twins.avx2 : twins.avx512)(x.data(), found.data());
         for (std::size_t i = 0; i < kChunk; ++i) {
           if (found[i] == expected[i] || (std::isnan(found[i]) && std::isnan(expected[i])))

@@ -1,5 +1,7 @@
 #include "cpu/kernels/kernels.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 
 namespace outrider {
@@ -8,11 +10,12 @@ const Kernels& kernels(Isa isa) {
   static const Kernels tables[] = {
       {Isa::reference, kProductsReference, kVectorsReference},
       {Isa::avx2, kProductsAvx2, kVectorsAvx2},
+      {Isa::avxvnni, kProductsAvx2, kVectorsAvx2},
       {Isa::avx512, kProductsAvx512, kVectorsAvx512},
+      {Isa::amx, kProductsAvx512, kVectorsAvx512},
   };
-  const std::size_t index = static_cast<std::size_t>(isa);
-  CHECK(index < available_isas().size());
-  return tables[index];
+  CHECK(is_available(isa));
+  return *std::ranges::find(tables, isa, &Kernels::isa);
 }
 
 }  // namespace outrider

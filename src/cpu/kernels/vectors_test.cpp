@@ -60,19 +60,11 @@ void expect_same(std::span<const float> found, std::span<const float> expected) 
         << "element " << i << ": " << std::hexfloat << found[i] << ", expected " << expected[i];
 }
 
-const VectorKernels& table(Isa isa) {
-  switch (isa) {
-    case Isa::avx2: return kVectorsAvx2;
-    case Isa::avx512: return kVectorsAvx512;
-    default: return kVectorsReference;
-  }
-}
-
 // body(kernels) for every table that can run here.
 void for_each_isa(const std::function<void(const VectorKernels&)>& body) {
   for (const Isa isa : available_isas()) {
     SCOPED_TRACE(name(isa));
-    body(table(isa));
+    body(kernels(isa).vectors);
   }
 }
 
