@@ -1,9 +1,11 @@
 #include "base/threads.h"
 
+#include <sched.h>
 #include <signal.h>
 #include <xmmintrin.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <system_error>
 #include <thread>
@@ -17,17 +19,73 @@ namespace {
 // Rounding to nearest even, subnormals kept, no exception traps: MXCSR's state at power-on.
 constexpr unsigned kControlWord = 0x1f80;
 
-// Some 20 to 50 microseconds: longer than a phase's skew, short enough to leave the core to a busy
-// neighbour.
-constexpr int kSpins = 1500;
+// Long against waking a sleeper, 50 to 100 microseconds on a virtual machine: a thread that slept
+// would come late to the next barrier, where the others would fall asleep in turn, and so on: with
+// 40 microseconds here and a niced compiler as neighbour, passes took 2.5 times as long. But a team
+// with fewer cores than threads waits for those that do not run.
+constexpr std::chrono::milliseconds kSpin{1};
 
-// Returns once `value` differs from `old`.
-void wait_for_change(const std::atomic<std::uint32_t>& value, std::uint32_t old) {
-  for (int spin = 0; spin < kSpins; ++spin) {
-    if (value.load(std::memory_order_acquire) != old) return;
-    _mm_pause();
+// Returns once done() holds, or after a while.
+template <typename Done>
+void spin_until(const Done& done) {
+  constexpr int kPausesALook = 256;  // some 6 microseconds between two looks at the clock
+  const auto start = std::chrono::steady_clock::now();
+  do {
+    for (int i = 0; i < kPausesALook; ++i) {
+      if (done()) return;
+      _mm_pause();
+    }
+  } while (std::chrono::steady_clock::now() - start < kSpin);
+}
+
+// Threads wait here for an event that others bring about and then announce. Announcing costs one
+// look at a counter while nobody sleeps.
+class WaitingRoom {
+ public:
+  explicit WaitingRoom(bool spins) : spins_(spins) {}
+
+  // Returns once done() holds, which must stay so from then on.
+  template <typename Done>
+  void wait(const Done& done) {
+    if (spins_) spin_until(done);
+    if (done()) return;
+    // Sequentially consistent, as the event itself must be: either it is seen here or the sleeper
+    // is seen there.
+    sleepers_.fetch_add(1);
+    for (;;) {
+      const std::uint32_t seen = wakes_.load();
+      if (done()) break;
+      wakes_.wait(seen);
+    }
+    sleepers_.fetch_sub(1);
   }
-  while (value.load(std::memory_order_acquire) == old) value.wait(old, std::memory_order_acquire);
+  void announce() {
+    if (sleepers_.load() == 0) return;
+    wakes_.fetch_add(1);
+    wakes_.notify_all();
+  }
+
+ private:
+  const bool spins_;
+  alignas(64) std::atomic<std::uint32_t> sleepers_{0}, wakes_{0};
+};
+
+// The cores that this thread may use; empty if the system does not say.
+std::vector<int> allowed_cores() {
+  cpu_set_t allowed;
+  std::vector<int> cores;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &allowed)) cores.push_back(core);
+  }
+  return cores;
+}
+
+void keep_to(int core) {
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(core, &one);
+  sched_setaffinity(0, sizeof one, &one);  // a wish: without it a pass is slower, not wrong
 }
 
 // Threads started meanwhile take no signals: they interrupt the thread that waits for them. Only
@@ -52,51 +110,60 @@ class SignalsHeldBack {
 }  // namespace
 
 struct ThreadTeam::State {
-  explicit State(int n_threads) : size(n_threads) {}
+  explicit State(std::size_t n_threads, const std::vector<int>& allowed)
+      : size(n_threads),
+        cores(n_threads == allowed.size() && n_threads > 1 ? allowed : std::vector<int>()),
+        waiting(n_threads <= allowed.size()) {}
 
   // Before the threads are joined.
   ~State() {
     stopping = true;
-    job.fetch_add(1, std::memory_order_seq_cst);
-    job.notify_all();
+    next_job();
+  }
+
+  void next_job() {
+    jobs.fetch_add(1);
+    waiting.announce();
   }
 
   void worker(int thread) {
     _mm_setcsr(kControlWord);
-    for (std::uint32_t seen = 0;;) {
-      wait_for_change(job, seen);
-      seen = job.load(std::memory_order_acquire);
+    if (!cores.empty()) keep_to(cores[static_cast<std::size_t>(thread)]);
+    for (std::uint64_t done = 0;; ++done) {
+      waiting.wait([&] { return jobs.load() > done; });
       if (stopping) return;
       (*body)(thread);
       barrier();
     }
   }
 
-  // Arrivals are counted; the last one opens the next generation. That store is sequentially
-  // consistent: a notification looks for waiters, and were the look to overtake a store still in
-  // the core's buffer, a thread could fall asleep on the old generation for good.
+  // Arrivals are counted for ever; a barrier opens at the next multiple of the team's size.
   void barrier() {
     if (size == 1) return;
-    const std::uint32_t now = generation.load(std::memory_order_relaxed);
-    if (arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == size) {
-      arrived.store(0, std::memory_order_relaxed);
-      generation.store(now + 1, std::memory_order_seq_cst);
-      generation.notify_all();
+    const std::uint64_t before = arrivals.fetch_add(1);
+    const std::uint64_t opens = before / size * size + size;
+    if (before + 1 == opens) {
+      waiting.announce();
     } else {
-      wait_for_change(generation, now);
+      waiting.wait([&] { return arrivals.load() >= opens; });
     }
   }
 
-  const int size;
-  const std::function<void(int)>* body = nullptr;  // written before `job` changes
+  const std::uint64_t size;
+  // A core for each thread where the team takes all that there are; empty otherwise. A scheduler
+  // that finds a neighbour on one core likes to wake a thread on the core of the thread that woke
+  // it, and leaves both there: a pass then takes twice its time.
+  const std::vector<int> cores;
+  const std::function<void(int)>* body = nullptr;  // written before `jobs` changes
   bool stopping = false;                           // likewise
-  alignas(64) std::atomic<std::uint32_t> job{0};
-  alignas(64) std::atomic<int> arrived{0};
-  alignas(64) std::atomic<std::uint32_t> generation{0};
+  alignas(64) std::atomic<std::uint64_t> jobs{0};
+  alignas(64) std::atomic<std::uint64_t> arrivals{0};
+  WaitingRoom waiting;
   std::vector<std::jthread> threads;
 };
 
-ThreadTeam::ThreadTeam(int n_threads) : state_(std::make_unique<State>(n_threads)) {
+ThreadTeam::ThreadTeam(int n_threads)
+    : state_(std::make_unique<State>(static_cast<std::size_t>(n_threads), allowed_cores())) {
   CHECK(n_threads >= 1);
   const SignalsHeldBack held_back;
   for (int thread = 1; thread < n_threads; ++thread) {
@@ -112,17 +179,22 @@ ThreadTeam::ThreadTeam(int n_threads) : state_(std::make_unique<State>(n_threads
 ThreadTeam::~ThreadTeam() = default;
 
 int ThreadTeam::size() const {
-  return state_->size;
+  return static_cast<int>(state_->size);
 }
 
 void ThreadTeam::run(const std::function<void(int)>& body) noexcept {
   const unsigned callers_control_word = _mm_getcsr();
   _mm_setcsr(kControlWord);
+  // The caller gets its cores back, for whatever else it does and for processes that it starts.
+  cpu_set_t callers_cores;
+  const bool moves =
+      !state_->cores.empty() && sched_getaffinity(0, sizeof callers_cores, &callers_cores) == 0;
+  if (moves) keep_to(state_->cores[0]);
   state_->body = &body;
-  state_->job.fetch_add(1, std::memory_order_seq_cst);
-  if (state_->size > 1) state_->job.notify_all();
+  state_->next_job();
   body(0);
   state_->barrier();
+  if (moves) sched_setaffinity(0, sizeof callers_cores, &callers_cores);
   _mm_setcsr(callers_control_word);
 }
 

@@ -1,12 +1,16 @@
 #include "base/threads.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <fstream>
+#include <set>
+#include <thread>
 #include <vector>
 
 #include "base/error.h"
@@ -73,6 +77,37 @@ TEST(ThreadTeam, BarrierOrdersPhases) {
     }
     EXPECT_EQ(mistakes, 0);
   }
+}
+
+// A team that takes all cores has one thread on each, and gives the caller its own back.
+TEST(ThreadTeam, SpreadsOverAllCoresWhileItRuns) {
+  cpu_set_t before, after;
+  ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
+  const int n_cores = CPU_COUNT(&before);
+  ThreadTeam team(n_cores);
+  std::vector<int> cores(n_cores);
+  for (int job = 0; job < 10; ++job) {
+    team.run([&](int thread) { cores[thread] = sched_getcpu(); });
+    EXPECT_EQ(std::set<int>(cores.begin(), cores.end()).size(), cores.size());
+    ASSERT_EQ(sched_getaffinity(0, sizeof after, &after), 0);
+    EXPECT_TRUE(CPU_EQUAL(&before, &after));
+  }
+}
+
+// Sleepers of the barrier, of the next run and of the end are woken.
+TEST(ThreadTeam, WakesThoseThatFellAsleep) {
+  const auto longer_than_it_spins = std::chrono::milliseconds(20);
+  ThreadTeam team(2);
+  std::atomic<int> done = 0;
+  for (const int late : {0, 1}) {
+    team.run([&](int thread) {
+      if (thread == late) std::this_thread::sleep_for(longer_than_it_spins);
+      team.barrier();
+      ++done;
+    });
+    std::this_thread::sleep_for(longer_than_it_spins);
+  }
+  EXPECT_EQ(done, 4);
 }
 
 // On whichever thread: nobody may be left waiting.
