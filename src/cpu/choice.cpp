@@ -4,345 +4,394 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <limits>
 #include <numeric>
 #include <optional>
+#include <utility>
 #include <vector>
 
-#include "cpu/choice_kernels.h"
+#include "base/huge_buffer.h"
+#include "cpu/choice_ranking.h"
 #include "numerics/functions.h"
-#include "numerics/reduce.h"
 
 namespace outrider {
+
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr std::size_t kScoresAtOnce = kScoredBlocks * kChoiceBlock;
+// A guess at how many tokens carry nearly all of the probability.
+constexpr std::size_t kUsuallyEnough = 64;
 
-// Values with the largest of each block, made in one pass: what a search for the largest few looks
-// at first.
-struct Blocks {
-  Blocks(const ChoiceKernels& kernels, std::span<const float> x)
-      : x(x), maxima((x.size() + kChoiceBlock - 1) / kChoiceBlock) {
-    max = x.empty() ? -kInfinity : kernels.block_maxima(x, maxima);
-  }
-  // The first place of the largest value.
-  std::size_t first_of_max() const {
-    const auto block =
-        static_cast<std::size_t>(std::find(maxima.begin(), maxima.end(), max) - maxima.begin());
-    return static_cast<std::size_t>(std::find(x.begin() + block * kChoiceBlock, x.end(), max) -
-                                    x.begin());
+// Working memory for rows of up to `n` tokens, every array a whole number of blocks.
+struct Room {
+  explicit Room(std::size_t n) : n(n) {
+    const std::size_t padded = blocks_of(n) * kChoiceBlock, n_blocks = blocks_of(n);
+    const std::size_t padded_blocks = blocks_of(n_blocks) * kChoiceBlock;
+    const std::size_t group = padded + kChoiceBlock;
+    memory =
+        HugeBuffer((4 * padded + 4 * group + 2 * n_blocks * 4 + 3 * padded_blocks) * sizeof(float));
+    std::span<std::byte> left(memory.begin(), memory.size());
+    const auto take = [&]<typename T>(std::span<T>& array, std::size_t size) {
+      array = {reinterpret_cast<T*>(left.data()), size};
+      left = left.subspan(size * sizeof(T));
+    };
+    take(row, padded);
+    take(logits, padded);
+    take(values, padded);
+    take(keys, padded);
+    take(ranking.keys, group);
+    take(ranking.weights, group);
+    take(ranking.key_buffer, group);
+    take(ranking.weight_buffer, group);
+    take(maxima, padded_blocks);
+    take(minima, padded_blocks);
+    take(minima_of_maxima, padded_blocks);
+    take(slices, n_blocks * 4);
+    take(every_slice, n_blocks * 4);
+    std::iota(every_slice.begin(), every_slice.end(), 0u);
   }
 
-  std::span<const float> x;
-  std::vector<float> maxima;
-  float max;  // NaN if any is NaN
+  std::size_t n;
+  HugeBuffer memory;
+  std::span<float> row;     // processed logits
+  std::span<float> logits;  // of the tokens in the race, once filters have worked
+  std::span<float> values;  // their exponentials, then probabilities
+  std::span<RankKey> keys, minima, minima_of_maxima;
+  std::span<float> maxima;  // of the race's blocks
+  std::span<std::uint32_t> slices, every_slice;
+  RankingScratch ranking;
+  std::vector<RaceEntry> ranking_of_race;
 };
 
-// Places (ascending) of at least `n` values, all those that are at least as large as the smallest
-// of them; -inf never.
-std::vector<std::uint32_t> largest_places(const Blocks& blocks, std::size_t n) {
-  float bound = -std::numeric_limits<float>::max();
-  if (n < blocks.x.size()) {
-    // As many blocks as are wanted values have such a value, so their maxima give a bound.
-    const bool by_block = n <= blocks.maxima.size();
-    std::vector<float> from =
-        by_block ? blocks.maxima : std::vector(blocks.x.begin(), blocks.x.end());
-    const auto nth = from.begin() + static_cast<std::ptrdiff_t>(n - 1);
-    std::nth_element(from.begin(), nth, from.end(), std::greater<>());
-    bound = std::max(bound, *nth);
-  }
-  std::vector<std::uint32_t> places;
-  for (std::size_t block = 0; block < blocks.maxima.size(); ++block) {
-    if (blocks.maxima[block] < bound) continue;
-    const std::size_t begin = block * kChoiceBlock;
-    const std::size_t end = std::min(blocks.x.size(), begin + kChoiceBlock);
-    for (std::size_t i = begin; i < end; ++i)
-      if (blocks.x[i] >= bound) places.push_back(static_cast<std::uint32_t>(i));
-  }
-  return places;
+// As ChoiceKernels::keys_by_value has it, and back.
+RankKey key_of(float value) {
+  const auto bits = std::bit_cast<RankKey>(value + 0.0f);
+  return bits ^ (bits < 0 ? std::numeric_limits<RankKey>::min() : -1);
+}
+float value_of(RankKey key) {
+  return std::bit_cast<float>(key ^ (key < 0 ? -1 : std::numeric_limits<RankKey>::min()));
 }
 
-// The first `n` of `places` by (value descending, place ascending), or all if fewer, in that order.
-std::vector<std::uint32_t> ranked(std::vector<std::uint32_t> places, std::span<const float> values,
-                                  std::size_t n) {
-  // A float's bits, the negative ones turned round, order as integers; the place below decides
-  // between equals.
-  std::vector<std::uint64_t> keys;
-  keys.reserve(places.size());
-  for (const std::uint32_t place : places) {
-    const auto bits = std::bit_cast<std::uint32_t>(values[place] + 0.0f);
-    const std::uint32_t descending = bits >> 31 != 0 ? bits : ~bits & 0x7fffffff;
-    keys.push_back(std::uint64_t{descending} << 32 | place);
-  }
-  if (n < keys.size()) {
-    std::nth_element(keys.begin(), keys.begin() + static_cast<std::ptrdiff_t>(n), keys.end());
-    keys.resize(n);
-  }
-  std::sort(keys.begin(), keys.end());
-  places.resize(keys.size());
-  std::transform(keys.begin(), keys.end(), places.begin(),
-                 [](std::uint64_t key) { return static_cast<std::uint32_t>(key); });
-  return places;
-}
-
-// The n best places, or as many as are above -inf, best first.
-std::vector<std::uint32_t> best_places(const Blocks& blocks, std::size_t n) {
-  return ranked(largest_places(blocks, n), blocks.x, n);
-}
-
-// The tokens still in the race, ids ascending, and their logits.
-struct Survivors {
-  void keep(std::span<const std::uint32_t> places) {  // ascending
-    for (std::size_t i = 0; i < places.size(); ++i) {
-      ids[i] = ids[places[i]];
-      logits[i] = logits[places[i]];
-    }
-    ids.resize(places.size());
-    logits.resize(places.size());
-  }
-  void drop_forbidden() {  // those at -inf
-    std::size_t n = 0;
-    for (std::size_t i = 0; i < logits.size(); ++i) {
-      ids[n] = ids[i];
-      logits[n] = logits[i];
-      n += logits[i] > -kInfinity;
-    }
-    ids.resize(n);
-    logits.resize(n);
-  }
-  float max() const { return *std::max_element(logits.begin(), logits.end()); }
-
-  std::vector<Token> ids;
-  std::vector<float> logits;
-};
-
-Survivors every_token(std::span<const float> logits) {
-  Survivors all{std::vector<Token>(logits.size()), {logits.begin(), logits.end()}};
-  std::iota(all.ids.begin(), all.ids.end(), 0);
-  all.drop_forbidden();
-  return all;
-}
-
-Survivors top_k(std::span<const float> logits, const Blocks& blocks, std::size_t k) {
-  std::vector<std::uint32_t> places = best_places(blocks, k);
-  std::sort(places.begin(), places.end());
-  Survivors few;
-  for (const std::uint32_t place : places) {
-    few.ids.push_back(static_cast<Token>(place));
-    few.logits.push_back(logits[place]);
-  }
-  return few;
-}
-
-// Softmax over the survivors; a filtered token would have added +0 to its lane.
-struct Softmax {
-  Softmax(const ChoiceKernels& kernels, const Survivors& from, float max) : p(from.ids.size()) {
-    kernels.exp_differences(from.logits, max, p);
-    Lanes lanes{};
-    for (std::size_t i = 0; i < p.size(); ++i)
-      lanes[static_cast<std::size_t>(from.ids[i]) % kLanes] += p[i];
-    sum = sum_of_lanes(lanes);
-    kernels.divide(sum, p);
-  }
-  std::vector<float> p;
-  float sum;  // of exp(logit - max)
-};
-
-// How many of `places` have probabilities that add up to `enough`, if all together do.
-std::optional<std::size_t> reach(std::span<const std::uint32_t> places, std::span<const float> p,
-                                 float enough) {
-  float sum = 0;
-  for (std::size_t i = 0; i < places.size(); ++i) {
-    sum += p[places[i]];
-    if (sum >= enough) return i + 1;
-  }
-  return {};
-}
-
-// Keeps the fewest by (rank descending, id ascending) whose p add up to `enough`. Looks at a few
-// first: the largest come with all their equals, so they are the beginning of the whole ranking.
-void keep_reaching(const ChoiceKernels& kernels, std::span<const float> rank,
-                   std::span<const float> p, float enough, Survivors& survivors) {
-  const Blocks blocks(kernels, rank);
-  std::vector<std::uint32_t> places;
-  std::optional<std::size_t> kept;
-  for (std::size_t n = kChoiceBlock; n < rank.size() && !kept; n *= 16) {
-    places = ranked(largest_places(blocks, n), rank, rank.size());
-    kept = reach(places, p, enough);
-  }
-  if (!kept) {
-    places.resize(rank.size());
-    std::iota(places.begin(), places.end(), 0u);
-    places = ranked(std::move(places), rank, rank.size());
-    kept = reach(places, p, enough);
-  }
-  places.resize(kept.value_or(places.size()));
-  std::sort(places.begin(), places.end());
-  survivors.keep(places);
-}
-
-void filter_typical(const ChoiceKernels& kernels, float enough, Survivors& survivors) {
-  const float max = survivors.max();
-  const Softmax softmax(kernels, survivors, max);
-  const float log_sum = log_f32(softmax.sum);
-  std::vector<float> log_p(softmax.p.size());
-  Lanes lanes{};
-  for (std::size_t i = 0; i < log_p.size(); ++i) {
-    log_p[i] = survivors.logits[i] - max - log_sum;
-    float& lane = lanes[static_cast<std::size_t>(survivors.ids[i]) % kLanes];
-    if (softmax.p[i] > 0) lane = std::fma(softmax.p[i], log_p[i], lane);
-  }
-  const float entropy = -sum_of_lanes(lanes);
-  std::vector<float>& rank = log_p;
-  for (float& value : rank) value = -std::fabs(-value - entropy);
-  keep_reaching(kernels, rank, softmax.p, enough, survivors);
-}
-
-void filter_min_p(const ChoiceKernels& kernels, float min_p, Survivors& survivors) {
-  const float max = survivors.max();
-  std::vector<float> ratios(survivors.ids.size());
-  kernels.exp_differences(survivors.logits, max, ratios);
-  std::vector<std::uint32_t> places;
-  for (std::size_t i = 0; i < ratios.size(); ++i)
-    if (!(survivors.logits[i] < max && ratios[i] < min_p))
-      places.push_back(static_cast<std::uint32_t>(i));
-  survivors.keep(places);
-}
-
-Survivors filter(const ChoiceKernels& kernels, const Filters& f, std::span<const float> logits,
-                 const Blocks& blocks) {
-  Survivors survivors =
-      f.top_k > 0 ? top_k(logits, blocks, static_cast<std::size_t>(f.top_k)) : every_token(logits);
-  if (f.typical_p < 1) filter_typical(kernels, f.typical_p, survivors);
-  if (f.top_p < 1) {
-    const Softmax softmax(kernels, survivors, survivors.max());
-    keep_reaching(kernels, softmax.p, softmax.p, f.top_p, survivors);
-  }
-  if (f.min_p > 0) filter_min_p(kernels, f.min_p, survivors);
-  return survivors;
-}
-
-struct Scored {
-  float score;
-  std::uint32_t place;  // among the survivors
-};
-
-// Best first; a heap with it keeps the worst on top.
-bool better(const Scored& a, const Scored& b) {
+bool better(const RaceEntry& a, const RaceEntry& b) {
   return a.score != b.score ? a.score > b.score : a.place < b.place;
 }
 
-// The n best of logit + noise, given the logits of `ids` in blocks. Rounding keeps order, so a
-// token whose logit plus the largest noise there is stays below a bar that n tokens reach needs no
-// noise at all: with the smallest noise, the n largest logits set that bar; later the n best scores
-// so far do.
-std::vector<Scored> race(const ChoiceKernels& kernels, std::span<const Token> ids,
-                         const Blocks& blocks, const NoiseKey& key, std::size_t n) {
-  const std::span<const float> logits = blocks.x;
-  n = std::min(n, logits.size());
-  float bar = (n == 1 ? blocks.max : logits[best_places(blocks, n)[n - 1]]) + kNoiseLowest;
-  // Noise for a whole block of ids at once is worth it where many of them are left.
-  const bool dense = logits.size() > 512;
-  std::array<float, kChoiceBlock> noise;
-  Token noise_of = -1;  // the block that `noise` is for
+// One row's choice.
+class Choosing {
+ public:
+  Choosing(const ChoiceKernels& kernels, Room& room, const ChoiceRequest& request)
+      : kernels_(kernels), room_(room), request_(request) {}
 
-  std::vector<Scored> heap;
-  for (std::size_t i = 0; i < logits.size(); ++i) {
-    if (i % kChoiceBlock == 0 && blocks.maxima[i / kChoiceBlock] + kNoiseHighest < bar) {
-      i += kChoiceBlock - 1;
-      continue;
+  // `choice` stays empty if the row cannot be used.
+  void among_all(std::span<const float> given, Choice& choice) {
+    n_tokens_ = given.size();
+    look_at({given, room_.every_slice.first(slices_of(given.size()))});
+    if (!std::isfinite(max_)) return;
+    if (names_tokens()) {
+      const std::span<float> row = room_.row.first(blocks_of(given.size()) * kChoiceBlock);
+      std::fill(std::copy(given.begin(), given.end(), row.begin()), row.end(), -kInfinity);
+      process(row);
     }
-    if (logits[i] + kNoiseHighest < bar) continue;
-    float score = logits[i];
-    if (dense) {
-      const Token block = ids[i] / static_cast<Token>(kChoiceBlock);
-      if (block != noise_of) kernels.noise(key, block * static_cast<Token>(kChoiceBlock), noise);
-      noise_of = block;
-      score += noise[noise_place(ids[i])];
+    decide(choice);
+  }
+
+  // The same where only `ids` have logits.
+  void among(std::span<const Token> ids, std::span<const float> given, std::size_t vocabulary,
+             Choice& choice) {
+    n_tokens_ = vocabulary;
+    if (!names_tokens()) {
+      look_at_first(spread(ids, given));
     } else {
-      score += gumbel(key, NoiseUse::choice, ids[i]);
+      const std::span<float> row = room_.row.first(blocks_of(vocabulary) * kChoiceBlock);
+      std::fill(row.begin(), row.end(), -kInfinity);
+      for (std::size_t i = 0; i < ids.size(); ++i) row[static_cast<std::size_t>(ids[i])] = given[i];
+      look_at({row, room_.every_slice.first(slices_of(vocabulary))});
+      if (!std::isfinite(max_)) return;
+      process(row);
     }
-    if (score < bar) continue;
-    const Scored scored{score, static_cast<std::uint32_t>(i)};
-    if (heap.size() == n) {
-      if (!better(scored, heap.front())) continue;
-      std::pop_heap(heap.begin(), heap.end(), better);
-      heap.pop_back();
+    decide(choice);
+  }
+
+ private:
+  void look_at(RaceView race) {
+    race_ = race;
+    n_blocks_ = blocks_of(race.logits.size());
+    max_ = n_blocks_ > 0 ? kernels_.block_maxima(race.logits, room_.maxima) : -kInfinity;
+  }
+  std::span<const float> maxima() const { return room_.maxima.first(n_blocks_); }
+
+  bool names_tokens() const {
+    return !request_.bias.empty() || !request_.counts.empty() || !request_.allowed.empty();
+  }
+  // A row that was looked at becomes the processed logits; `row` holds a copy of it.
+  void process(std::span<float> row) {
+    add_bias_and_penalties(request_, row.first(n_tokens_));
+    race_.logits = row;
+    if (!request_.allowed.empty()) {
+      kernels_.forbid(request_.allowed, row);
+      look_at(race_);
+      return;
     }
-    heap.push_back(scored);
-    std::push_heap(heap.begin(), heap.end(), better);
-    if (heap.size() == n) bar = std::max(bar, heap.front().score);
+    for (const TokenBias& entry : request_.bias) look_again(entry.token);
+    for (const TokenCount& entry : request_.counts) look_again(entry.token);
+    max_ = kernels_.block_maxima(maxima(), room_.values);
   }
-  std::sort_heap(heap.begin(), heap.end(), better);
-  return heap;
+  // At a block in which a logit has changed.
+  void look_again(Token token) {
+    if (token < 0 || static_cast<std::size_t>(token) >= n_tokens_) return;
+    const std::size_t block = static_cast<std::size_t>(token) / kChoiceBlock;
+    float max_of_block;
+    room_.maxima[block] = kernels_.block_maxima(
+        race_.logits.subspan(block * kChoiceBlock, kChoiceBlock), std::span(&max_of_block, 1));
+  }
+
+  // The slices that hold one of `ids`, in room_.
+  std::size_t spread(std::span<const Token> ids, std::span<const float> given) {
+    std::size_t n = 0;
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      const auto id = static_cast<std::uint32_t>(ids[i]);
+      if (n == 0 || room_.slices[n - 1] != id / kChoiceSlice) {
+        std::fill_n(&room_.logits[n * kChoiceSlice], kChoiceSlice, -kInfinity);
+        room_.slices[n++] = id / kChoiceSlice;
+      }
+      room_.logits[(n - 1) * kChoiceSlice + id % kChoiceSlice] = given[i];
+    }
+    return n;
+  }
+
+  void decide(Choice& choice) {
+    if (!std::isfinite(max_)) return;
+    if (request_.filters.temperature > 0) {
+      choose_sampled(choice);
+    } else {
+      choose_greedily(choice);
+    }
+  }
+
+  // Moves tokens with logits >= bound into room_.logits.
+  void gather(float bound) {
+    look_at_first(kernels_.gather(race_.logits, maxima(), bound, room_.logits, room_.slices));
+  }
+  void keep(const RankCut& cut) {
+    look_at_first(
+        kernels_.keep(room_.keys, room_.minima.first(n_blocks_), cut, room_.logits, room_.slices));
+  }
+  // At the first n slices in room_.
+  void look_at_first(std::size_t n) {
+    const std::size_t padded = blocks_of(n * kChoiceSlice) * kChoiceBlock;
+    std::fill(room_.logits.begin() + static_cast<std::ptrdiff_t>(n * kChoiceSlice),
+              room_.logits.begin() + static_cast<std::ptrdiff_t>(padded), -kInfinity);
+    std::fill(room_.slices.begin() + static_cast<std::ptrdiff_t>(n),
+              room_.slices.begin() + static_cast<std::ptrdiff_t>(padded / kChoiceSlice), 0u);
+    look_at({room_.logits.first(padded), room_.slices.first(n)});
+  }
+  std::span<const float> values() const { return room_.values.first(n_blocks_ * kChoiceBlock); }
+  std::span<float> values() { return room_.values.first(n_blocks_ * kChoiceBlock); }
+
+  // values() = softmax over the race; returns the sum of exponentials.
+  float softmax() {
+    const float sum = kernels_.exp_differences(race_.logits, max_, room_.values);
+    kernels_.divide(values(), sum, room_.values);
+    return sum;
+  }
+
+  void keep_reaching(std::span<const float> weights, float enough, std::size_t expected) {
+    const RankedTokens tokens = {.keys = room_.keys.first(n_blocks_ * kChoiceBlock),
+                                 .minima = room_.minima.first(n_blocks_),
+                                 .weights = weights};
+    if (const auto cut = fewest_that_reach(kernels_, tokens, enough, expected, room_.ranking))
+      keep(*cut);
+  }
+
+  void filter_top_k(std::size_t k) {
+    // As many blocks as are wanted tokens have such a token, so their maxima give a bound.
+    kernels_.keys_by_value(maxima(), maxima(), room_.keys, room_.minima_of_maxima);
+    const RankKey bound = bound_of_first(kernels_, room_.keys.first(n_blocks_), k);
+    gather(value_of(std::min(bound, key_of(std::numeric_limits<float>::lowest()))));
+    kernels_.keys_by_value(race_.logits, race_.logits, room_.keys, room_.minima);
+    keep_reaching({}, static_cast<float>(k), k);
+  }
+
+  void filter_typical() {
+    const float log_sum = log_f32(softmax());
+    const float entropy = kernels_.entropy(race_.logits, values(), max_, log_sum);
+    kernels_.keys_by_surprise(race_.logits, max_, log_sum, entropy, room_.keys, room_.minima);
+    keep_reaching(values(), request_.filters.typical_p, kUsuallyEnough);
+  }
+
+  void filter_top_p() {
+    softmax();
+    kernels_.keys_by_value(race_.logits, values(), room_.keys, room_.minima);
+    keep_reaching(values(), request_.filters.top_p, kUsuallyEnough);
+  }
+
+  void filter_min_p() {
+    constexpr std::size_t kAll = std::numeric_limits<std::size_t>::max();
+    if (request_.filters.min_p > 1) {
+      kernels_.keys_by_value(race_.logits, race_.logits, room_.keys, room_.minima);
+      keep({key_of(max_), kAll});
+      return;
+    }
+    kernels_.exp_differences(race_.logits, max_, room_.values);
+    kernels_.keys_by_value(race_.logits, values(), room_.keys, room_.minima);
+    keep({key_of(request_.filters.min_p), kAll});
+  }
+
+  void filter() {
+    const Filters& f = request_.filters;
+    if (f.top_k > 0) {
+      filter_top_k(static_cast<std::size_t>(f.top_k));
+    } else if (f.typical_p < 1 || f.top_p < 1 || f.min_p > 0) {
+      gather(std::numeric_limits<float>::lowest());
+    }
+    if (f.typical_p < 1) filter_typical();
+    if (f.top_p < 1) filter_top_p();
+    if (f.min_p > 0) filter_min_p();
+  }
+
+  std::size_t block_of_max() const {
+    return static_cast<std::size_t>(std::find(maxima().begin(), maxima().end(), max_) -
+                                    maxima().begin());
+  }
+
+  // The n best of logit / temperature + noise, best first.
+  std::span<const RaceEntry> race(std::size_t n) {
+    std::vector<RaceEntry>& heap = room_.ranking_of_race;  // the worst on top
+    heap.clear();
+    float bar = -kInfinity;
+    std::array<RaceEntry, kScoresAtOnce> scores;
+    const auto enter = [&](std::size_t first_block) {
+      const std::size_t found = kernels_.scores_at_least(
+          race_, maxima(), request_.filters.temperature, request_.noise, first_block, bar, scores);
+      for (const RaceEntry& entry : std::span(scores).first(found)) {
+        if (heap.size() == n) {
+          if (!better(entry, heap.front())) continue;
+          std::pop_heap(heap.begin(), heap.end(), better);
+          heap.pop_back();
+        }
+        heap.push_back(entry);
+        std::push_heap(heap.begin(), heap.end(), better);
+      }
+      if (heap.size() == n) bar = heap.front().score;
+    };
+    // The best logits first: they set a high bar.
+    const std::size_t best = block_of_max() / kScoredBlocks * kScoredBlocks;
+    enter(best);
+    for (std::size_t block = 0; block < n_blocks_; block += kScoredBlocks)
+      if (block != best) enter(block);
+    std::sort_heap(heap.begin(), heap.end(), better);
+    return heap;
+  }
+
+  Token token_at(std::size_t place) const {
+    return static_cast<Token>(race_.slices[place / kChoiceSlice] * kChoiceSlice +
+                              place % kChoiceSlice);
+  }
+  std::size_t wanted() const {
+    return request_.n_best > 0 ? static_cast<std::size_t>(request_.n_best) : 1;
+  }
+
+  void choose_sampled(Choice& choice) {
+    filter();
+    const float temperature = request_.filters.temperature;
+    const float best = max_ / temperature;
+    if (!std::isfinite(best)) return;
+    const std::span<const RaceEntry> ranking = race(wanted());
+    choice.token = token_at(ranking.front().place);
+    if (request_.n_best <= 0 && !request_.wants_probabilities) return;
+    std::span<const float> scaled = race_.logits;
+    if (temperature != 1) {
+      kernels_.divide(race_.logits, temperature, room_.values);
+      scaled = values();
+    }
+    const float sum = kernels_.exp_differences(scaled, best, room_.values);
+    if (request_.n_best > 0) {
+      for (const RaceEntry& entry : ranking)
+        choice.best.push_back(
+            {token_at(entry.place), entry.score, room_.values[entry.place] / sum});
+    }
+    report_probabilities(sum, choice);
+  }
+
+  void choose_greedily(Choice& choice) {
+    const auto from =
+        race_.logits.begin() + static_cast<std::ptrdiff_t>(block_of_max() * kChoiceBlock);
+    choice.token = token_at(
+        static_cast<std::size_t>(std::find(from, race_.logits.end(), max_) - race_.logits.begin()));
+    if (request_.n_best <= 0 && !request_.wants_probabilities) return;
+    const float sum = kernels_.exp_differences(race_.logits, max_, room_.values);
+    report_probabilities(sum, choice);
+    if (request_.n_best <= 0) return;
+    const float max = max_;
+    filter_top_k(wanted());
+    std::vector<RaceEntry>& best = room_.ranking_of_race;
+    best.clear();
+    for (std::uint32_t place = 0; place < race_.logits.size(); ++place)
+      if (race_.logits[place] > -kInfinity) best.push_back({race_.logits[place] + 0.0f, place});
+    std::sort(best.begin(), best.end(), better);
+    for (const RaceEntry& entry : best)
+      choice.best.push_back({token_at(entry.place), entry.score, exp_f32(entry.score - max) / sum});
+  }
+
+  // values(): exponentials of the race's scores.
+  void report_probabilities(float sum, Choice& choice) {
+    if (!request_.wants_probabilities) return;
+    kernels_.divide(values(), sum, room_.values);
+    choice.probabilities.resize(n_tokens_);
+    const float* p = room_.values.data();
+    for (const std::uint32_t slice : race_.slices) {
+      const std::size_t id = slice * kChoiceSlice;
+      std::copy_n(p, std::min(kChoiceSlice, n_tokens_ - id), &choice.probabilities[id]);
+      p += kChoiceSlice;
+    }
+  }
+
+  const ChoiceKernels& kernels_;
+  Room& room_;
+  const ChoiceRequest& request_;
+  std::size_t n_tokens_ = 0;
+  RaceView race_;
+  std::size_t n_blocks_ = 0;  // of the race
+  float max_ = 0;             // of its logits
+};
+
+// A model and its draft model may choose on the same thread; the room is for the larger one.
+Room& room_for(std::size_t n) {
+  thread_local std::optional<Room> room;
+  if (!room || room->n < n) room.emplace(n);
+  return *room;
 }
 
-std::size_t wanted(const ChoiceRequest& request) {
-  return request.n_best > 0 ? static_cast<std::size_t>(request.n_best) : 1;
+const ChoiceKernels& kernels_of(Isa isa) {
+  return isa < Isa::avx512 ? kChoiceAvx2 : kChoiceAvx512;
 }
 
-void choose_greedily(const ChoiceKernels& kernels, const ChoiceRequest& request,
-                     std::span<const float> logits, const Blocks& blocks, Choice& choice) {
-  choice.token = static_cast<Token>(blocks.first_of_max());
-  if (request.n_best <= 0 && !request.wants_probabilities) return;
-  std::vector<float> p(logits.size());
-  const float sum = kernels.exp_differences(logits, blocks.max, p);
-  if (request.n_best > 0) {
-    for (const std::uint32_t place : best_places(blocks, wanted(request)))
-      choice.best.push_back({static_cast<Token>(place), logits[place] + 0.0f, p[place] / sum});
-  }
-  if (!request.wants_probabilities) return;
-  kernels.divide(sum, p);
-  choice.probabilities = std::move(p);
-}
-
-void choose_sampled(const ChoiceKernels& kernels, const ChoiceRequest& request,
-                    std::span<const float> logits, const Blocks& unfiltered, Choice& choice) {
-  Survivors survivors = filter(kernels, request.filters, logits, unfiltered);
-  kernels.divide(request.filters.temperature, survivors.logits);
-  survivors.drop_forbidden();  // those that overflowed
-  const Blocks blocks(kernels, survivors.logits);
-  if (!std::isfinite(blocks.max)) return;
-  const std::vector<Scored> ranking =
-      race(kernels, survivors.ids, blocks, request.noise, wanted(request));
-  choice.token = survivors.ids[ranking.front().place];
-  if (request.n_best <= 0 && !request.wants_probabilities) return;
-  const Softmax softmax(kernels, survivors, blocks.max);
-  if (request.n_best > 0) {
-    for (const Scored& scored : ranking)
-      choice.best.push_back({survivors.ids[scored.place], scored.score, softmax.p[scored.place]});
-  }
-  if (!request.wants_probabilities) return;
-  choice.probabilities.resize(logits.size());
-  for (std::size_t i = 0; i < survivors.ids.size(); ++i)
-    choice.probabilities[static_cast<std::size_t>(survivors.ids[i])] = softmax.p[i];
+std::vector<float> all_logits(std::span<const Token> ids, std::span<const float> logits,
+                              std::size_t vocabulary) {
+  std::vector<float> all(vocabulary, -kInfinity);
+  for (std::size_t i = 0; i < ids.size(); ++i) all[static_cast<std::size_t>(ids[i])] = logits[i];
+  return all;
 }
 
 }  // namespace
 
-Choice choose(std::span<const float> given, const ChoiceRequest& request, Isa isa) {
-  if (isa == Isa::reference) return choose_reference(given, request);
-  const ChoiceKernels& kernels = isa == Isa::avx2 ? kChoiceAvx2 : kChoiceAvx512;
-
+Choice choose(std::span<const float> logits, const ChoiceRequest& request, Isa isa) {
+  if (isa == Isa::reference) return choose_reference(logits, request);
   Choice choice;
-  if (request.wants_logits) choice.logits.assign(given.begin(), given.end());
-  std::span<const float> logits = given;
-  Blocks blocks(kernels, logits);
-  if (!std::isfinite(blocks.max)) return choice;
-  std::vector<float> processed;
-  if (!request.bias.empty() || !request.counts.empty() || !request.allowed.empty()) {
-    processed = processed_logits(given, request);
-    logits = processed;
-    blocks = Blocks(kernels, logits);
-    if (!std::isfinite(blocks.max)) return choice;
-  }
-  if (request.filters.temperature > 0) {
-    choose_sampled(kernels, request, logits, blocks, choice);
-  } else {
-    choose_greedily(kernels, request, logits, blocks, choice);
-  }
+  if (request.wants_logits) choice.logits.assign(logits.begin(), logits.end());
+  Choosing(kernels_of(isa), room_for(logits.size()), request).among_all(logits, choice);
+  return choice;
+}
+
+Choice choose_among(std::span<const Token> ids, std::span<const float> logits,
+                    std::size_t vocabulary, const ChoiceRequest& request, Isa isa) {
+  if (isa == Isa::reference) return choose_reference(all_logits(ids, logits, vocabulary), request);
+  Choice choice;
+  if (request.wants_logits) choice.logits = all_logits(ids, logits, vocabulary);
+  Choosing(kernels_of(isa), room_for(vocabulary), request).among(ids, logits, vocabulary, choice);
   return choice;
 }
 

@@ -1,106 +1,223 @@
+// The 16 lanes of choice_kernels_body.h in one register.
+
 #include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
 #include <limits>
 
 #include "cpu/choice_kernels.h"
 #include "cpu/kernels/functions_avx512.h"
 #include "cpu/kernels/lanes_avx512.h"
 
+#define OUTRIDER_TARGET OUTRIDER_AVX512
+#define OUTRIDER_OP [[OUTRIDER_AVX512, gnu::always_inline]] inline
+
 namespace outrider {
 namespace {
 
-using namespace avx512;
+using Floats = __m512;
+using Ints = __m512i;
+using Wide = __m512i;  // 8 lanes of 64 bits
+using Mask = __mmask16;
 
-[[OUTRIDER_AVX512]] float block_maxima(std::span<const float> x, std::span<float> maxima) {
-  const __m512 lowest = _mm512_set1_ps(-std::numeric_limits<float>::infinity());
-  __m512 all = lowest;
-  __mmask16 nan = 0;
-  for (std::size_t begin = 0, block = 0; begin < x.size(); begin += kChoiceBlock, ++block) {
-    __m512 max = lowest;
-    const std::size_t end = std::min(x.size(), begin + kChoiceBlock);
-    for (std::size_t i = begin; i < end; i += kWidth) {
-      const __mmask16 mask = lanes(end - i);
-      const __m512 value = _mm512_mask_loadu_ps(lowest, mask, &x[i]);
-      nan |= _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q);
-      max = _mm512_max_ps(max, value);
-    }
-    maxima[block] = _mm512_reduce_max_ps(max);
-    all = _mm512_max_ps(all, max);
-  }
-  return nan != 0 ? std::numeric_limits<float>::quiet_NaN() : _mm512_reduce_max_ps(all);
+OUTRIDER_OP Floats all(float x) {
+  return _mm512_set1_ps(x);
+}
+OUTRIDER_OP Ints all(std::int32_t x) {
+  return _mm512_set1_epi32(x);
 }
 
-[[OUTRIDER_AVX512]] float exp_differences(std::span<const float> x, float max, std::span<float> y) {
-  __m512 sum = _mm512_setzero_ps();
-  for (std::size_t i = 0; i < x.size(); i += kWidth) {
-    const __mmask16 mask = lanes(x.size() - i);
-    const __m512 e = exp_f32(_mm512_sub_ps(load(mask, &x[i]), _mm512_set1_ps(max)));
-    sum = _mm512_mask_add_ps(sum, mask, sum, e);
-    _mm512_mask_storeu_ps(&y[i], mask, e);
-  }
-  return sum_of_lanes(sum);
+OUTRIDER_OP Floats load(const float* at) {
+  return _mm512_loadu_ps(at);
+}
+OUTRIDER_OP Ints load(const std::int32_t* at) {
+  return _mm512_loadu_si512(at);
+}
+OUTRIDER_OP Mask first_lanes(std::size_t n) {
+  return avx512::lanes(n);
+}
+OUTRIDER_OP Floats load(Mask mask, const float* at, Floats others) {
+  return _mm512_mask_loadu_ps(others, mask, at);
+}
+OUTRIDER_OP Ints load(Mask mask, const std::int32_t* at, Ints others) {
+  return _mm512_mask_loadu_epi32(others, mask, at);
+}
+// at[4 lane], or `others`.
+OUTRIDER_OP Floats load_fourth(Mask mask, const float* at, Floats others) {
+  const __m512i index =
+      _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 32, 36, 40, 44, 48, 52, 56, 60);
+  return _mm512_mask_i32gather_ps(others, mask, index, at, sizeof(float));
+}
+OUTRIDER_OP void store(float* at, Floats x) {
+  _mm512_storeu_ps(at, x);
+}
+OUTRIDER_OP void store(std::int32_t* at, Ints x) {
+  _mm512_storeu_si512(at, x);
+}
+// The lanes of the mask, close together; the rest of at[0 .. 15] is overwritten too. To a register
+// first: compressing to memory takes some 140 cycles on Zen 4.
+OUTRIDER_OP void store_close(float* at, Mask mask, Floats x) {
+  _mm512_storeu_ps(at, _mm512_maskz_compress_ps(mask, x));
+}
+OUTRIDER_OP void store_close(std::int32_t* at, Mask mask, Ints x) {
+  _mm512_storeu_si512(at, _mm512_maskz_compress_epi32(mask, x));
 }
 
-[[OUTRIDER_AVX512]] void divide(float divisor, std::span<float> y) {
-  for (std::size_t i = 0; i < y.size(); i += kWidth) {
-    const __mmask16 mask = lanes(y.size() - i);
-    _mm512_mask_storeu_ps(&y[i], mask, _mm512_div_ps(load(mask, &y[i]), _mm512_set1_ps(divisor)));
-  }
+OUTRIDER_OP Floats add(Floats a, Floats b) {
+  return _mm512_add_ps(a, b);
+}
+OUTRIDER_OP Floats subtract(Floats a, Floats b) {
+  return _mm512_sub_ps(a, b);
+}
+OUTRIDER_OP Floats multiply(Floats a, Floats b) {
+  return _mm512_mul_ps(a, b);
+}
+OUTRIDER_OP Floats divide(Floats a, Floats b) {
+  return _mm512_div_ps(a, b);
+}
+OUTRIDER_OP Floats fused(Floats a, Floats b, Floats c) {
+  return _mm512_fmadd_ps(a, b, c);
+}
+OUTRIDER_OP Floats larger(Floats a, Floats b) {
+  return _mm512_max_ps(a, b);
+}
+OUTRIDER_OP Floats lesser(Floats a, Floats b) {
+  return _mm512_min_ps(a, b);
+}
+OUTRIDER_OP Floats size(Floats x) {
+  return _mm512_abs_ps(x);
+}
+OUTRIDER_OP Floats rounded(Floats x) {
+  return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+OUTRIDER_OP Floats exp_f32(Floats x) {
+  return avx512::exp_f32(x);
+}
+OUTRIDER_OP Floats log_f32(Floats x) {
+  return avx512::log_f32(x);
+}
+OUTRIDER_OP Floats log1p_f32(Floats x) {
+  return avx512::log1p_f32(x);
 }
 
-// Both halves of x * factor.
-struct Product {
-  __m512i high, low;
-};
-
-[[OUTRIDER_AVX512, gnu::always_inline]] inline Product multiply(__m512i x, std::uint32_t factor) {
-  const __m512i f = _mm512_set1_epi32(static_cast<int>(factor));
-  const __m512i even = _mm512_mul_epu32(x, f), odd = _mm512_mul_epu32(_mm512_srli_epi64(x, 32), f);
-  constexpr __mmask16 kOdd = 0xaaaa;
-  return {_mm512_mask_mov_epi32(_mm512_srli_epi64(even, 32), kOdd, odd),
-          _mm512_mask_mov_epi32(even, kOdd, _mm512_slli_epi64(odd, 32))};
+OUTRIDER_OP Ints larger(Ints a, Ints b) {
+  return _mm512_max_epi32(a, b);
+}
+OUTRIDER_OP Ints lesser(Ints a, Ints b) {
+  return _mm512_min_epi32(a, b);
+}
+OUTRIDER_OP Ints lesser_unsigned(Ints a, Ints b) {
+  return _mm512_min_epu32(a, b);
+}
+OUTRIDER_OP Ints and_bits(Ints a, Ints b) {
+  return _mm512_and_si512(a, b);
+}
+OUTRIDER_OP Ints xor_bits(Ints a, Ints b) {
+  return _mm512_xor_si512(a, b);
+}
+template <int n>
+OUTRIDER_OP Ints shift_down(Ints x) {
+  return _mm512_srli_epi32(x, n);
+}
+template <int n>
+OUTRIDER_OP Ints shift_down_signed(Ints x) {
+  return _mm512_srai_epi32(x, n);
+}
+OUTRIDER_OP Ints bits_of(Floats x) {
+  return _mm512_castps_si512(x);
+}
+OUTRIDER_OP Floats to_floats(Ints x) {
+  return _mm512_cvtepi32_ps(x);
 }
 
-[[OUTRIDER_AVX512, gnu::always_inline]] inline __m512 gumbel_from_bits(__m512i h) {
-  const __m512 high = _mm512_cvtepi32_ps(_mm512_srli_epi32(h, 16));
-  const __m512i rest = _mm512_and_si512(h, _mm512_set1_epi32(0xffff));
-  const __m512 low = _mm512_add_ps(_mm512_cvtepi32_ps(rest), _mm512_set1_ps(0.5f));
-  const __m512 sum =
-      _mm512_fmadd_ps(high, _mm512_set1_ps(0x1p-16f), _mm512_mul_ps(low, _mm512_set1_ps(0x1p-32f)));
-  const __m512 u = _mm512_min_ps(sum, _mm512_set1_ps(1 - 0x1p-24f));
-  const __m512 zero = _mm512_setzero_ps();
-  const __m512 exponential = _mm512_sub_ps(zero, log1p_f32(_mm512_sub_ps(zero, u)));
-  return _mm512_sub_ps(zero, log_f32(exponential));
+OUTRIDER_OP Mask both(Mask a, Mask b) {
+  return a & b;
+}
+OUTRIDER_OP Mask either(Mask a, Mask b) {
+  return a | b;
+}
+OUTRIDER_OP Mask above(Floats a, Floats b) {
+  return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ);
+}
+OUTRIDER_OP Mask at_least(Floats a, Floats b) {
+  return _mm512_cmp_ps_mask(a, b, _CMP_GE_OQ);
+}
+OUTRIDER_OP Mask equal(Floats a, Floats b) {
+  return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ);
+}
+OUTRIDER_OP Mask either_nan(Floats a, Floats b) {
+  return _mm512_cmp_ps_mask(a, b, _CMP_UNORD_Q);
+}
+OUTRIDER_OP Mask above(Ints a, Ints b) {
+  return _mm512_cmpgt_epi32_mask(a, b);
+}
+OUTRIDER_OP Mask at_most(Ints a, Ints b) {
+  return _mm512_cmple_epi32_mask(a, b);
+}
+OUTRIDER_OP Mask equal(Ints a, Ints b) {
+  return _mm512_cmpeq_epi32_mask(a, b);
+}
+OUTRIDER_OP Mask at_most_unsigned(Ints a, Ints b) {
+  return _mm512_cmple_epu32_mask(a, b);
+}
+OUTRIDER_OP unsigned set_lanes(Mask mask) {
+  return mask;
+}
+OUTRIDER_OP Mask mask_of(unsigned bits) {
+  return static_cast<Mask>(bits);
+}
+OUTRIDER_OP Floats select(Mask mask, Floats a, Floats b) {
+  return _mm512_mask_mov_ps(b, mask, a);
+}
+OUTRIDER_OP Ints select(Mask mask, Ints a, Ints b) {
+  return _mm512_mask_mov_epi32(b, mask, a);
 }
 
-[[OUTRIDER_AVX512]] void noise(const NoiseKey& key, Token first,
-                               std::span<float, kChoiceBlock> out) {
-  const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-  __m512i counter[4] = {_mm512_add_epi32(_mm512_set1_epi32(first / 4), lane),
-                        _mm512_set1_epi32(static_cast<int>(key.position)),
-                        _mm512_set1_epi32(static_cast<int>(key.stream)),
-                        _mm512_set1_epi32(static_cast<int>(NoiseUse::choice))};
-  PhiloxKey round_key(key.seed);
-  for (int round = 0; round < kPhiloxRounds; ++round, round_key.advance()) {
-    const Product a = multiply(counter[0], kPhiloxFactors[0]);
-    const Product b = multiply(counter[2], kPhiloxFactors[1]);
-    const __m512i key0 = _mm512_set1_epi32(static_cast<int>(round_key.words[0]));
-    const __m512i key1 = _mm512_set1_epi32(static_cast<int>(round_key.words[1]));
-    counter[0] = _mm512_xor_si512(_mm512_xor_si512(b.high, counter[1]), key0);
-    counter[1] = b.low;
-    counter[2] = _mm512_xor_si512(_mm512_xor_si512(a.high, counter[3]), key1);
-    counter[3] = a.low;
-  }
-  for (std::size_t i = 0; i < 4; ++i)
-    _mm512_storeu_ps(&out[i * kWidth], gumbel_from_bits(counter[i]));
+OUTRIDER_OP float largest(Floats x) {
+  return _mm512_reduce_max_ps(x);
 }
+OUTRIDER_OP std::int32_t largest(Ints x) {
+  return _mm512_reduce_max_epi32(x);
+}
+OUTRIDER_OP std::int32_t least(Ints x) {
+  return _mm512_reduce_min_epi32(x);
+}
+OUTRIDER_OP float sum_of_lanes(Floats x) {
+  return avx512::sum_of_lanes(x);
+}
+
+OUTRIDER_OP Wide all_wide(std::uint32_t x) {
+  return _mm512_set1_epi64(x);
+}
+// In lane i, 4 at[i / 2] + 2 (i mod 2) + odd.
+OUTRIDER_OP Wide counters(const std::uint32_t* at, int odd) {
+  const __m256i four = _mm256_cvtepu32_epi64(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at)));
+  const __m512i twice = _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 0, 1, 1, 2, 2, 3, 3),
+                                                 _mm512_castsi256_si512(four));
+  const __m512i places = _mm512_setr_epi64(0, 2, 0, 2, 0, 2, 0, 2);
+  return _mm512_add_epi64(_mm512_slli_epi64(twice, 2),
+                          _mm512_add_epi64(places, _mm512_set1_epi64(odd)));
+}
+// Of the low halves.
+OUTRIDER_OP Wide multiply_low(Wide a, Wide b) {
+  return _mm512_mul_epu32(a, b);
+}
+OUTRIDER_OP Wide high_half(Wide x) {
+  return _mm512_srli_epi64(x, 32);
+}
+OUTRIDER_OP Wide xor_bits(Wide a, Wide b, Wide c) {
+  return _mm512_ternarylogic_epi64(a, b, c, 0x96);
+}
+// Low halves, by turns.
+OUTRIDER_OP Ints interleaved(Wide even, Wide odd) {
+  return _mm512_mask_mov_epi32(even, 0xaaaa, _mm512_slli_epi64(odd, 32));
+}
+
+#include "cpu/choice_kernels_body.h"
 
 }  // namespace
 
-const ChoiceKernels kChoiceAvx512 = {
-    .block_maxima = block_maxima,
-    .exp_differences = exp_differences,
-    .divide = divide,
-    .noise = noise,
-};
+const ChoiceKernels kChoiceAvx512 = kTable;
 
 }  // namespace outrider

@@ -1,9 +1,18 @@
 // What the fast choice does to whole vocabularies, per instruction set. The reference has no table:
 // choose_reference serves.
+//
+// Tokens in the race are kept in slices: the logits of 16 ids each, 16 s .. 16 s + 15, those not in
+// the race at -inf, so that an element's place mod 16 is its lane and sums of lanes come out as
+// over the whole vocabulary (docs/arithmetic.md, rule 2). Four slices are a block. A row as it came
+// from the model is the slices 0, 1, 2, ..., the last one perhaps cut short.
+//
+// Outputs are written in whole blocks: their spans are multiples of 64 at least as long as the
+// input, and what an input lacks in its last block counts as -inf.
 
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include "cpu/isa.h"
@@ -11,27 +20,94 @@
 
 namespace outrider {
 
-// Maxima are kept per block of this many values, and noise is made for as many tokens at once.
-inline constexpr std::size_t kChoiceBlock = 64;
+inline constexpr std::size_t kChoiceSlice = 16, kChoiceBlock = 64;
+constexpr std::size_t slices_of(std::size_t values) {
+  return (values + kChoiceSlice - 1) / kChoiceSlice;
+}
+constexpr std::size_t blocks_of(std::size_t values) {
+  return (values + kChoiceBlock - 1) / kChoiceBlock;
+}
 
-struct ChoiceKernels {
-  // maxima[b] = largest of x[64 b .. 64 b + 63], unspecified if any x is NaN. Returns the largest
-  // of all, or NaN if any is NaN. x is not empty.
-  float (*block_maxima)(std::span<const float> x, std::span<float> maxima);
-  // y = exp(x - max); returns the lane sum of y.
-  float (*exp_differences)(std::span<const float> x, float max, std::span<float> y);
-  // y /= divisor
-  void (*divide)(float divisor, std::span<float> y);
-  // Gumbel noise, use = choice, for the tokens first .. first + 63; first is a multiple of 64. That
-  // of token t is at noise_place(t).
-  void (*noise)(const NoiseKey& key, Token first, std::span<float, kChoiceBlock> out);
+// Where a token stands in a ranking: the smaller key is first. `kNoKey`: not ranked.
+using RankKey = std::int32_t;
+inline constexpr RankKey kNoKey = INT32_MAX;
+
+// Keeps the keys below `key` and of those that equal it the first n_equal.
+struct RankCut {
+  RankKey key;
+  std::size_t n_equal;
 };
 
-// The four outputs of a counter are apart: [output][counter].
-constexpr std::size_t noise_place(Token token) {
-  const auto t = static_cast<std::size_t>(token) % kChoiceBlock;
-  return t % 4 * (kChoiceBlock / 4) + t / 4;
-}
+// Tokens in the race.
+struct RaceView {
+  std::span<const float> logits;          // [slices][16]; the last slice may be cut short
+  std::span<const std::uint32_t> slices;  // their numbers, ascending; whole blocks can be read
+};
+
+struct RaceEntry {
+  float score;
+  std::uint32_t place;  // in RaceView::logits
+};
+
+// What decides whether a group's weights may be added all at once (choice_ranking.cpp).
+struct GroupSum {
+  RankKey first, last;  // the smallest and the largest key
+  float sum;            // of round-to-even(weight * scale), exact below 2^24, else at least that
+  bool tie;             // a product lies in the middle between two integers
+};
+
+struct ChoiceKernels {
+  // maxima[b] = largest of block b, unspecified if any x is NaN. Returns the largest of all, or NaN
+  // if any is NaN.
+  float (*block_maxima)(std::span<const float> x, std::span<float> maxima);
+  // x = -inf where the token's bit is not set; words past the end of `allowed` are 0.
+  void (*forbid)(std::span<const std::uint64_t> allowed, std::span<float> x);
+  // The slices of x that have a value >= bound, smaller ones at -inf. Returns their number.
+  // maxima: of x.
+  std::size_t (*gather)(std::span<const float> x, std::span<const float> maxima, float bound,
+                        std::span<float> logits, std::span<std::uint32_t> slices);
+
+  // y = exp(x - max); returns the lane sum of y. y may be x.
+  float (*exp_differences)(std::span<const float> x, float max, std::span<float> y);
+  // y = x / divisor, -inf where x is. y may be x.
+  void (*divide)(std::span<const float> x, float divisor, std::span<float> y);
+  // With log p = logit - max - log_sum: minus the lane sum of p * log p, fused, p = 0 left out.
+  float (*entropy)(std::span<const float> logits, std::span<const float> p, float max,
+                   float log_sum);
+
+  // Keys by descending value of the tokens in the race, and the smallest of each block. No value is
+  // NaN.
+  void (*keys_by_value)(std::span<const float> logits, std::span<const float> values,
+                        std::span<RankKey> keys, std::span<RankKey> minima);
+  // Keys by ascending |-log p - entropy|.
+  void (*keys_by_surprise)(std::span<const float> logits, float max, float log_sum, float entropy,
+                           std::span<RankKey> keys, std::span<RankKey> minima);
+  // How many are at most `bound`.
+  std::size_t (*count_up_to)(std::span<const RankKey> keys, RankKey bound);
+  // The keys with after < key <= last and their weights, in order. Returns their number. `weights`
+  // may be empty: all 1. Up to 16 elements past the result are overwritten.
+  std::size_t (*collect)(std::span<const RankKey> keys, std::span<const float> weights,
+                         std::span<const RankKey> minima, RankKey after, RankKey last,
+                         std::span<RankKey> group_keys, std::span<float> group_weights);
+  GroupSum (*group_sum)(std::span<const RankKey> keys, std::span<const float> weights, float scale);
+  // Moves the keys <= pivot and their weights to the front; both parts keep their order. Returns
+  // how many these are. The buffers have 16 elements more than the group.
+  std::size_t (*partition)(std::span<RankKey> keys, std::span<float> weights, RankKey pivot,
+                           std::span<RankKey> key_buffer, std::span<float> weight_buffer);
+  // Takes tokens whose keys are cut off out of the race, and slices that become empty. In place;
+  // returns how many slices are left.
+  std::size_t (*keep)(std::span<const RankKey> keys, std::span<const RankKey> minima, RankCut cut,
+                      std::span<float> logits, std::span<std::uint32_t> slices);
+
+  // Of the 16 blocks from `first_block`, as far as there are any: the tokens with logit /
+  // temperature + noise >= bar, in any order. Returns their number. maxima: of race.logits; out: at
+  // least 1024.
+  std::size_t (*scores_at_least)(const RaceView& race, std::span<const float> maxima,
+                                 float temperature, const NoiseKey& noise, std::size_t first_block,
+                                 float bar, std::span<RaceEntry> out);
+};
+
+inline constexpr std::size_t kScoredBlocks = 16;
 
 extern const ChoiceKernels kChoiceAvx2, kChoiceAvx512;
 

@@ -100,12 +100,10 @@ void filter(std::span<float> logits, const Filters& f) {
 
 }  // namespace
 
-std::vector<float> processed_logits(std::span<const float> given, const ChoiceRequest& request) {
-  std::vector<float> logits(given.begin(), given.end());
+void add_bias_and_penalties(const ChoiceRequest& request, std::span<float> logits) {
   const auto in_vocabulary = [&](Token token) {
     return token >= 0 && static_cast<std::size_t>(token) < logits.size();
   };
-  for (float& logit : logits) logit += 0.0f;
   for (const TokenBias& entry : request.bias)
     if (in_vocabulary(entry.token)) logits[static_cast<std::size_t>(entry.token)] += entry.bias;
   const Filters& f = request.filters;
@@ -115,6 +113,12 @@ std::vector<float> processed_logits(std::span<const float> given, const ChoiceRe
     logit = logit > 0 ? logit / f.repeat_penalty : logit * f.repeat_penalty;
     logit -= static_cast<float>(entry.count) * f.frequency_penalty + f.presence_penalty;
   }
+}
+
+std::vector<float> processed_logits(std::span<const float> given, const ChoiceRequest& request) {
+  std::vector<float> logits(given.begin(), given.end());
+  for (float& logit : logits) logit += 0.0f;
+  add_bias_and_penalties(request, logits);
   if (!request.allowed.empty()) {
     for (std::size_t id = 0; id < logits.size(); ++id) {
       const std::size_t word = id / 64;

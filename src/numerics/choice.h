@@ -91,6 +91,8 @@ struct Choice {
   std::vector<float> logits;         // if asked for
 };
 
+// Steps 1 and 2 in place, but for the + 0: only tokens that the request names are touched.
+void add_bias_and_penalties(const ChoiceRequest& request, std::span<float> logits);
 // Steps 1 to 3: the processed logits, forbidden tokens at -inf.
 std::vector<float> processed_logits(std::span<const float> logits, const ChoiceRequest& request);
 

@@ -1,0 +1,359 @@
+// The kernels of choice_kernels.h over 16 lanes. choice_avx2.cpp and choice_avx512.cpp each include
+// this once, inside a namespace in which they have said what 16 lanes are: Floats, Ints (signed, 32
+// bits), Mask, Wide (8 lanes of 64 bits), operations on them, and OUTRIDER_TARGET.
+
+constexpr float kAbsent = -std::numeric_limits<float>::infinity();
+
+OUTRIDER_OP std::size_t count(Mask mask) {
+  return static_cast<std::size_t>(std::popcount(set_lanes(mask)));
+}
+
+// The slice at x[i], absent tokens past the end.
+OUTRIDER_OP Floats load_slice(std::span<const float> x, std::size_t i) {
+  if (i + kChoiceSlice <= x.size()) return load(&x[i]);
+  if (i >= x.size()) return all(kAbsent);
+  return load(first_lanes(x.size() - i), &x[i], all(kAbsent));
+}
+
+[[OUTRIDER_TARGET]] float block_maxima(std::span<const float> x, std::span<float> maxima) {
+  Floats max = all(kAbsent);
+  Mask nan = first_lanes(0);
+  for (std::size_t begin = 0, block = 0; begin < x.size(); begin += kChoiceBlock, ++block) {
+    const Floats a = load_slice(x, begin), b = load_slice(x, begin + 16);
+    const Floats c = load_slice(x, begin + 32), d = load_slice(x, begin + 48);
+    nan = either(nan, either(either_nan(a, b), either_nan(c, d)));
+    const Floats of_block = larger(larger(a, b), larger(c, d));
+    maxima[block] = largest(of_block);
+    max = larger(max, of_block);
+  }
+  return set_lanes(nan) != 0 ? std::numeric_limits<float>::quiet_NaN() : largest(max);
+}
+
+[[OUTRIDER_TARGET]] void forbid(std::span<const std::uint64_t> allowed, std::span<float> x) {
+  for (std::size_t i = 0; i < x.size(); i += kChoiceSlice) {
+    const std::size_t word = i / 64;
+    const auto bits =
+        static_cast<unsigned>(word < allowed.size() ? allowed[word] >> i % 64 & 0xffff : 0);
+    store(&x[i], select(mask_of(bits), load(&x[i]), all(kAbsent)));
+  }
+}
+
+[[OUTRIDER_TARGET]] std::size_t gather(std::span<const float> x, std::span<const float> maxima,
+                                       float bound, std::span<float> logits,
+                                       std::span<std::uint32_t> slices) {
+  std::size_t n = 0;
+  for (std::size_t block = 0; block < maxima.size(); ++block) {
+    if (!(maxima[block] >= bound)) continue;
+    for (std::size_t i = block * kChoiceBlock; i < (block + 1) * kChoiceBlock; i += kChoiceSlice) {
+      const Floats value = load_slice(x, i);
+      const Mask kept = at_least(value, all(bound));
+      store(&logits[n * kChoiceSlice], select(kept, value, all(kAbsent)));
+      slices[n] = static_cast<std::uint32_t>(i / kChoiceSlice);
+      n += set_lanes(kept) != 0;
+    }
+  }
+  return n;
+}
+
+[[OUTRIDER_TARGET]] float exp_differences(std::span<const float> x, float max, std::span<float> y) {
+  Floats sum = all(0.0f);
+  for (std::size_t i = 0; i < x.size(); i += kChoiceSlice) {
+    const Floats e = exp_f32(subtract(load_slice(x, i), all(max)));
+    sum = add(sum, e);
+    store(&y[i], e);
+  }
+  return sum_of_lanes(sum);
+}
+
+[[OUTRIDER_TARGET]] void divide_all(std::span<const float> x, float divisor, std::span<float> y) {
+  for (std::size_t i = 0; i < x.size(); i += kChoiceSlice) {
+    const Floats value = load_slice(x, i);
+    const Floats quotients = divide(value, all(divisor));
+    store(&y[i], select(above(value, all(kAbsent)), quotients, all(kAbsent)));
+  }
+}
+
+OUTRIDER_OP Floats log_p(Floats logits, float max, float log_sum) {
+  return subtract(subtract(logits, all(max)), all(log_sum));
+}
+
+[[OUTRIDER_TARGET]] float entropy(std::span<const float> logits, std::span<const float> p,
+                                  float max, float log_sum) {
+  Floats sum = all(0.0f);
+  for (std::size_t i = 0; i < logits.size(); i += kChoiceSlice) {
+    const Floats weight = load(&p[i]);
+    const Floats term = fused(weight, log_p(load_slice(logits, i), max, log_sum), sum);
+    sum = select(above(weight, all(0.0f)), term, sum);
+  }
+  return -sum_of_lanes(sum);
+}
+
+OUTRIDER_OP void store_block(const Ints (&keys)[4], std::size_t block, std::span<RankKey> out,
+                             std::span<RankKey> minima) {
+  for (std::size_t i = 0; i < 4; ++i) store(&out[block * kChoiceBlock + i * kChoiceSlice], keys[i]);
+  minima[block] = least(lesser(lesser(keys[0], keys[1]), lesser(keys[2], keys[3])));
+}
+
+// A float's bits order as integers once those of the negative ones are turned round; here larger
+// floats get smaller keys. Adding zero makes the two zeros one.
+[[OUTRIDER_TARGET]] void keys_by_value(std::span<const float> logits, std::span<const float> values,
+                                       std::span<RankKey> out, std::span<RankKey> minima) {
+  for (std::size_t block = 0; block < blocks_of(logits.size()); ++block) {
+    Ints keys[4];
+    for (std::size_t i = 0; i < 4; ++i) {
+      const std::size_t at = block * kChoiceBlock + i * kChoiceSlice;
+      const Ints bits = bits_of(add(load_slice(values, at), all(0.0f)));
+      const Ints flip = select(above(all(0), bits), all(INT32_MIN), all(-1));
+      keys[i] =
+          select(above(load_slice(logits, at), all(kAbsent)), xor_bits(bits, flip), all(kNoKey));
+    }
+    store_block(keys, block, out, minima);
+  }
+}
+
+[[OUTRIDER_TARGET]] void keys_by_surprise(std::span<const float> logits, float max, float log_sum,
+                                          float entropy, std::span<RankKey> out,
+                                          std::span<RankKey> minima) {
+  for (std::size_t block = 0; block < blocks_of(logits.size()); ++block) {
+    Ints keys[4];
+    for (std::size_t i = 0; i < 4; ++i) {
+      const Floats logit = load_slice(logits, block * kChoiceBlock + i * kChoiceSlice);
+      const Floats minus_log_p = subtract(all(0.0f), log_p(logit, max, log_sum));
+      const Ints bits = bits_of(size(subtract(minus_log_p, all(entropy))));
+      keys[i] = select(above(logit, all(kAbsent)), bits, all(kNoKey));
+    }
+    store_block(keys, block, out, minima);
+  }
+}
+
+[[OUTRIDER_TARGET]] std::size_t count_up_to(std::span<const RankKey> keys, RankKey bound) {
+  std::size_t n = 0;
+  for (std::size_t i = 0; i < keys.size(); i += kChoiceSlice) {
+    const std::size_t left = keys.size() - i;
+    const Ints some =
+        left >= kChoiceSlice ? load(&keys[i]) : load(first_lanes(left), &keys[i], all(kNoKey));
+    n += count(at_most(some, all(bound)));
+  }
+  return n;
+}
+
+[[OUTRIDER_TARGET]] std::size_t collect(std::span<const RankKey> keys,
+                                        std::span<const float> weights,
+                                        std::span<const RankKey> minima, RankKey after,
+                                        RankKey last, std::span<RankKey> group_keys,
+                                        std::span<float> group_weights) {
+  std::size_t n = 0;
+  for (std::size_t block = 0; block < minima.size(); ++block) {
+    if (minima[block] > last) continue;
+    for (std::size_t i = block * kChoiceBlock; i < (block + 1) * kChoiceBlock; i += kChoiceSlice) {
+      const Ints key = load(&keys[i]);
+      const Mask in = both(above(key, all(after)), at_most(key, all(last)));
+      store_close(&group_keys[n], in, key);
+      store_close(&group_weights[n], in, weights.empty() ? all(1.0f) : load(&weights[i]));
+      n += count(in);
+    }
+  }
+  return n;
+}
+
+[[OUTRIDER_TARGET]] GroupSum group_sum(std::span<const RankKey> keys,
+                                       std::span<const float> weights, float scale) {
+  Ints first = all(keys[0]), last = first;
+  Floats sum = all(0.0f);
+  Mask tie = first_lanes(0);
+  for (std::size_t i = 0; i < keys.size(); i += kChoiceSlice) {
+    const std::size_t left = keys.size() - i;
+    const bool whole = left >= kChoiceSlice;
+    const Mask some = first_lanes(left);
+    const Ints key = whole ? load(&keys[i]) : load(some, &keys[i], first);
+    const Floats weight = whole ? load(&weights[i]) : load(some, &weights[i], all(0.0f));
+    first = lesser(first, key);
+    last = larger(last, key);
+    const Floats scaled = multiply(weight, all(scale)), nearest = rounded(scaled);
+    sum = add(sum, nearest);
+    tie = either(tie, equal(size(subtract(scaled, nearest)), all(0.5f)));
+  }
+  return {least(first), largest(last), sum_of_lanes(sum), set_lanes(tie) != 0};
+}
+
+[[OUTRIDER_TARGET]] std::size_t partition(std::span<RankKey> keys, std::span<float> weights,
+                                          RankKey pivot, std::span<RankKey> key_buffer,
+                                          std::span<float> weight_buffer) {
+  std::size_t n_first = 0, n_rest = 0;
+  for (std::size_t i = 0; i < keys.size(); i += kChoiceSlice) {
+    const std::size_t left = std::min(keys.size() - i, kChoiceSlice);
+    const Mask some = first_lanes(left);
+    const bool whole = left == kChoiceSlice;
+    const Ints key = whole ? load(&keys[i]) : load(some, &keys[i], all(kNoKey));
+    const Floats weight = whole ? load(&weights[i]) : load(some, &weights[i], all(0.0f));
+    const Mask front = both(some, at_most(key, all(pivot)));
+    const Mask rest = both(some, above(key, all(pivot)));
+    store_close(&key_buffer[n_rest], rest, key);
+    store_close(&weight_buffer[n_rest], rest, weight);
+    n_rest += count(rest);
+    if (whole) {  // what is overwritten past these has been read
+      store_close(&keys[n_first], front, key);
+      store_close(&weights[n_first], front, weight);
+    } else {
+      RankKey last_keys[kChoiceSlice];
+      float last_weights[kChoiceSlice];
+      store_close(last_keys, front, key);
+      store_close(last_weights, front, weight);
+      std::copy_n(last_keys, count(front), keys.begin() + static_cast<std::ptrdiff_t>(n_first));
+      std::copy_n(last_weights, count(front),
+                  weights.begin() + static_cast<std::ptrdiff_t>(n_first));
+    }
+    n_first += count(front);
+  }
+  const auto after_first = static_cast<std::ptrdiff_t>(n_first);
+  std::copy_n(key_buffer.begin(), n_rest, keys.begin() + after_first);
+  std::copy_n(weight_buffer.begin(), n_rest, weights.begin() + after_first);
+  return n_first;
+}
+
+// The first n of the lanes set in `bits`.
+unsigned first_set(unsigned bits, std::size_t n) {
+  if (n >= static_cast<std::size_t>(std::popcount(bits))) return bits;
+  unsigned first = 0;
+  for (; n > 0; --n, bits &= bits - 1) first |= bits & -bits;
+  return first;
+}
+
+[[OUTRIDER_TARGET]] std::size_t keep(std::span<const RankKey> keys, std::span<const RankKey> minima,
+                                     RankCut cut, std::span<float> logits,
+                                     std::span<std::uint32_t> slices) {
+  std::size_t n = 0;
+  for (std::size_t block = 0; block < minima.size(); ++block) {
+    if (minima[block] > cut.key) continue;
+    for (std::size_t slice = block * 4; slice < (block + 1) * 4; ++slice) {
+      const Ints key = load(&keys[slice * kChoiceSlice]);
+      const unsigned alike = set_lanes(equal(key, all(cut.key)));
+      const unsigned alike_kept = first_set(alike, cut.n_equal);
+      cut.n_equal -= static_cast<std::size_t>(std::popcount(alike_kept));
+      const unsigned kept = set_lanes(above(all(cut.key), key)) | alike_kept;
+      if (kept == 0) continue;
+      const Floats logit = load(&logits[slice * kChoiceSlice]);
+      store(&logits[n * kChoiceSlice], select(mask_of(kept), logit, all(kAbsent)));
+      slices[n++] = slices[slice];
+    }
+  }
+  return n;
+}
+
+// Philox4x32-10 for 16 counters at once, as numerics/noise.h has it. Products take the low halves
+// of lanes of 64 bits, so what stands in the high halves never matters.
+struct Philox {
+  OUTRIDER_OP explicit Philox(const NoiseKey& key)
+      : position(all_wide(key.position)), stream(all_wide(key.stream)) {
+    PhiloxKey round_key(key.seed);
+    for (int round = 0; round < kPhiloxRounds; ++round, round_key.advance())
+      for (int word = 0; word < 2; ++word) keys[round][word] = all_wide(round_key.words[word]);
+  }
+
+  // bits[i], lane j: of the token i + 4 (j mod 4) of slices[j / 4].
+  OUTRIDER_OP void operator()(const std::uint32_t* slices, Ints (&bits)[4]) const {
+    const Wide factors[] = {all_wide(kPhiloxFactors[0]), all_wide(kPhiloxFactors[1])};
+    Wide c[4][2];
+    for (int odd = 0; odd < 2; ++odd) {
+      c[0][odd] = counters(slices, odd);
+      c[1][odd] = position;
+      c[2][odd] = stream;
+      c[3][odd] = all_wide(static_cast<std::uint32_t>(NoiseUse::choice));
+    }
+#pragma GCC unroll 10
+    for (int round = 0; round < kPhiloxRounds; ++round) {
+#pragma GCC unroll 2
+      for (int odd = 0; odd < 2; ++odd) {
+        const Wide a = multiply_low(c[0][odd], factors[0]);
+        const Wide b = multiply_low(c[2][odd], factors[1]);
+        c[0][odd] = xor_bits(high_half(b), c[1][odd], keys[round][0]);
+        c[1][odd] = b;
+        c[2][odd] = xor_bits(high_half(a), c[3][odd], keys[round][1]);
+        c[3][odd] = a;
+      }
+    }
+    for (int i = 0; i < 4; ++i) bits[i] = interleaved(c[i][0], c[i][1]);
+  }
+
+  Wide position, stream;
+  Wide keys[kPhiloxRounds][2];
+};
+
+OUTRIDER_OP Floats gumbel_of_bits(Ints h) {
+  const Floats high = to_floats(shift_down<16>(h));
+  const Floats low = add(to_floats(and_bits(h, all(0xffff))), all(0.5f));
+  const Floats sum = fused(high, all(0x1p-16f), multiply(low, all(0x1p-32f)));
+  const Floats u = lesser(sum, all(1 - 0x1p-24f)), zero = all(0.0f);
+  return subtract(zero, log_f32(subtract(zero, log1p_f32(subtract(zero, u)))));
+}
+
+// Noise is large where the random bits h are small: it is below log(2^32 / h), so a token needs h
+// up to 2^32 exp(score - bar), the score before noise, to reach the bar. The slack is for the
+// rounding of noise (below 1e-5), of this and of scores.
+OUTRIDER_OP Floats limits_of_bits(Floats scores, float bar) {
+  const Floats sizes = add(size(scores), all(std::fabs(bar)));
+  const Floats slack = fused(sizes, all(0x1p-22f), all(1e-4f));
+  return multiply(exp_f32(add(subtract(scores, all(bar)), slack)), all(0x1p32f));
+}
+
+[[OUTRIDER_TARGET]] std::size_t scores_at_least(const RaceView& race, std::span<const float> maxima,
+                                                float temperature, const NoiseKey& noise,
+                                                std::size_t first_block, float bar,
+                                                std::span<RaceEntry> out) {
+  const Philox philox(noise);
+  const Floats best = divide(load_slice(maxima, first_block), all(temperature));
+  // Rounding keeps order: where the best logit plus the largest noise there is stays below the bar,
+  // no bits are needed at all.
+  unsigned blocks = set_lanes(at_least(add(best, all(kNoiseHighest)), all(bar)));
+  float limits[kScoredBlocks];
+  store(limits, limits_of_bits(best, bar));
+  std::size_t n = 0;
+  for (; blocks != 0; blocks &= blocks - 1) {
+    const auto i = static_cast<std::size_t>(std::countr_zero(blocks));
+    const std::size_t block = first_block + i;
+    const std::uint32_t limit =
+        limits[i] < 0x1.fffffep31f ? static_cast<std::uint32_t>(limits[i]) : UINT32_MAX;
+    const Ints limit_of_all = all(static_cast<std::int32_t>(limit));
+    Ints bits[4];
+    philox(&race.slices[block * 4], bits);
+    const Ints least_bits =
+        lesser_unsigned(lesser_unsigned(bits[0], bits[1]), lesser_unsigned(bits[2], bits[3]));
+    if (set_lanes(at_most_unsigned(least_bits, limit_of_all)) == 0) continue;
+    for (std::size_t j = 0; j < 4; ++j) {
+      const Mask small = at_most_unsigned(bits[j], limit_of_all);
+      if (set_lanes(small) == 0) continue;
+      // Lane l is the token at place first + 4 l.
+      const std::size_t first = block * kChoiceBlock + j;
+      const std::size_t left = race.logits.size() - std::min(first, race.logits.size());
+      const Floats logits =
+          load_fourth(first_lanes((left + 3) / 4), &race.logits[first], all(kAbsent));
+      const Floats scaled = divide(logits, all(temperature));
+      const Floats scores = add(scaled, gumbel_of_bits(bits[j]));
+      const Mask hits = both(both(small, above(scaled, all(kAbsent))), at_least(scores, all(bar)));
+      float found[kChoiceSlice];
+      store(found, scores);
+      for (unsigned lanes = set_lanes(hits); lanes != 0; lanes &= lanes - 1) {
+        const auto lane = static_cast<std::size_t>(std::countr_zero(lanes));
+        out[n++] = {found[lane], static_cast<std::uint32_t>(first + 4 * lane)};
+      }
+    }
+  }
+  return n;
+}
+
+constexpr ChoiceKernels kTable = {
+    .block_maxima = block_maxima,
+    .forbid = forbid,
+    .gather = gather,
+    .exp_differences = exp_differences,
+    .divide = divide_all,
+    .entropy = entropy,
+    .keys_by_value = keys_by_value,
+    .keys_by_surprise = keys_by_surprise,
+    .count_up_to = count_up_to,
+    .collect = collect,
+    .group_sum = group_sum,
+    .partition = partition,
+    .keep = keep,
+    .scores_at_least = scores_at_least,
+};
