@@ -45,9 +45,9 @@ struct ForwardOptions {
   // Layers, of those that run, whose output (the residual stream, [rows, embedding]) is kept for
   // read_tap.
   std::vector<int> taps;
-};
   // If set, where this pass's time went is added to it; a device may leave it empty.
   PassProfile* profile = nullptr;
+};
 
 // What a forward left on the device: logits, taps, and a slot per row. Valid until the backend's
 // next forward.
