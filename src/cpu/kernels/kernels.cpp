@@ -12,7 +12,7 @@ const Kernels& kernels(Isa isa) {
       {Isa::avx2, kProductsAvx2, kVectorsAvx2},
       {Isa::avxvnni, kProductsAvx2, kVectorsAvx2},
       {Isa::avx512, kProductsAvx512, kVectorsAvx512},
-      {Isa::amx, kProductsAvx512, kVectorsAvx512},
+      {Isa::amx, kProductsAmx, kVectorsAvx512},
   };
   CHECK(is_available(isa));
   return *std::ranges::find(tables, isa, &Kernels::isa);

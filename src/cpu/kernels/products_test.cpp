@@ -14,12 +14,39 @@
 
 #include "base/huge_buffer.h"
 #include "cpu/kernels/kernels.h"
+#include "cpu/kernels/tile_products.h"
+#include "cpu/kernels/tiles_software.h"
 #include "numerics/blocks.h"
 
 namespace outrider {
 namespace {
 
 using Rng = std::mt19937;
+
+// AMX's kernels on tiles in plain code, for any number of rows. Unpacking needs AVX-512.
+void product_on_software_tiles(const PackedMatrix& weights, const ProductInput& input, Range rows,
+                               Range panels, MatrixView<float> out) {
+  if (input_kind(weights.type) == InputKind::floats) {
+    kProductsReference.product(weights, input, rows, panels, out);
+  } else if (rows.begin != rows.end) {
+    tiled::product<SoftwareTiles>(weights, input, rows, panels, out);
+  }
+}
+
+// What can run here.
+struct Twin {
+  std::string_view name;
+  ProductKernels kernels;
+};
+
+std::vector<Twin> twins() {
+  std::vector<Twin> all;
+  for (const Isa isa : available_isas()) all.push_back({name(isa), kernels(isa).products});
+  if (is_available(Isa::avx512)) {
+    all.push_back({"tiles in plain code", {product_on_software_tiles, quantize_reference}});
+  }
+  return all;
+}
 
 // Bits, but -0 is +0 and all NaNs are one.
 std::uint32_t canonical(float x) {
@@ -184,8 +211,8 @@ void check(TensorType type, const Case& c) {
       expected[r * c.outputs + o] = canonical(x.expected(matrix, r, o));
     }
   }
-  for (const Isa isa : available_isas()) {
-    SCOPED_TRACE(name(isa));
+  for (const Twin& twin : twins()) {
+    SCOPED_TRACE(twin.name);
     // One more line than needed on each side of a row shows writes outside.
     const std::size_t stride = matrix.packed.panels() * kPanel + 16;
     constexpr float kUntouched = 12345;
@@ -195,7 +222,7 @@ void check(TensorType type, const Case& c) {
     const std::size_t cut = matrix.packed.panels() / 2, middle = c.rows / 3;
     for (const Range panels : {Range{0, cut}, Range{cut, matrix.packed.panels()}}) {
       for (const Range rows : {Range{0, middle}, Range{middle, c.rows}}) {
-        kernels(isa).products.product(matrix.packed, x.input(), rows, panels, view);
+        twin.kernels.product(matrix.packed, x.input(), rows, panels, view);
       }
     }
     std::size_t wrong = 0;
@@ -268,11 +295,11 @@ TEST(Products, LargestSums) {
       }
       x.quantize(32, 8, x.of_32);
       x.quantize(256, 8, x.of_256);
-      for (const Isa isa : available_isas()) {
-        SCOPED_TRACE(name(isa));
+      for (const Twin& twin : twins()) {
+        SCOPED_TRACE(twin.name);
         std::vector<float> out(8 * 16);
         const MatrixView<float> view(out.data(), 8, 16);
-        kernels(isa).products.product(matrix.packed, x.input(), {0, 8}, {0, 1}, view);
+        twin.kernels.product(matrix.packed, x.input(), {0, 8}, {0, 1}, view);
         for (std::size_t r = 0; r < 8; ++r) {
           for (std::size_t o = 0; o < 16; ++o) {
             EXPECT_EQ(canonical(view[r][o]), canonical(x.expected(matrix, r, o)));
@@ -313,15 +340,15 @@ TEST(Quantize, AgreesWithTheReference) {
     for (float& value : x) value = std::bit_cast<float>(static_cast<std::uint32_t>(rng()) & mask);
     rows.push_back(x);
   }
-  for (const Isa isa : available_isas()) {
-    SCOPED_TRACE(name(isa));
+  for (const Twin& twin : twins()) {
+    SCOPED_TRACE(twin.name);
     for (const std::size_t group : {32, 256}) {
       for (const std::vector<float>& x : rows) {
         std::vector<std::int8_t> q(512), q_expected(512);
         std::vector<float> d(512 / group), d_expected(512 / group);
         std::vector<std::int16_t> sums(32), sums_expected(32);
         quantize_reference(x, group, {q_expected.data(), d_expected.data(), sums_expected.data()});
-        kernels(isa).products.quantize(x, group, {q.data(), d.data(), sums.data()});
+        twin.kernels.quantize(x, group, {q.data(), d.data(), sums.data()});
         EXPECT_EQ(q, q_expected);
         EXPECT_EQ(sums, sums_expected);
         for (std::size_t i = 0; i < d.size(); ++i) {

@@ -1,0 +1,31 @@
+// Products with AMX: tile_products.h on the processor's tiles, AVX-512 where that is faster.
+
+#include "cpu/kernels/kernels.h"
+#include "cpu/kernels/tile_products.h"
+#include "cpu/kernels/tiles.h"
+
+namespace outrider {
+namespace {
+
+// With fewer rows AVX-512's kernels take fewer cycles: by port, tiles cost 228 + 6 a row for a
+// block of Q4_K, AVX-512 68 + 45 a row (counted, not measured).
+constexpr std::size_t kLeastRows = 5;
+
+void product(const PackedMatrix& weights, const ProductInput& input, Range rows, Range panels,
+             MatrixView<float> out) {
+  if (input_kind(weights.type) == InputKind::floats || rows.end - rows.begin < kLeastRows) {
+    kProductsAvx512.product(weights, input, rows, panels, out);
+  } else {
+    tiled::product<HardwareTiles>(weights, input, rows, panels, out);
+  }
+}
+
+void quantize(std::span<const float> x, std::size_t group, QuantizedRow out) {
+  kProductsAvx512.quantize(x, group, out);
+}
+
+}  // namespace
+
+const ProductKernels kProductsAmx = {product, quantize};
+
+}  // namespace outrider
