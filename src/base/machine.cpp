@@ -109,6 +109,10 @@ std::uint64_t available_memory_bytes() {
   return static_cast<std::uint64_t>(bytes);
 }
 
+std::uint64_t resident_bytes() {
+  return value_in("/proc/self/status", "RssAnon:").value_or(0) * 1024;
+}
+
 std::vector<std::string> group_folders(std::string_view groups, std::string_view controller) {
   std::vector<std::string> folders;
   while (!groups.empty()) {

@@ -18,6 +18,9 @@ int usable_cores();
 // dropped counts as free; buffers not yet written to do not count as taken.
 std::uint64_t available_memory_bytes();
 
+// Bytes that this process holds in memory, mapped files aside; 0 where the system does not say.
+std::uint64_t resident_bytes();
+
 // Folders of the control groups, of version 2 and of version 1's `controller`, that this process is
 // in, each followed by those above it, which limit it as well. `groups`: /proc/self/cgroup's text.
 std::vector<std::string> group_folders(std::string_view groups, std::string_view controller);

@@ -1,128 +1,134 @@
+// T(n): what a pass over n rows costs, beside what the machine could do in the same minutes.
+
 #include <algorithm>
 #include <chrono>
 
+#include "base/bytes.h"
+#include "base/machine.h"
+#include "cli/curve_report.h"
 #include "cli/generate.h"
-#include "cli/json.h"
 #include "cli/signals.h"
 
 namespace outrider {
 namespace {
 
-constexpr int kRowsMax = 32;
-constexpr int kContext = 256;      // of the cache; passes stand at its beginning
-constexpr int kHistory = 32;       // committed positions before them
-constexpr int kRounds = 5;         // at least, of every count of rows
-constexpr double kTotalMs = 4000;  // then until this has passed
+constexpr int kRounds = 5;         // at least, of everything, a --repeat
+constexpr double kTotalMs = 8000;  // then until this has passed, likewise
 constexpr int kRoundsMax = 100;
 
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  const std::size_t n = values.size();
-  return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+using Clock = std::chrono::steady_clock;
+
+double ms_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
-// A chain of rows from the end of the history; which tokens they hold does not matter for time.
-std::vector<Row> chain(SequenceId sequence, const Backend& backend, int count, bool wants_logits) {
-  const int first = backend.committed(sequence);
-  std::vector<Row> rows;
-  for (int i = 0; i < count; ++i) {
-    rows.push_back({.sequence = sequence,
-                    .token = (first + i) * 37 % backend.spec().vocabulary,
-                    .position = first + i,
-                    .parent = i == 0 ? Parent{CommittedText{}} : Parent{EarlierRow{i - 1}},
-                    .wants_logits = wants_logits});
+enum class Logits { all, last, none };
+
+// Passes of chains of rows at the end of a sequence's text. Which tokens they hold does not matter
+// for time.
+class Passes {
+ public:
+  explicit Passes(Backend& backend) : backend_(backend), sequence_(backend.begin()) {}
+  ~Passes() { backend_.end(sequence_); }
+  Passes(const Passes&) = delete;
+  Passes& operator=(const Passes&) = delete;
+
+  // A pass over n_rows, forgotten afterwards: its milliseconds.
+  double time(int n_rows, Logits logits, PassProfile* profile = nullptr) {
+    const std::vector<Row> rows = chain(n_rows, logits);
+    ForwardOptions options;
+    options.profile = profile;
+    const Clock::time_point start = Clock::now();
+    backend_.forward(rows, options);
+    const double ms = ms_since(start);
+    backend_.discard(sequence_);
+    return ms;
   }
-  return rows;
-}
+
+  // Reads n_rows more of text.
+  void read(int n_rows) {
+    backend_.commit(sequence_, backend_.forward(chain(n_rows, Logits::none)).slots);
+  }
+
+ private:
+  std::vector<Row> chain(int n_rows, Logits logits) const {
+    const int first = backend_.committed(sequence_);
+    std::vector<Row> rows;
+    for (int i = 0; i < n_rows; ++i) {
+      const bool last = i + 1 == n_rows;
+      rows.push_back({.sequence = sequence_,
+                      .token = (first + i) * 37 % backend_.spec().vocabulary,
+                      .position = first + i,
+                      .parent = i == 0 ? Parent{CommittedText{}} : Parent{EarlierRow{i - 1}},
+                      .wants_logits = logits == Logits::all || (logits == Logits::last && last)});
+    }
+    return rows;
+  }
+
+  Backend& backend_;
+  const SequenceId sequence_;
+};
 
 }  // namespace
 
 int bench_curve_command(const Device& device, const Settings& settings) {
-  using Clock = std::chrono::steady_clock;
-  const auto ms_since = [](Clock::time_point start) {
-    return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-  };
   Settings fixed = settings;
-  fixed.ctx_size = kContext;
+  fixed.ctx_size = settings.depth + kPrefillRows;
   Console console(settings);
+  CurveMeasurements measured;
+  const Clock::time_point load_start = Clock::now();
   Workbench bench(device, fixed, {}, console);
+  measured.load_seconds = ms_since(load_start) * 1e-3;
   Backend& backend = *bench.target();
+  Passes passes(backend);
 
-  const SequenceId sequence = backend.begin();
-  backend.commit(sequence, backend.forward(chain(sequence, backend, kHistory, false)).slots);
-  const auto time = [&](int n_rows) {
-    const std::vector<Row> rows = chain(sequence, backend, n_rows, true);
-    const Clock::time_point start = Clock::now();
-    backend.forward(rows);
-    const double ms = ms_since(start);
-    backend.discard(sequence);
-    return ms;
-  };
+  const Clock::time_point prompt_start = Clock::now();
+  for (int read = 0; read < settings.depth;) {
+    const int rows = std::min(kPrefillRows, settings.depth - read);
+    passes.read(rows);
+    read += rows;
+    stop_if_interrupted();
+    console.advance("reading", static_cast<double>(read) / settings.depth);
+  }
+  measured.prompt_ms = ms_since(prompt_start);
 
-  // The machine's limits before and after, for its neighbours come and go: the better one is what
-  // it can do.
-  double read = 0, int8 = 0;
-  const auto measure_limits = [&] {
-    read = std::max(read, device.read_gbs(bench.n_threads()));
-    stop_if_interrupted();
-    int8 = std::max(int8, device.int8_tops(bench.n_threads()));
-    stop_if_interrupted();
-  };
-  measure_limits();
-  time(kRowsMax);  // first touches of memory
-  std::vector<std::vector<double>> samples(kRowsMax + 1);
+  // First touches of memory are not measured.
+  passes.time(kPrefillRows, Logits::last);
+  passes.time(kCurveRows, Logits::all);
+  measured.resident_bytes = resident_bytes();
+  const Device::LimitMeter meter = device.limit_meter(bench.n_threads());
+
   const int rounds_least = kRounds * settings.repetitions;
   const double total_ms = kTotalMs * settings.repetitions;
   const Clock::time_point start = Clock::now();
-  // Counts alternate, so that a slow moment does not fall on one of them.
+  // Everything alternates, so that a slow moment does not fall on one count of rows alone.
   for (int round = 0; round < rounds_least || (round < kRoundsMax && ms_since(start) < total_ms);
        ++round) {
-    for (int rows = 1; rows <= kRowsMax; ++rows) {
-      samples[static_cast<std::size_t>(rows)].push_back(time(rows));
+    measured.limits.add(meter(bench.n_threads()));
+    passes.time(1, Logits::all);  // the meter left nothing of the model in the caches
+    for (int rows = 1; rows <= kCurveRows; ++rows) {
+      measured.passes[static_cast<std::size_t>(rows)].push_back(passes.time(rows, Logits::all));
       stop_if_interrupted();
     }
+    measured.prefill.push_back(passes.time(kPrefillRows, Logits::last));
+    if (settings.profile) {
+      for (auto& [rows, profile] : measured.profiles) passes.time(rows, Logits::all, &profile);
+    }
+    stop_if_interrupted();
     console.advance("measuring", std::min(static_cast<double>(round + 1) / rounds_least,
                                           ms_since(start) / total_ms));
   }
-  measure_limits();
-  backend.end(sequence);
   console.clear();
-
-  const double bytes = static_cast<double>(bytes_per_token(bench.model()));
-  const double weights = static_cast<double>(weights_per_token(bench.model()));
-  Json rows_list = Json::array(), ms_list = Json::array();
-  Table table({"rows", "ms", "T(n)/T(1)", "ms a row", "limit ms"}, "rrrrr");
-  const double one = median(samples[1]);
-  for (int rows = 1; rows <= kRowsMax; ++rows) {
-    const double ms = median(samples[static_cast<std::size_t>(rows)]);
-    rows_list.push_back(rows);
-    ms_list.push_back(ms);
-    // Two operations a weight and row.
-    const double limit =
-        std::max(bytes / (read * 1e6), int8 > 0 ? rows * 2 * weights / (int8 * 1e9) : 0);
-    table.add({fmt::format("{}", rows), fmt::format("{:.2f}", ms), fmt::format("{:.2f}", ms / one),
-               fmt::format("{:.2f}", ms / rows), fmt::format("{:.2f}", limit)});
-  }
+  const CurveSubject subject{.model = bench.file().name,
+                             .weights = bench.model(),
+                             .options = backend.options(),
+                             .memory = device.memory_need(bench.model(), backend.options()),
+                             .instruction_set = device.chosen_instruction_set(),
+                             .depth = settings.depth};
   if (settings.json) {
-    write_json({{"schema", 1},
-                {"model", bench.file().name},
-                {"threads", bench.n_threads()},
-                {"instruction_set", device.chosen_instruction_set()},
-                {"rows", rows_list},
-                {"ms", ms_list},
-                {"bytes_per_token", bytes_per_token(bench.model())},
-                {"weights_per_token", weights_per_token(bench.model())},
-                {"read_gbs", read},
-                {"int8_tops", int8}});
+    write_json(curve_json(subject, measured, settings.profile));
   } else {
-    write_output(table.text(output_width()));
-    write_output(
-        fmt::format("{}: {} of weights a token; {} threads, {}; read {:.1f} GB/s, int8 {}\n",
-                    bench.file().name, human_bytes(bytes_per_token(bench.model())),
-                    bench.n_threads(), device.chosen_instruction_set(), read,
-                    int8 > 0 ? fmt::format("{:.2f} TOPS", int8) : "without VNNI"));
-    write_output(fmt::format("a row alone reads at {:.1f} GB/s, {:.0f}% of the machine's\n",
-                             bytes / (one * 1e6), 100 * bytes / (one * 1e6) / read));
+    write_output(curve_text(subject, measured, settings));
   }
   return kDone;
 }

@@ -16,9 +16,14 @@ std::span<const Command> commands() {
        "the "
        "token sequences and measures. Status 1 if any differs.",
        prove_command},
+      {kBenchBandwidth, "bench bandwidth", "", 0, 0, "measure what this machine can do at best",
+       "Measures the limits that a pass is held against: reading memory in several patterns, and the "
+       "arithmetic of each instruction set on registers, with all threads and with one.",
+       bench_bandwidth_command},
       {kBenchCurve, "bench curve", "", 0, 0, "measure the cost of a pass over 1 to 32 rows",
-       "Measures T(n), the time of one pass over n rows with logits of all, beside the machine's "
-       "own limits, reading and int8 work, in the same minutes.",
+       "Measures T(n), the time of one pass over n rows with logits of all, and a pass of 512 with "
+       "logits of the last, beside the machine's own limits, reading and int8 work, in the same "
+       "rounds.",
        bench_curve_command},
       {kBenchGenerate, "bench generate", "", 0, 0, "measure generation over a file of prompts",
        "Answers every prompt of --prompts with every --draft, settings alternating prompt by "

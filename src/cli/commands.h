@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/limits.h"
 #include "cli/settings.h"
 #include "model/backend.h"
 
@@ -26,9 +27,10 @@ struct Device {
   std::vector<std::string> instruction_sets;  // that this machine has, the best last
   std::function<std::string()>
       chosen_instruction_set;  // throws Error if OUTRIDER_ISA asks for what is not there
-  // Measured now, on so many threads: GB/s of reading, and 10^12 int8 operations a second (0 where
-  // the machine has no instruction for their dot product).
-  std::function<double(int threads)> read_gbs, int8_tops;
+  // Measures, each time that it is called, what the first `threads` of its n_threads threads can do
+  // at best. It holds threads and memory as long as it lives.
+  using LimitMeter = std::function<Limits(int threads)>;
+  std::function<LimitMeter(int n_threads)> limit_meter;
 };
 
 // One bit a command, so that a flag can name all that take it.
@@ -44,6 +46,7 @@ enum CommandBit : unsigned {
   kTokenize = 1 << 8,
   kCompletions = 1 << 9,
   kManual = 1 << 10,
+  kBenchBandwidth = 1 << 11,
 };
 
 struct Command {
@@ -60,6 +63,7 @@ std::span<const Command> commands();
 
 int run_command(const Device& device, const Settings& settings);
 int prove_command(const Device& device, const Settings& settings);
+int bench_bandwidth_command(const Device& device, const Settings& settings);
 int bench_curve_command(const Device& device, const Settings& settings);
 int bench_generate_command(const Device& device, const Settings& settings);
 int pull_command(const Device& device, const Settings& settings);

@@ -128,6 +128,7 @@ std::vector<Flag> make_flags() {
   using enum FlagGroup;
   constexpr unsigned kGenerate = kRun | kProve | kBenchGenerate;
   constexpr unsigned kLoad = kGenerate | kBenchCurve;
+  constexpr unsigned kCompute = kLoad | kBenchBandwidth;
   constexpr unsigned kEvery = ~0u;
   constexpr float kHuge = 1e6f;
 
@@ -144,7 +145,7 @@ std::vector<Flag> make_flags() {
       "a small model with the same vocabulary that drafts: --draft auto then uses it");
   add({"--offline"}, "", model, kLoad | kTokenize | kPull | kInspect, on(&Settings::offline),
       "never fetch a model");
-  add({"-t", "--threads"}, "N", model, kLoad,
+  add({"-t", "--threads"}, "N", model, kCompute,
       optional_integer(&Settings::threads, 1, 1024, "physical cores that this process may use"),
       "threads that compute");
   add({"-c", "--ctx-size"}, "N", model, kGenerate | kInspect,
@@ -153,7 +154,7 @@ std::vector<Flag> make_flags() {
       "tokens of context, prompt and answer together");
   add({"-b", "--batch-size"}, "N", model, kGenerate, integer(&Settings::batch_size, 1, 4096),
       "prompt tokens read in one pass");
-  add({"--cache-type"}, "TYPE", model, kGenerate | kInspect,
+  add({"--cache-type"}, "TYPE", model, kLoad | kInspect,
       choice<CacheType>(&Settings::cache_type, {{"f16", CacheType::f16}, {"f32", CacheType::f32}}),
       "how keys and values are kept");
 
@@ -181,8 +182,10 @@ std::vector<Flag> make_flags() {
       "end before this text; may be repeated");
   add({"--ignore-eos"}, "", generation, kGenerate, on(&Settings::ignore_eos),
       "do not end where the model does");
-  add({"--repeat"}, "N", generation, kBenchCurve | kBenchGenerate,
+  add({"--repeat"}, "N", generation, kBenchBandwidth | kBenchCurve | kBenchGenerate,
       integer(&Settings::repetitions, 1, 1000), "rounds over everything");
+  add({"-d", "--n-depth", "--depth"}, "N", generation, kBenchCurve,
+      integer(&Settings::depth, 0, (1 << 20) - 512), "positions of text before each pass");
 
   add({"-s", "--seed"}, "N", sampling, kGenerate, Field{set_seed, "random, and printed"},
       "what the noise of sampling is made from: the same seed, the same text");
@@ -235,17 +238,20 @@ std::vector<Flag> make_flags() {
 
   add({"--steps"}, "", output, kGenerate, on(&Settings::steps),
       "a line on standard error for each pass: rows, drafts accepted, time");
-  add({"--json"}, "", output, kLoad | kPull | kList | kInspect | kTokenize, on(&Settings::json),
+  add({"--json"}, "", output, kCompute | kPull | kList | kInspect | kTokenize, on(&Settings::json),
       "one JSON document on standard output");
-  add({"--all"}, "", output, kList | kInspect, on(&Settings::all),
-      "list: models that could be pulled too; inspect: long values and every tensor");
+  add({"--all"}, "", output, kList | kInspect | kBenchCurve, on(&Settings::all),
+      "list: models that could be pulled too; inspect: long values and every tensor; bench curve: "
+      "every number of rows");
+  add({"--profile"}, "", output, kBenchCurve, on(&Settings::profile),
+      "where the time of 1, 4, 8 and 16 rows goes, per operation");
   add({"--trace"}, "FILE", output, kGenerate, optional_text(&Settings::trace_file),
       "a line of JSON for every step: what was drafted, checked and accepted");
-  add({"--log-file"}, "FILE", output, kLoad | kPull, optional_text(&Settings::log_file),
+  add({"--log-file"}, "FILE", output, kCompute | kPull, optional_text(&Settings::log_file),
       "appends what --verbose would show, and errors, to this file");
-  add({"-q", "--quiet"}, "", output, kLoad | kPull, on(&Settings::quiet),
+  add({"-q", "--quiet"}, "", output, kCompute | kPull, on(&Settings::quiet),
       "nothing on standard error but errors");
-  add({"-v", "--verbose"}, "", output, kLoad | kPull, on(&Settings::verbose),
+  add({"-v", "--verbose"}, "", output, kCompute | kPull, on(&Settings::verbose),
       "more on standard error");
   add({"--color"}, "WHEN", output, kEvery,
       choice<ColorMode>(&Settings::color, {{"auto", ColorMode::automatic},

@@ -1,4 +1,4 @@
-#include <exception>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -19,9 +19,11 @@ int main(int argc, char** argv) {
   };
   for (Isa isa : available_isas()) device.instruction_sets.emplace_back(name(isa));
   device.chosen_instruction_set = [] { return std::string(name(chosen_isa())); };
-  constexpr double kSeconds = 1;
-  device.read_gbs = [](int threads) { return read_gbs(threads, kSeconds); };
-  device.int8_tops = [](int threads) { return int8_tops(threads, kSeconds); };
+  device.limit_meter = [](int n_threads) -> Device::LimitMeter {
+    return [meter = std::make_shared<LimitMeter>(n_threads)](int threads) {
+      return meter->measure(threads);
+    };
+  };
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   return run_command_line(arguments, device);
 }

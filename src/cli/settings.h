@@ -57,10 +57,10 @@ struct Settings {
   bool budget_automatic = true;
   VerifyMode verify = VerifyMode::coupled;
 
-  int repetitions = 1;
+  int repetitions = 1, depth = 0;
   std::optional<std::string> trace_file, log_file;
   bool steps = false;
-  bool json = false, quiet = false, verbose = false, all = false, help = false;
+  bool json = false, quiet = false, verbose = false, all = false, profile = false, help = false;
   ColorMode color = ColorMode::automatic;
 };
 

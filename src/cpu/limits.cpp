@@ -4,149 +4,136 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <vector>
 
+#include "base/error.h"
 #include "base/huge_buffer.h"
 #include "base/threads.h"
 #include "cpu/isa.h"
-#include "cpu/kernels/intrinsics.h"
+#include "cpu/limit_loops.h"
 
 namespace outrider {
 namespace {
 
-constexpr std::size_t kBufferBytes = std::size_t{512} << 20;
-constexpr std::size_t kLine = 64;
+constexpr std::size_t kMiB = std::size_t{1} << 20;
+constexpr std::size_t kBufferBytes = 512 * kMiB;
+constexpr std::size_t kShareGrain = 4 * kMiB;
+
+// How the threads divide the memory.
+enum class Walk {
+  halves,       // each its own contiguous part
+  interleaved,  // one front: the threads take its chunks of 1 MiB in turn
+  staggered,    // as halves, but begun so that no two threads are equally far into their parts
+};
+
+struct Pattern {
+  const char* name;
+  ReadLoop loop;
+  Walk walk = Walk::halves;
+  Isa needs = Isa::avx2;
+};
+
+// On a Zen 4 with a share of its memory's channels all but the two streams came within 5 % of each
+// other, and which one was best changed from minute to minute.
+constexpr Pattern kPatterns[] = {
+    {"128-bit loads", {.bits = 128}, Walk::halves, Isa::reference},
+    {"256-bit loads", {.bits = 256}},
+    {"512-bit loads", {.bits = 512}, Walk::halves, Isa::avx512},
+    {"prefetch to L1, 2 KiB ahead", {.bits = 256, .hint = Hint::l1, .ahead = 2 << 10}},
+    {"prefetch to L1, 5 KiB ahead", {.bits = 256, .hint = Hint::l1, .ahead = 5 << 10}},
+    {"prefetch to L2, 1 KiB ahead", {.bits = 256, .hint = Hint::l2, .ahead = 1 << 10}},
+    {"prefetchnta, 4 KiB ahead", {.bits = 256, .hint = Hint::once, .ahead = 4 << 10}},
+    {"two streams a thread", {.bits = 256, .streams = 2}},
+    {"threads in turn, 1 MiB each", {.bits = 256}, Walk::interleaved},
+    {"threads staggered", {.bits = 256}, Walk::staggered},
+};
 
 // Sums of what was read or computed go here, so that no compiler drops the work.
 std::atomic<std::int64_t> sink;
 
-// One way to read: `streams` parts of a thread's share side by side, asking for lines `ahead` bytes
-// early (0: not at all).
-struct Pattern {
-  std::size_t streams, ahead;
-};
-constexpr Pattern kPatterns[] = {{1, 0}, {1, 2048}, {1, 5120}, {2, 2048}, {2, 0}, {4, 1024}};
-
-// Reads `bytes`, a multiple of streams * 256.
-[[OUTRIDER_AVX512]] std::int64_t read_avx512(const std::byte* first, std::size_t bytes,
-                                             Pattern pattern) {
-  __m512i sums[4] = {};
-  const std::size_t stream_bytes = bytes / pattern.streams;
-  for (std::size_t at = 0; at < stream_bytes; at += 4 * kLine) {
-    for (std::size_t s = 0; s < pattern.streams; ++s) {
-      const std::byte* lines = first + s * stream_bytes + at;
-      for (std::size_t i = 0; i < 4; ++i) {
-        if (pattern.ahead) {
-          _mm_prefetch(reinterpret_cast<const char*>(lines + pattern.ahead + i * kLine),
-                       _MM_HINT_T0);
-        }
-        sums[i] = _mm512_add_epi64(sums[i], _mm512_load_si512(lines + i * kLine));
-      }
+std::int64_t walk(const std::byte* memory, int thread, int n_threads, const Pattern& pattern) {
+  const auto part = [&](std::size_t begin, std::size_t end) {
+    return begin < end ? read_all(memory + begin, end - begin, pattern.loop) : 0;
+  };
+  const Range own = share(kBufferBytes, thread, n_threads, kShareGrain);
+  switch (pattern.walk) {
+    case Walk::halves: return part(own.begin, own.end);
+    case Walk::staggered: {
+      // An odd number of pages apart: other channels, other banks, other sets of the caches.
+      const std::size_t lag = std::min(own.end - own.begin, thread * (kMiB + 37 * 4096));
+      return part(own.begin + lag, own.end) + part(own.begin, own.begin + lag);
+    }
+    case Walk::interleaved: {
+      std::int64_t sum = 0;
+      for (std::size_t at = thread * kMiB; at < kBufferBytes; at += n_threads * kMiB)
+        sum += part(at, at + kMiB);
+      return sum;
     }
   }
-  return _mm512_reduce_add_epi64(
-      _mm512_add_epi64(_mm512_add_epi64(sums[0], sums[1]), _mm512_add_epi64(sums[2], sums[3])));
-}
-
-std::int64_t read_plain(const std::byte* first, std::size_t bytes, Pattern pattern) {
-  __m128i sums[4] = {};
-  const std::size_t stream_bytes = bytes / pattern.streams;
-  for (std::size_t at = 0; at < stream_bytes; at += kLine) {
-    for (std::size_t s = 0; s < pattern.streams; ++s) {
-      const std::byte* line = first + s * stream_bytes + at;
-      if (pattern.ahead) {
-        _mm_prefetch(reinterpret_cast<const char*>(line + pattern.ahead), _MM_HINT_T0);
-      }
-      for (std::size_t i = 0; i < 4; ++i) {
-        sums[i] =
-            _mm_add_epi64(sums[i], _mm_load_si128(reinterpret_cast<const __m128i*>(line) + i));
-      }
-    }
-  }
-  const __m128i sum =
-      _mm_add_epi64(_mm_add_epi64(sums[0], sums[1]), _mm_add_epi64(sums[2], sums[3]));
-  return _mm_cvtsi128_si64(_mm_add_epi64(sum, _mm_unpackhi_epi64(sum, sum)));
-}
-
-// 16 chains hide the latency. Returns the operations of one call.
-constexpr int kChains = 16, kSteps = 100000;
-
-[[OUTRIDER_AVX512]] std::int64_t multiply_add_registers(int seed) {
-  const __m512i a = _mm512_set1_epi32(seed), b = _mm512_set1_epi32(seed + 1);
-  __m512i sums[kChains];
-#pragma GCC unroll 16
-  for (int i = 0; i < kChains; ++i) sums[i] = _mm512_set1_epi32(i);
-  for (int step = 0; step < kSteps; ++step) {
-#pragma GCC unroll 16
-    for (int i = 0; i < kChains; ++i) {
-      // In assembly, so that no step is merged with another or moved.
-      asm volatile("vpdpbusd %2, %1, %0" : "+v"(sums[i]) : "v"(a), "v"(b));
-    }
-  }
-  std::int64_t sum = 0;
-#pragma GCC unroll 16
-  for (int i = 0; i < kChains; ++i) sum += _mm512_reduce_add_epi32(sums[i]);
-  return sum;
-}
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-// The shortest time in which all threads finish work(thread), over repeats that fill `seconds`, at
-// least one.
-template <typename Work>
-double shortest(ThreadTeam& team, double seconds, const Work& work) {
-  double best = 0;
-  const Clock::time_point begin = Clock::now();
-  for (int repeat = 0; repeat == 0 || seconds_since(begin) < seconds; ++repeat) {
-    Clock::time_point start;
-    double taken = 0;
-    team.run([&](int thread) {
-      team.barrier();
-      if (thread == 0) start = Clock::now();
-      sink += work(thread);
-      team.barrier();
-      if (thread == 0) taken = seconds_since(start);
-    });
-    if (repeat == 0 || taken < best) best = taken;
-  }
-  return best;
+  return 0;
 }
 
 }  // namespace
 
-double read_gbs(int threads, double seconds) {
-  ThreadTeam team(threads);
-  HugeBuffer buffer(kBufferBytes + (64 << 10));  // the rest is for prefetches past the end
-  const bool wide = available_isas().back() == Isa::avx512;
-  const auto share_of = [&](int thread) { return share(kBufferBytes, thread, threads, 1 << 20); };
-  // Each thread touches what it reads first, which places the pages near it.
-  team.run([&](int thread) {
-    const Range part = share_of(thread);
-    std::fill(buffer.begin() + part.begin, buffer.begin() + part.end, std::byte{1});
-  });
-  double best = 0;
-  for (const Pattern& pattern : kPatterns) {
-    const double taken = shortest(team, seconds / std::size(kPatterns), [&](int thread) {
-      const Range part = share_of(thread);
-      return (wide ? read_avx512 : read_plain)(buffer.begin() + part.begin, part.end - part.begin,
-                                               pattern);
+struct LimitMeter::State {
+  explicit State(int n_threads)
+      : team(n_threads), memory(kBufferBytes + (64 << 10)) {}  // the rest: prefetches past the end
+
+  // The seconds in which the first n_threads finish work(thread).
+  template <typename Work>
+  double seconds(int n_threads, const Work& work) {
+    using Clock = std::chrono::steady_clock;
+    Clock::time_point start, end;
+    team.run([&](int thread) {
+      team.barrier();
+      if (thread == 0) start = Clock::now();
+      if (thread < n_threads) sink += work(thread);
+      team.barrier();
+      if (thread == 0) end = Clock::now();
     });
-    best = std::max(best, kBufferBytes / taken * 1e-9);
+    return std::chrono::duration<double>(end - start).count();
   }
-  return best;
+
+  // 10^12 operations a second of a loop on registers: the best of a few turns, for only a neighbour
+  // or a sleeping clock makes one slower.
+  double tera(int n_threads, const std::optional<ComputeLoop>& loop) {
+    constexpr int kTurns = 5;
+    double best = 0;
+    for (int turn = 0; loop && turn < kTurns; ++turn)
+      best =
+          std::max(best, loop->operations / seconds(n_threads, [&](int) { return loop->run(); }));
+    return best * n_threads * 1e-12;
+  }
+
+  ThreadTeam team;
+  HugeBuffer memory;
+};
+
+LimitMeter::LimitMeter(int n_threads) : state_(std::make_unique<State>(n_threads)) {
+  // Each thread touches what it reads, which places the pages near it.
+  state_->team.run([&](int thread) {
+    const Range own = share(kBufferBytes, thread, n_threads, kShareGrain);
+    std::fill(state_->memory.begin() + own.begin, state_->memory.begin() + own.end, std::byte{1});
+  });
 }
 
-double int8_tops(int threads, double seconds) {
-  if (available_isas().back() != Isa::avx512) return 0;
-  ThreadTeam team(threads);
-  const double taken =
-      shortest(team, seconds, [](int thread) { return multiply_add_registers(thread); });
-  const double operations = 2.0 * 64 * kChains * kSteps;
-  return operations * threads / taken * 1e-12;
+LimitMeter::~LimitMeter() = default;
+
+Limits LimitMeter::measure(int n_threads) {
+  State& state = *state_;
+  CHECK(n_threads >= 1 && n_threads <= state.team.size());
+  Limits limits;
+  for (const Pattern& pattern : kPatterns) {
+    if (!is_available(pattern.needs)) continue;
+    const double seconds = state.seconds(n_threads, [&](int thread) {
+      return walk(state.memory.begin(), thread, n_threads, pattern);
+    });
+    limits.readings.push_back({pattern.name, kBufferBytes / seconds * 1e-9});
+  }
+  limits.int8_tops = state.tera(n_threads, vnni_loop());
+  limits.avx2_tops = state.tera(n_threads, avx2_loop());
+  limits.amx_tops = state.tera(n_threads, amx_loop());
+  limits.f32_tflops = state.tera(n_threads, fma_loop());
+  return limits;
 }
 
 }  // namespace outrider

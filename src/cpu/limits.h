@@ -1,16 +1,31 @@
-// What this machine can do at best, measured: the limits that kernels are held against.
+// Measures what this machine can do at best (base/limits.h).
 
 #pragma once
 
+#include <memory>
+
+#include "base/limits.h"
+
 namespace outrider {
 
-// GB/s (10^9 bytes) at which `threads` threads together read memory far larger than the caches, in
-// huge pages: the best of several access patterns. Takes about `seconds`, and 512 MiB of memory
-// while it runs.
-double read_gbs(int threads, double seconds);
+// Its threads and 512 MiB of memory are ready between measurements, so that these can alternate
+// with what they are compared to: on a shared machine the limits move within seconds.
+class LimitMeter {
+ public:
+  // Throws Error if the system has no room for the threads or the memory.
+  explicit LimitMeter(int n_threads);
+  ~LimitMeter();
+  LimitMeter(const LimitMeter&) = delete;
+  LimitMeter& operator=(const LimitMeter&) = delete;
 
-// 10^12 int8 operations a second of `threads` threads, two a multiply-add, in a loop of VNNI
-// instructions on registers; 0 on a processor without AVX-512 VNNI.
-double int8_tops(int threads, double seconds);
+  // With the first n_threads of its threads: reads all the memory once in each pattern, the
+  // patterns always the same and in one order, and computes for some milliseconds. Half a second at
+  // 10 GB/s.
+  Limits measure(int n_threads);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
 
 }  // namespace outrider

@@ -158,13 +158,36 @@ class Model(TestCase):
         self.assertEqual(json.loads(sampled.stdout)["prompts"], 2)
 
     def test_bench_curve(self):
-        curve = json.loads(outrider("bench", "curve", "--json").stdout)
+        curve = json.loads(outrider("bench", "curve", "--json", "--profile", "--depth", "70").stdout)
         self.assertEqual(curve["rows"], list(range(1, 33)))
-        self.assertEqual(len(curve["ms"]), 32)
-        self.assertTrue(all(ms > 0 for ms in curve["ms"]))
-        for key in ("bytes_per_token", "weights_per_token", "read_gbs"):
+        self.assertGreaterEqual(curve["rounds"], 5)
+        self.assertEqual(curve["depth"], 70)
+        for least, median, most in zip(curve["ms_min"], curve["ms"], curve["ms_max"], strict=True):
+            self.assertTrue(0 < least <= median <= most)
+        for n, limit in enumerate(curve["limit_ms"], 1):
+            reading = curve["bytes_per_token"] / curve["read_gbs"] * 1e-6
+            self.assertGreaterEqual(limit, reading * 0.999, n)
+        self.assertEqual(curve["prefill"]["rows"], 512)
+        for key in ("weights_per_token", "cores", "load_seconds", "prompt_ms"):
             self.assertGreater(curve[key], 0)
-        self.assertGreaterEqual(curve["int8_tops"], 0)
+        for key in ("int8_tops", "avx2_tops", "amx_tops", "f32_tflops"):
+            self.assertGreaterEqual(curve[key], 0)
+        self.assertGreater(curve["memory"]["resident"], curve["memory"]["weights"])
+        self.assertEqual([profile["rows"] for profile in curve["profile"]], [1, 4, 8, 16])
+
+    def test_bench_curve_shows_tables(self):
+        shown = outrider("bench", "curve", "--profile").stdout
+        self.assertRegex(shown, r"rows +ms +range +T\(n\)/T\(1\) +limit ms +reading +work\n")
+        self.assertRegex(shown, r"\n +32 .*\n +512\* ")
+        self.assertNotRegex(shown, r"\n +31 ")
+        self.assertRegex(shown, r"where the time goes, ms +T\(1\) +T\(4\) +T\(8\) +T\(16\)\n")
+
+    def test_bench_bandwidth(self):
+        limits = json.loads(outrider("bench", "bandwidth", "--json").stdout)
+        self.assertEqual(limits["read_gbs"], max(p["gbs"]["median"] for p in limits["patterns"]))
+        for key in ("int8_tops", "avx2_tops", "amx_tops", "f32_tflops"):
+            self.assertGreaterEqual(limits[key], 0)
+        self.assertIn("threads on", outrider("bench", "bandwidth", "-t", "2").stdout)
 
     def test_bench_generate(self):
         lines = [{"prompt": PROMPT, "group": "words"},

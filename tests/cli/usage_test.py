@@ -6,8 +6,8 @@ import unittest
 
 from program import OUTRIDER, TestCase, environment, outrider
 
-COMMANDS = ["run", "prove", "bench curve", "bench generate", "pull", "list", "rm", "inspect", "tokenize",
-            "completions", "manual"]
+COMMANDS = ["run", "prove", "bench bandwidth", "bench curve", "bench generate", "pull", "list", "rm", "inspect",
+            "tokenize", "completions", "manual"]
 
 
 class Usage(TestCase):
@@ -15,7 +15,7 @@ class Usage(TestCase):
         cases = [
             ([], "a command is missing"),
             (["runn"], 'did you mean "run"?'),
-            (["bench"], "expected curve or generate"),
+            (["bench"], "expected bandwidth or curve or generate"),
             (["bench", "curv"], 'did you mean "curve"?'),
             (["-p", "hi"], "a command comes first"),
             (["run", "--tmp", "0"], "--tmp: run has no such flag", 'did you mean "--temp"?'),
@@ -119,7 +119,7 @@ class Usage(TestCase):
             return subprocess.run(["bash", "-c", script, OUTRIDER, *words], capture_output=True, text=True,
                                   env=environment()).stdout.split()
         self.assertEqual(complete("outrider", "pro"), ["prove"])
-        self.assertEqual(complete("outrider", "bench", ""), ["curve", "generate"])
+        self.assertEqual(complete("outrider", "bench", ""), ["bandwidth", "curve", "generate"])
         self.assertEqual(complete("outrider", "run", "--draft-r"), ["--draft-rows"])
         self.assertEqual(complete("outrider", "run", "--color", "a"), ["auto", "always"])
         self.assertIn("smollm2:135m", complete("outrider", "pull", "smol"))

@@ -1,0 +1,101 @@
+#include <chrono>
+
+#include "base/machine.h"
+#include "cli/commands.h"
+#include "cli/json.h"
+#include "cli/limit_samples.h"
+#include "cli/signals.h"
+
+namespace outrider {
+namespace {
+
+constexpr int kRounds = 5;  // a --repeat
+
+Json json_of(const Spread& spread) {
+  return {{"median", spread.median}, {"min", spread.min}, {"max", spread.max}};
+}
+
+std::string range_text(const Spread& spread, int digits) {
+  return fmt::format("{:.{}f}..{:.{}f}", spread.min, digits, spread.max, digits);
+}
+
+}  // namespace
+
+int bench_bandwidth_command(const Device& device, const Settings& settings) {
+  Console console(settings);
+  const int n_threads = settings.threads.value_or(usable_cores());
+  const auto meter = device.limit_meter(n_threads);
+  // One thread and all of them alternate: what another thread adds tells whether it has a core of
+  // its own, whatever the system says.
+  LimitSamples all, one;
+  const int rounds = kRounds * settings.repetitions;
+  for (int round = 0; round < rounds; ++round) {
+    console.advance("measuring", static_cast<double>(round) / rounds);
+    all.add(meter(n_threads));
+    stop_if_interrupted();
+    one.add(meter(1));
+    stop_if_interrupted();
+  }
+  console.clear();
+
+  const LimitSamples::Pattern reading = all.reading();
+  const double work_of_all = all.unit("f32_tflops").tera.max;
+  const double work_of_one = one.unit("f32_tflops").tera.max;
+  const double gain = work_of_one > 0 ? work_of_all / work_of_one : 0;
+
+  if (settings.json) {
+    Json document = {{"schema", 1},
+                     {"threads", n_threads},
+                     {"cores", std::min(n_threads, usable_cores())},
+                     {"threads_gain", gain},
+                     {"instruction_sets", device.instruction_sets},
+                     {"rounds", rounds},
+                     {"read_gbs", reading.gbs.median},
+                     {"read_pattern", reading.name}};
+    for (const LimitSamples::Unit& unit : all.units()) document[unit.key] = unit.tera.max;
+    Json patterns = Json::array(), units = Json::array();
+    for (std::size_t i = 0; i < all.patterns().size(); ++i) {
+      patterns.push_back({{"pattern", all.patterns()[i].name},
+                          {"gbs", json_of(all.patterns()[i].gbs)},
+                          {"gbs_one_thread", json_of(one.patterns()[i].gbs)}});
+    }
+    for (std::size_t i = 0; i < all.units().size(); ++i) {
+      units.push_back({{"unit", all.units()[i].key},
+                       {"tera", json_of(all.units()[i].tera)},
+                       {"tera_one_thread", json_of(one.units()[i].tera)}});
+    }
+    document["patterns"] = patterns;
+    document["units"] = units;
+    write_json(document);
+    return kDone;
+  }
+
+  Table reads({"reading memory", "GB/s", "range", "one thread", "range"}, "lrrrr");
+  for (std::size_t i = 0; i < all.patterns().size(); ++i) {
+    const LimitSamples::Pattern together = all.patterns()[i], alone = one.patterns()[i];
+    reads.add({together.name + (together.name == reading.name ? " *" : ""),
+               fmt::format("{:.1f}", together.gbs.median), range_text(together.gbs, 1),
+               fmt::format("{:.1f}", alone.gbs.median), range_text(alone.gbs, 1)});
+  }
+  Table works({"work on registers", "10^12/s", "range", "one thread", "range"}, "lrrrr");
+  for (std::size_t i = 0; i < all.units().size(); ++i) {
+    const LimitSamples::Unit together = all.units()[i], alone = one.units()[i];
+    if (together.tera.max == 0) {
+      works.add({together.title, "-", "-", "-", "-"});
+    } else {
+      works.add({together.title, fmt::format("{:.3f}", together.tera.median),
+                 range_text(together.tera, 3), fmt::format("{:.3f}", alone.tera.median),
+                 range_text(alone.tera, 3)});
+    }
+  }
+  write_output(reads.text(output_width()));
+  write_output("\n" + works.text(output_width()));
+  std::string about = fmt::format("\n{}", threads_text(n_threads));
+  if (gain > 0 && n_threads > 1) {
+    about += fmt::format("; together they compute {:.2f} times as much as one", gain);
+  }
+  write_output(wrap(about, output_width()) + "\n");
+  return kDone;
+}
+
+}  // namespace outrider

@@ -1,0 +1,218 @@
+#include "cli/curve_report.h"
+
+#include <algorithm>
+
+#include "base/bytes.h"
+#include "base/machine.h"
+
+namespace outrider {
+namespace {
+
+constexpr int kShownRows[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32};
+
+// The unit that multiplies weights on this instruction set; nothing: no limit is known.
+std::optional<std::string_view> work_unit(std::string_view instruction_set) {
+  if (instruction_set == "amx") return "amx_tops";
+  if (instruction_set == "avx512" || instruction_set == "avxvnni") return "int8_tops";
+  if (instruction_set == "avx2") return "avx2_tops";
+  return {};
+}
+
+// What the limits allow, in milliseconds.
+class Bounds {
+ public:
+  Bounds(const CurveSubject& subject, const CurveMeasurements& measured)
+      : bytes_(static_cast<double>(bytes_per_token(subject.weights))),
+        weights_(static_cast<double>(weights_per_token(subject.weights))),
+        head_(static_cast<double>(subject.weights.spec.embedding) *
+              subject.weights.spec.vocabulary),
+        read_gbs_(measured.limits.reading().gbs.median) {
+    if (const auto unit = work_unit(subject.instruction_set))
+      tops_ = measured.limits.unit(*unit).tera.max;
+  }
+
+  double read_ms() const { return bytes_ / (read_gbs_ * 1e6); }
+  // Two operations a weight and row; 0 without a limit.
+  double work_ms(int rows) const { return tops_ > 0 ? rows * 2 * weights_ / (tops_ * 1e9) : 0; }
+  // The head is computed for the last row only.
+  double prefill_work_ms() const {
+    return tops_ > 0 ? kPrefillRows * 2 * (weights_ - head_) / (tops_ * 1e9) : 0;
+  }
+  double ms(int rows) const { return std::max(read_ms(), work_ms(rows)); }
+  double prefill_ms() const { return std::max(read_ms(), prefill_work_ms()); }
+
+ private:
+  double bytes_, weights_, head_, read_gbs_;
+  double tops_ = 0;
+};
+
+double median_of(const CurveMeasurements& measured, int rows) {
+  return spread(measured.passes[static_cast<std::size_t>(rows)]).median;
+}
+
+std::string ms_range(const Spread& ms) {
+  return fmt::format("{:.2f}..{:.2f}", ms.min, ms.max);
+}
+
+std::string percent(double part, double whole) {
+  return part > 0 ? fmt::format("{:.0f}%", 100 * part / whole) : "-";
+}
+
+Json json_of(const Spread& ms) {
+  return {{"median", ms.median}, {"min", ms.min}, {"max", ms.max}};
+}
+
+double total_ms(const PassProfile::Operation& operation) {
+  return operation.work_ms + operation.wait_ms;
+}
+
+Json profile_json(int rows, const PassProfile& profile) {
+  Json operations = Json::array();
+  for (const PassProfile::Operation& operation : profile.operations) {
+    operations.push_back({{"name", operation.name},
+                          {"work_ms", operation.work_ms / profile.passes},
+                          {"wait_ms", operation.wait_ms / profile.passes}});
+  }
+  return {{"rows", rows}, {"passes", profile.passes}, {"operations", operations}};
+}
+
+// A line an operation, a column a count of rows.
+std::string profile_text(const std::map<int, PassProfile>& profiles, int width) {
+  std::vector<std::string> header = {"where the time goes, ms"};
+  for (const auto& [rows, profile] : profiles) header.push_back(fmt::format("T({})", rows));
+  Table table(header, "l" + std::string(profiles.size(), 'r'));
+  const auto add = [&](std::string name, const auto& part) {
+    std::vector<std::string> cells = {std::move(name)};
+    for (const auto& [rows, profile] : profiles) {
+      double ms = 0, all = 0;
+      for (std::size_t i = 0; i < profile.operations.size(); ++i) {
+        ms += part(i, profile.operations[i]) / profile.passes;
+        all += total_ms(profile.operations[i]) / profile.passes;
+      }
+      cells.push_back(fmt::format("{:.2f} {:3.0f}%", ms, all > 0 ? 100 * ms / all : 0));
+    }
+    table.add(std::move(cells));
+  };
+  const std::vector<PassProfile::Operation>& names = profiles.begin()->second.operations;
+  if (names.empty()) return "This device keeps no account of where its time goes.\n";
+  for (std::size_t line = 0; line < names.size(); ++line) {
+    add(std::string(names[line].name),
+        [&](std::size_t i, const auto& operation) { return i == line ? total_ms(operation) : 0; });
+  }
+  add("a pass", [](std::size_t, const auto& operation) { return total_ms(operation); });
+  add("of it waiting", [](std::size_t, const auto& operation) { return operation.wait_ms; });
+  return table.text(width);
+}
+
+}  // namespace
+
+Json curve_json(const CurveSubject& subject, const CurveMeasurements& measured, bool profile) {
+  const Bounds bounds(subject, measured);
+  const LimitSamples::Pattern reading = measured.limits.reading();
+  Json rows = Json::array(), ms = Json::array(), min = Json::array(), max = Json::array(),
+       limit = Json::array();
+  for (int n = 1; n <= kCurveRows; ++n) {
+    const Spread pass = spread(measured.passes[static_cast<std::size_t>(n)]);
+    rows.push_back(n);
+    ms.push_back(pass.median);
+    min.push_back(pass.min);
+    max.push_back(pass.max);
+    limit.push_back(bounds.ms(n));
+  }
+  const Spread prefill = spread(measured.prefill);
+  Json document = {{"schema", 1},
+                   {"model", subject.model},
+                   {"threads", subject.options.n_threads},
+                   {"cores", std::min(subject.options.n_threads, usable_cores())},
+                   {"instruction_set", subject.instruction_set},
+                   {"depth", subject.depth},
+                   {"rounds", measured.prefill.size()},
+                   {"rows", rows},
+                   {"ms", ms},
+                   {"ms_min", min},
+                   {"ms_max", max},
+                   {"limit_ms", limit},
+                   {"prefill",
+                    {{"rows", kPrefillRows},
+                     {"ms", prefill.median},
+                     {"ms_min", prefill.min},
+                     {"ms_max", prefill.max},
+                     {"limit_ms", bounds.prefill_ms()}}},
+                   {"bytes_per_token", bytes_per_token(subject.weights)},
+                   {"weights_per_token", weights_per_token(subject.weights)},
+                   {"read_gbs", reading.gbs.median},
+                   {"read_gbs_min", reading.gbs.min},
+                   {"read_gbs_max", reading.gbs.max},
+                   {"read_pattern", reading.name}};
+  for (const LimitSamples::Unit& unit : measured.limits.units()) document[unit.key] = unit.tera.max;
+  document["load_seconds"] = measured.load_seconds;
+  document["memory"] = {{"resident", measured.resident_bytes},
+                        {"weights", subject.memory.weights},
+                        {"cache", subject.memory.cache}};
+  if (subject.depth > 0) document["prompt_ms"] = measured.prompt_ms;
+  if (profile) {
+    Json profiles = Json::array();
+    for (const auto& [n, of_n] : measured.profiles) profiles.push_back(profile_json(n, of_n));
+    document["profile"] = profiles;
+  }
+  return document;
+}
+
+std::string curve_text(const CurveSubject& subject, const CurveMeasurements& measured,
+                       const Settings& settings) {
+  const Bounds bounds(subject, measured);
+  const LimitSamples::Pattern reading = measured.limits.reading();
+  const auto unit = work_unit(subject.instruction_set);
+  const int width = output_width();
+
+  Table table({"rows", "ms", "range", "T(n)/T(1)", "limit ms", "reading", "work"}, "rrrrrrr");
+  const double one = median_of(measured, 1);
+  const auto add = [&](std::string name, const Spread& ms, double limit, double work) {
+    table.add({std::move(name), fmt::format("{:.2f}", ms.median), ms_range(ms),
+               fmt::format("{:.2f}", ms.median / one), fmt::format("{:.2f}", limit),
+               percent(bounds.read_ms(), ms.median), percent(work, ms.median)});
+  };
+  for (int rows = 1; rows <= kCurveRows; ++rows) {
+    if (!settings.all && std::ranges::find(kShownRows, rows) == std::end(kShownRows)) continue;
+    add(fmt::format("{}", rows), spread(measured.passes[static_cast<std::size_t>(rows)]),
+        bounds.ms(rows), bounds.work_ms(rows));
+  }
+  add(fmt::format("{}*", kPrefillRows), spread(measured.prefill), bounds.prefill_ms(),
+      bounds.prefill_work_ms());
+
+  std::string about = fmt::format(
+      "Medians of {} rounds{}. reading, work: shares of the limits, measured in the same rounds. "
+      "*: logits of the last row only.\n",
+      measured.prefill.size(),
+      subject.depth ? fmt::format(" after {} positions", subject.depth) : "");
+  about = wrap(about, width) + "\n";
+  about += wrap(fmt::format("reading: {:.1f} GB/s ({:.1f}..{:.1f}; {}), {} a token",
+                            reading.gbs.median, reading.gbs.min, reading.gbs.max, reading.name,
+                            human_bytes(bytes_per_token(subject.weights))),
+                width, 2) +
+           "\n";
+  if (unit) {
+    const LimitSamples::Unit work = measured.limits.unit(*unit);
+    about += wrap(fmt::format("work: {}, {:.3f}e12/s ({:.3f}..{:.3f}), {:.3f}e9 a row", work.title,
+                              work.tera.max, work.tera.min, work.tera.max,
+                              2e-9 * static_cast<double>(weights_per_token(subject.weights))),
+                  width, 2) +
+             "\n";
+  }
+  about += wrap(fmt::format("{}: {}, {}; loaded in {:.2f} s; {} of memory, weights {}, cache {}",
+                            subject.model, threads_text(subject.options.n_threads),
+                            subject.instruction_set, measured.load_seconds,
+                            human_bytes(measured.resident_bytes),
+                            human_bytes(subject.memory.weights), human_bytes(subject.memory.cache)),
+                width, 2) +
+           "\n";
+  if (subject.depth) {
+    about += fmt::format("reading {} positions took {:.2f} s, {:.2f} ms each\n", subject.depth,
+                         measured.prompt_ms * 1e-3, measured.prompt_ms / subject.depth);
+  }
+  std::string text = table.text(width) + "\n" + about;
+  if (settings.profile) text += "\n" + profile_text(measured.profiles, width);
+  return text;
+}
+
+}  // namespace outrider

@@ -1,0 +1,46 @@
+// What bench curve measured, as JSON and as tables: medians, their ranges, and how near they come
+// to the machine's limits.
+
+#pragma once
+
+#include <array>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "cli/commands.h"
+#include "cli/json.h"
+#include "cli/limit_samples.h"
+#include "model/pass_profile.h"
+
+namespace outrider {
+
+inline constexpr int kCurveRows = 32;     // T(1) .. T(32), logits of every row
+inline constexpr int kPrefillRows = 512;  // and a pass of so many, logits of the last
+
+struct CurveSubject {
+  std::string model;  // as the user named it
+  const Model& weights;
+  const LoadOptions& options;
+  MemoryPlan memory;
+  std::string instruction_set;
+  int depth = 0;  // committed positions before each pass
+};
+
+struct CurveMeasurements {
+  double load_seconds = 0;           // from the file's name to a loaded model
+  double prompt_ms = 0;              // reading `depth` positions
+  std::uint64_t resident_bytes = 0;  // of the process, after the largest pass
+  LimitSamples limits;
+  // Milliseconds, one a round.
+  std::array<std::vector<double>, kCurveRows + 1> passes;  // [rows]
+  std::vector<double> prefill;
+  std::map<int, PassProfile> profiles = {{1, {}}, {4, {}}, {8, {}}, {16, {}}};
+};
+
+Json curve_json(const CurveSubject& subject, const CurveMeasurements& measured, bool profile);
+// settings: profile, all (every count of rows instead of the usual ones).
+std::string curve_text(const CurveSubject& subject, const CurveMeasurements& measured,
+                       const Settings& settings);
+
+}  // namespace outrider

@@ -1,0 +1,61 @@
+#include "cli/limit_samples.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/machine.h"
+
+namespace outrider {
+
+void LimitSamples::add(Limits limits) {
+  CHECK(rounds_.empty() || rounds_[0].readings.size() == limits.readings.size());
+  rounds_.push_back(std::move(limits));
+}
+
+std::vector<LimitSamples::Pattern> LimitSamples::patterns() const {
+  std::vector<Pattern> patterns;
+  for (std::size_t i = 0; !rounds_.empty() && i < rounds_[0].readings.size(); ++i) {
+    std::vector<double> gbs;
+    for (const Limits& round : rounds_) gbs.push_back(round.readings[i].gbs);
+    patterns.push_back({rounds_[0].readings[i].pattern, spread(gbs)});
+  }
+  return patterns;
+}
+
+LimitSamples::Pattern LimitSamples::reading() const {
+  const std::vector<Pattern> all = patterns();
+  CHECK(!all.empty());
+  return *std::ranges::max_element(all, {}, [](const Pattern& p) { return p.gbs.median; });
+}
+
+std::vector<LimitSamples::Unit> LimitSamples::units() const {
+  const auto unit = [&](const char* key, const char* title, double Limits::*field) {
+    std::vector<double> tera;
+    for (const Limits& round : rounds_) tera.push_back(round.*field);
+    return Unit{key, title, spread(tera)};
+  };
+  return {unit("int8_tops", "int8, VNNI", &Limits::int8_tops),
+          unit("avx2_tops", "int8, AVX2", &Limits::avx2_tops),
+          unit("amx_tops", "int8, AMX", &Limits::amx_tops),
+          unit("f32_tflops", "float fma", &Limits::f32_tflops)};
+}
+
+LimitSamples::Unit LimitSamples::unit(std::string_view key) const {
+  for (const Unit& unit : units()) {
+    if (unit.key == key) return unit;
+  }
+  CHECK(false);
+}
+
+std::string threads_text(int n_threads) {
+  const int cores = std::min(n_threads, usable_cores());
+  const auto count = [](int n, const char* word) {
+    return fmt::format("{} {}{}", n, word, n == 1 ? "" : "s");
+  };
+  return fmt::format("{} on {}{}", count(n_threads, "thread"), count(cores, "core"),
+                     n_threads > cores ? ", so more than one a core" : "");
+}
+
+}  // namespace outrider

@@ -1,0 +1,247 @@
+#include "cpu/limit_loops.h"
+
+#include "base/error.h"
+#include "cpu/kernels/intrinsics.h"
+
+namespace outrider {
+namespace {
+
+constexpr std::size_t kLineBytes = 64;
+
+template <Hint hint>
+void ask_for(const std::byte* line) {
+  const char* place = reinterpret_cast<const char*>(line);
+  if constexpr (hint == Hint::l1) _mm_prefetch(place, _MM_HINT_T0);
+  if constexpr (hint == Hint::l2) _mm_prefetch(place, _MM_HINT_T1);
+  if constexpr (hint == Hint::once) _mm_prefetch(place, _MM_HINT_NTA);
+}
+
+// Four lines a turn and as many sums, whatever the width of a load.
+constexpr std::size_t kLines = 4;
+
+template <Hint hint>
+[[OUTRIDER_AVX512]] std::int64_t read_512(const std::byte* first, std::size_t bytes,
+                                          const ReadLoop& loop) {
+  __m512i sums[kLines] = {};
+  const std::size_t stream = bytes / loop.streams;
+  for (std::size_t at = 0; at < stream; at += kLines * kLineBytes) {
+    for (std::size_t s = 0; s < loop.streams; ++s) {
+      const std::byte* lines = first + s * stream + at;
+#pragma GCC unroll 4
+      for (std::size_t i = 0; i < kLines; ++i) {
+        ask_for<hint>(lines + loop.ahead + i * kLineBytes);
+        sums[i] = _mm512_add_epi64(sums[i], _mm512_load_si512(lines + i * kLineBytes));
+      }
+    }
+  }
+  return _mm512_reduce_add_epi64(
+      _mm512_add_epi64(_mm512_add_epi64(sums[0], sums[1]), _mm512_add_epi64(sums[2], sums[3])));
+}
+
+template <Hint hint>
+[[OUTRIDER_AVX2]] std::int64_t read_256(const std::byte* first, std::size_t bytes,
+                                        const ReadLoop& loop) {
+  __m256i sums[kLines] = {};
+  const std::size_t stream = bytes / loop.streams;
+  for (std::size_t at = 0; at < stream; at += kLines * kLineBytes) {
+    for (std::size_t s = 0; s < loop.streams; ++s) {
+      const std::byte* lines = first + s * stream + at;
+#pragma GCC unroll 4
+      for (std::size_t i = 0; i < kLines; ++i) {
+        ask_for<hint>(lines + loop.ahead + i * kLineBytes);
+        const auto* halves = reinterpret_cast<const __m256i*>(lines + i * kLineBytes);
+        sums[i] = _mm256_add_epi64(sums[i], _mm256_load_si256(halves));
+        sums[i] = _mm256_add_epi64(sums[i], _mm256_load_si256(halves + 1));
+      }
+    }
+  }
+  const __m256i sum =
+      _mm256_add_epi64(_mm256_add_epi64(sums[0], sums[1]), _mm256_add_epi64(sums[2], sums[3]));
+  return _mm256_extract_epi64(sum, 0) + _mm256_extract_epi64(sum, 1) +
+         _mm256_extract_epi64(sum, 2) + _mm256_extract_epi64(sum, 3);
+}
+
+template <Hint hint>
+std::int64_t read_128(const std::byte* first, std::size_t bytes, const ReadLoop& loop) {
+  __m128i sums[kLines] = {};
+  const std::size_t stream = bytes / loop.streams;
+  for (std::size_t at = 0; at < stream; at += kLineBytes) {
+    for (std::size_t s = 0; s < loop.streams; ++s) {
+      const std::byte* line = first + s * stream + at;
+      ask_for<hint>(line + loop.ahead);
+      for (std::size_t i = 0; i < kLines; ++i) {
+        sums[i] =
+            _mm_add_epi64(sums[i], _mm_load_si128(reinterpret_cast<const __m128i*>(line) + i));
+      }
+    }
+  }
+  const __m128i sum =
+      _mm_add_epi64(_mm_add_epi64(sums[0], sums[1]), _mm_add_epi64(sums[2], sums[3]));
+  return _mm_cvtsi128_si64(_mm_add_epi64(sum, _mm_unpackhi_epi64(sum, sum)));
+}
+
+template <Hint hint>
+std::int64_t read_with(const std::byte* first, std::size_t bytes, const ReadLoop& loop) {
+  switch (loop.bits) {
+    case 128: return read_128<hint>(first, bytes, loop);
+    case 256: return read_256<hint>(first, bytes, loop);
+    case 512: return read_512<hint>(first, bytes, loop);
+  }
+  CHECK(false);
+}
+
+// Instructions that count are written in assembly, so that none is merged with another or moved
+// out of its loop. Sixteen or twelve chains hide their latency on every machine so far.
+
+constexpr int kWideChains = 16, kWideSteps = 400'000;
+constexpr int kNarrowChains = 12, kNarrowSteps = 500'000;
+
+[[OUTRIDER_AVX512]] std::int64_t vnni_512() {
+  const __m512i a = _mm512_set1_epi8(1), b = _mm512_set1_epi8(2);
+  __m512i sums[kWideChains];
+#pragma GCC unroll 16
+  for (int i = 0; i < kWideChains; ++i) sums[i] = _mm512_setzero_si512();
+  for (int step = 0; step < kWideSteps; ++step) {
+#pragma GCC unroll 16
+    for (int i = 0; i < kWideChains; ++i)
+      asm volatile("vpdpbusd %2, %1, %0" : "+v"(sums[i]) : "v"(a), "v"(b));
+  }
+  std::int64_t sum = 0;
+#pragma GCC unroll 16
+  for (int i = 0; i < kWideChains; ++i) sum += _mm512_reduce_add_epi64(sums[i]);
+  return sum;
+}
+
+[[OUTRIDER_AVXVNNI_VEX]] std::int64_t vnni_256() {
+  const __m256i a = _mm256_set1_epi8(1), b = _mm256_set1_epi8(2);
+  __m256i sums[kNarrowChains];
+#pragma GCC unroll 12
+  for (int i = 0; i < kNarrowChains; ++i) sums[i] = _mm256_setzero_si256();
+  for (int step = 0; step < kNarrowSteps; ++step) {
+#pragma GCC unroll 12
+    for (int i = 0; i < kNarrowChains; ++i)
+      asm volatile("%{vex%} vpdpbusd %2, %1, %0" : "+x"(sums[i]) : "x"(a), "x"(b));
+  }
+  std::int64_t sum = 0;
+#pragma GCC unroll 12
+  for (int i = 0; i < kNarrowChains; ++i) sum += _mm256_extract_epi64(sums[i], 0);
+  return sum;
+}
+
+// 256 products a step: eight multiplications into 16 bits, one widening of their sum to 32.
+constexpr int kAvx2Steps = 1'000'000;
+
+[[OUTRIDER_AVX2]] std::int64_t products_256() {
+  const __m256i a = _mm256_set1_epi8(1), b = _mm256_set1_epi8(2), ones = _mm256_set1_epi16(1);
+  __m256i sum = _mm256_setzero_si256();
+  for (int step = 0; step < kAvx2Steps; ++step) {
+    __m256i pairs[8];
+#pragma GCC unroll 8
+    for (__m256i& pair : pairs) asm volatile("vpmaddubsw %2, %1, %0" : "=x"(pair) : "x"(a), "x"(b));
+#pragma GCC unroll 7
+    for (int i = 1; i < 8; ++i) pairs[0] = _mm256_add_epi16(pairs[0], pairs[i]);
+    sum = _mm256_add_epi32(sum, _mm256_madd_epi16(pairs[0], ones));
+  }
+  return _mm256_extract_epi64(sum, 0);
+}
+
+// Six tiles of sums, the other two hold what is multiplied.
+constexpr int kTileSteps = 40'000;
+
+[[OUTRIDER_AMX]] std::int64_t tiles() {
+  struct alignas(64) {
+    std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
+    std::uint16_t column_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+    std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+  } const shape;
+  alignas(64) std::int32_t out[16][16] = {{1}};
+  _tile_loadconfig(&shape);
+  _tile_loadd(6, out, 64);
+  _tile_loadd(7, out, 64);
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+  _tile_zero(4);
+  _tile_zero(5);
+  for (int step = 0; step < kTileSteps; ++step) {
+    _tile_dpbssd(0, 6, 7);
+    _tile_dpbssd(1, 6, 7);
+    _tile_dpbssd(2, 6, 7);
+    _tile_dpbssd(3, 6, 7);
+    _tile_dpbssd(4, 6, 7);
+    _tile_dpbssd(5, 6, 7);
+  }
+  _tile_stored(0, out, 64);
+  _tile_release();
+  return out[0][0];
+}
+
+[[OUTRIDER_AVX512]] std::int64_t fma_512() {
+  const __m512 a = _mm512_set1_ps(0.5f), b = _mm512_set1_ps(1);
+  __m512 sums[kWideChains];
+#pragma GCC unroll 16
+  for (int i = 0; i < kWideChains; ++i) sums[i] = _mm512_setzero_ps();
+  for (int step = 0; step < kWideSteps; ++step) {
+#pragma GCC unroll 16
+    for (int i = 0; i < kWideChains; ++i)
+      asm volatile("vfmadd231ps %2, %1, %0" : "+v"(sums[i]) : "v"(a), "v"(b));
+  }
+  float sum = 0;
+#pragma GCC unroll 16
+  for (int i = 0; i < kWideChains; ++i) sum += _mm512_cvtss_f32(sums[i]);
+  return static_cast<std::int64_t>(sum);
+}
+
+[[OUTRIDER_AVX2]] std::int64_t fma_256() {
+  const __m256 a = _mm256_set1_ps(0.5f), b = _mm256_set1_ps(1);
+  __m256 sums[kNarrowChains];
+#pragma GCC unroll 12
+  for (int i = 0; i < kNarrowChains; ++i) sums[i] = _mm256_setzero_ps();
+  for (int step = 0; step < kNarrowSteps; ++step) {
+#pragma GCC unroll 12
+    for (int i = 0; i < kNarrowChains; ++i)
+      asm volatile("vfmadd231ps %2, %1, %0" : "+x"(sums[i]) : "x"(a), "x"(b));
+  }
+  float sum = 0;
+#pragma GCC unroll 12
+  for (int i = 0; i < kNarrowChains; ++i) sum += _mm256_cvtss_f32(sums[i]);
+  return static_cast<std::int64_t>(sum);
+}
+
+}  // namespace
+
+std::int64_t read_all(const std::byte* first, std::size_t bytes, const ReadLoop& loop) {
+  switch (loop.hint) {
+    case Hint::none: return read_with<Hint::none>(first, bytes, loop);
+    case Hint::l1: return read_with<Hint::l1>(first, bytes, loop);
+    case Hint::l2: return read_with<Hint::l2>(first, bytes, loop);
+    case Hint::once: return read_with<Hint::once>(first, bytes, loop);
+  }
+  CHECK(false);
+}
+
+std::optional<ComputeLoop> vnni_loop() {
+  if (is_available(Isa::avx512)) return ComputeLoop{2.0 * 64 * kWideChains * kWideSteps, vnni_512};
+  if (is_available(Isa::avxvnni))  // without AVX-512 it is AVX-VNNI, so VEX
+    return ComputeLoop{2.0 * 32 * kNarrowChains * kNarrowSteps, vnni_256};
+  return {};
+}
+
+std::optional<ComputeLoop> avx2_loop() {
+  if (!is_available(Isa::avx2)) return {};
+  return ComputeLoop{2.0 * 8 * 32 * kAvx2Steps, products_256};
+}
+
+std::optional<ComputeLoop> amx_loop() {
+  if (!is_available(Isa::amx)) return {};
+  return ComputeLoop{2.0 * 16 * 16 * 64 * 6 * kTileSteps, tiles};
+}
+
+std::optional<ComputeLoop> fma_loop() {
+  if (is_available(Isa::avx512)) return ComputeLoop{2.0 * 16 * kWideChains * kWideSteps, fma_512};
+  if (is_available(Isa::avx2)) return ComputeLoop{2.0 * 8 * kNarrowChains * kNarrowSteps, fma_256};
+  return {};
+}
+
+}  // namespace outrider
