@@ -38,14 +38,18 @@ struct Room {
       array = {reinterpret_cast<T*>(left.data()), size};
       left = left.subspan(size * sizeof(T));
     };
+    std::span<RankKey> ranked;
+    std::span<float> weights;
     take(row, padded);
     take(logits, padded);
     take(values, padded);
     take(keys, padded);
-    take(ranking.keys, group);
-    take(ranking.weights, group);
-    take(ranking.key_buffer, group);
-    take(ranking.weight_buffer, group);
+    for (RankedPlace* place : {&ranking.group, &ranking.rest}) {
+      take(ranked, group);
+      place->keys = ranked.data();
+      take(weights, group);
+      place->weights = weights.data();
+    }
     take(maxima, padded_blocks);
     take(minima, padded_blocks);
     take(minima_of_maxima, padded_blocks);
@@ -62,18 +66,9 @@ struct Room {
   std::span<RankKey> keys, minima, minima_of_maxima;
   std::span<float> maxima;  // of the race's blocks
   std::span<std::uint32_t> slices, every_slice;
-  RankingScratch ranking;
+  RankingRoom ranking;
   std::vector<RaceEntry> ranking_of_race;
 };
-
-// As ChoiceKernels::keys_by_value has it, and back.
-RankKey key_of(float value) {
-  const auto bits = std::bit_cast<RankKey>(value + 0.0f);
-  return bits ^ (bits < 0 ? std::numeric_limits<RankKey>::min() : -1);
-}
-float value_of(RankKey key) {
-  return std::bit_cast<float>(key ^ (key < 0 ? -1 : std::numeric_limits<RankKey>::min()));
-}
 
 bool better(const RaceEntry& a, const RaceEntry& b) {
   return a.score != b.score ? a.score > b.score : a.place < b.place;
@@ -173,7 +168,7 @@ class Choosing {
 
   // Moves tokens with logits >= bound into room_.logits.
   void gather(float bound) {
-    look_at_first(kernels_.gather(race_.logits, maxima(), bound, room_.logits, room_.slices));
+    look_at_first(kernels_.gather(race_, maxima(), bound, room_.logits, room_.slices));
   }
   void keep(const RankCut& cut) {
     look_at_first(
@@ -212,7 +207,8 @@ class Choosing {
     const RankKey bound = bound_of_first(kernels_, room_.keys.first(n_blocks_), k);
     gather(value_of(std::min(bound, key_of(std::numeric_limits<float>::lowest()))));
     kernels_.keys_by_value(race_.logits, race_.logits, room_.keys, room_.minima);
-    keep_reaching({}, static_cast<float>(k), k);
+    std::fill(values().begin(), values().end(), 1.0f);
+    keep_reaching(values(), static_cast<float>(k), k);
   }
 
   void filter_typical() {
@@ -225,7 +221,7 @@ class Choosing {
   void filter_top_p() {
     softmax();
     kernels_.keys_by_value(race_.logits, values(), room_.keys, room_.minima);
-    keep_reaching(values(), request_.filters.top_p, kUsuallyEnough);
+    keep_reaching({}, request_.filters.top_p, kUsuallyEnough);
   }
 
   void filter_min_p() {

@@ -127,6 +127,9 @@ OUTRIDER_OP Ints shift_down_signed(Ints x) {
 OUTRIDER_OP Ints bits_of(Floats x) {
   return _mm512_castps_si512(x);
 }
+OUTRIDER_OP Floats floats_of(Ints x) {
+  return _mm512_castsi512_ps(x);
+}
 OUTRIDER_OP Floats to_floats(Ints x) {
   return _mm512_cvtepi32_ps(x);
 }

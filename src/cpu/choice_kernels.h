@@ -11,6 +11,7 @@
 
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -32,6 +33,16 @@ constexpr std::size_t blocks_of(std::size_t values) {
 using RankKey = std::int32_t;
 inline constexpr RankKey kNoKey = INT32_MAX;
 
+// Keys by descending value, and back. A float's bits order as integers once those of the negative
+// ones are turned round; adding zero makes the two zeros one.
+inline RankKey key_of(float value) {
+  const auto bits = std::bit_cast<RankKey>(value + 0.0f);
+  return bits ^ (bits < 0 ? INT32_MIN : -1);
+}
+inline float value_of(RankKey key) {
+  return std::bit_cast<float>(key ^ (key < 0 ? -1 : INT32_MIN));
+}
+
 // Keeps the keys below `key` and of those that equal it the first n_equal.
 struct RankCut {
   RankKey key;
@@ -49,6 +60,17 @@ struct RaceEntry {
   std::uint32_t place;  // in RaceView::logits
 };
 
+// Where keys of a ranking and the weights that go with them lie. No weights: each weight is the
+// value whose key, by value, it goes with.
+struct RankedPlace {
+  RankKey* keys;
+  float* weights;
+
+  RankedPlace operator+(std::size_t n) const {
+    return {keys + n, weights == nullptr ? nullptr : weights + n};
+  }
+};
+
 // What decides whether a group's weights may be added all at once (choice_ranking.cpp).
 struct GroupSum {
   RankKey first, last;  // the smallest and the largest key
@@ -62,9 +84,9 @@ struct ChoiceKernels {
   float (*block_maxima)(std::span<const float> x, std::span<float> maxima);
   // x = -inf where the token's bit is not set; words past the end of `allowed` are 0.
   void (*forbid)(std::span<const std::uint64_t> allowed, std::span<float> x);
-  // The slices of x that have a value >= bound, smaller ones at -inf. Returns their number.
-  // maxima: of x.
-  std::size_t (*gather)(std::span<const float> x, std::span<const float> maxima, float bound,
+  // The slices of the race that have a logit >= bound, smaller ones at -inf. Returns their number.
+  // maxima: of race.logits. The outputs may be where the race is.
+  std::size_t (*gather)(const RaceView& race, std::span<const float> maxima, float bound,
                         std::span<float> logits, std::span<std::uint32_t> slices);
 
   // y = exp(x - max); returns the lane sum of y. y may be x.
@@ -84,16 +106,15 @@ struct ChoiceKernels {
                            std::span<RankKey> keys, std::span<RankKey> minima);
   // How many are at most `bound`.
   std::size_t (*count_up_to)(std::span<const RankKey> keys, RankKey bound);
-  // The keys with after < key <= last and their weights, in order. Returns their number. `weights`
-  // may be empty: all 1. Up to 16 elements past the result are overwritten.
+  // Copies the keys with after < key <= last and their weights, if `to` has any, in order. Returns
+  // their number. Up to 16 elements past them are overwritten.
   std::size_t (*collect)(std::span<const RankKey> keys, std::span<const float> weights,
                          std::span<const RankKey> minima, RankKey after, RankKey last,
-                         std::span<RankKey> group_keys, std::span<float> group_weights);
-  GroupSum (*group_sum)(std::span<const RankKey> keys, std::span<const float> weights, float scale);
-  // Moves the keys <= pivot and their weights to the front; both parts keep their order. Returns
-  // how many these are. The buffers have 16 elements more than the group.
-  std::size_t (*partition)(std::span<RankKey> keys, std::span<float> weights, RankKey pivot,
-                           std::span<RankKey> key_buffer, std::span<float> weight_buffer);
+                         RankedPlace to);
+  GroupSum (*group_sum)(RankedPlace group, std::size_t n, float scale);
+  // Moves the keys <= pivot and their weights to the front, the others to `rest`, in order. Returns
+  // how many the former are. Up to 16 elements past the latter are overwritten. pivot < kNoKey.
+  std::size_t (*partition)(RankedPlace group, std::size_t n, RankKey pivot, RankedPlace rest);
   // Takes tokens whose keys are cut off out of the race, and slices that become empty. In place;
   // returns how many slices are left.
   std::size_t (*keep)(std::span<const RankKey> keys, std::span<const RankKey> minima, RankCut cut,

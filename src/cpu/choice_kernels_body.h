@@ -38,18 +38,19 @@ OUTRIDER_OP Floats load_slice(std::span<const float> x, std::size_t i) {
   }
 }
 
-[[OUTRIDER_TARGET]] std::size_t gather(std::span<const float> x, std::span<const float> maxima,
+[[OUTRIDER_TARGET]] std::size_t gather(const RaceView& race, std::span<const float> maxima,
                                        float bound, std::span<float> logits,
                                        std::span<std::uint32_t> slices) {
   std::size_t n = 0;
   for (std::size_t block = 0; block < maxima.size(); ++block) {
     if (!(maxima[block] >= bound)) continue;
-    for (std::size_t i = block * kChoiceBlock; i < (block + 1) * kChoiceBlock; i += kChoiceSlice) {
-      const Floats value = load_slice(x, i);
+    const std::size_t end = std::min((block + 1) * 4, race.slices.size());
+    for (std::size_t slice = block * 4; slice < end; ++slice) {
+      const Floats value = load_slice(race.logits, slice * kChoiceSlice);
       const Mask kept = at_least(value, all(bound));
+      if (set_lanes(kept) == 0) continue;
       store(&logits[n * kChoiceSlice], select(kept, value, all(kAbsent)));
-      slices[n] = static_cast<std::uint32_t>(i / kChoiceSlice);
-      n += set_lanes(kept) != 0;
+      slices[n++] = race.slices[slice];
     }
   }
   return n;
@@ -94,18 +95,22 @@ OUTRIDER_OP void store_block(const Ints (&keys)[4], std::size_t block, std::span
   minima[block] = least(lesser(lesser(keys[0], keys[1]), lesser(keys[2], keys[3])));
 }
 
-// A float's bits order as integers once those of the negative ones are turned round; here larger
-// floats get smaller keys. Adding zero makes the two zeros one.
+OUTRIDER_OP Ints key_of(Floats value) {
+  const Ints bits = bits_of(add(value, all(0.0f)));
+  return xor_bits(bits, select(above(all(0), bits), all(INT32_MIN), all(-1)));
+}
+OUTRIDER_OP Floats value_of(Ints key) {
+  return floats_of(xor_bits(key, select(above(all(0), key), all(-1), all(INT32_MIN))));
+}
+
 [[OUTRIDER_TARGET]] void keys_by_value(std::span<const float> logits, std::span<const float> values,
                                        std::span<RankKey> out, std::span<RankKey> minima) {
   for (std::size_t block = 0; block < blocks_of(logits.size()); ++block) {
     Ints keys[4];
     for (std::size_t i = 0; i < 4; ++i) {
       const std::size_t at = block * kChoiceBlock + i * kChoiceSlice;
-      const Ints bits = bits_of(add(load_slice(values, at), all(0.0f)));
-      const Ints flip = select(above(all(0), bits), all(INT32_MIN), all(-1));
-      keys[i] =
-          select(above(load_slice(logits, at), all(kAbsent)), xor_bits(bits, flip), all(kNoKey));
+      keys[i] = select(above(load_slice(logits, at), all(kAbsent)), key_of(load_slice(values, at)),
+                       all(kNoKey));
     }
     store_block(keys, block, out, minima);
   }
@@ -140,33 +145,38 @@ OUTRIDER_OP void store_block(const Ints (&keys)[4], std::size_t block, std::span
 [[OUTRIDER_TARGET]] std::size_t collect(std::span<const RankKey> keys,
                                         std::span<const float> weights,
                                         std::span<const RankKey> minima, RankKey after,
-                                        RankKey last, std::span<RankKey> group_keys,
-                                        std::span<float> group_weights) {
+                                        RankKey last, RankedPlace to) {
   std::size_t n = 0;
   for (std::size_t block = 0; block < minima.size(); ++block) {
     if (minima[block] > last) continue;
     for (std::size_t i = block * kChoiceBlock; i < (block + 1) * kChoiceBlock; i += kChoiceSlice) {
       const Ints key = load(&keys[i]);
       const Mask in = both(above(key, all(after)), at_most(key, all(last)));
-      store_close(&group_keys[n], in, key);
-      store_close(&group_weights[n], in, weights.empty() ? all(1.0f) : load(&weights[i]));
+      store_close(&to.keys[n], in, key);
+      if (to.weights != nullptr) store_close(&to.weights[n], in, load(&weights[i]));
       n += count(in);
     }
   }
   return n;
 }
 
-[[OUTRIDER_TARGET]] GroupSum group_sum(std::span<const RankKey> keys,
-                                       std::span<const float> weights, float scale) {
-  Ints first = all(keys[0]), last = first;
-  Floats sum = all(0.0f);
+// The first `left` lanes of a slice, if it has no more.
+template <typename Lanes, typename T>
+OUTRIDER_OP Lanes load_left(const T* at, std::size_t left, Lanes others) {
+  return left >= kChoiceSlice ? load(at) : load(first_lanes(left), at, others);
+}
+
+[[OUTRIDER_TARGET]] GroupSum group_sum(RankedPlace group, std::size_t n, float scale) {
+  const Ints any = all(group.keys[0]);
+  const Floats none = all(0.0f);
+  Ints first = any, last = any;
+  Floats sum = none;
   Mask tie = first_lanes(0);
-  for (std::size_t i = 0; i < keys.size(); i += kChoiceSlice) {
-    const std::size_t left = keys.size() - i;
-    const bool whole = left >= kChoiceSlice;
-    const Mask some = first_lanes(left);
-    const Ints key = whole ? load(&keys[i]) : load(some, &keys[i], first);
-    const Floats weight = whole ? load(&weights[i]) : load(some, &weights[i], all(0.0f));
+  for (std::size_t i = 0; i < n; i += kChoiceSlice) {
+    const Ints key = load_left(&group.keys[i], n - i, any);
+    const Floats weight = group.weights != nullptr
+                              ? load_left(&group.weights[i], n - i, none)
+                              : select(first_lanes(n - i), value_of(key), none);
     first = lesser(first, key);
     last = larger(last, key);
     const Floats scaled = multiply(weight, all(scale)), nearest = rounded(scaled);
@@ -176,38 +186,36 @@ OUTRIDER_OP void store_block(const Ints (&keys)[4], std::size_t block, std::span
   return {least(first), largest(last), sum_of_lanes(sum), set_lanes(tie) != 0};
 }
 
-[[OUTRIDER_TARGET]] std::size_t partition(std::span<RankKey> keys, std::span<float> weights,
-                                          RankKey pivot, std::span<RankKey> key_buffer,
-                                          std::span<float> weight_buffer) {
-  std::size_t n_first = 0, n_rest = 0;
-  for (std::size_t i = 0; i < keys.size(); i += kChoiceSlice) {
-    const std::size_t left = std::min(keys.size() - i, kChoiceSlice);
-    const Mask some = first_lanes(left);
-    const bool whole = left == kChoiceSlice;
-    const Ints key = whole ? load(&keys[i]) : load(some, &keys[i], all(kNoKey));
-    const Floats weight = whole ? load(&weights[i]) : load(some, &weights[i], all(0.0f));
-    const Mask front = both(some, at_most(key, all(pivot)));
-    const Mask rest = both(some, above(key, all(pivot)));
-    store_close(&key_buffer[n_rest], rest, key);
-    store_close(&weight_buffer[n_rest], rest, weight);
-    n_rest += count(rest);
-    if (whole) {  // what is overwritten past these has been read
-      store_close(&keys[n_first], front, key);
-      store_close(&weights[n_first], front, weight);
-    } else {
-      RankKey last_keys[kChoiceSlice];
-      float last_weights[kChoiceSlice];
-      store_close(last_keys, front, key);
-      store_close(last_weights, front, weight);
-      std::copy_n(last_keys, count(front), keys.begin() + static_cast<std::ptrdiff_t>(n_first));
-      std::copy_n(last_weights, count(front),
-                  weights.begin() + static_cast<std::ptrdiff_t>(n_first));
-    }
-    n_first += count(front);
+// Stores in place: `at` lies at or before the slice of `left` elements that x is from.
+template <typename Lanes, typename T>
+OUTRIDER_OP void store_back(T* at, Mask mask, Lanes x, std::size_t left) {
+  if (left >= kChoiceSlice) {
+    store_close(at, mask, x);  // what is overwritten past the mask's lanes has been read
+    return;
   }
-  const auto after_first = static_cast<std::ptrdiff_t>(n_first);
-  std::copy_n(key_buffer.begin(), n_rest, keys.begin() + after_first);
-  std::copy_n(weight_buffer.begin(), n_rest, weights.begin() + after_first);
+  T close[kChoiceSlice];
+  store_close(close, mask, x);
+  std::copy_n(close, count(mask), at);
+}
+
+[[OUTRIDER_TARGET]] std::size_t partition(RankedPlace group, std::size_t n, RankKey pivot,
+                                          RankedPlace rest) {
+  std::size_t n_first = 0, n_rest = 0;
+  for (std::size_t i = 0; i < n; i += kChoiceSlice) {
+    const std::size_t left = n - i;
+    const Ints key = load_left(&group.keys[i], left, all(kNoKey));
+    const Mask low = at_most(key, all(pivot));
+    const Mask high = both(first_lanes(left), above(key, all(pivot)));
+    if (group.weights != nullptr) {
+      const Floats weight = load_left(&group.weights[i], left, all(0.0f));
+      store_close(&rest.weights[n_rest], high, weight);
+      store_back(&group.weights[n_first], low, weight, left);
+    }
+    store_close(&rest.keys[n_rest], high, key);
+    store_back(&group.keys[n_first], low, key, left);
+    n_first += count(low);
+    n_rest += count(high);
+  }
   return n_first;
 }
 

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstdint>
 #include <limits>
+#include <utility>
 
 namespace outrider {
 namespace {
@@ -19,21 +20,22 @@ RankKey middle(RankKey low, RankKey high) {
 // Walks through a ranking from its beginning, group by group.
 class Walk {
  public:
-  Walk(const ChoiceKernels& kernels, float enough, const RankingScratch& scratch)
-      : kernels_(kernels), enough_(enough), scratch_(scratch) {}
+  Walk(const ChoiceKernels& kernels, float enough) : kernels_(kernels), enough_(enough) {}
 
-  // Adds the next group, in any order but for equals, which stand as they rank; its order changes.
-  std::optional<RankCut> add(std::span<RankKey> keys, std::span<float> weights) {
+  // Adds the next group, n elements in which equals stand as they rank. It and `room`, for n + 16
+  // elements, are used up: the end of the group goes to the beginning of the room, what is left of
+  // which serves the group's beginning; then the place of the group serves its end.
+  std::optional<RankCut> add(RankedPlace group, std::size_t n, RankedPlace room) {
     for (;;) {
-      if (keys.size() <= kFew) return add_sorted(keys, weights);
-      const GroupSum group = kernels_.group_sum(keys, weights, units_per_one());
-      if (add_at_once(group)) return {};
-      if (group.first == group.last) return add_alike(keys.front(), weights);
-      const std::size_t n = kernels_.partition(keys, weights, middle(group.first, group.last),
-                                               scratch_.key_buffer, scratch_.weight_buffer);
-      if (const std::optional<RankCut> cut = add(keys.first(n), weights.first(n))) return cut;
-      keys = keys.subspan(n);
-      weights = weights.subspan(n);
+      if (n <= kFew) return add_sorted(group, n);
+      const GroupSum sum = kernels_.group_sum(group, n, units_per_one());
+      if (add_at_once(sum)) return {};
+      if (sum.first == sum.last) return add_alike(group, n);
+      const std::size_t n_first = kernels_.partition(group, n, middle(sum.first, sum.last), room);
+      const std::size_t n_rest = n - n_first;
+      if (const auto cut = add(group, n_first, room + n_rest)) return cut;
+      std::swap(group, room);
+      n = n_rest;
     }
   }
 
@@ -59,33 +61,36 @@ class Walk {
     return true;
   }
 
-  std::optional<RankCut> add_alike(RankKey key, std::span<const float> weights) {
-    for (std::size_t i = 0; i < weights.size(); ++i) {
-      sum_ += weights[i];
-      if (sum_ >= enough_) return RankCut{key, i + 1};
+  static float weight(RankedPlace at) {
+    return at.weights != nullptr ? *at.weights : value_of(*at.keys);
+  }
+
+  std::optional<RankCut> add_alike(RankedPlace group, std::size_t n) {
+    for (std::size_t i = 0; i < n; ++i) {
+      sum_ += weight(group + i);
+      if (sum_ >= enough_) return RankCut{*group.keys, i + 1};
     }
     return {};
   }
 
-  std::optional<RankCut> add_sorted(std::span<const RankKey> keys, std::span<const float> weights) {
+  std::optional<RankCut> add_sorted(RankedPlace group, std::size_t n) {
     // The key above, its sign bit turned round; the place below decides between equals.
     std::array<std::uint64_t, kFew> order;
-    for (std::size_t i = 0; i < keys.size(); ++i)
-      order[i] = std::uint64_t{static_cast<std::uint32_t>(keys[i]) ^ 0x80000000u} << 32 | i;
-    std::sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(keys.size()));
+    for (std::size_t i = 0; i < n; ++i)
+      order[i] = std::uint64_t{static_cast<std::uint32_t>(group.keys[i]) ^ 0x80000000u} << 32 | i;
+    std::sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(n));
     std::size_t n_equal = 0;
-    for (std::size_t i = 0; i < keys.size(); ++i) {
+    for (std::size_t i = 0; i < n; ++i) {
       n_equal = i > 0 && order[i] >> 32 == order[i - 1] >> 32 ? n_equal + 1 : 1;
-      const auto at = static_cast<std::uint32_t>(order[i]);
-      sum_ += weights[at];
-      if (sum_ >= enough_) return RankCut{keys[at], n_equal};
+      const RankedPlace at = group + static_cast<std::uint32_t>(order[i]);
+      sum_ += weight(at);
+      if (sum_ >= enough_) return RankCut{*at.keys, n_equal};
     }
     return {};
   }
 
   const ChoiceKernels& kernels_;
   const float enough_;
-  const RankingScratch& scratch_;
   float sum_ = 0;
 };
 
@@ -106,18 +111,18 @@ RankKey bound_of_first(const ChoiceKernels& kernels, std::span<const RankKey> mi
 
 std::optional<RankCut> fewest_that_reach(const ChoiceKernels& kernels, const RankedTokens& tokens,
                                          float enough, std::size_t expected,
-                                         const RankingScratch& scratch) {
-  Walk walk(kernels, enough, scratch);
+                                         const RankingRoom& room) {
+  Walk walk(kernels, enough);
+  RankedPlace group = room.group, rest = room.rest;
+  if (tokens.weights.empty()) group.weights = rest.weights = nullptr;
   // The first few of a ranking are cheap to find, and often are all.
   RankKey after = kLowest;
   for (std::size_t n = expected; after < kNoKey - 1; n *= 16) {
     const RankKey last =
         n <= tokens.minima.size() / 2 ? bound_of_first(kernels, tokens.minima, n) : kNoKey - 1;
-    const std::size_t found = kernels.collect(tokens.keys, tokens.weights, tokens.minima, after,
-                                              last, scratch.keys, scratch.weights);
-    if (const std::optional<RankCut> cut =
-            walk.add(scratch.keys.first(found), scratch.weights.first(found)))
-      return cut;
+    const std::size_t n_found =
+        kernels.collect(tokens.keys, tokens.weights, tokens.minima, after, last, group);
+    if (const auto cut = walk.add(group, n_found, rest)) return cut;
     after = last;
   }
   return {};

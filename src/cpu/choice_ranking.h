@@ -14,23 +14,20 @@
 #include <cstddef>
 #include <optional>
 #include <span>
-#include <vector>
 
 #include "cpu/choice_kernels.h"
 
 namespace outrider {
 
-// [padded tokens]. Weights may be empty: all 1.
 struct RankedTokens {
-  std::span<const RankKey> keys;    // kNoKey: not ranked
+  std::span<const RankKey> keys;    // [tokens, in whole blocks]; kNoKey: not ranked
   std::span<const RankKey> minima;  // of each block of keys
-  std::span<const float> weights;
+  std::span<const float> weights;   // as many as keys, >= 0; empty: the values that keys are of
 };
 
-// Room to work in: each [padded tokens + 16].
-struct RankingScratch {
-  std::span<RankKey> keys, key_buffer;
-  std::span<float> weights, weight_buffer;
+// Room to work in: each array [keys + 16].
+struct RankingRoom {
+  RankedPlace group, rest;
 };
 
 // A key that at least n blocks reach, as small as a few steps of bisection make it; the largest key
@@ -43,6 +40,6 @@ RankKey bound_of_first(const ChoiceKernels& kernels, std::span<const RankKey> mi
 // how many that are.
 std::optional<RankCut> fewest_that_reach(const ChoiceKernels& kernels, const RankedTokens& tokens,
                                          float enough, std::size_t expected,
-                                         const RankingScratch& scratch);
+                                         const RankingRoom& room);
 
 }  // namespace outrider
