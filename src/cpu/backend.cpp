@@ -86,13 +86,10 @@ class CpuBackend final : public Backend {
     const auto answer = [&](std::size_t i) {
       choices[i] = outrider::choose(forward_.logits(requests[i].row), requests[i], isa_);
     };
-    if (requests.size() == 1) {
-      answer(0);
-    } else {
-      team_.run([&](int thread) {
-        for (std::size_t i = thread; i < requests.size(); i += team_.size()) answer(i);
-      });
-    }
+    // One alone, too: the team's threads round as they must, the caller's may not.
+    team_.run([&](int thread) {
+      for (std::size_t i = thread; i < requests.size(); i += team_.size()) answer(i);
+    });
     return choices;
   }
 
