@@ -15,6 +15,7 @@
 #include "base/huge_buffer.h"
 #include "cpu/kernels/kernels.h"
 #include "cpu/kernels/tile_products.h"
+#include "cpu/kernels/tiles_emulator.h"
 #include "cpu/kernels/tiles_software.h"
 #include "numerics/blocks.h"
 
@@ -23,14 +24,22 @@ namespace {
 
 using Rng = std::mt19937;
 
-// AMX's kernels on tiles in plain code, for any number of rows. Unpacking needs AVX-512.
-void product_on_software_tiles(const PackedMatrix& weights, const ProductInput& input, Range rows,
-                               Range panels, MatrixView<float> out) {
+// AMX's kernels on tiles of another kind, for any number of rows. Unpacking needs AVX-512.
+template <typename Tiles>
+void product_on_tiles(const PackedMatrix& weights, const ProductInput& input, Range rows,
+                      Range panels, MatrixView<float> out) {
   if (input_kind(weights.type) == InputKind::floats) {
     kProductsReference.product(weights, input, rows, panels, out);
   } else if (rows.begin != rows.end) {
-    tiled::product<SoftwareTiles>(weights, input, rows, panels, out);
+    tiled::product<Tiles>(weights, input, rows, panels, out);
   }
+}
+
+// On the instructions themselves, where the processor does not know them.
+void product_on_emulated_tiles(const PackedMatrix& weights, const ProductInput& input, Range rows,
+                               Range panels, MatrixView<float> out) {
+  const TileEmulator emulator;
+  product_on_tiles<HardwareTiles>(weights, input, rows, panels, out);
 }
 
 // What can run here.
@@ -43,7 +52,10 @@ std::vector<Twin> twins() {
   std::vector<Twin> all;
   for (const Isa isa : available_isas()) all.push_back({name(isa), kernels(isa).products});
   if (is_available(Isa::avx512)) {
-    all.push_back({"tiles in plain code", {product_on_software_tiles, quantize_reference}});
+    all.push_back({"tiles in plain code", {product_on_tiles<SoftwareTiles>, quantize_reference}});
+    if (!is_available(Isa::amx)) {
+      all.push_back({"emulated tiles", {product_on_emulated_tiles, quantize_reference}});
+    }
   }
   return all;
 }
