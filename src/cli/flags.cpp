@@ -221,6 +221,12 @@ std::vector<Flag> make_flags() {
   add({"--draft"}, "HOW", speculation, kGenerate, texts(&Settings::draft, false),
       "off, auto, or drafters joined by +: lookup, model=MODEL; prove and bench generate take "
       "several (default: auto; there: off and auto)");
+  add({"--draft-quantize"}, "TYPE", speculation, kGenerate,
+      choice<std::optional<TensorType>>(&Settings::draft_quantize, {{"off", std::nullopt},
+                                                                    {"q8_0", TensorType::q8_0},
+                                                                    {"q5_0", TensorType::q5_0},
+                                                                    {"q4_0", TensorType::q4_0}}),
+      "what larger weights of a draft model are encoded in when it is loaded; off: as in its file");
   add({"--draft-rows"}, "N", speculation, kGenerate, integer(&Settings::draft_rows, 0, 64),
       "drafted tokens checked in one pass, at most");
   add({"--draft-depth"}, "N", speculation, kGenerate, integer(&Settings::draft_depth, 1, 64),

@@ -55,7 +55,7 @@ Workbench::Workbench(const Device& device, const Settings& settings,
     if (!trace_)
       throw Error("--trace {}: cannot be written: {}", *settings.trace_file, std::strerror(errno));
   }
-  target_ = load(file_);
+  target_ = load(file_, options_);
 }
 
 ModelFile& Workbench::draft_file(const std::string& name) {
@@ -74,7 +74,10 @@ void Workbench::choose_context() {
   Device all = device_;
   all.memory_need = [&](const Model& model, const LoadOptions& options) {
     MemoryPlan plan = device_.memory_need(model, options);
-    for (const Model* draft : drafts) plan.weights += device_.memory_need(*draft, options).total();
+    LoadOptions of_drafts = draft_options();
+    of_drafts.context = options.context;
+    for (const Model* draft : drafts)
+      plan.weights += device_.memory_need(*draft, of_drafts).total();
     return plan;
   };
   const int fitting = context_that_fits(all, file_.model, options_, wanted, available);
@@ -102,10 +105,16 @@ void Workbench::choose_context() {
   }
 }
 
-std::shared_ptr<Backend> Workbench::load(const ModelFile& file) {
+LoadOptions Workbench::draft_options() const {
+  LoadOptions options = options_;
+  options.requantize = settings_.draft_quantize;
+  return options;
+}
+
+std::shared_ptr<Backend> Workbench::load(const ModelFile& file, const LoadOptions& options) {
   const std::string label = "loading " + file.name;
   std::shared_ptr<Backend> backend = device_.load(
-      file.model, options_, [&](double fraction) { console_.advance(label, fraction); });
+      file.model, options, [&](double fraction) { console_.advance(label, fraction); });
   console_.clear();
   stop_if_interrupted();
   console_.detail(fmt::format("{}: {}, {} of weights a token, context {}, {} threads, {}",
@@ -123,7 +132,7 @@ std::vector<std::unique_ptr<Drafter>> Workbench::drafters(const DraftSetting& dr
   context.load_model = [this](const std::string& name) {
     const ModelFile& file = draft_file(name);
     std::shared_ptr<Backend>& backend = draft_backends_[name];
-    if (!backend) backend = load(file);
+    if (!backend) backend = load(file, draft_options());
     return DraftModel{share_backend(backend), make_tokenizer(file.model.checkpoint->metadata)};
   };
   return make_drafters(draft.choices, context);

@@ -66,7 +66,8 @@ class Workbench {
 
  private:
   ModelFile& draft_file(const std::string& name);
-  std::shared_ptr<Backend> load(const ModelFile& file);
+  std::shared_ptr<Backend> load(const ModelFile& file, const LoadOptions& options);
+  LoadOptions draft_options() const;
   void choose_context();
   void watch_steps(Session& session);
 

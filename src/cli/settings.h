@@ -53,6 +53,7 @@ struct Settings {
   std::optional<std::uint64_t> seed;
 
   std::vector<std::string> draft;
+  std::optional<TensorType> draft_quantize;
   int draft_rows = 16, draft_depth = 16, draft_width = 4, draft_memory_mib = 256;
   bool budget_automatic = true;
   VerifyMode verify = VerifyMode::coupled;

@@ -1,6 +1,7 @@
 #include "cpu/backend.h"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 
 #include "base/error.h"
@@ -20,6 +21,8 @@ LoadOptions filled_in(LoadOptions options) {
   if (options.n_slots == 0) options.n_slots = options.batch_rows;
   CHECK(options.context > 0 && options.n_sequences > 0 && options.batch_rows > 0 &&
         options.n_threads > 0);
+  CHECK(std::ranges::adjacent_find(options.output_ids, std::greater_equal<>()) ==
+        options.output_ids.end());
   return options;
 }
 
@@ -37,7 +40,7 @@ class CpuBackend final : public Backend {
         options_(options),
         isa_(isa),
         team_(options.n_threads),
-        weights_(model_, team_, progress),
+        weights_(model_, options_, team_, progress),
         cache_(limits(model, options)),
         memory_(model.spec, options.cache_type, Cache::pages_needed(limits(model, options))),
         forward_(model_.spec, weights_, memory_, kernels(isa), team_, options_),
@@ -84,7 +87,11 @@ class CpuBackend final : public Backend {
     CHECK(pass.generation == generation_);
     std::vector<Choice> choices(requests.size());
     const auto answer = [&](std::size_t i) {
-      choices[i] = outrider::choose(forward_.logits(requests[i].row), requests[i], isa_);
+      const std::span<const float> logits = forward_.logits(requests[i].row);
+      choices[i] = options_.output_ids.empty()
+                       ? outrider::choose(logits, requests[i], isa_)
+                       : choose_among(options_.output_ids, logits, model_.spec.vocabulary,
+                                      requests[i], isa_);
     };
     // One alone, too: the team's threads round as they must, the caller's may not.
     team_.run([&](int thread) {
@@ -139,7 +146,7 @@ class CpuBackend final : public Backend {
 MemoryNeed memory_need(const Model& model, const LoadOptions& unfilled) {
   const LoadOptions options = filled_in(unfilled);
   const std::size_t logits = std::size_t{64} * model.spec.vocabulary * sizeof(float);
-  const WeightBytes weights = weight_bytes(model);
+  const WeightBytes weights = weight_bytes(model, options);
   return {.weights = weights.matrices + weights.vectors,
           .cache = CacheMemory::page_bytes(model.spec, options.cache_type) *
                    Cache::pages_needed(limits(model, options)),

@@ -417,7 +417,7 @@ std::span<const float> Forward::logits(int row) const {
   const auto at = std::lower_bound(logit_rows_.begin(), logit_rows_.end(), row);
   CHECK(at != logit_rows_.end() && *at == row);
   return {&logits_[(at - logit_rows_.begin()) * padded(weights_.head().outputs)],
-          static_cast<std::size_t>(spec_.vocabulary)};
+          weights_.head().outputs};
 }
 
 std::span<const float> Forward::tap(int tap, int row) const {

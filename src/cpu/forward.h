@@ -35,8 +35,8 @@ class Forward {
   void run(std::span<const ForwardRow> rows, std::span<const int> layers, std::span<const int> taps,
            PassTimer& timer);
 
-  // Of the last run: the logits of row `row`, which must have wanted some, [vocabulary]; a tap of
-  // it, [embedding].
+  // Of the last run: the logits of row `row`, which must have wanted some, [outputs of the head]; a
+  // tap of it, [embedding].
   std::span<const float> logits(int row) const;
   std::span<const float> tap(int tap, int row) const;
 

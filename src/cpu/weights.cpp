@@ -5,21 +5,67 @@
 
 #include "base/error.h"
 #include "numerics/dequantize.h"
+#include "numerics/encode.h"
 
 namespace outrider {
 namespace {
 
 struct Packing {
   const TensorView* tensor;
+  std::span<const Token> rows;  // of the tensor that are packed; empty: all
   PackedMatrix* matrix;
   std::size_t offset;
 };
 
-PackedMatrix layout(const TensorView& tensor) {
-  return {.type = tensor.type,
-          .outputs = static_cast<std::size_t>(tensor.rows()),
+// The type that a matrix is packed in.
+TensorType packed_type(const TensorView& tensor, const LoadOptions& options) {
+  if (!options.requantize) return tensor.type;
+  const TensorTypeTraits &from = traits(tensor.type), &to = traits(*options.requantize);
+  const bool is_smaller =
+      to.block_bytes * from.block_elements < from.block_bytes * to.block_elements;
+  return is_smaller && tensor.columns() % to.block_elements == 0 ? to.type : from.type;
+}
+
+// rows: of the tensor that are packed; empty: all.
+PackedMatrix layout(const TensorView& tensor, std::span<const Token> rows,
+                    const LoadOptions& options) {
+  const TensorType type = packed_type(tensor, options);
+  return {.type = type,
+          .outputs = rows.empty() ? static_cast<std::size_t>(tensor.rows()) : rows.size(),
           .columns = static_cast<std::size_t>(tensor.columns()),
-          .panel_bytes = packed_panel_bytes(tensor.type, tensor.columns())};
+          .panel_bytes = packed_panel_bytes(type, tensor.columns())};
+}
+
+// Packs panels of the matrix: chosen rows are gathered, those of another type are encoded anew.
+void pack_rows(const Packing& packing, Range panels, std::byte* out) {
+  const TensorView& tensor = *packing.tensor;
+  const PackedMatrix& matrix = *packing.matrix;
+  const bool same_type = matrix.type == tensor.type;
+  if (same_type && packing.rows.empty()) return pack(tensor, panels, out);
+  const TensorTypeTraits& to = traits(matrix.type);
+  const std::size_t row_bytes = tensor.bytes.size() / tensor.rows();
+  const std::size_t packed_bytes = matrix.columns / to.block_elements * to.block_bytes;
+  std::vector<float> values(matrix.columns);
+  std::vector<std::byte> gathered(kPanel * packed_bytes);
+  for (std::size_t panel = panels.begin; panel < panels.end; ++panel) {
+    const std::size_t first = panel * kPanel, n = std::min(kPanel, matrix.outputs - first);
+    for (std::size_t i = 0; i < n; ++i) {
+      const std::size_t row = packing.rows.empty() ? first + i : packing.rows[first + i];
+      const std::span<const std::byte> from = tensor.bytes.subspan(row * row_bytes, row_bytes);
+      const std::span<std::byte> into = std::span(gathered).subspan(i * packed_bytes, packed_bytes);
+      if (same_type) {
+        std::copy(from.begin(), from.end(), into.begin());
+      } else {
+        dequantize(tensor.type, from, values);
+        encode(matrix.type, values, into);
+      }
+    }
+    const TensorView view{.name = tensor.name,
+                          .type = matrix.type,
+                          .shape = {tensor.columns(), static_cast<std::int64_t>(n)},
+                          .bytes = std::span(gathered).first(n * packed_bytes)};
+    pack(view, {0, 1}, out + panel * matrix.panel_bytes);
+  }
 }
 
 // The matrix that gives the logits.
@@ -30,19 +76,19 @@ const TensorView& head_tensor(const Model& model) {
 
 }  // namespace
 
-WeightBytes weight_bytes(const Model& model) {
-  const auto packed = [](const TensorView& tensor) {
-    const PackedMatrix matrix = layout(tensor);
+WeightBytes weight_bytes(const Model& model, const LoadOptions& options) {
+  const auto packed = [&](const TensorView& tensor, std::span<const Token> rows) {
+    const PackedMatrix matrix = layout(tensor, rows, options);
     return matrix.panels() * matrix.panel_bytes;
   };
-  WeightBytes bytes = {.matrices = packed(head_tensor(model))};
+  WeightBytes bytes = {.matrices = packed(head_tensor(model), options.output_ids)};
   for (int layer = 0; layer < model.spec.n_layers(); ++layer) {
     for (int r = 0; r < kRoles; ++r) {
       const Role role = static_cast<Role>(r);
       const TensorView* tensor = model.weights[layer * kRoles + r];
       if (tensor == nullptr || role == Role::token_embedding || role == Role::output) continue;
       if (is_matrix(role)) {
-        bytes.matrices += packed(*tensor);
+        bytes.matrices += packed(*tensor, {});
       } else {
         bytes.vectors += tensor->elements() * sizeof(float);
       }
@@ -51,17 +97,19 @@ WeightBytes weight_bytes(const Model& model) {
   return bytes;
 }
 
-Weights::Weights(const Model& model, ThreadTeam& team, const LoadProgress& progress)
+Weights::Weights(const Model& model, const LoadOptions& options, ThreadTeam& team,
+                 const LoadProgress& progress)
     : embedding_(*model.weight(Role::token_embedding)),
-      packed_(weight_bytes(model).matrices),
+      packed_(weight_bytes(model, options).matrices),
       matrices_(model.spec.layers.size() * kRoles),
       vectors_(model.spec.layers.size() * kRoles) {
   std::vector<Packing> packings;
   std::size_t offset = 0;
-  const auto place = [&](const TensorView& tensor, PackedMatrix& matrix) {
-    matrix = layout(tensor);
+  const auto place = [&](const TensorView& tensor, std::span<const Token> rows,
+                         PackedMatrix& matrix) {
+    matrix = layout(tensor, rows, options);
     matrix.first = packed_.begin() + offset;
-    packings.push_back({&tensor, &matrix, offset});
+    packings.push_back({&tensor, rows, &matrix, offset});
     offset += matrix.panels() * matrix.panel_bytes;
   };
   for (int layer = 0; layer < model.spec.n_layers(); ++layer) {
@@ -70,7 +118,7 @@ Weights::Weights(const Model& model, ThreadTeam& team, const LoadProgress& progr
       const TensorView* tensor = model.weights[index(role, layer)];
       if (tensor == nullptr || role == Role::token_embedding || role == Role::output) continue;
       if (is_matrix(role)) {
-        place(*tensor, matrices_[index(role, layer)]);
+        place(*tensor, {}, matrices_[index(role, layer)]);
       } else {
         std::vector<float>& vector = vectors_[index(role, layer)];
         vector.resize(tensor->elements());
@@ -78,14 +126,14 @@ Weights::Weights(const Model& model, ThreadTeam& team, const LoadProgress& progr
       }
     }
   }
-  place(head_tensor(model), head_);
+  place(head_tensor(model), options.output_ids, head_);
 
   const bool is_mapped = !model.checkpoint->file.bytes().empty();  // or in memory
   std::atomic<std::size_t> packed = 0;
   team.run([&](int thread) {
     for (const Packing& packing : packings) {
       const Range panels = share(packing.matrix->panels(), thread, team.size());
-      pack(*packing.tensor, panels, packed_.begin() + packing.offset);
+      pack_rows(packing, panels, packed_.begin() + packing.offset);
       packed += (panels.end - panels.begin) * packing.matrix->panel_bytes;
       if (thread == 0 && progress)
         progress(static_cast<double>(packed) / static_cast<double>(packed_.size()));

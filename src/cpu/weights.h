@@ -16,7 +16,8 @@ class Weights {
  public:
   // Packs every matrix, each thread the panels that it will read, and releases the mapped file
   // behind it. The model's checkpoint must outlive this object: embedding rows are read from it.
-  Weights(const Model& model, ThreadTeam& team, const LoadProgress& progress);
+  Weights(const Model& model, const LoadOptions& options, ThreadTeam& team,
+          const LoadProgress& progress);
 
   const PackedMatrix& matrix(Role role, int layer = 0) const {
     return matrices_[index(role, layer)];
@@ -44,6 +45,6 @@ struct WeightBytes {
   std::size_t matrices = 0;  // packed
   std::size_t vectors = 0;
 };
-WeightBytes weight_bytes(const Model& model);
+WeightBytes weight_bytes(const Model& model, const LoadOptions& options);
 
 }  // namespace outrider

@@ -52,7 +52,7 @@ Model smallest_model() {
 TEST(Weights, AMatrixOfOneRowIsNoVector) {
   const Model model = smallest_model();
   ThreadTeam team(1);
-  const Weights weights(model, team, {});
+  const Weights weights(model, {}, team, {});
   for (int r = 0; r < kRoles; ++r) {
     const Role role = static_cast<Role>(r);
     const TensorView* tensor = model.weight(role);
@@ -73,7 +73,7 @@ TEST(Weights, AMatrixOfOneRowIsNoVector) {
 }
 
 TEST(Weights, PlansForVectorsAndWholePanels) {
-  const WeightBytes bytes = weight_bytes(smallest_model());
+  const WeightBytes bytes = weight_bytes(smallest_model(), {});
   EXPECT_EQ(bytes.matrices, 8 * kPanel * sizeof(float));
   EXPECT_EQ(bytes.vectors, 3 * sizeof(float));
 }

@@ -14,9 +14,10 @@
 
 #include "base/token.h"
 #include "cache/ids.h"
+#include "formats/tensor_type.h"
 #include "model/model.h"
-#include "numerics/choice.h"
 #include "model/pass_profile.h"
+#include "numerics/choice.h"
 
 namespace outrider {
 
@@ -65,6 +66,12 @@ struct LoadOptions {
   int batch_rows = 512;  // of one forward
   CacheType cache_type = CacheType::f16;
   int n_threads = 1;
+  // For draft models, whose fidelity no text depends on: matrices that take more bytes in the file
+  // are encoded in this type (numerics/encode.h), where their columns are whole groups of it.
+  std::optional<TensorType> requantize = {};
+  // For draft models: the tokens that have logits, ascending, each once; all others are at -inf.
+  // Empty: all tokens. Zhao et al. 2025, arXiv:2502.14856 (FR-Spec).
+  std::vector<Token> output_ids = {};
 };
 
 class Backend {

@@ -1,0 +1,159 @@
+// What a draft model gives up for speed: logits of some tokens (LoadOptions::output_ids) and bits
+// of its weights (LoadOptions::requantize).
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <random>
+#include <set>
+
+#include "base/error.h"
+#include "cpu/backend.h"
+#include "formats/gguf.h"
+#include "formats/gguf_writer.h"
+#include "numerics/dequantize.h"
+#include "numerics/encode.h"
+#include "support/tiny_model.h"
+
+namespace outrider::testing {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+std::vector<std::vector<float>> logits_of(Backend& backend, std::span<const Token> text) {
+  const SequenceId sequence = backend.begin();
+  std::vector<Row> rows;
+  std::vector<ChoiceRequest> requests;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    rows.push_back(
+        {.sequence = sequence,
+         .token = text[i],
+         .position = static_cast<int>(i),
+         .parent = i == 0 ? Parent{CommittedText{}} : Parent{EarlierRow{static_cast<int>(i) - 1}},
+         .wants_logits = true});
+    requests.push_back({.row = static_cast<int>(i), .wants_logits = true});
+  }
+  std::vector<std::vector<float>> logits;
+  for (Choice& choice : backend.choose(backend.forward(rows), requests))
+    logits.push_back(std::move(choice.logits));
+  backend.end(sequence);
+  return logits;
+}
+
+const std::vector<Token> kText = {1, 70, 33, 200, 256, 5, 5, 90};
+
+LoadOptions options(int n_threads) {
+  return {.context = 64, .batch_rows = 16, .n_threads = n_threads};
+}
+
+TEST(OutputIds, GiveTheLogitsOfTheWholeHead) {
+  for (const bool tied : {true, false}) {
+    for (const TensorType type : {TensorType::q4_k, TensorType::q8_0, TensorType::f16}) {
+      SCOPED_TRACE(fmt::format("tied {} type {}", tied, traits(type).name));
+      const Model model = tiny_model({.types = {type}, .tied_output = tied});
+      const auto whole = load_cpu(model, options(1));
+      const auto expected = logits_of(*whole, kText);
+      for (const int one_in : {1, 2, 9}) {
+        std::mt19937 random(one_in);
+        LoadOptions trimmed = options(2);
+        for (Token id = 0; id < model.spec.vocabulary; ++id)
+          if (random() % one_in == 0) trimmed.output_ids.push_back(id);
+        const auto backend = load_cpu(model, trimmed);
+        const auto found = logits_of(*backend, kText);
+        for (std::size_t row = 0; row < kText.size(); ++row) {
+          ASSERT_EQ(found[row].size(), expected[row].size());
+          for (Token id = 0; id < model.spec.vocabulary; ++id) {
+            const bool kept = std::ranges::count(trimmed.output_ids, id) == 1;
+            ASSERT_EQ(found[row][id], kept ? expected[row][id] : -kInfinity) << id;
+          }
+        }
+      }
+    }
+  }
+}
+
+// A draft model shares the target's noise, which belongs to tokens and not to places in the head.
+TEST(OutputIds, ChoicesHaveTheNoiseOfTheirTokens) {
+  const Model model = tiny_model({});
+  const auto whole = load_cpu(model, options(1));
+  LoadOptions trimmed = options(1);
+  std::vector<std::uint64_t> allowed((model.spec.vocabulary + 63) / 64);
+  for (Token id = 3; id < model.spec.vocabulary; id += 4) {
+    trimmed.output_ids.push_back(id);
+    allowed[id / 64] |= std::uint64_t{1} << (id % 64);
+  }
+  const auto backend = load_cpu(model, trimmed);
+  std::set<Token> winners;
+  for (int position = 0; position < 50; ++position) {
+    const auto ask = [&](Backend& of) {
+      const SequenceId sequence = of.begin();
+      const Row row{.sequence = sequence, .token = 7, .wants_logits = true};
+      ChoiceRequest request{.filters = {.top_k = 0, .top_p = 1, .min_p = 0, .temperature = 8},
+                            .noise = {.seed = 5, .position = static_cast<std::uint32_t>(position)},
+                            .n_best = 3};
+      if (&of == whole.get()) request.allowed = allowed;
+      const Choice choice = of.choose(of.forward({&row, 1}), {&request, 1})[0];
+      of.end(sequence);
+      return choice;
+    };
+    const Choice expected = ask(*whole), found = ask(*backend);
+    ASSERT_EQ(found.token, expected.token);
+    for (std::size_t i = 0; i < 3; ++i) {
+      EXPECT_EQ(found.best[i].token, expected.best[i].token);
+      EXPECT_EQ(found.best[i].score, expected.best[i].score);
+    }
+    winners.insert(*found.token);
+  }
+  EXPECT_GT(winners.size(), 10u);  // it was the noise that decided
+}
+
+// A file whose larger matrices are encoded before it is loaded gives the same logits.
+TEST(Requantize, EncodesTheMatricesThatAreLarger) {
+  using enum TensorType;
+  for (const TensorType type : {q4_0, q8_0}) {
+    const TinyOptions tiny{.types = {q6_k, q4_k, f16, q8_0, q4_0}, .tied_output = false};
+    const Model model = tiny_model(tiny);
+    GgufWriter writer;
+    for (const auto& [key, value] : model.checkpoint->metadata.entries()) writer.add(key, value);
+    int n_encoded = 0;
+    for (const TensorView& tensor : model.checkpoint->tensors) {
+      const TensorTypeTraits& from = traits(tensor.type);
+      const double bits = 8.0 * from.block_bytes / from.block_elements;
+      // Embeddings are read from the file, and vectors stay floats.
+      if (tensor.shape.size() < 2 || tensor.name == "token_embd.weight" ||
+          bits <= (type == q4_0 ? 4.5 : 8.5)) {
+        writer.add_tensor(tensor.name, tensor.type, tensor.shape, tensor.bytes);
+        continue;
+      }
+      std::vector<float> values(tensor.elements());
+      dequantize(tensor.type, tensor.bytes, values);
+      const TensorTypeTraits& to = traits(type);
+      std::vector<std::byte> blocks(values.size() / to.block_elements * to.block_bytes);
+      encode(type, values, blocks);
+      writer.add_tensor(tensor.name, type, tensor.shape, blocks);
+      ++n_encoded;
+    }
+    EXPECT_GT(n_encoded, 3);
+    const std::vector<std::byte> bytes = writer.bytes();
+    const auto encoded = std::make_shared<Checkpoint>(read_gguf(bytes, "encoded.gguf"));
+    const auto before = load_cpu(understand(encoded), options(1));
+
+    LoadOptions requantized = options(2);
+    requantized.requantize = type;
+    const auto backend = load_cpu(model, requantized);
+    const auto found = logits_of(*backend, kText);
+    EXPECT_EQ(found, logits_of(*before, kText));
+    EXPECT_NE(found, logits_of(*load_cpu(model, options(1)), kText));
+    EXPECT_LT(memory_need(model, requantized).weights, memory_need(model, options(2)).weights);
+
+    // Both savings together.
+    for (Token id = 1; id < model.spec.vocabulary; id += 3) requantized.output_ids.push_back(id);
+    const auto trimmed = logits_of(*load_cpu(model, requantized), kText);
+    for (std::size_t row = 0; row < kText.size(); ++row)
+      for (const Token id : requantized.output_ids) ASSERT_EQ(trimmed[row][id], found[row][id]);
+  }
+}
+
+}  // namespace
+}  // namespace outrider::testing
