@@ -10,7 +10,9 @@ const Kernels& kernels(Isa isa) {
   static const Kernels tables[] = {
       {Isa::reference, kProductsReference, kVectorsReference},
       {Isa::avx2, kProductsAvx2, kVectorsAvx2},
-      {Isa::avxvnni, kProductsAvx2, kVectorsAvx2},
+      {Isa::avxvnni,
+       vnni_encoding() == VnniEncoding::vex ? kProductsAvxVnniVex : kProductsAvxVnniEvex,
+       kVectorsAvx2},
       {Isa::avx512, kProductsAvx512, kVectorsAvx512},
       {Isa::amx, kProductsAmx, kVectorsAvx512},
   };

@@ -95,8 +95,8 @@ struct Kernels {
 const Kernels& kernels(Isa isa);
 
 // Each instruction set's part of the table, in its own files.
-extern const ProductKernels kProductsReference, kProductsAvx2, kProductsAvx512,
-    kProductsAmx;
+extern const ProductKernels kProductsReference, kProductsAvx2, kProductsAvxVnniVex,
+    kProductsAvxVnniEvex, kProductsAvx512, kProductsAmx;
 extern const VectorKernels kVectorsReference, kVectorsAvx2, kVectorsAvx512;
 
 }  // namespace outrider

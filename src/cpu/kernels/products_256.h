@@ -1,0 +1,496 @@
+// Products with registers of 256 bits: a lane an output, two registers, the halves of a line, a
+// unit of [16 outputs][4 columns]. What AVX2 and AVX-VNNI share; what they do not share is a class
+// of static functions, `Sums`:
+//
+//   kGroupRows                  rows whose sums stay in registers, a sum for each half
+//   kBias                       how the bias of types that have one comes: interleaved_rows.h
+//   units_a_sum(type)           units that a sum holds before it must be taken into a total
+//   add_unit(total, sum, w, q)  sum += w * q, four columns a lane; w: as stored, without sign; q: a
+//                               row's word. A type whose sums hold nothing adds to the total.
+//   scale(bytes)                eight outputs' scales, from signed bytes
+//   scale_of(lanes, byte)       the same, from a byte without sign of every lane
+//   one()                       a scale of one
+//   add_scaled(total, sum, scale)
+//   add_pairs(total, a, b)      total += the dot product of two numbers of 16 bits a lane
+
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "cpu/kernels/interleaved_rows.h"
+#include "cpu/kernels/intrinsics.h"
+#include "cpu/kernels/kernels.h"
+#include "cpu/panel.h"
+
+namespace outrider::products256 {
+
+// Rows for which weights are unpacked once.
+inline constexpr int kMostRows = 16;
+
+// Weights are asked for this many bytes before they are needed, a few lines at a time: a block's
+// worth at once fills the buffers for misses.
+inline constexpr std::size_t kAhead = 5 << 10;
+
+inline constexpr std::size_t kHalfLine = kLine / 2;
+
+// A kernel takes whole blocks, so many that they have 256 columns, at a time.
+inline constexpr std::size_t kBatchColumns = 256;
+
+[[OUTRIDER_AVX2, gnu::always_inline]] inline __m256i half_line(const std::byte* at) {
+  return _mm256_load_si256(reinterpret_cast<const __m256i*>(at));
+}
+
+[[OUTRIDER_AVX2, gnu::always_inline]] inline __m256 broadcast(const std::int32_t* word) {
+  return _mm256_castsi256_ps(_mm256_set1_epi32(*word));
+}
+
+[[OUTRIDER_AVX2, gnu::always_inline]] inline __m256 halves(const std::byte* at) {
+  return _mm256_cvtph_ps(_mm_load_si128(reinterpret_cast<const __m128i*>(at)));
+}
+
+[[OUTRIDER_AVX2, gnu::always_inline]] inline void prefetch(const std::byte* at, std::size_t bytes) {
+  for (std::size_t i = 0; i < bytes; i += kLine) {
+    _mm_prefetch(reinterpret_cast<const char*>(at + kAhead + i), _MM_HINT_T0);
+  }
+}
+
+// GCC 12 would make a tree of a chain of additions and spill its leaves: this keeps a sum as
+// written.
+[[OUTRIDER_AVX2, gnu::always_inline]] inline void keep_order(__m256i& sum) {
+  asm("" : "+x"(sum));
+}
+
+// Unit `u` of a sub-block, half `h` of its outputs.
+template <TensorType kType>
+[[OUTRIDER_AVX2, gnu::always_inline]] inline __m256i unit(const std::byte* lines, int u, int h) {
+  constexpr int kBits = block_shape(kType).bits;
+  const __m256i low4 = _mm256_set1_epi8(15);
+  lines += h * kHalfLine;
+  if constexpr (kBits == 4) {
+    const __m256i both = half_line(lines + u % 4 * kLine);
+    return _mm256_and_si256(u < 4 ? both : _mm256_srli_epi16(both, 4), low4);
+  }
+  if constexpr (kBits == 5) {
+    const __m256i fifths = half_line(lines), both = half_line(lines + (u % 4 + 1) * kLine);
+    const __m256i nibble = _mm256_and_si256(u < 4 ? both : _mm256_srli_epi16(both, 4), low4);
+    const __m256i moved = u < 4    ? _mm256_slli_epi16(fifths, 4 - u)
+                          : u == 4 ? fifths
+                                   : _mm256_srli_epi16(fifths, u - 4);
+    return _mm256_or_si256(nibble, _mm256_and_si256(moved, _mm256_set1_epi8(16)));
+  }
+  if constexpr (kBits == 6) {
+    if (u < 3) return _mm256_and_si256(half_line(lines + u * kLine), _mm256_set1_epi8(63));
+    const __m256i l0 = half_line(lines), l1 = half_line(lines + kLine);
+    const __m256i l2 = half_line(lines + 2 * kLine);
+    const __m256i bits01 = _mm256_and_si256(_mm256_srli_epi16(l0, 6), _mm256_set1_epi8(3));
+    const __m256i bits23 = _mm256_and_si256(_mm256_srli_epi16(l1, 4), _mm256_set1_epi8(12));
+    const __m256i bits45 = _mm256_and_si256(_mm256_srli_epi16(l2, 2), _mm256_set1_epi8(48));
+    return _mm256_or_si256(_mm256_or_si256(bits01, bits23), bits45);
+  }
+  if constexpr (kBits == 8) return half_line(lines + u * kLine);
+}
+
+// Where a kernel finds weights.
+enum class From {
+  panel,          // unpacked as they come
+  panel_to_kept,  // and kept for the next rows
+  kept,
+};
+
+// A batch's weights and scales, unpacked; as `From` says they come from here or go here.
+struct alignas(64) Kept {
+  __m256i units[64][2];
+  __m256i scales[16][2];
+  __m256i mins[4][2];
+  __m256 d[8][2], m[8][2];
+};
+
+template <TensorType kType, From kFrom>
+[[OUTRIDER_AVX2, gnu::always_inline]] inline __m256i unit(const std::byte* lines,
+                                                          __m256i (*kept)[2], int u, int h) {
+  if constexpr (kFrom == From::kept) return kept[u][h];
+  const __m256i w = unit<kType>(lines, u, h);
+  if constexpr (kFrom == From::panel_to_kept) kept[u][h] = w;
+  return w;
+}
+
+// The order in which a sub-block's units come: those of one line together.
+template <TensorType kType>
+constexpr int unit_order(int i) {
+  if (block_shape(kType).bits == 6 || block_shape(kType).bits == 8) return i;
+  return i / 2 + i % 2 * 4;
+}
+
+// totals += scale * the sums of a sub-block: 32 columns, 16 of six bits. words: [units][n];
+// starts: where the sums start, of a type with a bias; kept: the sub-block's.
+template <class Sums, TensorType kType, int kRows, From kFrom>
+[[OUTRIDER_AVX2, gnu::always_inline]] inline void add_sub_block(
+    __m256i (&totals)[2][kRows], const __m256i (&scale)[2], const std::byte* lines,
+    __m256i (*kept)[2], const std::int32_t* words, std::size_t n, const std::int32_t* starts) {
+  constexpr int kUnits = block_shape(kType).bits == 6 ? 4 : 8;
+  __m256i sums[2][kRows];
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+    sums[0][r] = sums[1][r] = starts ? _mm256_set1_epi32(starts[r]) : _mm256_setzero_si256();
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < kUnits; ++i) {
+    const int u = unit_order<kType>(i);
+    const __m256i w[2] = {unit<kType, kFrom>(lines, kept, u, 0),
+                          unit<kType, kFrom>(lines, kept, u, 1)};
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      const __m256i q = _mm256_set1_epi32(words[u * n + r]);
+#pragma GCC unroll 2
+      for (int h = 0; h < 2; ++h) Sums::template add_unit<kType>(totals[h][r], sums[h][r], w[h], q);
+    }
+    if ((i + 1) % Sums::units_a_sum(kType) != 0 && i + 1 != kUnits) continue;
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 2
+      for (int h = 0; h < 2; ++h) {
+        Sums::template add_scaled<kType>(totals[h][r], sums[h][r], scale[h]);
+        if (i + 1 != kUnits) sums[h][r] = _mm256_setzero_si256();
+      }
+    }
+  }
+}
+
+// Half a panel's scales and minimums of Q4_K and Q5_K, four sub-blocks a register: a byte each, in
+// the order kScaleByte.
+struct SixBitScales {
+  __m256i scales[2], mins[2];
+};
+
+[[OUTRIDER_AVX2, gnu::always_inline]] inline SixBitScales six_bit_scales(const std::byte* lines) {
+  const __m256i l0 = half_line(lines), l1 = half_line(lines + kLine);
+  const __m256i l2 = half_line(lines + 2 * kLine);
+  const __m256i low6 = _mm256_set1_epi8(63), low4 = _mm256_set1_epi8(15);
+  const __m256i bits45 = _mm256_set1_epi8(48);
+  const __m256i high_scales = _mm256_and_si256(_mm256_srli_epi16(l0, 2), bits45);
+  const __m256i high_mins = _mm256_and_si256(_mm256_srli_epi16(l1, 2), bits45);
+  const __m256i low_mins = _mm256_and_si256(_mm256_srli_epi16(l2, 4), low4);
+  return {{_mm256_and_si256(l0, low6), _mm256_or_si256(_mm256_and_si256(l2, low4), high_scales)},
+          {_mm256_and_si256(l1, low6), _mm256_or_si256(low_mins, high_mins)}};
+}
+
+// A batch of a type whose groups have 32 columns; acc: [rows][2].
+template <class Sums, TensorType kType, int kRows, From kFrom>
+[[OUTRIDER_AVX2, gnu::always_inline]] inline void add_batch_of_32(const std::byte* panel,
+                                                                  std::size_t first_block,
+                                                                  std::size_t n_blocks, Kept& kept,
+                                                                  const std::int32_t* words,
+                                                                  std::size_t n, __m256 (*acc)[2]) {
+  constexpr InterleavedShape kShape = interleaved_shape(kType, Sums::kBias);
+  constexpr bool kHasMin = block_shape(kType).has_min;
+  for (std::size_t b = 0; b < n_blocks; ++b, words += kShape.words() * n) {
+    const BlockPlace place = block_place(kType, first_block + b);
+    if constexpr (kFrom != From::kept) {
+      prefetch(panel + place.body, body_bytes(kType) + kLine);
+#pragma GCC unroll 2
+      for (int h = 0; h < 2; ++h) {
+        kept.d[b][h] = halves(panel + place.d + h * kHalfLine / 2);
+        if constexpr (kHasMin) kept.m[b][h] = halves(panel + place.m + h * kHalfLine / 2);
+      }
+    }
+    const std::int32_t* ds = words + kShape.units * n;
+    const std::int32_t* extras = ds + n;
+    __m256i totals[2][kRows];
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) totals[0][r] = totals[1][r] = _mm256_setzero_si256();
+    const __m256i ones[2] = {Sums::one(), Sums::one()};
+    add_sub_block<Sums, kType, kRows, kFrom>(totals, ones, panel + place.body, kept.units + 8 * b,
+                                             words, n, kHasMin ? nullptr : extras);
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 2
+      for (int h = 0; h < 2; ++h) {
+        const __m256 scale = _mm256_mul_ps(kept.d[b][h], broadcast(ds + r));
+        acc[r][h] = _mm256_fmadd_ps(scale, _mm256_cvtepi32_ps(totals[h][r]), acc[r][h]);
+        if constexpr (kHasMin) {
+          const __m256 min_scale = _mm256_mul_ps(kept.m[b][h], broadcast(ds + r));
+          acc[r][h] = _mm256_fmadd_ps(min_scale, broadcast(extras + r), acc[r][h]);
+        }
+      }
+    }
+  }
+}
+
+// A block of Q4_K or Q5_K.
+template <class Sums, TensorType kType, int kRows, From kFrom>
+[[OUTRIDER_AVX2, gnu::always_inline]] inline void add_block_with_mins(const std::byte* panel,
+                                                                      std::size_t block, Kept& kept,
+                                                                      const std::int32_t* words,
+                                                                      std::size_t n,
+                                                                      __m256 (*acc)[2]) {
+  constexpr InterleavedShape kShape = interleaved_shape(kType, Sums::kBias);
+  constexpr std::size_t kSubBytes = 32 * block_shape(kType).bits * 2;
+  const __m256i even_bytes = _mm256_set1_epi16(255);
+  const BlockPlace place = block_place(kType, block);
+  if constexpr (kFrom != From::kept) {
+    prefetch(panel + place.d, 4 * kLine);
+#pragma GCC unroll 2
+    for (int h = 0; h < 2; ++h) {
+      const SixBitScales small = six_bit_scales(panel + place.body + h * kHalfLine);
+#pragma GCC unroll 8
+      for (int s = 0; s < 8; ++s) {
+        kept.scales[s][h] = Sums::scale_of(small.scales[s / 4], kScaleByte[s % 4]);
+      }
+#pragma GCC unroll 2
+      for (int i = 0; i < 2; ++i) {
+        kept.mins[2 * i][h] = _mm256_and_si256(small.mins[i], even_bytes);
+        kept.mins[2 * i + 1][h] = _mm256_srli_epi16(small.mins[i], 8);
+      }
+      kept.d[0][h] = halves(panel + place.d + h * kHalfLine / 2);
+      kept.m[0][h] = halves(panel + place.m + h * kHalfLine / 2);
+    }
+  }
+  const std::byte* lines = panel + place.body + 3 * kLine;
+  __m256i totals[2][kRows];
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) totals[0][r] = totals[1][r] = _mm256_setzero_si256();
+    // Not unrolled: GCC 12 would defer the scalings and spill the sums.
+#pragma GCC unroll 1
+  for (int s = 0; s < 8; ++s) {
+    if constexpr (kFrom != From::kept) prefetch(lines + s * kSubBytes, kSubBytes);
+    add_sub_block<Sums, kType, kRows, kFrom>(totals, kept.scales[s], lines + s * kSubBytes,
+                                             kept.units + 8 * s, words + s * 8 * n, n, nullptr);
+  }
+  const std::int32_t* ds = words + kShape.units * n;
+  const std::int32_t* pairs = ds + n;
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 2
+    for (int h = 0; h < 2; ++h) {
+      __m256i minimum = _mm256_setzero_si256();
+#pragma GCC unroll 4
+      for (int i = 0; i < 4; ++i) {
+        Sums::add_pairs(minimum, kept.mins[i][h], _mm256_set1_epi32(pairs[i * n + r]));
+      }
+      const __m256 scale = _mm256_mul_ps(kept.d[0][h], broadcast(ds + r));
+      const __m256 min_scale = _mm256_mul_ps(kept.m[0][h], broadcast(ds + r));
+      const __m256 sum = _mm256_fmadd_ps(scale, _mm256_cvtepi32_ps(totals[h][r]), acc[r][h]);
+      acc[r][h] = _mm256_fnmadd_ps(min_scale, _mm256_cvtepi32_ps(minimum), sum);
+    }
+  }
+}
+
+// A block of Q6_K.
+template <class Sums, TensorType kType, int kRows, From kFrom>
+[[OUTRIDER_AVX2, gnu::always_inline]] inline void add_block_of_q6_k(const std::byte* panel,
+                                                                    std::size_t block, Kept& kept,
+                                                                    const std::int32_t* words,
+                                                                    std::size_t n,
+                                                                    __m256 (*acc)[2]) {
+  constexpr InterleavedShape kShape = interleaved_shape(kType, Sums::kBias);
+  constexpr std::size_t kSubBytes = 3 * kLine;
+  const BlockPlace place = block_place(kType, block);
+  const std::byte* scales = panel + place.body;
+  const std::byte* lines = scales + 4 * kLine;
+  const std::int32_t* ds = words + kShape.units * n;
+  const std::int32_t* starts = ds + n;
+  if constexpr (kFrom != From::kept) prefetch(scales, 4 * kLine + kLine / 2);
+  __m256i totals[2][kRows];
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) totals[0][r] = totals[1][r] = _mm256_setzero_si256();
+#pragma GCC unroll 1
+  for (int s = 0; s < 16; ++s) {
+    if constexpr (kFrom != From::kept) {
+      prefetch(lines + s * kSubBytes, kSubBytes);
+#pragma GCC unroll 2
+      for (int h = 0; h < 2; ++h) {
+        kept.scales[s][h] =
+            Sums::scale(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(scales + 16 * s + 8 * h)));
+      }
+    }
+    add_sub_block<Sums, kType, kRows, kFrom>(totals, kept.scales[s], lines + s * kSubBytes,
+                                             kept.units + 4 * s, words + s * 4 * n, n,
+                                             starts + s * n);
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 2
+    for (int h = 0; h < 2; ++h) {
+      const __m256 d = halves(panel + place.d + h * kHalfLine / 2);
+      const __m256 scale = _mm256_mul_ps(d, broadcast(ds + r));
+      acc[r][h] = _mm256_fmadd_ps(scale, _mm256_cvtepi32_ps(totals[h][r]), acc[r][h]);
+    }
+  }
+}
+
+template <class Sums, TensorType kType, int kRows, From kFrom>
+[[OUTRIDER_AVX2, gnu::always_inline]] inline void add_batch_inline(
+    const std::byte* panel, std::size_t first_block, std::size_t n_blocks, Kept& kept,
+    const std::int32_t* words, std::size_t n, __m256 (*acc)[2]) {
+  constexpr BlockShape kShape = block_shape(kType);
+  if constexpr (kShape.elements == 32)
+    add_batch_of_32<Sums, kType, kRows, kFrom>(panel, first_block, n_blocks, kept, words, n, acc);
+  else if constexpr (kShape.has_min)
+    add_block_with_mins<Sums, kType, kRows, kFrom>(panel, first_block, kept, words, n, acc);
+  else
+    add_block_of_q6_k<Sums, kType, kRows, kFrom>(panel, first_block, kept, words, n, acc);
+}
+
+template <class Sums, TensorType kType, int kRows, From kFrom>
+[[OUTRIDER_AVX2]] void add_batch(const std::byte* panel, std::size_t first_block,
+                                 std::size_t n_blocks, Kept& kept, const std::int32_t* words,
+                                 std::size_t n, __m256 (*acc)[2]) {
+  add_batch_inline<Sums, kType, kRows, kFrom>(panel, first_block, n_blocks, kept, words, n, acc);
+}
+
+// One panel for as many rows as registers hold.
+template <class Sums, TensorType kType, int kRows>
+[[OUTRIDER_AVX2]] void panel_of_few_rows(const std::byte* panel, std::size_t columns,
+                                         const std::int32_t* words, float* out,
+                                         std::size_t stride) {
+  constexpr InterleavedShape kShape = interleaved_shape(kType, Sums::kBias);
+  constexpr std::size_t kBatch = kBatchColumns / kShape.elements;
+  const std::size_t n_blocks = columns / kShape.elements;
+  Kept kept;
+  __m256 acc[kRows][2];
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) acc[r][0] = acc[r][1] = _mm256_setzero_ps();
+  for (std::size_t b = 0; b < n_blocks; b += kBatch) {
+    add_batch_inline<Sums, kType, kRows, From::panel>(panel, b, std::min(kBatch, n_blocks - b),
+                                                      kept, words + b * kShape.words() * kRows,
+                                                      kRows, acc);
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+    _mm256_storeu_ps(out + r * stride, acc[r][0]);
+    _mm256_storeu_ps(out + r * stride + 8, acc[r][1]);
+  }
+}
+
+using AddBatch = void (*)(const std::byte* panel, std::size_t first_block, std::size_t n_blocks,
+                          Kept& kept, const std::int32_t* words, std::size_t n, __m256 (*acc)[2]);
+
+template <class Sums, TensorType kType, From kFrom, int... kLess>
+constexpr AddBatch add_batch_of(std::size_t rows, std::integer_sequence<int, kLess...>) {
+  constexpr AddBatch kByRows[] = {add_batch<Sums, kType, kLess + 1, kFrom>...};
+  return kByRows[rows - 1];
+}
+
+// One panel for more rows: a few at a time, block by block.
+template <class Sums, TensorType kType>
+[[OUTRIDER_AVX2]] void panel_of_many_rows(const std::byte* panel, std::size_t columns,
+                                          const std::int32_t* words, std::size_t n, float* out,
+                                          std::size_t stride) {
+  constexpr InterleavedShape kShape = interleaved_shape(kType, Sums::kBias);
+  constexpr std::size_t kBatch = kBatchColumns / kShape.elements;
+  const std::size_t n_blocks = columns / kShape.elements;
+  const std::size_t n_groups = (n + Sums::kGroupRows - 1) / Sums::kGroupRows;
+  Kept kept;
+  __m256 acc[kMostRows][2];
+  for (std::size_t r = 0; r < n; ++r) acc[r][0] = acc[r][1] = _mm256_setzero_ps();
+  for (std::size_t b = 0; b < n_blocks; b += kBatch) {
+    for (std::size_t g = 0; g < n_groups; ++g) {
+      const Range rows = share(n, g, n_groups);
+      const auto up_to_group = std::make_integer_sequence<int, Sums::kGroupRows>();
+      const AddBatch add =
+          g == 0
+              ? add_batch_of<Sums, kType, From::panel_to_kept>(rows.end - rows.begin, up_to_group)
+              : add_batch_of<Sums, kType, From::kept>(rows.end - rows.begin, up_to_group);
+      add(panel, b, std::min(kBatch, n_blocks - b), kept,
+          words + b * kShape.words() * n + rows.begin, n, acc + rows.begin);
+    }
+  }
+  for (std::size_t r = 0; r < n; ++r) {
+    _mm256_storeu_ps(out + r * stride, acc[r][0]);
+    _mm256_storeu_ps(out + r * stride + 8, acc[r][1]);
+  }
+}
+
+// One panel of F32, F16 or BF16.
+template <TensorType kType, int kRows>
+[[OUTRIDER_AVX2]] void panel_of_floats(const std::byte* panel, std::size_t columns,
+                                       const std::int32_t* words, float* out, std::size_t stride) {
+  constexpr std::size_t kColumnBytes = kType == TensorType::f32 ? kLine : kLine / 2;
+  __m256 acc[kRows][2];
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) acc[r][0] = acc[r][1] = _mm256_setzero_ps();
+  for (std::size_t k = 0; k < columns; ++k, panel += kColumnBytes, words += kRows) {
+    prefetch(panel, kColumnBytes);
+    __m256 w[2];
+#pragma GCC unroll 2
+    for (int h = 0; h < 2; ++h) {
+      const std::byte* at = panel + h * kColumnBytes / 2;
+      if constexpr (kType == TensorType::f32)
+        w[h] = _mm256_load_ps(reinterpret_cast<const float*>(at));
+      if constexpr (kType == TensorType::f16) w[h] = halves(at);
+      if constexpr (kType == TensorType::bf16) {
+        const __m128i stored = _mm_load_si128(reinterpret_cast<const __m128i*>(at));
+        w[h] = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(stored), 16));
+      }
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      const __m256 x = broadcast(words + r);
+#pragma GCC unroll 2
+      for (int h = 0; h < 2; ++h) acc[r][h] = _mm256_fmadd_ps(w[h], x, acc[r][h]);
+    }
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+    _mm256_storeu_ps(out + r * stride, acc[r][0]);
+    _mm256_storeu_ps(out + r * stride + 8, acc[r][1]);
+  }
+}
+
+template <class Sums, TensorType kType, int kRows>
+[[OUTRIDER_AVX2]] void panel_of_rows(const std::byte* panel, std::size_t columns,
+                                     const std::int32_t* words, float* out, std::size_t stride) {
+  panel_of_many_rows<Sums, kType>(panel, columns, words, kRows, out, stride);
+}
+
+template <class Sums, TensorType kType, int kRows>
+constexpr PanelKernel panel_kernel() {
+  if constexpr (block_shape(kType).elements == 0)
+    return panel_of_floats<kType, kRows>;
+  else if constexpr (kRows <= Sums::kGroupRows)
+    return panel_of_few_rows<Sums, kType, kRows>;
+  else
+    return panel_of_rows<Sums, kType, kRows>;
+}
+template <class Sums, TensorType kType>
+PanelKernel panel_kernel(std::size_t rows) {
+  constexpr int kMost = block_shape(kType).elements == 0 ? 5 : kMostRows;
+  static constexpr auto kByRows = []<int... kLess>(std::integer_sequence<int, kLess...>) {
+    return std::array{panel_kernel<Sums, kType, kLess + 1>()...};
+  }
+  (std::make_integer_sequence<int, kMost>());
+  return kByRows[rows - 1];
+}
+
+template <class Sums>
+PanelKernel panel_kernel(TensorType type, std::size_t rows) {
+  switch (type) {
+    case TensorType::f32: return panel_kernel<Sums, TensorType::f32>(rows);
+    case TensorType::f16: return panel_kernel<Sums, TensorType::f16>(rows);
+    case TensorType::bf16: return panel_kernel<Sums, TensorType::bf16>(rows);
+    case TensorType::q4_0: return panel_kernel<Sums, TensorType::q4_0>(rows);
+    case TensorType::q4_1: return panel_kernel<Sums, TensorType::q4_1>(rows);
+    case TensorType::q5_0: return panel_kernel<Sums, TensorType::q5_0>(rows);
+    case TensorType::q5_1: return panel_kernel<Sums, TensorType::q5_1>(rows);
+    case TensorType::q8_0: return panel_kernel<Sums, TensorType::q8_0>(rows);
+    case TensorType::q4_k: return panel_kernel<Sums, TensorType::q4_k>(rows);
+    case TensorType::q5_k: return panel_kernel<Sums, TensorType::q5_k>(rows);
+    case TensorType::q6_k: return panel_kernel<Sums, TensorType::q6_k>(rows);
+  }
+  return nullptr;
+}
+
+// What ProductKernels::product says.
+template <class Sums>
+void product(const PackedMatrix& weights, const ProductInput& input, Range rows, Range panels,
+             MatrixView<float> out) {
+  const std::size_t most_rows = block_shape(weights.type).elements == 0 ? 5 : kMostRows;
+  for_each_panel(weights, input, rows, panels, out, Sums::kBias, most_rows, panel_kernel<Sums>);
+}
+
+// What ProductKernels::quantize says; products_avx2.cpp has it.
+void quantize(std::span<const float> x, std::size_t group, QuantizedRow out);
+
+}  // namespace outrider::products256
