@@ -8,7 +8,8 @@
 // Work goes in steps of columns: a step of a panel is unpacked into the first-level cache and then
 // serves all rows. Tiles multiply beside the vector units, so the order of instructions is: ask for
 // the products of a step and some rows; while they are made, add those asked for before, and unpack
-// the step that comes next.
+// the step that comes next. Each of the three is a function that stays one, so that its
+// instructions can be counted (tests/instructions).
 
 #pragma once
 
@@ -95,8 +96,8 @@ struct BlocksOf256 {
     std::int32_t mins[4][kPanel];  // as extras: two sub-blocks a lane
   };
 
-  [[OUTRIDER_AVX512]] static void unpack(const std::byte* panel, std::size_t step, std::size_t,
-                                         Step& out) {
+  [[OUTRIDER_AVX512, gnu::noinline]] static void unpack(const std::byte* panel, std::size_t step,
+                                                        std::size_t, Step& out) {
     const BlockPlace place = block_place(kType, step);
     prefetch(panel + place.body - kLine, body_bytes(kType) + kLine);
     _mm512_store_ps(out.d, avx512::halves(panel + place.d));
@@ -109,8 +110,8 @@ struct BlocksOf256 {
   }
 
   template <int kTiles, typename Tiles>
-  [[gnu::always_inline]] static inline void multiply(Tiles& tiles, const TiledRows& rows,
-                                                     const Work& work, const Step& weights) {
+  [[gnu::noinline]] static void multiply(Tiles& tiles, const TiledRows& rows, const Work& work,
+                                         const Step& weights) {
     const std::int8_t* q = rows.x.q + work.step * kStepColumns;
     const std::size_t stride = rows.x.q_stride;
     const std::int8_t* first = q + rows.first_row(work.first_tile) * stride;
@@ -137,8 +138,9 @@ struct BlocksOf256 {
   }
 
   // acc: from the first tile's first row on.
-  [[OUTRIDER_AVX512]] static void add(const TiledRows& rows, const Work& work, const Step& weights,
-                                      const SumTile* sums, SumRow* acc) {
+  [[OUTRIDER_AVX512, gnu::noinline]] static void add(const TiledRows& rows, const Work& work,
+                                                     const Step& weights, const SumTile* sums,
+                                                     SumRow* acc) {
     const __m512 d = _mm512_load_ps(weights.d), dmin = _mm512_load_ps(weights.m);
     __m512i mins[4];
 #pragma GCC unroll 4
@@ -269,8 +271,8 @@ struct GroupsOf32 {
     float d[kGroups][kPanel], m[kGroups][kPanel];
   };
 
-  [[OUTRIDER_AVX512]] static void unpack(const std::byte* panel, std::size_t step,
-                                         std::size_t groups, Step& out) {
+  [[OUTRIDER_AVX512, gnu::noinline]] static void unpack(const std::byte* panel, std::size_t step,
+                                                        std::size_t groups, Step& out) {
     constexpr BlockShape kShape = block_shape(kType);
     const __m512i bias = _mm512_set1_epi8(static_cast<char>(kShape.bias));
     for (std::size_t g = 0; g < groups; ++g) {
@@ -292,8 +294,8 @@ struct GroupsOf32 {
   }
 
   template <int, typename Tiles>
-  [[gnu::always_inline]] static inline void multiply(Tiles& tiles, const TiledRows& rows,
-                                                     const Work& work, const Step& weights) {
+  [[gnu::noinline]] static void multiply(Tiles& tiles, const TiledRows& rows, const Work& work,
+                                         const Step& weights) {
     const std::size_t stride = rows.x.q_stride;
     const std::int8_t* q =
         rows.x.q + rows.first_row(work.first_tile) * stride + work.step * kStepColumns;
@@ -303,8 +305,9 @@ struct GroupsOf32 {
     if (work.groups > 3) multiply_group<3>(tiles, q, stride, weights);
   }
 
-  [[OUTRIDER_AVX512]] static void add(const TiledRows& rows, const Work& work, const Step& weights,
-                                      const SumTile* sums, SumRow* acc) {
+  [[OUTRIDER_AVX512, gnu::noinline]] static void add(const TiledRows& rows, const Work& work,
+                                                     const Step& weights, const SumTile* sums,
+                                                     SumRow* acc) {
     const std::size_t first = rows.first_row(work.first_tile), first_group = work.step * kGroups;
     for (std::size_t r = 0; r < rows.height; ++r) {
       const float* x_d = rows.x.d + (first + r) * rows.x.d_stride + first_group;
