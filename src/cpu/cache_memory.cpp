@@ -1,15 +1,13 @@
 #include "cpu/cache_memory.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/error.h"
+#include "numerics/attention.h"
 
 namespace outrider {
 namespace {
-
-std::size_t element_bytes(CacheType type) {
-  return type == CacheType::f16 ? sizeof(Half) : sizeof(float);
-}
 
 const Attention* attention_of(const LayerSpec& layer) {
   for (const Operation& operation : layer.operations) {
@@ -18,73 +16,147 @@ const Attention* attention_of(const LayerSpec& layer) {
   return nullptr;
 }
 
+CacheType kept_type(CacheType type, int head_dim) {
+  const bool has_groups = head_dim % kKeyGroup == 0;
+  return type == CacheType::q8_0 && !has_groups ? CacheType::f16 : type;
+}
+
+std::size_t head_bytes(CacheType type, std::size_t head_dim) {
+  const std::size_t elements = 2 * head_dim * kPagePositions;
+  const std::size_t scales = (head_dim / kKeyGroup + 1) * kPagePositions;
+  switch (type) {
+    case CacheType::f16: return elements * sizeof(Half);
+    case CacheType::q8_0: return elements + scales * sizeof(Half);
+    case CacheType::f32: return elements * sizeof(float);
+  }
+  return 0;
+}
+
 }  // namespace
 
-std::size_t CacheMemory::page_bytes(const ModelSpec& spec, CacheType type) {
-  std::size_t bytes = 0;
+std::vector<CacheMemory::Layer> CacheMemory::layout(const ModelSpec& spec, CacheType type) {
+  std::vector<Layer> layers;
+  std::size_t offset = 0;
   for (const LayerSpec& layer : spec.layers) {
+    layers.push_back({.offset = offset});
     if (const Attention* attention = attention_of(layer)) {
-      bytes += std::size_t{2} * attention->n_kv_heads * attention->head_dim * kPagePositions *
-               element_bytes(type);
+      Layer& added = layers.back();
+      added.n_kv_heads = attention->n_kv_heads;
+      added.head_dim = attention->head_dim;
+      added.type = kept_type(type, added.head_dim);
+      added.head_bytes = head_bytes(added.type, added.head_dim);
+      offset += added.n_kv_heads * added.head_bytes;
     }
   }
-  return bytes;
+  layers.push_back({.offset = offset});  // the end of the page
+  return layers;
+}
+
+std::size_t CacheMemory::page_bytes(const ModelSpec& spec, CacheType type) {
+  return layout(spec, type).back().offset;
 }
 
 CacheMemory::CacheMemory(const ModelSpec& spec, CacheType type, int pages)
-    : type_(type),
-      element_bytes_(element_bytes(type)),
-      page_bytes_(page_bytes(spec, type)),
+    : layers_(layout(spec, type)),
+      page_bytes_(layers_.back().offset),
       memory_(page_bytes_ * pages) {
-  std::size_t offset = 0;
-  for (const LayerSpec& layer : spec.layers) {
-    const Attention* attention = attention_of(layer);
-    layers_.push_back(
-        {offset, attention ? attention->n_kv_heads : 0, attention ? attention->head_dim : 0});
-    offset += std::size_t{2} * layers_.back().n_kv_heads * layers_.back().head_dim *
-              kPagePositions * element_bytes_;
-  }
+  layers_.pop_back();
 }
 
-void CacheMemory::store(const VectorKernels& kernels, const CacheRun& place, int layer, int head,
+CacheMemory::HeadQ8 CacheMemory::head_q8_0(int page, int layer, int head) {
+  const std::size_t head_dim = layers_[layer].head_dim, elements = head_dim * kPagePositions;
+  std::byte* const first = place(page, layer, head);
+  std::byte* const key_scales = first + elements;
+  std::byte* const values = key_scales + head_dim / kKeyGroup * kPagePositions * sizeof(Half);
+  return {reinterpret_cast<std::uint8_t*>(first), reinterpret_cast<Half*>(key_scales),
+          reinterpret_cast<std::int8_t*>(values), reinterpret_cast<Half*>(values + elements)};
+}
+
+void CacheMemory::store(const AttentionKernels& kernels, const CacheRun& place, int layer, int head,
                         std::span<const float> key, std::span<const float> value) {
-  const std::size_t head_dim = key.size();
+  const std::size_t head_dim = key.size(), at = place.offset;
   CHECK(head_dim <= kHeadDimMax);
-  if (type_ == CacheType::f16) {
-    Half rounded[kHeadDimMax];
-    kernels.clamp_to_half(key, rounded);
-    Half* to = keys<Half>(place.page, layer, head) + place.offset;
-    for (std::size_t d = 0; d < head_dim; ++d) to[d * kPagePositions] = rounded[d];
-    kernels.clamp_to_half(value, values<Half>(place.page, layer, head) + place.offset * head_dim);
-  } else {
-    float clamped[kHeadDimMax];
-    kernels.clamp_to_float(key, clamped);
-    float* to = keys<float>(place.page, layer, head) + place.offset;
-    for (std::size_t d = 0; d < head_dim; ++d) to[d * kPagePositions] = clamped[d];
-    kernels.clamp_to_float(value, values<float>(place.page, layer, head) + place.offset * head_dim);
+  switch (layers_[layer].type) {
+    case CacheType::f16: {
+      Half rounded[kHeadDimMax];
+      kernels.clamp_to_half(key, rounded);
+      Half* to = keys<Half>(place.page, layer, head) + at;
+      for (std::size_t d = 0; d < head_dim; ++d) to[d * kPagePositions] = rounded[d];
+      kernels.clamp_to_half(value, values<Half>(place.page, layer, head) + at * head_dim);
+      break;
+    }
+    case CacheType::f32: {
+      float clamped[kHeadDimMax];
+      kernels.clamp_to_float(key, clamped);
+      float* to = keys<float>(place.page, layer, head) + at;
+      for (std::size_t d = 0; d < head_dim; ++d) to[d * kPagePositions] = clamped[d];
+      kernels.clamp_to_float(value, values<float>(place.page, layer, head) + at * head_dim);
+      break;
+    }
+    case CacheType::q8_0: {
+      const HeadQ8 to = head_q8_0(place.page, layer, head);
+      std::int8_t q[kHeadDimMax];
+      Half scales[kHeadDimMax / kKeyGroup];
+      kernels.keep_q8_0(key, kKeyGroup, q, scales);
+      for (std::size_t d = 0; d < head_dim; ++d)
+        to.keys[(d / 4 * kPagePositions + at) * 4 + d % 4] = static_cast<std::uint8_t>(q[d] + 128);
+      for (std::size_t group = 0; group < head_dim / kKeyGroup; ++group)
+        to.key_scales[group * kPagePositions + at] = scales[group];
+      kernels.keep_q8_0(value, head_dim, q, &to.value_scales[at]);
+      for (std::size_t d = 0; d < head_dim; ++d)
+        to.values[(at / 2 * head_dim + d) * 2 + at % 2] = q[d];
+      break;
+    }
   }
 }
 
 template <typename T>
-void CacheMemory::copy_elements(const CacheCopy& copy) {
-  for (std::size_t layer = 0; layer < layers_.size(); ++layer) {
-    const std::size_t head_dim = layers_[layer].head_dim;
-    for (int head = 0; head < layers_[layer].n_kv_heads; ++head) {
-      const T* from = keys<T>(copy.from_page, layer, head) + copy.from_offset;
-      T* to = keys<T>(copy.to_page, layer, head) + copy.to_offset;
-      for (std::size_t d = 0; d < head_dim; ++d) {
-        std::copy_n(from + d * kPagePositions, copy.count, to + d * kPagePositions);
-      }
-      std::copy_n(values<T>(copy.from_page, layer, head) + copy.from_offset * head_dim,
-                  copy.count * head_dim,
-                  values<T>(copy.to_page, layer, head) + copy.to_offset * head_dim);
-    }
+void CacheMemory::copy_floats(const CacheCopy& copy, int layer, int head) {
+  const std::size_t head_dim = layers_[layer].head_dim;
+  const T* from = keys<T>(copy.from_page, layer, head) + copy.from_offset;
+  T* to = keys<T>(copy.to_page, layer, head) + copy.to_offset;
+  for (std::size_t d = 0; d < head_dim; ++d)
+    std::copy_n(from + d * kPagePositions, copy.count, to + d * kPagePositions);
+  std::copy_n(values<T>(copy.from_page, layer, head) + copy.from_offset * head_dim,
+              copy.count * head_dim,
+              values<T>(copy.to_page, layer, head) + copy.to_offset * head_dim);
+}
+
+void CacheMemory::copy_q8_0(const CacheCopy& copy, int layer, int head) {
+  const std::size_t head_dim = layers_[layer].head_dim;
+  const HeadQ8 from = head_q8_0(copy.from_page, layer, head);
+  const HeadQ8 to = head_q8_0(copy.to_page, layer, head);
+  for (std::size_t unit = 0; unit < head_dim / 4; ++unit) {
+    const std::size_t row = unit * kPagePositions;
+    std::copy_n(from.keys + (row + copy.from_offset) * 4, copy.count * 4,
+                to.keys + (row + copy.to_offset) * 4);
   }
+  for (std::size_t group = 0; group < head_dim / kKeyGroup; ++group) {
+    const std::size_t row = group * kPagePositions;
+    std::copy_n(from.key_scales + row + copy.from_offset, copy.count,
+                to.key_scales + row + copy.to_offset);
+  }
+  // Values of two positions lie side by side.
+  for (int i = 0; i < copy.count; ++i) {
+    const std::size_t a = copy.from_offset + i, b = copy.to_offset + i;
+    const std::int8_t* value = from.values + a / 2 * head_dim * 2 + a % 2;
+    std::int8_t* place = to.values + b / 2 * head_dim * 2 + b % 2;
+    for (std::size_t d = 0; d < 2 * head_dim; d += 2) place[d] = value[d];
+  }
+  std::copy_n(from.value_scales + copy.from_offset, copy.count, to.value_scales + copy.to_offset);
 }
 
 void CacheMemory::copy(std::span<const CacheCopy> copies) {
   for (const CacheCopy& copy : copies) {
-    type_ == CacheType::f16 ? copy_elements<Half>(copy) : copy_elements<float>(copy);
+    for (std::size_t layer = 0; layer < layers_.size(); ++layer) {
+      for (int head = 0; head < layers_[layer].n_kv_heads; ++head) {
+        switch (layers_[layer].type) {
+          case CacheType::f16: copy_floats<Half>(copy, layer, head); break;
+          case CacheType::f32: copy_floats<float>(copy, layer, head); break;
+          case CacheType::q8_0: copy_q8_0(copy, layer, head); break;
+        }
+      }
+    }
   }
 }
 

@@ -1,6 +1,10 @@
 // Where keys and values lie. A page holds 64 positions of all layers; in it, for each layer and kv
-// head, the keys as [head_dim][64], so that one vector holds one channel of many positions, then
-// the values as [64][head_dim].
+// head:
+//
+//   f16, f32  keys [head_dim][64], so that one vector holds one channel of many positions;
+//             values [64][head_dim]
+//   q8_0      keys [head_dim / 4][64][4], their scales [head_dim / 32][64],
+//             values [32][head_dim][2], their scales [64] (kernels/attention.h)
 
 #pragma once
 
@@ -10,7 +14,7 @@
 
 #include "base/huge_buffer.h"
 #include "cache/cache.h"
-#include "cpu/kernels/kernels.h"
+#include "cpu/kernels/attention.h"
 #include "model/backend.h"
 
 namespace outrider {
@@ -21,19 +25,31 @@ class CacheMemory {
 
   static std::size_t page_bytes(const ModelSpec& spec, CacheType type);
 
-  // T is Half for CacheType::f16, float for f32.
+  // What a layer keeps: the type asked for, but f16 instead of q8_0 where head_dim is no multiple
+  // of 32.
+  CacheType type(int layer) const { return layers_[layer].type; }
+
+  // T is Half where the layer keeps f16, float for f32.
   template <typename T>
   T* keys(int page, int layer, int head) {
-    return reinterpret_cast<T*>(memory_.begin() + place(page, layer, head));
+    return reinterpret_cast<T*>(place(page, layer, head));
   }
   template <typename T>
   T* values(int page, int layer, int head) {
     return keys<T>(page, layer, head) + layers_[layer].head_dim * kPagePositions;
   }
+  // Where the layer keeps q8_0.
+  struct HeadQ8 {
+    std::uint8_t* keys;
+    Half* key_scales;
+    std::int8_t* values;
+    Half* value_scales;
+  };
+  HeadQ8 head_q8_0(int page, int layer, int head);
 
-  // One position's key and value, both [n_kv_heads of it][head_dim] for head `head`: clamped and
-  // rounded as the type says.
-  void store(const VectorKernels& kernels, const CacheRun& place, int layer, int head,
+  // One position's key and value of one kv head, both [head_dim]: clamped and rounded as the type
+  // says.
+  void store(const AttentionKernels& kernels, const CacheRun& place, int layer, int head,
              std::span<const float> key, std::span<const float> value);
 
   void copy(std::span<const CacheCopy> copies);
@@ -43,18 +59,21 @@ class CacheMemory {
     std::size_t offset = 0;  // in the page
     int n_kv_heads = 0;      // 0: no attention in this layer
     int head_dim = 0;
+    CacheType type = CacheType::f16;
+    std::size_t head_bytes = 0;
   };
-  std::size_t place(int page, int layer, int head) const {
+  static std::vector<Layer> layout(const ModelSpec& spec, CacheType type);
+
+  std::byte* place(int page, int layer, int head) {
     const Layer& at = layers_[layer];
-    return page * page_bytes_ + at.offset +
-           head * (2 * at.head_dim * kPagePositions * element_bytes_);
+    return memory_.begin() + page * page_bytes_ + at.offset + head * at.head_bytes;
   }
   template <typename T>
-  void copy_elements(const CacheCopy& copy);
+  void copy_floats(const CacheCopy& copy, int layer, int head);
+  void copy_q8_0(const CacheCopy& copy, int layer, int head);
 
-  CacheType type_;
-  std::size_t element_bytes_, page_bytes_;
   std::vector<Layer> layers_;
+  std::size_t page_bytes_;
   HugeBuffer memory_;  // untouched pages take no memory
 };
 

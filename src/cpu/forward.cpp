@@ -91,8 +91,7 @@ Forward::Forward(const ModelSpec& spec, const Weights& weights, CacheMemory& mem
       memory_(memory),
       kernels_(kernels),
       team_(team),
-      cache_type_(options.cache_type),
-      scratch_(team.size()) {
+      attention_(spec, kernels, memory, team.size()) {
   const Widths widths(spec);
   const std::size_t rows = options.batch_rows;
   buffers_ = HugeBuffer(rows * widths.floats() * sizeof(float));
@@ -324,22 +323,13 @@ class Forward::Worker {
     CacheRun place = context.path.back();
     place.offset += place.count - 1;
     for (int head = 0; head < attention.n_kv_heads; ++head) {
-      f_.memory_.store(kernels_, place, layer, head, k.subspan(head * head_dim, head_dim),
-                       v.subspan(head * head_dim, head_dim));
+      f_.memory_.store(f_.kernels_.attention, place, layer, head,
+                       k.subspan(head * head_dim, head_dim), v.subspan(head * head_dim, head_dim));
     }
   }
 
   void attend_all(const Attention& attention, int layer) {
-    const std::size_t n_kv = attention.n_kv_heads, group = attention.n_heads / n_kv;
-    const std::size_t head_dim = attention.head_dim;
-    const Range own = share(rows_.size() * n_kv, thread_, f_.team_.size());
-    for (std::size_t item = own.begin; item < own.end; ++item) {
-      const std::size_t row = item / n_kv, kv_head = item % n_kv;
-      const std::size_t first = kv_head * group * head_dim;
-      attend(kernels_, f_.memory_, f_.cache_type_, attention, layer, static_cast<int>(kv_head),
-             rows_[row].context, {&f_.q_[row][first], group, head_dim},
-             {&f_.attended_[row][first], group, head_dim}, f_.scratch_[thread_]);
-    }
+    f_.attention_.attend(attention, layer, thread_, f_.q_, f_.attended_);
   }
 
   // Own rows: stream += norm(projected).
@@ -410,6 +400,9 @@ void Forward::run(std::span<const ForwardRow> rows, std::span<const int> layers,
   }
   logits_.resize(std::max(logits_.size(), logit_rows_.size() * padded(weights_.head().outputs)));
   taps_.resize(taps.size() * rows.size() * spec_.embedding);
+  std::vector<const RowContext*> contexts;
+  for (const ForwardRow& row : rows) contexts.push_back(&row.context);
+  attention_.begin_pass(std::move(contexts));
   team_.run([&](int thread) { Worker(*this, thread, rows, timer).run(layers, taps); });
 }
 

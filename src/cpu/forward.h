@@ -63,7 +63,6 @@ class Forward {
   CacheMemory& memory_;
   const Kernels& kernels_;
   ThreadTeam& team_;
-  const CacheType cache_type_;
   std::vector<std::unique_ptr<RopeTable>> ropes_;
   std::vector<const RopeTable*> rope_of_;  // [n_layers], null without attention
 
@@ -76,7 +75,7 @@ class Forward {
   MatrixView<float> gate_, up_;  // [width]
   MatrixView<float> projected_;  // output of a body, [embedding]
   Quantized groups_of_32_, groups_of_256_;
-  std::vector<AttentionScratch> scratch_;  // [threads]
+  PagedAttention attention_;
 
   std::vector<int> logit_rows_;  // rows of the last run that wanted logits
   std::vector<float> logits_;    // [logit_rows][padded vocabulary]

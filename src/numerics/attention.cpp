@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "numerics/functions.h"
 #include "numerics/half.h"
+#include "numerics/quantize.h"
 
 namespace outrider {
 namespace {
@@ -35,28 +36,75 @@ void merge(std::optional<Partial>& into, Partial next) {
 
 using Tile = std::array<const AttentionKey*, kTile>;  // by position mod 64, null where absent
 
+float score_of(std::span<const float> q, std::span<const float> k, KeptAs kept_as) {
+  float score = 0;
+  for (std::size_t d = 0; d < q.size(); ++d)
+    score = std::fma(q[d], read_back(k[d], kept_as), score);
+  return score;
+}
+
+float score_of_q8_0(std::span<const float> q, std::span<const float> k) {
+  float score = 0;
+  for (std::size_t first = 0; first < q.size(); first += kKeyGroup) {
+    std::int8_t q8[kKeyGroup], k8[kKeyGroup];
+    std::int16_t unused[kKeyGroup / 16];
+    float d_q;
+    std::uint16_t d_k;
+    quantize_reference(q.subspan(first, kKeyGroup), kKeyGroup, {q8, &d_q, unused});
+    keep_q8_0_reference(k.subspan(first, kKeyGroup), kKeyGroup, k8, &d_k);
+    int sum = 0;
+    for (std::size_t d = 0; d < kKeyGroup; ++d) sum += q8[d] * k8[d];
+    score = std::fma(half_to_float(d_k) * d_q, static_cast<float>(sum), score);
+  }
+  return score;
+}
+
+std::vector<float> weighted(std::span<const float, kTile> p, const Tile& tile, std::size_t head_dim,
+                            KeptAs kept_as) {
+  std::vector<float> o(head_dim);
+  for (std::size_t j = 0; j < kTile; ++j) {
+    if (tile[j] == nullptr || p[j] == 0) continue;
+    for (std::size_t d = 0; d < head_dim; ++d)
+      o[d] = std::fma(p[j], read_back(tile[j]->v[d], kept_as), o[d]);
+  }
+  return o;
+}
+
+std::vector<float> weighted_q8_0(std::span<const float, kTile> p, const Tile& tile,
+                                 std::size_t head_dim) {
+  std::vector<std::int8_t> v8(kTile * head_dim);
+  std::array<std::uint16_t, kTile> d_v{};
+  for (std::size_t j = 0; j < kTile; ++j) {
+    if (tile[j] != nullptr) keep_q8_0_reference(tile[j]->v, head_dim, &v8[j * head_dim], &d_v[j]);
+  }
+  std::array<std::int16_t, kTile> weights;
+  const float factor = weigh_reference(p, d_v, weights);
+  std::vector<float> o(head_dim);
+  for (std::size_t d = 0; d < head_dim; ++d) {
+    int sum = 0;
+    for (std::size_t j = 0; j < kTile; ++j) sum += weights[j] * v8[j * head_dim + d];
+    o[d] = factor * static_cast<float>(sum);
+  }
+  return o;
+}
+
 std::optional<Partial> attend_tile(std::span<const float> q, const Tile& tile,
                                    const AttentionRule& rule, KeptAs kept_as) {
   if (std::all_of(tile.begin(), tile.end(), [](const AttentionKey* key) { return key == nullptr; }))
     return {};
+  const bool in_8_bits = kept_as == KeptAs::q8_0;
   std::array<float, kTile> p;
   p.fill(-kInfinity);
   for (std::size_t j = 0; j < kTile; ++j) {
     if (tile[j] == nullptr) continue;
-    float score = 0;
-    for (std::size_t d = 0; d < q.size(); ++d)
-      score = std::fma(q[d], read_back(tile[j]->k[d], kept_as), score);
-    p[j] = rule.scale * score;
+    p[j] =
+        rule.scale * (in_8_bits ? score_of_q8_0(q, tile[j]->k) : score_of(q, tile[j]->k, kept_as));
     if (rule.softcap) softcap_reference(*rule.softcap, {&p[j], 1});
   }
-  const TileSum tile_sum = tile_softmax_reference(p);
-  Partial result{tile_sum.max, tile_sum.sum, std::vector<float>(q.size())};
-  for (std::size_t j = 0; j < kTile; ++j) {
-    if (tile[j] == nullptr || p[j] == 0) continue;
-    for (std::size_t d = 0; d < q.size(); ++d)
-      result.o[d] = std::fma(p[j], read_back(tile[j]->v[d], kept_as), result.o[d]);
-  }
-  return result;
+  const TileSum sums = tile_softmax_reference(p);
+  return Partial{
+      sums.max, sums.sum,
+      in_8_bits ? weighted_q8_0(p, tile, q.size()) : weighted(p, tile, q.size(), kept_as)};
 }
 
 }  // namespace
@@ -69,6 +117,7 @@ float read_back(float x, KeptAs kept_as) {
 
 void attention_reference(std::span<const float> q, int position, std::span<const AttentionKey> keys,
                          const AttentionRule& rule, KeptAs kept_as, std::span<float> out) {
+  if (kept_as == KeptAs::q8_0 && q.size() % kKeyGroup != 0) kept_as = KeptAs::f16;
   std::optional<Partial> all;
   for (int span = 0; span <= position; span += kSpan) {
     std::optional<Partial> of_span;
@@ -85,6 +134,23 @@ void attention_reference(std::span<const float> q, int position, std::span<const
   }
   CHECK(all.has_value());
   for (std::size_t d = 0; d < out.size(); ++d) out[d] = all->o[d] / all->sum;
+}
+
+float weigh_reference(std::span<const float, kTile> p, std::span<const std::uint16_t, kTile> d,
+                      std::span<std::int16_t, kTile> weights) {
+  std::array<float, kTile> r;
+  float largest = 0;
+  for (std::size_t j = 0; j < kTile; ++j) {
+    r[j] = p[j] == 0 ? 0 : p[j] * half_to_float(d[j]);
+    largest = r[j] > largest || std::isnan(r[j]) ? r[j] : largest;
+  }
+  std::fill(weights.begin(), weights.end(), std::int16_t{0});
+  if (std::isnan(largest)) return largest;
+  if (largest < 0x1p-110f) return 0;
+  const float inverse = 16383 / largest;
+  for (std::size_t j = 0; j < kTile; ++j)
+    weights[j] = static_cast<std::int16_t>(std::nearbyint(r[j] * inverse));
+  return largest / 16383;
 }
 
 void softcap_reference(float c, std::span<float> y) {

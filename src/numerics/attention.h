@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 
@@ -17,9 +18,13 @@ inline constexpr int kSpanTiles = 16;
 inline constexpr int kSpan = kSpanTiles * static_cast<int>(kTile);
 
 // How the cache keeps a number: clamped to +-65504 (NaN passes), f16 rounded to nearest even
-// besides.
-enum class KeptAs { f16, f32 };
-float read_back(float x, KeptAs kept_as);
+// besides. q8_0 keeps keys in groups of 32 channels and values in one group a head
+// (numerics/quantize.h); heads whose size is no multiple of 32 it keeps as f16.
+enum class KeptAs { f16, f32, q8_0 };
+float read_back(float x, KeptAs kept_as);  // f16 and f32
+
+// Groups of a key, and of the query that it meets, in q8_0.
+inline constexpr std::size_t kKeyGroup = 32;
 
 struct AttentionRule {
   float scale = 1;                    // of the scores: the float nearest the spec's double
@@ -38,6 +43,12 @@ struct AttentionKey {
 // not show.
 void attention_reference(std::span<const float> q, int position, std::span<const AttentionKey> keys,
                          const AttentionRule& rule, KeptAs kept_as, std::span<float> out);
+
+// A tile's weights for values in q8_0: r_j = p_j * d_j (0 where p_j is 0), R the largest, P_j =
+// round-to-even(r_j * (16383 / R)). Returns R / 16383. All P are 0 and so is the result if R <
+// 2^-110; they are 0 and the result is NaN if an r is NaN. d: the values' scales, bits of halves.
+float weigh_reference(std::span<const float, kTile> p, std::span<const std::uint16_t, kTile> d,
+                      std::span<std::int16_t, kTile> weights);
 
 // y = c * tanh(y / c), each operation rounded.
 void softcap_reference(float c, std::span<float> y);

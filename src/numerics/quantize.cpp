@@ -5,6 +5,8 @@
 #include <cmath>
 #include <limits>
 
+#include "numerics/half.h"
+
 namespace outrider {
 
 GroupScale group_scale(std::uint32_t largest_bits) {
@@ -31,6 +33,26 @@ void quantize_reference(std::span<const float> x, std::size_t group, QuantizedRo
     int sum = 0;
     for (std::size_t i = first; i < first + 16; ++i) sum += out.q[i];
     out.sums16[first / 16] = static_cast<std::int16_t>(sum);
+  }
+}
+
+void keep_q8_0_reference(std::span<const float> x, std::size_t group, std::int8_t* q,
+                         std::uint16_t* d) {
+  for (std::size_t first = 0; first < x.size(); first += group) {
+    float largest = 0;
+    for (std::size_t i = first; i < first + group; ++i) {
+      const float size = std::fabs(x[i]);
+      largest = size > largest || std::isnan(size) ? size : largest;
+    }
+    d[first / group] =
+        float_to_half(std::isnan(largest) ? largest : std::min(largest, 65504.0f) / 127);
+    const float scale = half_to_float(d[first / group]);
+    for (std::size_t i = first; i < first + group; ++i) {
+      const float clamped = std::clamp(x[i], -65504.0f, 65504.0f);
+      const bool is_zero = scale == 0 || std::isnan(scale);
+      const float rounded = is_zero ? 0 : std::nearbyint(clamped / scale);
+      q[i] = static_cast<std::int8_t>(std::clamp(rounded, -127.0f, 127.0f));
+    }
   }
 }
 

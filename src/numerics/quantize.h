@@ -1,5 +1,6 @@
-// Activations in int8, a scale per group (docs/arithmetic.md, "Products with quantized weights").
-// The reference; the kernel tables of cpu/ hold its twins.
+// Numbers in int8, a scale per group: activations (docs/arithmetic.md, "Products with quantized
+// weights"), keys and values of the cache (there, "Attention"). The references; the kernel tables
+// of cpu/ hold their twins.
 
 #pragma once
 
@@ -25,5 +26,11 @@ struct GroupScale {
 GroupScale group_scale(std::uint32_t largest_bits);
 
 void quantize_reference(std::span<const float> x, std::size_t group, QuantizedRow out);
+
+// How the cache keeps x in type q8_0: clamped to +-65504, a scale in half precision, d = f16(max /
+// 127), and q = round-to-even(x / d) within +-127, 0 where d is 0. A NaN makes its group d = NaN, q
+// = 0. x.size() is a multiple of group; q: [x.size()]; d: [x.size() / group], bits of halves.
+void keep_q8_0_reference(std::span<const float> x, std::size_t group, std::int8_t* q,
+                         std::uint16_t* d);
 
 }  // namespace outrider
