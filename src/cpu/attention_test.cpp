@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <random>
@@ -17,129 +18,243 @@ std::uint32_t bits(float value) {
   return value == 0 ? 0 : std::bit_cast<std::uint32_t>(value);
 }
 
-struct Case {
-  int committed;  // positions of history
-  int path;       // positions in scratch after it
-  int decoys;     // other scratch rows between them
-  std::optional<int> window;
-  std::optional<double> softcap;
-  int head_dim, group;
-  bool extreme = false;  // keys beyond halves, values that are NaN, now and then a key that is
+struct Shape {
+  int n_kv_heads, group, head_dim;
+  std::optional<int> window = {};
+  std::optional<double> softcap = {};
 };
 
-// One layer, two kv heads; history committed in uneven chunks, so that scratch and history pages
-// are used and reused.
-void check(const Case& c, CacheType type, Isa isa, unsigned seed) {
-  SCOPED_TRACE(
-      fmt::format("committed {} path {} decoys {} window {} softcap {} head_dim {} group {} {} {}",
-                  c.committed, c.path, c.decoys, c.window.value_or(0), c.softcap.value_or(0),
-                  c.head_dim, c.group, name(isa), type == CacheType::f16 ? "f16" : "f32"));
-  std::mt19937 random(seed);
-  std::normal_distribution<float> normal;
-  Attention attention{.n_heads = 2 * c.group,
-                      .n_kv_heads = 2,
-                      .head_dim = c.head_dim,
-                      .scale = 0.173,
-                      .softcap = c.softcap,
-                      .window = c.window,
-                      .rope = {}};
-  ModelSpec spec;
-  spec.layers.push_back({{{std::nullopt, attention, std::nullopt}}});
-  const CacheLimits limits{
-      .context = c.committed + c.path + 1, .n_sequences = 1, .n_slots = 400, .n_layers = 1};
-  Cache cache(limits);
-  CacheMemory memory(spec, type, Cache::pages_needed(limits));
-  const VectorKernels& kernels = outrider::kernels(isa).vectors;
-  const SequenceId sequence = cache.begin();
+// Rows of a pass: how many, and how they hang together.
+enum class Kind { chain, bushes, mixed };
 
-  const auto vector = [&] {
-    std::vector<float> values(c.head_dim);
-    for (float& value : values) value = normal(random);
-    return values;
-  };
-  const auto at_times = [&](int rarity) { return c.extreme && random() % rarity == 0; };
-  struct Kept {
-    std::vector<float> k[2], v[2];
-  };
-  std::vector<Kept> kept;  // of the path, by position
-  const auto add = [&](std::optional<SlotId> parent, bool is_on_path) {
-    const SlotId slot = cache.add_slot(sequence, parent, LayerSet(1));
-    Kept both;
-    for (int head = 0; head < 2; ++head) {
-      both.k[head] = vector();
-      both.v[head] = vector();
-      if (at_times(20)) both.k[head][random() % c.head_dim] = random() % 2 ? 7e4f : -7e4f;
-      if (at_times(20)) both.v[head][random() % c.head_dim] = std::nanf("");
-      if (at_times(400)) both.k[head][random() % c.head_dim] = std::nanf("");
-      memory.store(kernels, cache.place(sequence, slot), 0, head, both.k[head], both.v[head]);
-    }
-    if (is_on_path) kept.push_back(both);
-    return slot;
-  };
-  for (int left = c.committed; left > 0;) {
-    std::vector<SlotId> chain;
-    for (int n = std::min<int>(left, 1 + random() % 150); n > 0; --n, --left) {
-      chain.push_back(add(chain.empty() ? std::nullopt : std::optional(chain.back()), true));
-    }
-    memory.copy(cache.commit(sequence, chain));
+struct Case {
+  int committed;  // positions of history
+  int earlier;    // rows in scratch from a pass before
+  int rows;
+  Kind kind;
+  Shape shape;
+  bool extreme = false;  // keys beyond halves, values that are NaN, now and then a key that is
+  int sequences = 1;
+};
+
+KeptAs kept_as(CacheType type) {
+  switch (type) {
+    case CacheType::f16: return KeptAs::f16;
+    case CacheType::f32: return KeptAs::f32;
+    case CacheType::q8_0: return KeptAs::q8_0;
   }
-  std::optional<SlotId> last;
-  int decoys = c.decoys;
-  for (int i = 0; i < c.path; ++i) {
-    while (decoys > 0 && random() % 2 == 0 && --decoys >= 0) add(last, false);
-    last = add(last, true);
+  return KeptAs::f16;
+}
+
+// Sequences with random text, committed in uneven chunks, so that history and scratch pages are
+// used and reused; then rows whose every output must be the reference's.
+class Scene {
+ public:
+  Scene(const Case& c, CacheType type, Isa isa, unsigned seed)
+      : case_(c),
+        type_(type),
+        kernels_(kernels(isa)),
+        random_(seed),
+        attention_{.n_heads = c.shape.n_kv_heads * c.shape.group,
+                   .n_kv_heads = c.shape.n_kv_heads,
+                   .head_dim = c.shape.head_dim,
+                   .scale = 0.173,
+                   .softcap = c.shape.softcap,
+                   .window = c.shape.window,
+                   .rope = {}},
+        limits_{.context = c.committed + c.earlier + c.rows + 1,
+                .n_sequences = c.sequences,
+                .n_slots = 400,
+                .n_layers = 1},
+        cache_(limits_) {
+    spec_.layers.push_back({{{std::nullopt, attention_, std::nullopt}}});
+    memory_.emplace(spec_, type, Cache::pages_needed(limits_));
+    for (int i = 0; i < c.sequences; ++i) {
+      texts_.push_back({cache_.begin()});
+      fill(texts_.back(), c.committed - i);
+    }
   }
 
-  const RowContext row{.position = c.committed + c.path - 1,
-                       .committed = cache.committed(sequence),
-                       .pages = cache.pages(sequence),
-                       .path = cache.path(sequence, *last)};
-  AttentionScratch scratch;
-  for (int kv_head = 0; kv_head < 2; ++kv_head) {
-    std::vector<float> queries(c.group * c.head_dim), out(queries.size());
-    for (float& q : queries) q = normal(random);
-    const std::size_t group = c.group, head_dim = c.head_dim;
-    attend(kernels, memory, type, attention, 0, kv_head, row, {queries.data(), group, head_dim},
-           {out.data(), group, head_dim}, scratch);
-    std::vector<AttentionKey> keys;
-    for (std::size_t p = 0; p < kept.size(); ++p) {
-      keys.push_back({static_cast<int>(p), kept[p].k[kv_head], kept[p].v[kv_head]});
+  void check(int n_threads) {
+    std::vector<const Node*> rows;
+    for (Text& text : texts_) {
+      for (int i = 0; i < case_.earlier; ++i) add(text, text.scratch.size());
     }
-    const AttentionRule rule{
-        .scale = static_cast<float>(attention.scale),
-        .softcap = c.softcap ? std::optional(static_cast<float>(*c.softcap)) : std::nullopt,
-        .window = c.window,
-    };
-    std::vector<float> expected(head_dim);
-    for (std::size_t head = 0; head < group; ++head) {
-      attention_reference(std::span(queries).subspan(head * head_dim, head_dim), row.position, keys,
-                          rule, type == CacheType::f16 ? KeptAs::f16 : KeptAs::f32, expected);
-      for (std::size_t d = 0; d < head_dim; ++d) {
-        ASSERT_EQ(bits(out[head * head_dim + d]), bits(expected[d]))
-            << "head " << head << " channel " << d;
+    for (int i = 0; i < case_.rows; ++i) {
+      Text& text = texts_[random_() % texts_.size()];
+      const std::size_t first = text.scratch.size() - text.n_rows++;
+      rows.push_back(&add(text, case_.kind == Kind::chain ? text.scratch.size()
+                                : case_.kind == Kind::bushes
+                                    ? first + random_() % text.n_rows
+                                    : random_() % (text.scratch.size() + 1)));
+    }
+    // Parents come before children, but no order besides.
+    std::vector<RowContext> contexts;
+    std::vector<const RowContext*> pointers;
+    contexts.reserve(rows.size());
+    const std::size_t width = static_cast<std::size_t>(attention_.n_heads) * attention_.head_dim;
+    std::vector<float> queries(rows.size() * width), out(queries.size());
+    for (float& q : queries) q = normal_(random_);
+    for (const Node* row : rows) {
+      contexts.push_back({.position = cache_.position(row->sequence, row->slot),
+                          .committed = cache_.committed(row->sequence),
+                          .pages = cache_.pages(row->sequence),
+                          .path = cache_.path(row->sequence, row->slot)});
+      pointers.push_back(&contexts.back());
+    }
+    PagedAttention paged(spec_, kernels_, *memory_, n_threads);
+    ThreadTeam team(n_threads);
+    for (int pass = 0; pass < 2; ++pass) {  // nothing is left over from a pass
+      paged.begin_pass(pointers);
+      team.run([&](int thread) {
+        paged.attend(attention_, 0, thread, {queries.data(), rows.size(), width},
+                     {out.data(), rows.size(), width});
+      });
+    }
+    for (std::size_t row = 0; row < rows.size(); ++row) {
+      for (int head = 0; head < attention_.n_heads; ++head) {
+        expect_reference(*rows[row], contexts[row].position, head,
+                         std::span(queries).subspan(row * width, width),
+                         std::span(out).subspan(row * width, width));
+        if (::testing::Test::HasFatalFailure()) {
+          ADD_FAILURE() << "row " << row << " head " << head << " threads " << n_threads;
+          return;
+        }
       }
     }
   }
-}
 
-TEST(Attend, EqualsTheReference) {
+ private:
+  struct Vectors {
+    std::vector<std::vector<float>> k, v;  // by kv head
+  };
+  struct Node {
+    SequenceId sequence;
+    SlotId slot;
+    const Node* parent;
+    Vectors own;
+  };
+  struct Text {
+    SequenceId sequence;
+    std::vector<Vectors> history = {};
+    std::vector<std::unique_ptr<Node>> scratch = {};
+    std::size_t n_rows = 0;
+  };
+
+  // parent: 0 is the committed end, i + 1 the slot i.
+  const Node& add(Text& text, std::size_t parent) {
+    const Node* above = parent == 0 ? nullptr : text.scratch[parent - 1].get();
+    const SlotId slot = cache_.add_slot(
+        text.sequence, above ? std::optional(above->slot) : std::nullopt, LayerSet(1));
+    Vectors own;
+    const auto at_times = [&](unsigned rarity) { return case_.extreme && random_() % rarity == 0; };
+    for (int head = 0; head < attention_.n_kv_heads; ++head) {
+      for (auto* vectors : {&own.k, &own.v}) {
+        vectors->emplace_back(attention_.head_dim);
+        for (float& x : vectors->back()) x = normal_(random_);
+      }
+      const auto any = [&](std::vector<float>& x) -> float& { return x[random_() % x.size()]; };
+      if (at_times(20)) any(own.k[head]) = random_() % 2 ? 7e4f : -7e4f;
+      if (at_times(20)) any(own.v[head]) = std::nanf("");
+      if (at_times(400)) any(own.k[head]) = std::nanf("");
+      memory_->store(kernels_.attention, cache_.place(text.sequence, slot), 0, head, own.k[head],
+                     own.v[head]);
+    }
+    text.scratch.push_back(
+        std::make_unique<Node>(Node{text.sequence, slot, above, std::move(own)}));
+    return *text.scratch.back();
+  }
+
+  void fill(Text& text, int length) {
+    while (length > 0) {
+      std::vector<SlotId> chain;
+      for (int n = std::min<int>(length, 1 + random_() % 150); n > 0; --n, --length)
+        chain.push_back(add(text, text.scratch.size()).slot);
+      for (const auto& node : text.scratch) text.history.push_back(node->own);
+      text.scratch.clear();
+      memory_->copy(cache_.commit(text.sequence, chain));
+    }
+  }
+
+  void expect_reference(const Node& row, int position, int head, std::span<const float> queries,
+                        std::span<const float> out) {
+    const std::size_t head_dim = attention_.head_dim, kv_head = head / case_.shape.group;
+    std::vector<AttentionKey> keys;
+    for (const Text& text : texts_) {
+      if (text.sequence != row.sequence) continue;
+      for (std::size_t p = 0; p < text.history.size(); ++p)
+        keys.push_back(
+            {static_cast<int>(p), text.history[p].k[kv_head], text.history[p].v[kv_head]});
+    }
+    int at = position;
+    for (const Node* node = &row; node != nullptr; node = node->parent)
+      keys.push_back({at--, node->own.k[kv_head], node->own.v[kv_head]});
+    const AttentionRule rule{.scale = static_cast<float>(attention_.scale),
+                             .softcap = attention_.softcap
+                                            ? std::optional(static_cast<float>(*attention_.softcap))
+                                            : std::nullopt,
+                             .window = attention_.window};
+    std::vector<float> expected(head_dim);
+    attention_reference(queries.subspan(head * head_dim, head_dim), position, keys, rule,
+                        kept_as(type_), expected);
+    for (std::size_t d = 0; d < head_dim; ++d)
+      ASSERT_EQ(bits(out[head * head_dim + d]), bits(expected[d])) << "channel " << d;
+  }
+
+  const Case case_;
+  const CacheType type_;
+  const Kernels& kernels_;
+  std::mt19937 random_;
+  std::normal_distribution<float> normal_;
+  const Attention attention_;
+  ModelSpec spec_;
+  const CacheLimits limits_;
+  Cache cache_;
+  std::optional<CacheMemory> memory_;
+  std::vector<Text> texts_;
+};
+
+TEST(PagedAttention, EqualsTheReference) {
   const Case cases[] = {
-      {0, 1, 0, {}, {}, 64, 3},          {0, 63, 5, {}, {}, 64, 3},
-      {63, 1, 0, {}, {}, 64, 1},         {64, 1, 0, {}, {}, 128, 6},
-      {60, 10, 40, {}, {}, 64, 2},       {130, 70, 90, {}, {}, 32, 4},
-      {1100, 3, 2, {}, {}, 64, 3},       {1000, 100, 60, {}, {}, 80, 2},
-      {2100, 1, 0, {}, {}, 16, 1},       {200, 20, 9, 24, {}, 64, 2},
-      {200, 20, 9, 5, {}, 64, 2},        {128, 1, 0, 1, {}, 64, 2},
-      {1500, 9, 9, 1100, {}, 64, 2},     {150, 12, 7, {}, 30.0, 64, 2},
-      {150, 12, 7, 70, 5.0, 256, 4},     {50, 9, 5, {}, {}, 64, 4, true},
-      {130, 20, 9, 70, {}, 80, 3, true}, {1100, 3, 2, {}, {}, 64, 6, true},
+      // One row: spans and tiles parted between threads.
+      {0, 0, 1, Kind::chain, {2, 3, 64}},
+      {63, 0, 1, Kind::chain, {1, 1, 64}},
+      {64, 0, 1, Kind::chain, {2, 6, 128}},
+      {2100, 0, 1, Kind::chain, {1, 1, 32}},
+      {1100, 0, 1, Kind::chain, {3, 3, 64}},
+      {2100, 0, 1, Kind::chain, {1, 2, 16, 1300}},
+      // Chains over several pages, aligned and not, longer than a block.
+      {0, 0, 150, Kind::chain, {1, 6, 32}},
+      {128, 0, 100, Kind::chain, {2, 2, 64}},
+      {1000, 70, 60, Kind::chain, {1, 2, 80}},
+      {130, 5, 140, Kind::chain, {1, 4, 64, 24}},
+      // Trees.
+      {60, 10, 20, Kind::mixed, {2, 2, 64}},
+      {130, 70, 24, Kind::mixed, {1, 4, 32}},
+      {200, 20, 9, Kind::bushes, {2, 2, 64, 5}},
+      {128, 3, 12, Kind::bushes, {2, 2, 64, 1}},
+      {1500, 9, 16, Kind::mixed, {1, 2, 64, 1100}},
+      {150, 12, 7, Kind::mixed, {1, 3, 64, {}, 30.0}},
+      {150, 12, 7, Kind::bushes, {2, 4, 256, 70, 5.0}},
+      // Several sequences, of which some have no history.
+      {70, 0, 40, Kind::mixed, {2, 2, 64}, false, 3},
+      {1, 0, 20, Kind::chain, {1, 2, 64}, false, 2},
+      // Keys and values that are no numbers.
+      {50, 9, 9, Kind::mixed, {1, 4, 64}, true},
+      {130, 20, 20, Kind::bushes, {2, 3, 80, 70}, true},
+      {1100, 3, 70, Kind::chain, {1, 2, 64}, true},
   };
   for (const Isa isa : available_isas()) {
     unsigned seed = 1;
     for (const Case& c : cases) {
-      for (const CacheType type : {CacheType::f16, CacheType::f32}) {
-        check(c, type, isa, seed++);
-        if (HasFatalFailure()) return;
+      for (const CacheType type : {CacheType::f16, CacheType::f32, CacheType::q8_0}) {
+        SCOPED_TRACE(fmt::format(
+            "{} cache {} committed {} earlier {} rows {} kind {} kv heads {} group {} head_dim {}",
+            name(isa), static_cast<int>(type), c.committed, c.earlier, c.rows,
+            static_cast<int>(c.kind), c.shape.n_kv_heads, c.shape.group, c.shape.head_dim));
+        Scene(c, type, isa, seed).check(1 + static_cast<int>(seed % 3));
+        ++seed;
+        if (HasFailure()) return;
       }
     }
   }
