@@ -72,10 +72,13 @@ struct RankedPlace {
 };
 
 // What decides whether a group's weights may be added all at once (choice_ranking.cpp).
+struct KeyRange {
+  RankKey first, last;
+};
 struct GroupSum {
-  RankKey first, last;  // the smallest and the largest key
-  float sum;            // of round-to-even(weight * scale), exact below 2^24, else at least that
-  bool tie;             // a product lies in the middle between two integers
+  KeyRange range;
+  float sum;  // of round-to-even(weight * scale), exact below 2^24, else at least that
+  bool tie;   // a product lies in the middle between two integers
 };
 
 struct ChoiceKernels {

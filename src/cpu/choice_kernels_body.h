@@ -166,24 +166,38 @@ OUTRIDER_OP Lanes load_left(const T* at, std::size_t left, Lanes others) {
   return left >= kChoiceSlice ? load(at) : load(first_lanes(left), at, others);
 }
 
-[[OUTRIDER_TARGET]] GroupSum group_sum(RankedPlace group, std::size_t n, float scale) {
-  const Ints any = all(group.keys[0]);
-  const Floats none = all(0.0f);
-  Ints first = any, last = any;
-  Floats sum = none;
-  Mask tie = first_lanes(0);
-  for (std::size_t i = 0; i < n; i += kChoiceSlice) {
-    const Ints key = load_left(&group.keys[i], n - i, any);
-    const Floats weight = group.weights != nullptr
-                              ? load_left(&group.weights[i], n - i, none)
-                              : select(first_lanes(n - i), value_of(key), none);
+struct Sums {
+  OUTRIDER_OP void add_slice(Ints key, Floats weight, Floats scale) {
     first = lesser(first, key);
     last = larger(last, key);
-    const Floats scaled = multiply(weight, all(scale)), nearest = rounded(scaled);
+    const Floats scaled = multiply(weight, scale), nearest = rounded(scaled);
     sum = add(sum, nearest);
     tie = either(tie, equal(size(subtract(scaled, nearest)), all(0.5f)));
   }
-  return {least(first), largest(last), sum_of_lanes(sum), set_lanes(tie) != 0};
+
+  Ints first, last;
+  Floats sum;
+  Mask tie;
+};
+
+[[OUTRIDER_TARGET]] GroupSum group_sum(RankedPlace group, std::size_t n, float scale) {
+  const Ints any = all(group.keys[0]);
+  const Floats none = all(0.0f), factor = all(scale);
+  Sums sums{any, any, none, first_lanes(0)};
+  const std::size_t n_whole = n / kChoiceSlice * kChoiceSlice;
+  for (std::size_t i = 0; i < n_whole; i += kChoiceSlice) {
+    const Ints key = load(&group.keys[i]);
+    sums.add_slice(key, group.weights != nullptr ? load(&group.weights[i]) : value_of(key), factor);
+  }
+  if (n_whole < n) {
+    const Mask some = first_lanes(n - n_whole);
+    const Ints key = load(some, &group.keys[n_whole], any);
+    const Floats weight = group.weights != nullptr ? load(some, &group.weights[n_whole], none)
+                                                   : select(some, value_of(key), none);
+    sums.add_slice(key, weight, factor);
+  }
+  return {
+      {least(sums.first), largest(sums.last)}, sum_of_lanes(sums.sum), set_lanes(sums.tie) != 0};
 }
 
 // Stores in place: `at` lies at or before the slice of `left` elements that x is from.

@@ -22,20 +22,26 @@ class Walk {
  public:
   Walk(const ChoiceKernels& kernels, float enough) : kernels_(kernels), enough_(enough) {}
 
-  // Adds the next group, n elements in which equals stand as they rank. It and `room`, for n + 16
-  // elements, are used up: the end of the group goes to the beginning of the room, what is left of
-  // which serves the group's beginning; then the place of the group serves its end.
-  std::optional<RankCut> add(RankedPlace group, std::size_t n, RankedPlace room) {
+  // Adds the next group, n elements in which equals stand as they rank, with keys of `range`. It
+  // and `room`, for n + 16 elements, are used up: the end of the group goes to the beginning of the
+  // room, what is left of which serves the group's beginning; then the place of the group serves
+  // its end.
+  std::optional<RankCut> add(RankedPlace group, std::size_t n, KeyRange range, RankedPlace room) {
     for (;;) {
       if (n <= kFew) return add_sorted(group, n);
-      const GroupSum sum = kernels_.group_sum(group, n, units_per_one());
-      if (add_at_once(sum)) return {};
-      if (sum.first == sum.last) return add_alike(group, n);
-      const std::size_t n_first = kernels_.partition(group, n, middle(sum.first, sum.last), room);
+      if (!surely_ends_within(group, n, range)) {
+        const GroupSum sum = kernels_.group_sum(group, n, units_per_one());
+        if (add_at_once(sum)) return {};
+        if (sum.range.first == sum.range.last) return add_alike(group, n);
+        range = sum.range;
+      }
+      const RankKey pivot = middle(range.first, range.last);
+      const std::size_t n_first = kernels_.partition(group, n, pivot, room);
       const std::size_t n_rest = n - n_first;
-      if (const auto cut = add(group, n_first, room + n_rest)) return cut;
+      if (const auto cut = add(group, n_first, {range.first, pivot}, room + n_rest)) return cut;
       std::swap(group, room);
       n = n_rest;
+      range.first = pivot + 1;
     }
   }
 
@@ -49,6 +55,14 @@ class Walk {
     const int exponent = static_cast<int>(std::bit_cast<std::uint32_t>(sum_) >> 23) - 127;
     return std::bit_cast<float>(static_cast<std::uint32_t>(127 + 23 - std::max(exponent, -60))
                                 << 23);
+  }
+
+  // Whether the least that n values of these keys can be is well past the next power of two or the
+  // end, so that looking at the group would tell nothing. Twice out of three it saves the look.
+  bool surely_ends_within(RankedPlace group, std::size_t n, KeyRange range) const {
+    if (group.weights != nullptr || range.first == range.last) return false;
+    const float least = sum_ + 0.98f * static_cast<float>(n) * value_of(range.last);
+    return least >= enough_ || least * units_per_one() >= 0x1p24f;
   }
 
   bool add_at_once(const GroupSum& group) {
@@ -122,7 +136,7 @@ std::optional<RankCut> fewest_that_reach(const ChoiceKernels& kernels, const Ran
         n <= tokens.minima.size() / 2 ? bound_of_first(kernels, tokens.minima, n) : kNoKey - 1;
     const std::size_t n_found =
         kernels.collect(tokens.keys, tokens.weights, tokens.minima, after, last, group);
-    if (const auto cut = walk.add(group, n_found, rest)) return cut;
+    if (const auto cut = walk.add(group, n_found, {after, last}, rest)) return cut;
     after = last;
   }
   return {};

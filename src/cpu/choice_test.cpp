@@ -4,7 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -201,41 +200,6 @@ TEST(Choice, GivesTheReferencesBitsOnLargeVocabularies) {
   plain.filters = {.top_k = 0, .top_p = 1, .min_p = 0, .temperature = 1};
   expect_reference(row, plain);
   expect_reference(std::vector<float>(n, 1.0f), plain);  // all alike: noise alone decides
-}
-
-// Some tokens without the others' logits, as if these were there and at -inf.
-TEST(Choice, AmongSomeTokensIsAsIfTheOthersWereAtMinusInfinity) {
-  Cases cases(3);
-  const std::size_t sizes[] = {1, 2, 17, 64, 100, 640, 2600};
-  int usable = 0;
-  for (int round = 0; round < 3000; ++round) {
-    SCOPED_TRACE(round);
-    const std::size_t n = sizes[cases.below(round % 8 == 0 ? std::size(sizes) : 5)];
-    const std::size_t one_in = 1 + cases.below(4);
-    std::vector<Token> ids;
-    for (std::size_t id = 0; id < n; ++id)
-      if (cases.below(one_in) == 0) ids.push_back(static_cast<Token>(id));
-    if (ids.empty()) ids.push_back(static_cast<Token>(cases.below(n)));
-    const std::vector<float> logits = cases.row(ids.size());
-    std::vector<float> all(n, -kInfinity);
-    for (std::size_t i = 0; i < ids.size(); ++i) all[ids[i]] = logits[i];
-    const ChoiceRequest request = cases.request(n);
-    // What is absent stays so, where -inf + inf would be NaN.
-    if (std::ranges::any_of(request.bias, [](TokenBias bias) { return bias.bias == kInfinity; }))
-      continue;
-
-    const Choice expected = choose_reference(all, request);
-    usable += expected.token.has_value();
-    for (const Isa isa : available_isas()) {
-      SCOPED_TRACE(name(isa));
-      const Choice found = choose_among(ids, logits, n, request, isa);
-      ASSERT_EQ(found.token, expected.token);
-      ASSERT_NO_FATAL_FAILURE(expect_same(found.best, expected.best));
-      ASSERT_NO_FATAL_FAILURE(expect_same(found.probabilities, expected.probabilities));
-      ASSERT_NO_FATAL_FAILURE(expect_same(found.logits, expected.logits));
-    }
-  }
-  EXPECT_GT(usable, 1500);
 }
 
 }  // namespace
