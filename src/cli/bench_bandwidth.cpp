@@ -89,12 +89,12 @@ int bench_bandwidth_command(const Device& device, const Settings& settings) {
     }
   }
   write_output(reads.text(output_width()));
-  write_output("\n" + works.text(output_width()));
-  std::string about = fmt::format("\n{}", threads_text(n_threads));
+  write_output(fmt::format("\n{}", works.text(output_width())));
+  std::string about = threads_text(n_threads);
   if (gain > 0 && n_threads > 1) {
     about += fmt::format("; together they compute {:.2f} times as much as one", gain);
   }
-  write_output(wrap(about, output_width()) + "\n");
+  write_output(fmt::format("\n{}\n", wrap(about, output_width())));
   return kDone;
 }
 

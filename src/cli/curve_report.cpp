@@ -58,10 +58,6 @@ std::string percent(double part, double whole) {
   return part > 0 ? fmt::format("{:.0f}%", 100 * part / whole) : "-";
 }
 
-Json json_of(const Spread& ms) {
-  return {{"median", ms.median}, {"min", ms.min}, {"max", ms.max}};
-}
-
 double total_ms(const PassProfile::Operation& operation) {
   return operation.work_ms + operation.wait_ms;
 }
@@ -80,7 +76,7 @@ Json profile_json(int rows, const PassProfile& profile) {
 std::string profile_text(const std::map<int, PassProfile>& profiles, int width) {
   std::vector<std::string> header = {"where the time goes, ms"};
   for (const auto& [rows, profile] : profiles) header.push_back(fmt::format("T({})", rows));
-  Table table(header, "l" + std::string(profiles.size(), 'r'));
+  Table table(header, fmt::format("l{:r>{}}", "", profiles.size()));
   const auto add = [&](std::string name, const auto& part) {
     std::vector<std::string> cells = {std::move(name)};
     for (const auto& [rows, profile] : profiles) {
@@ -180,38 +176,35 @@ std::string curve_text(const CurveSubject& subject, const CurveMeasurements& mea
   add(fmt::format("{}*", kPrefillRows), spread(measured.prefill), bounds.prefill_ms(),
       bounds.prefill_work_ms());
 
-  std::string about = fmt::format(
-      "Medians of {} rounds{}. reading, work: shares of the limits, measured in the same rounds. "
-      "*: logits of the last row only.\n",
+  std::string text = table.text(width);
+  text += "\n";
+  const auto say = [&](const std::string& line) {
+    text += wrap(line, width, 2);
+    text += "\n";
+  };
+  say(fmt::format(
+      "Medians of {} rounds{}. reading, work: shares of the limits, measured in the same "
+      "rounds. *: logits of the last row only.",
       measured.prefill.size(),
-      subject.depth ? fmt::format(" after {} positions", subject.depth) : "");
-  about = wrap(about, width) + "\n";
-  about += wrap(fmt::format("reading: {:.1f} GB/s ({:.1f}..{:.1f}; {}), {} a token",
-                            reading.gbs.median, reading.gbs.min, reading.gbs.max, reading.name,
-                            human_bytes(bytes_per_token(subject.weights))),
-                width, 2) +
-           "\n";
+      subject.depth ? fmt::format(" after {} positions", subject.depth) : ""));
+  say(fmt::format("reading: {:.1f} GB/s ({:.1f}..{:.1f}; {}), {} a token", reading.gbs.median,
+                  reading.gbs.min, reading.gbs.max, reading.name,
+                  human_bytes(bytes_per_token(subject.weights))));
   if (unit) {
     const LimitSamples::Unit work = measured.limits.unit(*unit);
-    about += wrap(fmt::format("work: {}, {:.3f}e12/s ({:.3f}..{:.3f}), {:.3f}e9 a row", work.title,
-                              work.tera.max, work.tera.min, work.tera.max,
-                              2e-9 * static_cast<double>(weights_per_token(subject.weights))),
-                  width, 2) +
-             "\n";
+    say(fmt::format("work: {}, {:.3f}e12/s ({:.3f}..{:.3f}), {:.3f}e9 a row", work.title,
+                    work.tera.max, work.tera.min, work.tera.max,
+                    2e-9 * static_cast<double>(weights_per_token(subject.weights))));
   }
-  about += wrap(fmt::format("{}: {}, {}; loaded in {:.2f} s; {} of memory, weights {}, cache {}",
-                            subject.model, threads_text(subject.options.n_threads),
-                            subject.instruction_set, measured.load_seconds,
-                            human_bytes(measured.resident_bytes),
-                            human_bytes(subject.memory.weights), human_bytes(subject.memory.cache)),
-                width, 2) +
-           "\n";
+  say(fmt::format("{}: {}, {}; loaded in {:.2f} s; {} of memory, weights {}, cache {}",
+                  subject.model, threads_text(subject.options.n_threads), subject.instruction_set,
+                  measured.load_seconds, human_bytes(measured.resident_bytes),
+                  human_bytes(subject.memory.weights), human_bytes(subject.memory.cache)));
   if (subject.depth) {
-    about += fmt::format("reading {} positions took {:.2f} s, {:.2f} ms each\n", subject.depth,
-                         measured.prompt_ms * 1e-3, measured.prompt_ms / subject.depth);
+    say(fmt::format("reading {} positions took {:.2f} s, {:.2f} ms each", subject.depth,
+                    measured.prompt_ms * 1e-3, measured.prompt_ms / subject.depth));
   }
-  std::string text = table.text(width) + "\n" + about;
-  if (settings.profile) text += "\n" + profile_text(measured.profiles, width);
+  if (settings.profile) text += fmt::format("\n{}", profile_text(measured.profiles, width));
   return text;
 }
 
