@@ -16,10 +16,9 @@
 #pragma GCC diagnostic pop
 #endif
 
-// What cpu/isa.h calls avx2, avxvnni in its two encodings, avx512 and amx.
+// What cpu/isa.h calls avx2, avxvnni in its two encodings and avx512; amx adds only assembly.
+// (tiles.h).
 #define OUTRIDER_AVX2 gnu::target("avx2,fma,f16c")
 #define OUTRIDER_AVXVNNI_VEX gnu::target("avxvnni,avx2,fma,f16c")
 #define OUTRIDER_AVXVNNI_EVEX gnu::target("avx512f,avx512vl,avx512vnni,avx2,fma,f16c")
 #define OUTRIDER_AVX512 gnu::target("avx512f,avx512bw,avx512vl,avx512vnni,avx2,fma,f16c")
-#define OUTRIDER_AMX \
-  gnu::target("amx-tile,amx-int8,avx512f,avx512bw,avx512vl,avx512vnni,avx2,fma,f16c")
