@@ -116,7 +116,7 @@ struct ChoiceKernels {
                          RankedPlace to);
   GroupSum (*group_sum)(RankedPlace group, std::size_t n, float scale);
   // Moves the keys <= pivot and their weights to the front, the others to `rest`, in order. Returns
-  // how many the former are. Up to 16 elements past the latter are overwritten. pivot < kNoKey.
+  // how many the former are. Up to 16 elements past both places are overwritten. pivot < kNoKey.
   std::size_t (*partition)(RankedPlace group, std::size_t n, RankKey pivot, RankedPlace rest);
   // Takes tokens whose keys are cut off out of the race, and slices that become empty. In place;
   // returns how many slices are left.

@@ -200,18 +200,6 @@ struct Sums {
       {least(sums.first), largest(sums.last)}, sum_of_lanes(sums.sum), set_lanes(sums.tie) != 0};
 }
 
-// Stores in place: `at` lies at or before the slice of `left` elements that x is from.
-template <typename Lanes, typename T>
-OUTRIDER_OP void store_back(T* at, Mask mask, Lanes x, std::size_t left) {
-  if (left >= kChoiceSlice) {
-    store_close(at, mask, x);  // what is overwritten past the mask's lanes has been read
-    return;
-  }
-  T close[kChoiceSlice];
-  store_close(close, mask, x);
-  std::copy_n(close, count(mask), at);
-}
-
 [[OUTRIDER_TARGET]] std::size_t partition(RankedPlace group, std::size_t n, RankKey pivot,
                                           RankedPlace rest) {
   std::size_t n_first = 0, n_rest = 0;
@@ -223,10 +211,10 @@ OUTRIDER_OP void store_back(T* at, Mask mask, Lanes x, std::size_t left) {
     if (group.weights != nullptr) {
       const Floats weight = load_left(&group.weights[i], left, all(0.0f));
       store_close(&rest.weights[n_rest], high, weight);
-      store_back(&group.weights[n_first], low, weight, left);
+      store_close(&group.weights[n_first], low, weight);
     }
     store_close(&rest.keys[n_rest], high, key);
-    store_back(&group.keys[n_first], low, key, left);
+    store_close(&group.keys[n_first], low, key);  // at most over what has been read
     n_first += count(low);
     n_rest += count(high);
   }

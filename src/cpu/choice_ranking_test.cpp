@@ -29,23 +29,36 @@ struct Ranked {
   float weight(std::size_t i) const { return weights.empty() ? value_of(keys[i]) : weights[i]; }
 };
 
-std::optional<RankCut> one_after_another(const Ranked& tokens, float enough) {
+// Every sum on the way, in float.
+struct Sums {
+  std::vector<RankKey> keys;
+  std::vector<float> sums;
+};
+Sums one_after_another(const Ranked& tokens) {
   std::vector<std::size_t> order;
   for (std::size_t i = 0; i < tokens.size(); ++i)
     if (tokens.keys[i] != kNoKey) order.push_back(i);
   std::ranges::stable_sort(order, {}, [&](std::size_t i) { return tokens.keys[i]; });
+  Sums result;
   float sum = 0;
-  std::size_t n_equal = 0;
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    n_equal = i > 0 && tokens.keys[order[i]] == tokens.keys[order[i - 1]] ? n_equal + 1 : 1;
-    sum += tokens.weight(order[i]);
-    if (sum >= enough) return RankCut{tokens.keys[order[i]], n_equal};
+  for (const std::size_t i : order) {
+    result.keys.push_back(tokens.keys[i]);
+    result.sums.push_back(sum += tokens.weight(i));
   }
-  return {};
+  return result;
 }
 
-void expect_same_cut(Ranked tokens, float enough, std::size_t expected) {
-  const auto right = one_after_another(tokens, enough);
+std::optional<RankCut> cut(const Sums& sums, float enough) {
+  const auto at = std::ranges::find_if(sums.sums, [&](float sum) { return sum >= enough; });
+  if (at == sums.sums.end()) return {};
+  const auto i = static_cast<std::size_t>(at - sums.sums.begin());
+  std::size_t n_equal = 1;
+  while (n_equal <= i && sums.keys[i - n_equal] == sums.keys[i]) ++n_equal;
+  return RankCut{sums.keys[i], n_equal};
+}
+
+void expect_same_cut(Ranked tokens, float enough, const std::optional<RankCut>& right,
+                     std::size_t expected) {
   const std::size_t n_blocks = blocks_of(tokens.size());
   tokens.keys.resize(n_blocks * kChoiceBlock, kNoKey);
   if (!tokens.weights.empty()) tokens.weights.resize(tokens.size());
@@ -80,10 +93,11 @@ TEST(ChoiceRanking, CutsWhereAddingOneAfterAnotherDoes) {
     const std::size_t n = 1 + below(round % 100 == 0 ? 60000 : round % 4 == 0 ? 5000 : 400);
     const float spread = std::array{0.0f, 0.01f, 1.0f, 5.0f, 30.0f}[below(5)];
     const std::uint32_t low_bits = std::array{0u, 0xffu, 0xfffu, 0xffffu, 0x7fffffu}[below(5)];
+    const float scale = below(6) == 0 ? 1e-25f : 1e-5f;
     std::vector<float> values(n);
     double total = 0;
     for (float& value : values) {
-      value = std::exp(spread * std::normal_distribution<float>()(random)) * 1e-5f;
+      value = std::exp(spread * std::normal_distribution<float>()(random)) * scale;
       auto bits = std::bit_cast<std::uint32_t>(value);
       bits &= ~low_bits;
       if (below(2) == 0) bits |= (low_bits + 1) >> 1;  // the middle
@@ -101,13 +115,17 @@ TEST(ChoiceRanking, CutsWhereAddingOneAfterAnotherDoes) {
     if (below(3) == 0)
       for (RankKey& key : tokens.keys)
         if (below(3) == 0) key = kNoKey;
-    const float enough = static_cast<float>(
-        total * std::array{0.0, 0.01, 0.3, 0.5, 0.9, 0.95, 0.9999, 1.1}[below(8)]);
-    n_cut += one_after_another(tokens, enough).has_value();
-    expect_same_cut(tokens, enough, std::array<std::size_t, 4>{1, 40, 64, 5000}[below(4)]);
+    // Mostly exactly a sum on the way, which the last bit of the walk's sum decides.
+    const Sums sums = one_after_another(tokens);
+    const float enough = below(8) == 0 || sums.sums.empty()
+                             ? static_cast<float>(total * (below(2) == 0 ? 0.0 : 1.1))
+                             : sums.sums[below(sums.sums.size())];
+    const auto right = cut(sums, enough);
+    n_cut += right.has_value();
+    expect_same_cut(tokens, enough, right, std::array<std::size_t, 4>{1, 40, 64, 5000}[below(4)]);
     if (HasFailure()) return;
   }
-  EXPECT_GT(n_cut, 700u);
+  EXPECT_GT(n_cut, 1200u);
 }
 
 // Counting is adding ones.
@@ -117,7 +135,9 @@ TEST(ChoiceRanking, CountsToTheFirstK) {
     for (const std::size_t k : {1u, 2u, 40u, 64u, 2000u, 19999u, 20001u}) {
       Ranked tokens{std::vector<RankKey>(n), std::vector<float>(n, 1.0f)};
       for (RankKey& key : tokens.keys) key = static_cast<RankKey>(random() % 5000) - 2500;
-      expect_same_cut(tokens, static_cast<float>(k), k);
+      const auto right = cut(one_after_another(tokens), static_cast<float>(k));
+      EXPECT_EQ(right.has_value(), k <= n);
+      expect_same_cut(tokens, static_cast<float>(k), right, k);
       if (HasFailure()) return;
     }
   }

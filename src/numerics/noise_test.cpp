@@ -59,6 +59,16 @@ TEST(Noise, StaysWithinItsBounds) {
   }
 }
 
+// The fast choice takes no logarithm of bits above a limit that it derives from this.
+TEST(Noise, IsBelowTheLogarithmOfItsBits) {
+  const auto expect_below = [](std::uint64_t h) {
+    const float noise = gumbel_from_uniform(uniform_from_bits(static_cast<std::uint32_t>(h)));
+    ASSERT_LE(noise, std::log(0x1p32 / static_cast<double>(h)) + 1e-5) << h;
+  };
+  for (std::uint64_t h = 1; h < 1 << 17; ++h) expect_below(h);
+  for (std::uint64_t h = 1 << 17; h < 1ull << 32; h += 10007) expect_below(h);
+}
+
 TEST(Noise, DependsOnEverythingThatAddressesIt) {
   const NoiseKey key{.seed = 7, .stream = 1, .position = 12};
   const float here = uniform(key, NoiseUse::choice, 5);
