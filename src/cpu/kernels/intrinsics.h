@@ -17,7 +17,6 @@
 #endif
 
 // What cpu/isa.h calls avx2, avxvnni in its two encodings and avx512; amx adds only assembly.
-// (tiles.h).
 #define OUTRIDER_AVX2 gnu::target("avx2,fma,f16c")
 #define OUTRIDER_AVXVNNI_VEX gnu::target("avxvnni,avx2,fma,f16c")
 #define OUTRIDER_AVXVNNI_EVEX gnu::target("avx512f,avx512vl,avx512vnni,avx2,fma,f16c")
