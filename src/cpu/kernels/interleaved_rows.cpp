@@ -3,6 +3,7 @@
 #include <emmintrin.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 #include <vector>
@@ -12,6 +13,7 @@ namespace {
 
 // Half of a small second-level cache; the other half is for the panel that passes.
 constexpr std::size_t kChunkBytes = 512 << 10;
+constexpr std::size_t kMostGroups = 64;  // of a chunk
 
 std::int32_t pair(std::int32_t low, std::int32_t high) {
   return std::bit_cast<std::int32_t>((static_cast<std::uint32_t>(low) & 0xffffu) |
@@ -134,32 +136,35 @@ std::int32_t* interleaved_room(std::size_t words) {
 
 void for_each_panel(const PackedMatrix& weights, const ProductInput& input, Range rows,
                     Range panels, MatrixView<float> out, ExtraKind bias_kind, std::size_t most_rows,
-                    PanelKernel (*choose)(TensorType, std::size_t rows)) {
+                    PanelKernel (*choose)(TensorType, const InterleavedRows&)) {
+  struct Group {
+    Range rows;
+    const std::int32_t* words;
+    PanelKernel kernel;
+  };
+  std::array<Group, kMostGroups> chunk;
   const std::size_t n_rows = rows.end - rows.begin;
   const std::size_t n_groups = (n_rows + most_rows - 1) / most_rows;
   const InterleavedShape shape = interleaved_shape(weights.type, bias_kind);
   const std::size_t row_words = weights.columns / shape.elements * shape.words();
   const std::size_t group_bytes = most_rows * row_words * sizeof(std::int32_t);
-  const std::size_t groups_a_chunk = std::max<std::size_t>(1, kChunkBytes / (group_bytes + 1));
+  const std::size_t groups_a_chunk =
+      std::clamp<std::size_t>(kChunkBytes / (group_bytes + 1), 1, kMostGroups);
   for (std::size_t first = 0; first < n_groups; first += groups_a_chunk) {
-    const std::size_t last = std::min(n_groups, first + groups_a_chunk);
-    const std::size_t first_row = share(n_rows, first, n_groups).begin;
-    const std::size_t chunk_rows = share(n_rows, last - 1, n_groups).end - first_row;
-    std::int32_t* words = interleaved_room(chunk_rows * row_words);
-    const auto group_words = [&](Range group) {
-      return words + (group.begin - first_row) * row_words;
-    };
-    for (std::size_t g = first; g < last; ++g) {
-      const Range group = share(n_rows, g, n_groups);
-      interleave(weights.type, shape, weights.columns, input,
-                 {rows.begin + group.begin, rows.begin + group.end}, group_words(group));
+    const std::size_t n = std::min(groups_a_chunk, n_groups - first);
+    std::int32_t* words = interleaved_room(n * most_rows * row_words);
+    for (std::size_t g = 0; g < n; ++g) {
+      const Range part = share(n_rows, first + g, n_groups);
+      const Range group = {rows.begin + part.begin, rows.begin + part.end};
+      interleave(weights.type, shape, weights.columns, input, group, words);
+      const std::size_t size = group.end - group.begin;
+      chunk[g] = {group, words, choose(weights.type, {words, weights.columns, size})};
+      words += size * row_words;
     }
     for (std::size_t p = panels.begin; p < panels.end; ++p) {
-      for (std::size_t g = first; g < last; ++g) {
-        const Range group = share(n_rows, g, n_groups);
-        const PanelKernel kernel = choose(weights.type, group.end - group.begin);
-        kernel(weights.panel(p), weights.columns, group_words(group),
-               out[rows.begin + group.begin].data() + p * kPanel, out.stride());
+      for (std::size_t g = 0; g < n; ++g) {
+        chunk[g].kernel(weights.panel(p), weights.columns, chunk[g].words,
+                        out[chunk[g].rows.begin].data() + p * kPanel, out.stride());
       }
     }
   }

@@ -48,12 +48,18 @@ constexpr InterleavedShape interleaved_shape(TensorType type, ExtraKind bias_kin
 using PanelKernel = void (*)(const std::byte* panel, std::size_t columns, const std::int32_t* words,
                              float* out, std::size_t stride);
 
+// A group of rows as its kernel will read them: [columns / elements][words()][rows].
+struct InterleavedRows {
+  const std::int32_t* words;
+  std::size_t columns, rows;
+};
+
 // The whole of ProductKernels::product but its inner loops. Rows go in chunks whose interleaved
 // activations stay in the second-level cache while the panels pass; a chunk goes in groups of at
-// most `most_rows` rows, all of about the same size, each one call of the kernel that choose(type,
-// rows) gives.
+// most `most_rows` rows, all of about the same size, each one call a panel of the kernel that
+// `choose` gives for it.
 void for_each_panel(const PackedMatrix& weights, const ProductInput& input, Range rows,
                     Range panels, MatrixView<float> out, ExtraKind bias_kind, std::size_t most_rows,
-                    PanelKernel (*choose)(TensorType, std::size_t rows));
+                    PanelKernel (*choose)(TensorType, const InterleavedRows&));
 
 }  // namespace outrider

@@ -79,7 +79,14 @@ enum class Blocks {
   largest,  // every bit of the integers set, the largest finite halves
   large,    // integers near their largest, odd ones among them; halves of ordinary size
   halves,   // any integers and any halves: subnormal, infinite, NaN
+  ends,     // K types: an output's weights all as small or all as large as can be, any scales
 };
+
+// Where a block of a K type keeps its weights in the file.
+Range weight_bytes(TensorType type) {
+  if (type == TensorType::q6_k) return {0, 192};
+  return {16, type == TensorType::q4_k ? 144u : 176u};
+}
 
 std::vector<std::byte> make_weights(TensorType type, std::size_t outputs, std::size_t columns,
                                     Blocks kind, Rng& rng) {
@@ -111,6 +118,12 @@ std::vector<std::byte> make_weights(TensorType type, std::size_t outputs, std::s
     for (const std::size_t offset : half_offsets(type)) {
       const std::uint16_t half = kind == Blocks::largest ? 0x7bff : float_to_half(ordinary(rng));
       std::memcpy(&bytes[block + offset], &half, 2);
+    }
+    if (kind == Blocks::ends) {
+      const std::size_t output = block / (columns / t.block_elements * t.block_bytes);
+      const Range weights = weight_bytes(type);
+      std::fill(bytes.begin() + block + weights.begin, bytes.begin() + block + weights.end,
+                output % 2 == 0 ? std::byte{0} : std::byte{255});
     }
   }
   return bytes;
@@ -313,6 +326,44 @@ TEST(Products, LargestSums) {
         const MatrixView<float> view(out.data(), 8, 16);
         twin.kernels.product(matrix.packed, x.input(), {0, 8}, {0, 1}, view);
         for (std::size_t r = 0; r < 8; ++r) {
+          for (std::size_t o = 0; o < 16; ++o) {
+            EXPECT_EQ(canonical(view[r][o]), canonical(x.expected(matrix, r, o)));
+          }
+        }
+      }
+    }
+  }
+}
+
+// Kernels that keep the sum of a sub-block in 16 bits must know the rows whose sums do not fit:
+// sums just below 2^15, at it and above, of both signs.
+TEST(Products, SumsAtTheEdgeOf16Bits) {
+  for (const TensorType type : {TensorType::q4_k, TensorType::q5_k, TensorType::q6_k}) {
+    const BlockShape shape = block_shape(type);
+    const int largest = std::max((1 << shape.bits) - 1 - shape.bias, shape.bias);  // of |w|
+    const std::size_t sub = 256 / shape.sub_blocks;
+    for (int size = 32768 / largest - 3; size <= 32768 / largest + 3; ++size) {
+      SCOPED_TRACE(fmt::format("{}, sums of {} * {}", traits(type).name, largest, size));
+      Rng rng(5);
+      constexpr std::size_t kRows = 4, kColumns = 4 * 256;
+      const Matrix matrix(type, 16, kColumns, Blocks::ends, rng);
+      Activations x(kRows, kColumns, false, rng);
+      for (std::size_t k = 0; k < kRows * kColumns; ++k) {
+        const std::size_t r = k / kColumns, column = k % kColumns, block = column / 256;
+        // One sub-block has the sum, its neighbour the group's largest, so that x is q.
+        const std::size_t s = column % 256 / sub, i = column % sub, filled = 5 * block + r;
+        float q = 0;
+        if (s == filled % shape.sub_blocks) q = static_cast<float>((size + i) / sub);
+        if (s == (filled + 1) % shape.sub_blocks && i == 0) q = 127;
+        x.x[r * x.stride + column] = r % 2 == 0 ? q : -q;
+      }
+      x.quantize(256, kRows, x.of_256);
+      for (const Isa isa : available_isas()) {
+        SCOPED_TRACE(name(isa));
+        std::vector<float> out(kRows * 16);
+        const MatrixView<float> view(out.data(), kRows, 16);
+        kernels(isa).products.product(matrix.packed, x.input(), {0, kRows}, {0, 1}, view);
+        for (std::size_t r = 0; r < kRows; ++r) {
           for (std::size_t o = 0; o < 16; ++o) {
             EXPECT_EQ(canonical(view[r][o]), canonical(x.expected(matrix, r, o)));
           }
