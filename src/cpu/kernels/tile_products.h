@@ -25,7 +25,8 @@
 
 namespace outrider::tiled {
 
-// Weights are asked for this many bytes before they are unpacked.
+// Weights are asked for this many bytes before they are unpacked, a few lines at a time: a block's
+// worth at once fills the buffers for misses.
 inline constexpr std::size_t kAhead = 5 << 10;
 // q of the rows that pass together: half of the second-level cache that processors with AMX have.
 inline constexpr std::size_t kChunkBytes = std::size_t{1} << 20;
@@ -67,6 +68,7 @@ struct Work {
 
 [[OUTRIDER_AVX512, gnu::always_inline]] inline void prefetch(const std::byte* at,
                                                              std::size_t bytes) {
+#pragma GCC unroll 8
   for (std::size_t i = 0; i < bytes; i += kLine) {
     _mm_prefetch(reinterpret_cast<const char*>(at + kAhead + i), _MM_HINT_T0);
   }
@@ -88,10 +90,13 @@ struct BlocksOf256 {
   static constexpr int kSumsATile = 2, kAColumns = 64;
   static constexpr bool kHasMin = block_shape(kType).has_min;
   static constexpr std::size_t kExtrasAGroup = kHasMin ? 4 : 0;
+  static constexpr std::size_t kSubBlocks = block_shape(kType).sub_blocks;
+  static constexpr std::size_t kSubBytes = kGroup / kSubBlocks * block_shape(kType).bits * 2;
+  static constexpr std::size_t kScaleBytes = body_bytes(kType) - kSubBlocks * kSubBytes;
   static constexpr int kHigh = 0, kLow = 1, kDigitBits = kHasMin ? 3 : 8;
 
   struct alignas(64) Step {
-    std::uint8_t digits[2][4][kTileRows][kTileBytes];  // [digit][64 columns][unit]
+    std::uint8_t digits[2][4 * kTileRows][kTileBytes];  // [digit][unit]
     float d[kPanel], m[kPanel];
     std::int32_t mins[4][kPanel];  // as extras: two sub-blocks a lane
   };
@@ -99,7 +104,7 @@ struct BlocksOf256 {
   [[OUTRIDER_AVX512, gnu::noinline]] static void unpack(const std::byte* panel, std::size_t step,
                                                         std::size_t, Step& out) {
     const BlockPlace place = block_place(kType, step);
-    prefetch(panel + place.body - kLine, body_bytes(kType) + kLine);
+    prefetch(panel + place.body - kLine, kScaleBytes + kLine);
     _mm512_store_ps(out.d, avx512::halves(panel + place.d));
     if constexpr (kHasMin) {
       _mm512_store_ps(out.m, avx512::halves(panel + place.m));
@@ -125,9 +130,9 @@ struct BlocksOf256 {
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {
       tiles.template load<kA>(first + i * kAColumns, stride);
-      tiles.template load<kB>(weights.digits[kHigh][i], kTileBytes);
+      tiles.template load<kB>(weights.digits[kHigh][i * kTileRows], kTileBytes);
       multiply_high<0, kA>(tiles);
-      tiles.template load<kB + 1>(weights.digits[kLow][i], kTileBytes);
+      tiles.template load<kB + 1>(weights.digits[kLow][i * kTileRows], kTileBytes);
       tiles.template multiply_by_unsigned<1, kA, kB + 1>();
       if constexpr (kTiles == 2) {
         tiles.template load<kA + 1>(second + i * kAColumns, stride);
@@ -192,7 +197,6 @@ struct BlocksOf256 {
 
   [[OUTRIDER_AVX512, gnu::always_inline]] static inline void unpack_with_mins(const std::byte* body,
                                                                               Step& out) {
-    constexpr std::size_t kSubBytes = 32 * block_shape(kType).bits * 2;
     const avx512::SixBitScales small = avx512::six_bit_scales(body);
     const __m512i even_bytes = _mm512_set1_epi16(255), seven = _mm512_set1_epi8(7);
     __m512i digits[2][2];
@@ -212,16 +216,17 @@ struct BlocksOf256 {
       const __m512i high = _mm512_shuffle_epi8(digits[kHigh][s / 4], twice);
       const __m512i low = _mm512_shuffle_epi8(digits[kLow][s / 4], twice);
       __m512i units[8];
-      const std::byte* lines = body + 3 * kLine + s * kSubBytes;
+      const std::byte* lines = body + kScaleBytes + s * kSubBytes;
+      prefetch(lines, kSubBytes);
       if constexpr (block_shape(kType).bits == 4)
         avx512::units_of_4_bits(lines, units);
       else
         avx512::units_of_5_bits(lines, units);
 #pragma GCC unroll 8
       for (int u = 0; u < 8; ++u) {
-        const int row = s % 2 * 8 + u;
-        store_line(out.digits[kHigh][s / 2][row], _mm512_mullo_epi16(units[u], high));
-        store_line(out.digits[kLow][s / 2][row], _mm512_mullo_epi16(units[u], low));
+        const int unit = s * 8 + u;
+        store_line(out.digits[kHigh][unit], _mm512_mullo_epi16(units[u], high));
+        store_line(out.digits[kLow][unit], _mm512_mullo_epi16(units[u], low));
       }
     }
   }
@@ -237,18 +242,20 @@ struct BlocksOf256 {
       const __m512i even = _mm512_or_si512(once, _mm512_slli_epi32(once, 16));
       const __m512i odd = _mm512_slli_epi16(even, 8);
       const __m512i bias = _mm512_srai_epi16(odd, 3);
+      const std::byte* lines = body + kScaleBytes + s * kSubBytes;
+      prefetch(lines, kSubBytes);
       __m512i units[4];
-      avx512::units_of_6_bits(body + 4 * kLine + s * 3 * kLine, units);
+      avx512::units_of_6_bits(lines, units);
 #pragma GCC unroll 4
       for (int u = 0; u < 4; ++u) {
-        const int row = s % 4 * 4 + u;
+        const int unit = s * 4 + u;
         const __m512i evens = _mm512_sub_epi16(_mm512_maddubs_epi16(units[u], even), bias);
         const __m512i odds = _mm512_sub_epi16(_mm512_maddubs_epi16(units[u], odd), bias);
-        // 0xca is mask ? a : b.
-        store_line(out.digits[kHigh][s / 4][row],
-                   _mm512_ternarylogic_epi32(low_bytes, _mm512_srli_epi16(evens, 8), odds, 0xca));
-        store_line(out.digits[kLow][s / 4][row],
-                   _mm512_ternarylogic_epi32(low_bytes, evens, _mm512_slli_epi16(odds, 8), 0xca));
+        // 0xe4 is mask ? a : b.
+        store_line(out.digits[kHigh][unit],
+                   _mm512_ternarylogic_epi32(_mm512_srli_epi16(evens, 8), odds, low_bytes, 0xe4));
+        store_line(out.digits[kLow][unit],
+                   _mm512_ternarylogic_epi32(evens, _mm512_slli_epi16(odds, 8), low_bytes, 0xe4));
       }
     }
   }
