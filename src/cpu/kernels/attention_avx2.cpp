@@ -194,17 +194,16 @@ void scores_q8_0_of(const QuantizedQueries& queries, const KeysQ8& keys, Places 
   }
 }
 
-// One vector of channels without the keys whose weight is zero.
+// One vector of channels without the keys whose weight is zero, added to `sum`.
 template <typename Kept>
-[[OUTRIDER_AVX2, gnu::noinline]] void values_present(const float* p, const Kept* values,
-                                                     std::size_t stride, std::size_t count,
-                                                     const LaneMask& some, float* out) {
-  __m256 sum = load(some, out);
+[[OUTRIDER_AVX2, gnu::noinline]] __m256 values_present(const float* p, const Kept* values,
+                                                       std::size_t stride, std::size_t count,
+                                                       const LaneMask& some, __m256 sum) {
   for (std::size_t j = 0; j < count; ++j) {
     if (p[j] == 0) continue;
     sum = _mm256_fmadd_ps(_mm256_set1_ps(p[j]), load(some, values + j * stride), sum);
   }
-  store(some, out, sum);
+  return sum;
 }
 
 // kVectors * 8 channels of kQueries rows, those of `some` where it is one vector. A key of weight 0
@@ -213,19 +212,21 @@ template <typename Kept>
 template <int kQueries, int kVectors, typename Kept>
 [[OUTRIDER_AVX2]] void values_channels(MatrixView<const float> p, const Kept* values,
                                        std::size_t stride, std::size_t count, const LaneMask& some,
-                                       const Kept* next, MatrixView<float> out,
-                                       std::size_t channel) {
+                                       const Kept* next, const MergeFactors* merge,
+                                       MatrixView<float> out, std::size_t channel) {
   const float* weights[kQueries];
   float* to[kQueries];
   for (int q = 0; q < kQueries; ++q) {
     weights[q] = p[q].data();
     to[q] = &out[q][channel];
   }
-  __m256 sums[kQueries][kVectors];
+  __m256 sums[kQueries][kVectors] = {};
+  if (merge == nullptr) {
 #pragma GCC unroll 8
-  for (int q = 0; q < kQueries; ++q)
+    for (int q = 0; q < kQueries; ++q)
 #pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) sums[q][v] = load(some, to[q] + v * kWidth);
+      for (int v = 0; v < kVectors; ++v) sums[q][v] = load(some, to[q] + v * kWidth);
+  }
   const Kept* at = values + channel;
   for (std::size_t j = 0; j < count; ++j, at += stride) {
     if (next != nullptr) prefetch(next + j * stride, stride * sizeof(Kept));
@@ -245,45 +246,62 @@ template <int kQueries, int kVectors, typename Kept>
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v)
       nan = _mm256_or_ps(nan, _mm256_cmp_ps(sums[q][v], sums[q][v], _CMP_UNORD_Q));
-  const bool has_nan = _mm256_movemask_ps(nan) != 0;
+  if (_mm256_movemask_ps(nan) != 0) {
 #pragma GCC unroll 8
-  for (int q = 0; q < kQueries; ++q) {
+    for (int q = 0; q < kQueries; ++q)
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v) {
+        const __m256 before =
+            merge != nullptr ? _mm256_setzero_ps() : load(some, to[q] + v * kWidth);
+        sums[q][v] =
+            values_present(weights[q], values + channel + v * kWidth, stride, count, some, before);
+      }
+  }
+#pragma GCC unroll 8
+  for (int q = 0; q < kQueries; ++q)
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) {
-      if (has_nan) {
-        values_present(weights[q], values + channel + v * kWidth, stride, count, some,
-                       to[q] + v * kWidth);
-      } else {
-        store(some, to[q] + v * kWidth, sums[q][v]);
+      float* const place = to[q] + v * kWidth;
+      if (merge != nullptr) {
+        const __m256 later = _mm256_mul_ps(sums[q][v], _mm256_set1_ps(merge->of_later[q]));
+        sums[q][v] = _mm256_fmadd_ps(load(some, place), _mm256_set1_ps(merge->of_old[q]), later);
       }
+      store(some, place, sums[q][v]);
     }
-  }
 }
 
 template <int kQueries, typename Kept>
 [[OUTRIDER_AVX2]] void values_of(MatrixView<const float> p, const Kept* values, std::size_t count,
-                                 const Kept* next, MatrixView<float> out) {
+                                 const Kept* next, const MergeFactors* merge,
+                                 MatrixView<float> out) {
   const std::size_t head_dim = out.columns();
   std::size_t channel = 0;
   for (; channel + 2 * kWidth <= head_dim; channel += 2 * kWidth) {
     values_channels<kQueries, 2>(p, values, head_dim, count, lanes(kWidth),
-                                 channel == 0 ? next : nullptr, out, channel);
+                                 channel == 0 ? next : nullptr, merge, out, channel);
   }
   for (; channel < head_dim; channel += kWidth) {
     values_channels<kQueries, 1>(p, values, head_dim, count, lanes(head_dim - channel),
-                                 channel == 0 ? next : nullptr, out, channel);
+                                 channel == 0 ? next : nullptr, merge, out, channel);
   }
+}
+
+MergeFactors factors_from(const MergeFactors& factors, std::size_t first) {
+  return {factors.of_old + first, factors.of_later + first};
 }
 
 template <typename Kept>
 void values(MatrixView<const float> p, const Kept* values, std::size_t count, const Kept* next,
-            MatrixView<float> out) {
+            const MergeFactors* merge, MatrixView<float> out) {
   static constexpr decltype(&values_of<1, Kept>) kBlocks[kMostQueries] = {
       values_of<1, Kept>, values_of<2, Kept>, values_of<3, Kept>,
       values_of<4, Kept>, values_of<5, Kept>, values_of<6, Kept>};
   for_even_blocks(out.rows(), kMostQueries, [&](Range block) {
-    kBlocks[block.end - block.begin - 1](rows_of(p, block), values, count,
-                                         block.begin == 0 ? next : nullptr, rows_of(out, block));
+    const MergeFactors factors =
+        merge != nullptr ? factors_from(*merge, block.begin) : MergeFactors{};
+    kBlocks[block.end - block.begin - 1](
+        rows_of(p, block), values, count, block.begin == 0 ? next : nullptr,
+        merge != nullptr ? &factors : nullptr, rows_of(out, block));
   });
 }
 
@@ -315,21 +333,43 @@ void values(MatrixView<const float> p, const Kept* values, std::size_t count, co
   }
 }
 
+// Where sums of 8-bit values go: added to integers, or merged as floats.
+struct Added {
+  MatrixView<std::int32_t> sums;
+};
+struct Merged {
+  const float* factors;
+  MergeFactors merge;
+  MatrixView<float> sums;
+};
+[[OUTRIDER_AVX2, gnu::always_inline]] inline void put(const Added& to, std::size_t q,
+                                                      std::size_t channel, __m256i sum) {
+  auto* const place = reinterpret_cast<__m256i*>(&to.sums[q][channel]);
+  _mm256_storeu_si256(place, _mm256_add_epi32(sum, _mm256_loadu_si256(place)));
+}
+[[OUTRIDER_AVX2, gnu::always_inline]] inline void put(const Merged& to, std::size_t q,
+                                                      std::size_t channel, __m256i sum) {
+  const __m256 later = _mm256_mul_ps(_mm256_set1_ps(to.factors[q]), _mm256_cvtepi32_ps(sum));
+  const __m256 scaled = _mm256_mul_ps(later, _mm256_set1_ps(to.merge.of_later[q]));
+  float* const place = &to.sums[q][channel];
+  _mm256_storeu_ps(place, _mm256_fmadd_ps(load(place), _mm256_set1_ps(to.merge.of_old[q]), scaled));
+}
+Added from(const Added& to, Range rows) {
+  return {rows_of(to.sums, rows)};
+}
+Merged from(const Merged& to, Range rows) {
+  return {to.factors + rows.begin, factors_from(to.merge, rows.begin), rows_of(to.sums, rows)};
+}
+
 // 16 channels of kQueries rows; head_dim is a multiple of 32.
-template <int kQueries>
+template <int kQueries, typename To>
 [[OUTRIDER_AVX2]] void values_q8_0_channels(MatrixView<const std::int16_t> weights,
                                             const std::int8_t* values, Range pairs,
-                                            const std::int8_t* next, MatrixView<std::int32_t> sums,
+                                            const std::int8_t* next, const To& to,
                                             std::size_t channel) {
   constexpr int kVectors = 2;
-  const std::size_t stride = 2 * sums.columns();
-  __m256i sum[kQueries][kVectors];
-#pragma GCC unroll 8
-  for (int q = 0; q < kQueries; ++q)
-#pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v)
-      sum[q][v] =
-          _mm256_loadu_si256(reinterpret_cast<const __m256i*>(&sums[q][channel + v * kWidth]));
+  const std::size_t stride = 2 * to.sums.columns();
+  __m256i sum[kQueries][kVectors] = {};
   for (std::size_t j = pairs.begin; j < pairs.end; ++j) {
     if (next != nullptr) prefetch(next + j * stride, stride);
     const std::int8_t* at = values + j * stride + 2 * channel;
@@ -352,29 +392,40 @@ template <int kQueries>
 #pragma GCC unroll 8
   for (int q = 0; q < kQueries; ++q)
 #pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v)
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(&sums[q][channel + v * kWidth]), sum[q][v]);
+    for (int v = 0; v < kVectors; ++v) put(to, q, channel + v * kWidth, sum[q][v]);
 }
 
-template <int kQueries>
+template <int kQueries, typename To>
 void values_q8_0_of(MatrixView<const std::int16_t> weights, const std::int8_t* values, Range pairs,
-                    const std::int8_t* next, MatrixView<std::int32_t> sums) {
-  for (std::size_t channel = 0; channel < sums.columns(); channel += 2 * kWidth) {
-    values_q8_0_channels<kQueries>(weights, values, pairs, channel == 0 ? next : nullptr, sums,
+                    const std::int8_t* next, const To& to) {
+  for (std::size_t channel = 0; channel < to.sums.columns(); channel += 2 * kWidth) {
+    values_q8_0_channels<kQueries>(weights, values, pairs, channel == 0 ? next : nullptr, to,
                                    channel);
   }
 }
 
-void values_q8_0(MatrixView<const std::int16_t> weights, const std::int8_t* values, Places places,
-                 const std::int8_t* next, MatrixView<std::int32_t> sums) {
-  static constexpr decltype(&values_q8_0_of<1>) kBlocks[kMostQueries] = {
-      values_q8_0_of<1>, values_q8_0_of<2>, values_q8_0_of<3>,
-      values_q8_0_of<4>, values_q8_0_of<5>, values_q8_0_of<6>};
+template <typename To>
+void values_q8_0_to(MatrixView<const std::int16_t> weights, const std::int8_t* values,
+                    Places places, const std::int8_t* next, const To& to) {
+  static constexpr decltype(&values_q8_0_of<1, To>) kBlocks[kMostQueries] = {
+      values_q8_0_of<1, To>, values_q8_0_of<2, To>, values_q8_0_of<3, To>,
+      values_q8_0_of<4, To>, values_q8_0_of<5, To>, values_q8_0_of<6, To>};
   const Range pairs{places.begin / std::size_t{2}, (places.end + std::size_t{1}) / 2};
-  for_even_blocks(sums.rows(), kMostQueries, [&](Range block) {
+  for_even_blocks(to.sums.rows(), kMostQueries, [&](Range block) {
     kBlocks[block.end - block.begin - 1](rows_of(weights, block), values, pairs,
-                                         block.begin == 0 ? next : nullptr, rows_of(sums, block));
+                                         block.begin == 0 ? next : nullptr, from(to, block));
   });
+}
+
+void values_q8_0(MatrixView<const std::int16_t> weights, const std::int8_t* values, Places places,
+                 MatrixView<std::int32_t> sums) {
+  values_q8_0_to(weights, values, places, nullptr, Added{sums});
+}
+
+void values_q8_0_merged(MatrixView<const std::int16_t> weights, const std::int8_t* values,
+                        Places places, const std::int8_t* next, const float* factors,
+                        const MergeFactors& merge, MatrixView<float> out) {
+  values_q8_0_to(weights, values, places, next, Merged{factors, merge, out});
 }
 
 [[OUTRIDER_AVX2]] void widen(const float* factors, MatrixView<const std::int32_t> sums,
@@ -388,20 +439,31 @@ void values_q8_0(MatrixView<const std::int16_t> weights, const std::int8_t* valu
   }
 }
 
+[[OUTRIDER_AVX2]] void merge_sums(const AttentionSums& later, const AttentionSums& sums,
+                                  const MergeFactors& factors) {
+  for (std::size_t q = 0; q < sums.size(); q += kWidth) {
+    const LaneMask some = lanes(sums.size() - q);
+    const __m256 before = load(some, sums.max + q), after = load(some, later.max + q);
+    const __m256 max = _mm256_max_ps(before, after);
+    const __m256 a = exp_f32(_mm256_sub_ps(before, max)), b = exp_f32(_mm256_sub_ps(after, max));
+    const __m256 scaled = _mm256_mul_ps(load(some, later.sum + q), b);
+    store(some, sums.max + q, max);
+    store(some, sums.sum + q, _mm256_fmadd_ps(load(some, sums.sum + q), a, scaled));
+    store(some, factors.of_old + q, a);
+    store(some, factors.of_later + q, b);
+  }
+}
+
 [[OUTRIDER_AVX2]] void merge(const AttentionSums& later, const AttentionSums& sums) {
   const std::size_t head_dim = sums.out.columns();
   for (std::size_t first = 0; first < sums.size(); first += kWidth) {
-    const LaneMask some = lanes(sums.size() - first);
-    const __m256 before = load(some, sums.max + first), after = load(some, later.max + first);
-    const __m256 max = _mm256_max_ps(before, after);
-    const __m256 a = exp_f32(_mm256_sub_ps(before, max)), b = exp_f32(_mm256_sub_ps(after, max));
-    const __m256 scaled = _mm256_mul_ps(load(some, later.sum + first), b);
-    store(some, sums.max + first, max);
-    store(some, sums.sum + first, _mm256_fmadd_ps(load(some, sums.sum + first), a, scaled));
-    alignas(32) float as[kWidth], bs[kWidth];
-    _mm256_store_ps(as, a);
-    _mm256_store_ps(bs, b);
-    for (std::size_t q = first; q < first + some.count; ++q) {
+    const Range block{first, std::min(sums.size(), first + kWidth)};
+    float as[kWidth], bs[kWidth];
+    const auto part = [&](const AttentionSums& of) {
+      return AttentionSums{of.max + first, of.sum + first, rows_of(of.out, block)};
+    };
+    merge_sums(part(later), part(sums), {as, bs});
+    for (std::size_t q = block.begin; q < block.end; ++q) {
       const __m256 of_old = _mm256_set1_ps(as[q - first]), of_new = _mm256_set1_ps(bs[q - first]);
       const float* from = later.out[q].data();
       float* to = sums.out[q].data();
@@ -486,8 +548,10 @@ const AttentionKernels kAttentionAvx2 = {
     .values_f32 = values<float>,
     .weigh = weigh,
     .values_q8_0 = values_q8_0,
+    .values_q8_0_merged = values_q8_0_merged,
     .widen = widen,
     .merge = merge,
+    .merge_sums = merge_sums,
     .divide = divide,
     .clamp_to_half = clamp_to_half,
     .clamp_to_float = clamp_to_float,

@@ -1,5 +1,7 @@
-// A lane a key in scores, a lane a channel in values. Queries share the registers of keys or values
-// by sixes: 24 accumulators, 4 registers that they share and one that differs.
+// A lane a key in scores, a lane a channel in values. Queries share the registers of keys or
+// values: 24 accumulators at most, 4 registers that 6 queries share or 2 that 12 do, and one that
+// differs. Many queries come by twelves, for which a half is widened once; few by sixes, which load
+// less.
 
 #include <algorithm>
 #include <bit>
@@ -17,7 +19,9 @@ namespace {
 
 using namespace avx512;
 
-constexpr std::size_t kMostQueries = 6;
+constexpr std::size_t kMostQueries = 12;
+template <int kQueries>
+constexpr int kSharedVectors = kQueries <= 6 ? 4 : 2;
 constexpr int kTileVectors = kTile / kWidth;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
@@ -48,14 +52,14 @@ template <int kQueries, int kVectors, typename Kept>
     __m512 key[kVectors];
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) key[v] = load(at + v * kWidth);
-#pragma GCC unroll 8
+#pragma GCC unroll 12
     for (int q = 0; q < kQueries; ++q) {
       const __m512 channel = _mm512_set1_ps(query[q][d]);
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) sums[q][v] = _mm512_fmadd_ps(channel, key[v], sums[q][v]);
     }
   }
-#pragma GCC unroll 8
+#pragma GCC unroll 12
   for (int q = 0; q < kQueries; ++q)
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) _mm512_storeu_ps(&scores[q][first + v * kWidth], sums[q][v]);
@@ -64,21 +68,25 @@ template <int kQueries, int kVectors, typename Kept>
 template <int kQueries, typename Kept>
 void scores_of(MatrixView<const float> queries, const Kept* keys, Places places, const Kept* next,
                MatrixView<float> scores) {
+  constexpr int kAtOnce = kSharedVectors<kQueries>;
   const Range vectors = vectors_of(places);
-  if (vectors.end - vectors.begin > 2) {
-    scores_block<kQueries, kTileVectors>(queries, keys, next, scores, 0);
+  if (vectors.end - vectors.begin > kTileVectors / 2) {
+    for (int v = 0; v < kTileVectors; v += kAtOnce) {
+      scores_block<kQueries, kAtOnce>(queries, keys, v == 0 ? next : nullptr, scores, v * kWidth);
+    }
     return;
   }
   for (std::size_t v = vectors.begin; v < vectors.end; ++v)
-    scores_block<kQueries, 1>(queries, keys, next, scores, v * kWidth);
+    scores_block<kQueries, 1, Kept>(queries, keys, nullptr, scores, v * kWidth);
 }
 
 template <typename Kept>
 void scores(MatrixView<const float> queries, const Kept* keys, Places places, const Kept* next,
             MatrixView<float> scores) {
   static constexpr decltype(&scores_of<1, Kept>) kBlocks[kMostQueries] = {
-      scores_of<1, Kept>, scores_of<2, Kept>, scores_of<3, Kept>,
-      scores_of<4, Kept>, scores_of<5, Kept>, scores_of<6, Kept>};
+      scores_of<1, Kept>, scores_of<2, Kept>,  scores_of<3, Kept>,  scores_of<4, Kept>,
+      scores_of<5, Kept>, scores_of<6, Kept>,  scores_of<7, Kept>,  scores_of<8, Kept>,
+      scores_of<9, Kept>, scores_of<10, Kept>, scores_of<11, Kept>, scores_of<12, Kept>};
   for_even_blocks(queries.rows(), kMostQueries, [&](Range block) {
     kBlocks[block.end - block.begin - 1](rows_of(queries, block), keys, places,
                                          block.begin == 0 ? next : nullptr, rows_of(scores, block));
@@ -98,7 +106,7 @@ template <int kQueries, int kVectors>
   const Half* d = keys.d + first;
   for (std::size_t group = 0; group < queries.d.columns(); ++group, d += kTile) {
     __m512i sums[kQueries][kVectors];
-#pragma GCC unroll 8
+#pragma GCC unroll 12
     for (int q = 0; q < kQueries; ++q)
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) sums[q][v] = _mm512_set1_epi32(queries.bias[q][group]);
@@ -106,7 +114,7 @@ template <int kQueries, int kVectors>
       __m512i key[kVectors];
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) key[v] = _mm512_loadu_si512(at + v * 64);
-#pragma GCC unroll 8
+#pragma GCC unroll 12
       for (int q = 0; q < kQueries; ++q) {
         std::int32_t four;
         __builtin_memcpy(&four, query[q] + group * kKeyGroup + unit * 4, 4);
@@ -119,7 +127,7 @@ template <int kQueries, int kVectors>
     __m512 scale[kVectors];
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) scale[v] = load(d + v * kWidth);
-#pragma GCC unroll 8
+#pragma GCC unroll 12
     for (int q = 0; q < kQueries; ++q) {
       const __m512 of_query = _mm512_set1_ps(queries.d[q][group]);
 #pragma GCC unroll 4
@@ -129,7 +137,7 @@ template <int kQueries, int kVectors>
       }
     }
   }
-#pragma GCC unroll 8
+#pragma GCC unroll 12
   for (int q = 0; q < kQueries; ++q)
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v)
@@ -154,7 +162,8 @@ void scores_q8_0_of(const QuantizedQueries& queries, const KeysQ8& keys, Places 
 
 void scores_q8_0(const QuantizedQueries& queries, const KeysQ8& keys, Places places,
                  const KeysQ8* next, MatrixView<float> scores) {
-  static constexpr decltype(&scores_q8_0_of<1>) kBlocks[kMostQueries] = {
+  constexpr std::size_t kMost = 6;  // 12 sums of a group, 12 of the groups before
+  static constexpr decltype(&scores_q8_0_of<1>) kBlocks[kMost] = {
       scores_q8_0_of<1>, scores_q8_0_of<2>, scores_q8_0_of<3>,
       scores_q8_0_of<4>, scores_q8_0_of<5>, scores_q8_0_of<6>};
   const std::size_t head_dim = queries.q.columns();
@@ -164,7 +173,7 @@ void scores_q8_0(const QuantizedQueries& queries, const KeysQ8& keys, Places pla
     for (std::size_t at = 0; at < head_dim / kKeyGroup * kTile; at += 32)
       _mm_prefetch(reinterpret_cast<const char*>(next->d + at), _MM_HINT_T1);
   }
-  for_even_blocks(queries.q.rows(), kMostQueries, [&](Range block) {
+  for_even_blocks(queries.q.rows(), kMost, [&](Range block) {
     const QuantizedQueries some{rows_of(queries.q, block), rows_of(queries.d, block),
                                 rows_of(queries.bias, block)};
     kBlocks[block.end - block.begin - 1](some, keys, places, rows_of(scores, block));
@@ -229,27 +238,26 @@ void softmax(float scale, std::optional<float> softcap, std::span<const Places> 
           : softmax_all<false>(scale, 0, present, p, sums);
 }
 
-// One vector of channels without the keys whose weight is zero.
+// One vector of channels without the keys whose weight is zero, added to `sum`.
 template <typename Kept>
-[[OUTRIDER_AVX512, gnu::noinline]] void values_present(const float* p, const Kept* values,
-                                                       std::size_t stride, std::size_t count,
-                                                       __mmask16 mask, float* out) {
-  __m512 sum = load(mask, out);
+[[OUTRIDER_AVX512, gnu::noinline]] __m512 values_present(const float* p, const Kept* values,
+                                                         std::size_t stride, std::size_t count,
+                                                         __mmask16 mask, __m512 sum) {
   for (std::size_t j = 0; j < count; ++j) {
     if (p[j] == 0) continue;
     sum = _mm512_fmadd_ps(_mm512_set1_ps(p[j]), load(mask, values + j * stride), sum);
   }
-  _mm512_mask_storeu_ps(out, mask, sum);
+  return sum;
 }
 
 // kVectors * 16 channels of kQueries rows, those of `mask` where it is one vector. A key of weight
 // 0 adds nothing, unless its value is NaN: that is seen in the sums, and they are made again
 // without it.
-template <int kQueries, int kVectors, typename Kept>
+template <int kQueries, int kVectors, bool kMerge, typename Kept>
 [[OUTRIDER_AVX512]] void values_channels(MatrixView<const float> p, const Kept* values,
                                          std::size_t stride, std::size_t count, __mmask16 mask,
-                                         const Kept* next, MatrixView<float> out,
-                                         std::size_t channel) {
+                                         const Kept* next, const MergeFactors& merge,
+                                         MatrixView<float> out, std::size_t channel) {
   constexpr std::size_t kLine = 64 / sizeof(Kept);
   const float* weights[kQueries];
   float* to[kQueries];
@@ -259,10 +267,11 @@ template <int kQueries, int kVectors, typename Kept>
   }
   const __mmask16 some = kVectors == 1 ? mask : 0xffff;
   __m512 sums[kQueries][kVectors];
-#pragma GCC unroll 8
+#pragma GCC unroll 12
   for (int q = 0; q < kQueries; ++q)
 #pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) sums[q][v] = load(some, to[q] + v * kWidth);
+    for (int v = 0; v < kVectors; ++v)
+      sums[q][v] = kMerge ? _mm512_setzero_ps() : load(some, to[q] + v * kWidth);
   const Kept* at = values + channel;
   for (std::size_t j = 0; j < count; ++j, at += stride) {
     if (next != nullptr) {
@@ -271,7 +280,7 @@ template <int kQueries, int kVectors, typename Kept>
     __m512 value[kVectors];
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) value[v] = load(some, at + v * kWidth);
-#pragma GCC unroll 8
+#pragma GCC unroll 12
     for (int q = 0; q < kQueries; ++q) {
       const __m512 weight = _mm512_set1_ps(weights[q][j]);
 #pragma GCC unroll 4
@@ -279,50 +288,75 @@ template <int kQueries, int kVectors, typename Kept>
     }
   }
   __mmask16 nan = 0;
-#pragma GCC unroll 8
+#pragma GCC unroll 12
   for (int q = 0; q < kQueries; ++q)
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; v += 2)
       nan |= _mm512_cmp_ps_mask(sums[q][v], sums[q][v + 1 < kVectors ? v + 1 : v], _CMP_UNORD_Q);
   if (nan != 0) {
+#pragma GCC unroll 12
     for (int q = 0; q < kQueries; ++q)
-      for (int v = 0; v < kVectors; ++v)
-        values_present(weights[q], values + channel + v * kWidth, stride, count, some,
-                       to[q] + v * kWidth);
-    return;
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) {
+        const __m512 before = kMerge ? _mm512_setzero_ps() : load(some, to[q] + v * kWidth);
+        sums[q][v] =
+            values_present(weights[q], values + channel + v * kWidth, stride, count, some, before);
+      }
   }
-#pragma GCC unroll 8
+#pragma GCC unroll 12
   for (int q = 0; q < kQueries; ++q)
 #pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) _mm512_mask_storeu_ps(to[q] + v * kWidth, some, sums[q][v]);
+    for (int v = 0; v < kVectors; ++v) {
+      float* const place = to[q] + v * kWidth;
+      if (kMerge) {
+        const __m512 later = _mm512_mul_ps(sums[q][v], _mm512_set1_ps(merge.of_later[q]));
+        sums[q][v] = _mm512_fmadd_ps(load(some, place), _mm512_set1_ps(merge.of_old[q]), later);
+      }
+      _mm512_mask_storeu_ps(place, some, sums[q][v]);
+    }
 }
 
-template <int kQueries, typename Kept>
+template <int kQueries, bool kMerge, typename Kept>
 [[OUTRIDER_AVX512]] void values_of(MatrixView<const float> p, const Kept* values, std::size_t count,
-                                   const Kept* next, MatrixView<float> out) {
-  constexpr int kVectors = 4;
+                                   const Kept* next, const MergeFactors& merge,
+                                   MatrixView<float> out) {
+  constexpr int kVectors = kSharedVectors<kQueries>;
   const std::size_t head_dim = out.columns();
   std::size_t channel = 0;
   for (; channel + kVectors * kWidth <= head_dim; channel += kVectors * kWidth) {
-    values_channels<kQueries, kVectors>(p, values, head_dim, count, 0xffff,
-                                        channel == 0 ? next : nullptr, out, channel);
+    values_channels<kQueries, kVectors, kMerge>(p, values, head_dim, count, 0xffff,
+                                                channel == 0 ? next : nullptr, merge, out, channel);
   }
   for (; channel < head_dim; channel += kWidth) {
-    values_channels<kQueries, 1>(p, values, head_dim, count, lanes(head_dim - channel),
-                                 channel == 0 ? next : nullptr, out, channel);
+    values_channels<kQueries, 1, kMerge>(p, values, head_dim, count, lanes(head_dim - channel),
+                                         channel == 0 ? next : nullptr, merge, out, channel);
   }
+}
+
+MergeFactors factors_from(const MergeFactors& factors, std::size_t first) {
+  return {factors.of_old + first, factors.of_later + first};
+}
+
+template <bool kMerge, typename Kept>
+void values_with(MatrixView<const float> p, const Kept* values, std::size_t count, const Kept* next,
+                 const MergeFactors& merge, MatrixView<float> out) {
+  static constexpr decltype(&values_of<1, kMerge, Kept>) kBlocks[kMostQueries] = {
+      values_of<1, kMerge, Kept>,  values_of<2, kMerge, Kept>,  values_of<3, kMerge, Kept>,
+      values_of<4, kMerge, Kept>,  values_of<5, kMerge, Kept>,  values_of<6, kMerge, Kept>,
+      values_of<7, kMerge, Kept>,  values_of<8, kMerge, Kept>,  values_of<9, kMerge, Kept>,
+      values_of<10, kMerge, Kept>, values_of<11, kMerge, Kept>, values_of<12, kMerge, Kept>};
+  for_even_blocks(out.rows(), kMostQueries, [&](Range block) {
+    kBlocks[block.end - block.begin - 1](
+        rows_of(p, block), values, count, block.begin == 0 ? next : nullptr,
+        kMerge ? factors_from(merge, block.begin) : merge, rows_of(out, block));
+  });
 }
 
 template <typename Kept>
 void values(MatrixView<const float> p, const Kept* values, std::size_t count, const Kept* next,
-            MatrixView<float> out) {
-  static constexpr decltype(&values_of<1, Kept>) kBlocks[kMostQueries] = {
-      values_of<1, Kept>, values_of<2, Kept>, values_of<3, Kept>,
-      values_of<4, Kept>, values_of<5, Kept>, values_of<6, Kept>};
-  for_even_blocks(out.rows(), kMostQueries, [&](Range block) {
-    kBlocks[block.end - block.begin - 1](rows_of(p, block), values, count,
-                                         block.begin == 0 ? next : nullptr, rows_of(out, block));
-  });
+            const MergeFactors* merge, MatrixView<float> out) {
+  merge != nullptr ? values_with<true>(p, values, count, next, *merge, out)
+                   : values_with<false>(p, values, count, next, {}, out);
 }
 
 [[OUTRIDER_AVX512]] void weigh(MatrixView<const float> p, const Half* d,
@@ -355,22 +389,44 @@ void values(MatrixView<const float> p, const Kept* values, std::size_t count, co
   }
 }
 
+// Where sums of 8-bit values go: added to integers, or merged as floats.
+struct Added {
+  MatrixView<std::int32_t> sums;
+};
+struct Merged {
+  const float* factors;
+  MergeFactors merge;
+  MatrixView<float> sums;
+};
+[[OUTRIDER_AVX512, gnu::always_inline]] inline void put(const Added& to, std::size_t q,
+                                                        std::size_t channel, __m512i sum) {
+  std::int32_t* const place = &to.sums[q][channel];
+  _mm512_storeu_si512(place, _mm512_add_epi32(sum, _mm512_loadu_si512(place)));
+}
+[[OUTRIDER_AVX512, gnu::always_inline]] inline void put(const Merged& to, std::size_t q,
+                                                        std::size_t channel, __m512i sum) {
+  const __m512 later = _mm512_mul_ps(_mm512_set1_ps(to.factors[q]), _mm512_cvtepi32_ps(sum));
+  const __m512 scaled = _mm512_mul_ps(later, _mm512_set1_ps(to.merge.of_later[q]));
+  float* const place = &to.sums[q][channel];
+  _mm512_storeu_ps(place, _mm512_fmadd_ps(load(place), _mm512_set1_ps(to.merge.of_old[q]), scaled));
+}
+Added from(const Added& to, Range rows) {
+  return {rows_of(to.sums, rows)};
+}
+Merged from(const Merged& to, Range rows) {
+  return {to.factors + rows.begin, factors_from(to.merge, rows.begin), rows_of(to.sums, rows)};
+}
+
 // kVectors * 16 channels of kQueries rows; head_dim is a multiple of 32.
-template <int kQueries, int kVectors>
+template <int kQueries, int kVectors, typename To>
 [[OUTRIDER_AVX512]] void values_q8_0_channels(MatrixView<const std::int16_t> weights,
                                               const std::int8_t* values, Range pairs,
-                                              const std::int8_t* next,
-                                              MatrixView<std::int32_t> sums, std::size_t channel) {
-  const std::size_t stride = 2 * sums.columns();
+                                              const std::int8_t* next, const To& to,
+                                              std::size_t channel) {
+  const std::size_t stride = 2 * to.sums.columns();
   const std::int16_t* pair[kQueries];
-  __m512i sum[kQueries][kVectors];
-#pragma GCC unroll 8
-  for (int q = 0; q < kQueries; ++q) {
-    pair[q] = weights[q].data();
-#pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v)
-      sum[q][v] = _mm512_loadu_si512(&sums[q][channel + v * kWidth]);
-  }
+  for (int q = 0; q < kQueries; ++q) pair[q] = weights[q].data();
+  __m512i sum[kQueries][kVectors] = {};
   for (std::size_t j = pairs.begin; j < pairs.end; ++j) {
     const std::int8_t* at = values + j * stride + 2 * channel;
     if (next != nullptr) {
@@ -382,7 +438,7 @@ template <int kQueries, int kVectors>
       value[v] = _mm512_cvtepi8_epi16(
           _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at + v * 2 * kWidth)));
     }
-#pragma GCC unroll 8
+#pragma GCC unroll 12
     for (int q = 0; q < kQueries; ++q) {
       std::int32_t two;
       __builtin_memcpy(&two, pair[q] + 2 * j, 4);
@@ -392,38 +448,52 @@ template <int kQueries, int kVectors>
         sum[q][v] = _mm512_dpwssd_epi32(sum[q][v], value[v], weight);
     }
   }
-#pragma GCC unroll 8
+#pragma GCC unroll 12
   for (int q = 0; q < kQueries; ++q)
 #pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v)
-      _mm512_storeu_si512(&sums[q][channel + v * kWidth], sum[q][v]);
+    for (int v = 0; v < kVectors; ++v) put(to, q, channel + v * kWidth, sum[q][v]);
 }
 
-template <int kQueries>
+template <int kQueries, typename To>
 void values_q8_0_of(MatrixView<const std::int16_t> weights, const std::int8_t* values, Range pairs,
-                    const std::int8_t* next, MatrixView<std::int32_t> sums) {
-  const std::size_t head_dim = sums.columns();
+                    const std::int8_t* next, const To& to) {
+  constexpr int kVectors = kSharedVectors<kQueries>;
+  const std::size_t head_dim = to.sums.columns();
   std::size_t channel = 0;
-  for (; channel + 4 * kWidth <= head_dim; channel += 4 * kWidth) {
-    values_q8_0_channels<kQueries, 4>(weights, values, pairs, channel == 0 ? next : nullptr, sums,
-                                      channel);
+  for (; channel + kVectors * kWidth <= head_dim; channel += kVectors * kWidth) {
+    values_q8_0_channels<kQueries, kVectors>(weights, values, pairs, channel == 0 ? next : nullptr,
+                                             to, channel);
   }
   for (; channel < head_dim; channel += 2 * kWidth) {
-    values_q8_0_channels<kQueries, 2>(weights, values, pairs, channel == 0 ? next : nullptr, sums,
+    values_q8_0_channels<kQueries, 2>(weights, values, pairs, channel == 0 ? next : nullptr, to,
                                       channel);
   }
+}
+
+template <typename To>
+void values_q8_0_to(MatrixView<const std::int16_t> weights, const std::int8_t* values,
+                    Places places, const std::int8_t* next, const To& to) {
+  static constexpr decltype(&values_q8_0_of<1, To>) kBlocks[kMostQueries] = {
+      values_q8_0_of<1, To>,  values_q8_0_of<2, To>,  values_q8_0_of<3, To>,
+      values_q8_0_of<4, To>,  values_q8_0_of<5, To>,  values_q8_0_of<6, To>,
+      values_q8_0_of<7, To>,  values_q8_0_of<8, To>,  values_q8_0_of<9, To>,
+      values_q8_0_of<10, To>, values_q8_0_of<11, To>, values_q8_0_of<12, To>};
+  const Range pairs{places.begin / std::size_t{2}, (places.end + std::size_t{1}) / 2};
+  for_even_blocks(to.sums.rows(), kMostQueries, [&](Range block) {
+    kBlocks[block.end - block.begin - 1](rows_of(weights, block), values, pairs,
+                                         block.begin == 0 ? next : nullptr, from(to, block));
+  });
 }
 
 void values_q8_0(MatrixView<const std::int16_t> weights, const std::int8_t* values, Places places,
-                 const std::int8_t* next, MatrixView<std::int32_t> sums) {
-  static constexpr decltype(&values_q8_0_of<1>) kBlocks[kMostQueries] = {
-      values_q8_0_of<1>, values_q8_0_of<2>, values_q8_0_of<3>,
-      values_q8_0_of<4>, values_q8_0_of<5>, values_q8_0_of<6>};
-  const Range pairs{places.begin / std::size_t{2}, (places.end + std::size_t{1}) / 2};
-  for_even_blocks(sums.rows(), kMostQueries, [&](Range block) {
-    kBlocks[block.end - block.begin - 1](rows_of(weights, block), values, pairs,
-                                         block.begin == 0 ? next : nullptr, rows_of(sums, block));
-  });
+                 MatrixView<std::int32_t> sums) {
+  values_q8_0_to(weights, values, places, nullptr, Added{sums});
+}
+
+void values_q8_0_merged(MatrixView<const std::int16_t> weights, const std::int8_t* values,
+                        Places places, const std::int8_t* next, const float* factors,
+                        const MergeFactors& merge, MatrixView<float> out) {
+  values_q8_0_to(weights, values, places, next, Merged{factors, merge, out});
 }
 
 [[OUTRIDER_AVX512]] void widen(const float* factors, MatrixView<const std::int32_t> sums,
@@ -437,21 +507,31 @@ void values_q8_0(MatrixView<const std::int16_t> weights, const std::int8_t* valu
   }
 }
 
+[[OUTRIDER_AVX512]] void merge_sums(const AttentionSums& later, const AttentionSums& sums,
+                                    const MergeFactors& factors) {
+  for (std::size_t q = 0; q < sums.size(); q += kWidth) {
+    const __mmask16 some = lanes(sums.size() - q);
+    const __m512 before = load(some, sums.max + q), after = load(some, later.max + q);
+    const __m512 max = _mm512_max_ps(before, after);
+    const __m512 a = exp_f32(_mm512_sub_ps(before, max)), b = exp_f32(_mm512_sub_ps(after, max));
+    const __m512 scaled = _mm512_mul_ps(load(some, later.sum + q), b);
+    _mm512_mask_storeu_ps(sums.max + q, some, max);
+    _mm512_mask_storeu_ps(sums.sum + q, some, _mm512_fmadd_ps(load(some, sums.sum + q), a, scaled));
+    _mm512_mask_storeu_ps(factors.of_old + q, some, a);
+    _mm512_mask_storeu_ps(factors.of_later + q, some, b);
+  }
+}
+
 [[OUTRIDER_AVX512]] void merge(const AttentionSums& later, const AttentionSums& sums) {
   const std::size_t head_dim = sums.out.columns();
   for (std::size_t first = 0; first < sums.size(); first += kWidth) {
-    const __mmask16 some = lanes(sums.size() - first);
-    const __m512 before = load(some, sums.max + first), after = load(some, later.max + first);
-    const __m512 max = _mm512_max_ps(before, after);
-    const __m512 a = exp_f32(_mm512_sub_ps(before, max)), b = exp_f32(_mm512_sub_ps(after, max));
-    const __m512 scaled = _mm512_mul_ps(load(some, later.sum + first), b);
-    _mm512_mask_storeu_ps(sums.max + first, some, max);
-    _mm512_mask_storeu_ps(sums.sum + first, some,
-                          _mm512_fmadd_ps(load(some, sums.sum + first), a, scaled));
-    alignas(64) float as[kWidth], bs[kWidth];
-    _mm512_store_ps(as, a);
-    _mm512_store_ps(bs, b);
-    for (std::size_t q = first; q < std::min(sums.size(), first + kWidth); ++q) {
+    const Range block{first, std::min(sums.size(), first + kWidth)};
+    float as[kWidth], bs[kWidth];
+    const auto part = [&](const AttentionSums& of) {
+      return AttentionSums{of.max + first, of.sum + first, rows_of(of.out, block)};
+    };
+    merge_sums(part(later), part(sums), {as, bs});
+    for (std::size_t q = block.begin; q < block.end; ++q) {
       const __m512 of_old = _mm512_set1_ps(as[q - first]), of_new = _mm512_set1_ps(bs[q - first]);
       const float* from = later.out[q].data();
       float* to = sums.out[q].data();
@@ -529,8 +609,10 @@ const AttentionKernels kAttentionAvx512 = {
     .values_f32 = values<float>,
     .weigh = weigh,
     .values_q8_0 = values_q8_0,
+    .values_q8_0_merged = values_q8_0_merged,
     .widen = widen,
     .merge = merge,
+    .merge_sums = merge_sums,
     .divide = divide,
     .clamp_to_half = clamp_to_half,
     .clamp_to_float = clamp_to_float,

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "cpu/kernels/attention.h"
 #include "numerics/attention.h"
@@ -78,14 +79,20 @@ void softmax(float scale, std::optional<float> softcap, std::span<const Places> 
 
 template <typename Kept>
 void values(MatrixView<const float> p, const Kept* values, std::size_t count, const Kept*,
-            MatrixView<float> out) {
+            const MergeFactors* merge, MatrixView<float> out) {
   const std::size_t head_dim = out.columns();
   for (std::size_t q = 0; q < out.rows(); ++q) {
-    const std::span<float> sums = out[q];
+    std::vector<float> sums(head_dim);
+    if (!merge) std::copy(out[q].begin(), out[q].end(), sums.begin());
     for (std::size_t j = 0; j < count; ++j) {
       if (p[q][j] == 0) continue;
       for (std::size_t d = 0; d < head_dim; ++d)
         sums[d] = std::fma(p[q][j], widened(values[j * head_dim + d]), sums[d]);
+    }
+    if (merge) {
+      merge_reference(merge->of_old[q], merge->of_later[q], sums, out[q]);
+    } else {
+      std::copy(sums.begin(), sums.end(), out[q].begin());
     }
   }
 }
@@ -99,7 +106,7 @@ void weigh(MatrixView<const float> p, const Half* d, MatrixView<std::int16_t> we
 }
 
 void values_q8_0(MatrixView<const std::int16_t> weights, const std::int8_t* values, Places places,
-                 const std::int8_t*, MatrixView<std::int32_t> sums) {
+                 MatrixView<std::int32_t> sums) {
   const std::size_t head_dim = sums.columns();
   for (std::size_t q = 0; q < sums.rows(); ++q) {
     for (std::size_t j = places.begin; j < places.end; ++j) {
@@ -116,14 +123,36 @@ void widen(const float* factors, MatrixView<const std::int32_t> sums, MatrixView
   }
 }
 
-void merge(const AttentionSums& later, const AttentionSums& sums) {
+void values_q8_0_merged(MatrixView<const std::int16_t> weights, const std::int8_t* values,
+                        Places places, const std::int8_t*, const float* factors,
+                        const MergeFactors& merge, MatrixView<float> out) {
+  const std::size_t n = out.rows(), head_dim = out.columns();
+  std::vector<std::int32_t> sums(n * head_dim);
+  std::vector<float> widened(n * head_dim);
+  const MatrixView<float> later(widened.data(), n, head_dim);
+  values_q8_0(weights, values, places, {sums.data(), n, head_dim});
+  widen(factors, {sums.data(), n, head_dim}, later);
+  for (std::size_t q = 0; q < n; ++q)
+    merge_reference(merge.of_old[q], merge.of_later[q], later[q], out[q]);
+}
+
+void merge_sums(const AttentionSums& later, const AttentionSums& sums,
+                const MergeFactors& factors) {
   for (std::size_t q = 0; q < sums.size(); ++q) {
     const float max = std::max(sums.max[q], later.max[q]);
     const float a = exp_f32(sums.max[q] - max), b = exp_f32(later.max[q] - max);
     sums.max[q] = max;
     sums.sum[q] = std::fma(sums.sum[q], a, later.sum[q] * b);
-    merge_reference(a, b, later.out[q], sums.out[q]);
+    factors.of_old[q] = a;
+    factors.of_later[q] = b;
   }
+}
+
+void merge(const AttentionSums& later, const AttentionSums& sums) {
+  std::vector<float> a(sums.size()), b(sums.size());
+  merge_sums(later, sums, {a.data(), b.data()});
+  for (std::size_t q = 0; q < sums.size(); ++q)
+    merge_reference(a[q], b[q], later.out[q], sums.out[q]);
 }
 
 void divide(const AttentionSums& sums, std::size_t query, std::span<float> out) {
@@ -149,8 +178,10 @@ const AttentionKernels kAttentionReference = {
     .values_f32 = values<float>,
     .weigh = weigh,
     .values_q8_0 = values_q8_0,
+    .values_q8_0_merged = values_q8_0_merged,
     .widen = widen,
     .merge = merge,
+    .merge_sums = merge_sums,
     .divide = divide,
     .clamp_to_half = clamp_to_half,
     .clamp_to_float = clamp_to_float,

@@ -199,14 +199,19 @@ TEST(AttentionKernels, ValuesGiveTheReferencesBits) {
               if (hidden || q % 3 == 0) p.view()[q][key] = 0;
             const std::vector<Half> halves = to_halves(values);
             Matrix<float> expected = found;
-            kAttentionReference.values_f16(p.view(), halves.data(), count, nullptr,
-                                           expected.view());
-            kernels.values_f16(p.view(), halves.data(), count, halves.data(), found.view());
-            expect_same(found.x, expected.x);
-            kAttentionReference.values_f32(p.view(), values.data(), count, nullptr,
-                                           expected.view());
-            kernels.values_f32(p.view(), values.data(), count, nullptr, found.view());
-            expect_same(found.x, expected.x);
+            std::vector<float> of_old = numbers.ordinary_row(n), of_later = numbers.ordinary_row(n);
+            const MergeFactors factors{of_old.data(), of_later.data()}, *const none = nullptr;
+            for (const MergeFactors* merge : {none, &factors}) {
+              kAttentionReference.values_f16(p.view(), halves.data(), count, nullptr, merge,
+                                             expected.view());
+              kernels.values_f16(p.view(), halves.data(), count, halves.data(), merge,
+                                 found.view());
+              expect_same(found.x, expected.x);
+              kAttentionReference.values_f32(p.view(), values.data(), count, nullptr, merge,
+                                             expected.view());
+              kernels.values_f32(p.view(), values.data(), count, nullptr, merge, found.view());
+              expect_same(found.x, expected.x);
+            }
             if (hidden) {
               for (const float value : found.x) ASSERT_FALSE(std::isnan(value));
             }
@@ -261,14 +266,20 @@ TEST(AttentionKernels, ValuesOfQ8GiveTheReferencesBits) {
         Matrix<std::int32_t> found(
             n, head_dim, [&] { return static_cast<std::int32_t>(numbers.below(1 << 20)); });
         Matrix<std::int32_t> expected = found;
-        kAttentionReference.values_q8_0(weights.view(), values.data(), places, nullptr,
-                                        expected.view());
-        kernels.values_q8_0(weights.view(), values.data(), places, values.data(), found.view());
+        kAttentionReference.values_q8_0(weights.view(), values.data(), places, expected.view());
+        kernels.values_q8_0(weights.view(), values.data(), places, found.view());
         expect_equal(found.x, expected.x);
         const std::vector<float> factors = numbers.any_row(n);
         Matrix<float> widened = ordinary(n, head_dim, numbers), expected_widened = widened;
         kAttentionReference.widen(factors.data(), expected.view(), expected_widened.view());
         kernels.widen(factors.data(), found.view(), widened.view());
+        expect_same(widened.x, expected_widened.x);
+        std::vector<float> of_old = numbers.any_row(n), of_later = numbers.any_row(n);
+        const MergeFactors merge{of_old.data(), of_later.data()};
+        kAttentionReference.values_q8_0_merged(weights.view(), values.data(), places, nullptr,
+                                               factors.data(), merge, expected_widened.view());
+        kernels.values_q8_0_merged(weights.view(), values.data(), places, values.data(),
+                                   factors.data(), merge, widened.view());
         expect_same(widened.x, expected_widened.x);
       }
     }
