@@ -11,8 +11,12 @@
 namespace outrider {
 namespace {
 
-// Half of a small second-level cache; the other half is for the panel that passes.
+// Together some two thirds of a small second-level cache: the interleaved rows of a chunk, and
+// panels that all of its groups pass before the next come. A group so keeps its rows in the
+// first-level cache for several panels, which kernels ask for early (24 rows, share of the int8
+// peak: Q4_K 0.80 where each panel met all groups before the next 0.78, Q6_K 0.81 and 0.77).
 constexpr std::size_t kChunkBytes = 512 << 10;
+constexpr std::size_t kPanelsBytes = 128 << 10;
 constexpr std::size_t kMostGroups = 64;  // of a chunk
 
 std::int32_t pair(std::int32_t low, std::int32_t high) {
@@ -150,6 +154,7 @@ void for_each_panel(const PackedMatrix& weights, const ProductInput& input, Rang
   const std::size_t group_bytes = most_rows * row_words * sizeof(std::int32_t);
   const std::size_t groups_a_chunk =
       std::clamp<std::size_t>(kChunkBytes / (group_bytes + 1), 1, kMostGroups);
+  const std::size_t panels_a_block = std::max<std::size_t>(1, kPanelsBytes / weights.panel_bytes);
   for (std::size_t first = 0; first < n_groups; first += groups_a_chunk) {
     const std::size_t n = std::min(groups_a_chunk, n_groups - first);
     std::int32_t* words = interleaved_room(n * most_rows * row_words);
@@ -161,10 +166,13 @@ void for_each_panel(const PackedMatrix& weights, const ProductInput& input, Rang
       chunk[g] = {group, words, choose(weights.type, {words, weights.columns, size})};
       words += size * row_words;
     }
-    for (std::size_t p = panels.begin; p < panels.end; ++p) {
+    for (std::size_t begin = panels.begin; begin < panels.end; begin += panels_a_block) {
+      const std::size_t end = std::min(panels.end, begin + panels_a_block);
       for (std::size_t g = 0; g < n; ++g) {
-        chunk[g].kernel(weights.panel(p), weights.columns, chunk[g].words,
-                        out[chunk[g].rows.begin].data() + p * kPanel, out.stride());
+        for (std::size_t p = begin; p < end; ++p) {
+          chunk[g].kernel(weights.panel(p), weights.columns, chunk[g].words,
+                          out[chunk[g].rows.begin].data() + p * kPanel, out.stride());
+        }
       }
     }
   }

@@ -55,9 +55,9 @@ struct InterleavedRows {
 };
 
 // The whole of ProductKernels::product but its inner loops. Rows go in chunks whose interleaved
-// activations stay in the second-level cache while the panels pass; a chunk goes in groups of at
-// most `most_rows` rows, all of about the same size, each one call a panel of the kernel that
-// `choose` gives for it.
+// activations stay in the second-level cache while the panels pass, a few at a time; a chunk goes
+// in groups of at most `most_rows` rows, all of about the same size, each one call a panel of the
+// kernel that `choose` gives for it.
 void for_each_panel(const PackedMatrix& weights, const ProductInput& input, Range rows,
                     Range panels, MatrixView<float> out, ExtraKind bias_kind, std::size_t most_rows,
                     PanelKernel (*choose)(TensorType, const InterleavedRows&));
