@@ -52,6 +52,10 @@ std::vector<Twin> twins() {
   std::vector<Twin> all;
   for (const Isa isa : available_isas()) all.push_back({name(isa), kernels(isa).products});
   if (is_available(Isa::avx512)) {
+    // The table has one encoding of AVX-VNNI, VEX where there are both.
+    if (vnni_encoding() == VnniEncoding::vex) {
+      all.push_back({"avxvnni, EVEX", kProductsAvxVnniEvex});
+    }
     all.push_back({"tiles in plain code", {product_on_tiles<SoftwareTiles>, quantize_reference}});
     if (!is_available(Isa::amx)) {
       all.push_back({"emulated tiles", {product_on_emulated_tiles, quantize_reference}});
@@ -264,8 +268,10 @@ void check(TensorType type, const Case& c) {
 class Products : public ::testing::TestWithParam<TensorTypeTraits> {};
 
 TEST_P(Products, EveryNumberOfRows) {
-  for (const std::size_t rows : {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 17, 33}) {
-    check(GetParam().type, {rows, 32, GetParam().block_elements == 1 ? 65u : 3u});
+  for (const std::size_t rows :
+       {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 17, 19, 21, 22, 24, 33}) {
+    const std::size_t columns = GetParam().block_elements == 1 ? 65 : 3;
+    check(GetParam().type, {rows, 32, columns});
   }
 }
 
@@ -280,7 +286,9 @@ TEST_P(Products, ManyRowsOfManyColumns) {
 
 TEST_P(Products, RaggedShapes) {
   for (const std::size_t outputs : {1, 15, 17, 40, 63}) {
-    for (const std::size_t columns : {1, 2, 5}) check(GetParam().type, {3, outputs, columns});
+    for (const std::size_t columns : {1, 2, 5, 11}) {
+      for (const std::size_t rows : {3, 10}) check(GetParam().type, {rows, outputs, columns});
+    }
   }
 }
 
@@ -324,15 +332,29 @@ TEST(Products, LargestSums) {
         SCOPED_TRACE(twin.name);
         std::vector<float> out(8 * 16);
         const MatrixView<float> view(out.data(), 8, 16);
-        twin.kernels.product(matrix.packed, x.input(), {0, 8}, {0, 1}, view);
-        for (std::size_t r = 0; r < 8; ++r) {
-          for (std::size_t o = 0; o < 16; ++o) {
-            EXPECT_EQ(canonical(view[r][o]), canonical(x.expected(matrix, r, o)));
+        // Few rows and many take different ways.
+        for (const std::size_t rows_a_call : {8, 4, 1}) {
+          for (std::size_t r = 0; r < 8; r += rows_a_call) {
+            twin.kernels.product(matrix.packed, x.input(), {r, r + rows_a_call}, {0, 1}, view);
+          }
+          for (std::size_t r = 0; r < 8; ++r) {
+            for (std::size_t o = 0; o < 16; ++o) {
+              EXPECT_EQ(canonical(view[r][o]), canonical(x.expected(matrix, r, o)));
+            }
           }
         }
       }
     }
   }
+}
+
+// EVEX is tested wherever there is AVX-512: it differs from VEX in the encoding alone.
+TEST(Products, VexEncodingOfVnni) {
+  if (!is_available(Isa::avxvnni) || vnni_encoding() != VnniEncoding::vex) {
+    GTEST_SKIP() << "no AVX-VNNI in VEX encoding";
+  }
+  // So all of the tests above ran it.
+  EXPECT_EQ(kernels(Isa::avxvnni).products.product, kProductsAvxVnniVex.product);
 }
 
 // Kernels that keep the sum of a sub-block in 16 bits must know the rows whose sums do not fit:
