@@ -40,6 +40,11 @@ class Bounds {
   }
   double ms(int rows) const { return std::max(read_ms(), work_ms(rows)); }
   double prefill_ms() const { return std::max(read_ms(), prefill_work_ms()); }
+  // Of the weights of one part of a pass.
+  double ms(int rows, const PassProfile::Operation& part) const {
+    return std::max(part.weight_bytes / (read_gbs_ * 1e6),
+                    tops_ > 0 ? rows * 2 * part.weights / (tops_ * 1e9) : 0);
+  }
 
  private:
   double bytes_, weights_, head_, read_gbs_;
@@ -62,41 +67,64 @@ double total_ms(const PassProfile::Operation& operation) {
   return operation.work_ms + operation.wait_ms;
 }
 
-Json profile_json(int rows, const PassProfile& profile) {
+Json profile_json(int rows, const PassProfile& profile, const Bounds& bounds) {
   Json operations = Json::array();
   for (const PassProfile::Operation& operation : profile.operations) {
     operations.push_back({{"name", operation.name},
                           {"work_ms", operation.work_ms / profile.passes},
-                          {"wait_ms", operation.wait_ms / profile.passes}});
+                          {"wait_ms", operation.wait_ms / profile.passes},
+                          {"limit_ms", bounds.ms(rows, operation)},
+                          {"weight_bytes", operation.weight_bytes},
+                          {"weights", operation.weights}});
   }
   return {{"rows", rows}, {"passes", profile.passes}, {"operations", operations}};
 }
 
-// A line an operation, a column a count of rows.
-std::string profile_text(const std::map<int, PassProfile>& profiles, int width) {
-  std::vector<std::string> header = {"where the time goes, ms"};
-  for (const auto& [rows, profile] : profiles) header.push_back(fmt::format("T({})", rows));
-  Table table(header, fmt::format("l{:r>{}}", "", profiles.size()));
-  const auto add = [&](std::string name, const auto& part) {
+// What a part of the passes takes, a pass.
+struct PartCost {
+  double ms = 0, limit_ms = 0;  // limit 0: no weights are read there
+};
+
+// A line an operation; for each count of rows its milliseconds, with those of other threads that it
+// waits for, and its limit.
+std::string profile_text(const std::map<int, PassProfile>& profiles, const Bounds& bounds,
+                         int width) {
+  if (profiles.begin()->second.operations.empty())
+    return "This device keeps no account of where its time goes.\n";
+  std::vector<std::string> header = {"where the ms go"};
+  for (const auto& [rows, profile] : profiles) {
+    header.push_back(fmt::format("T({})", rows));
+    header.push_back("limit");
+  }
+  Table table(header, fmt::format("l{:r>{}}", "", header.size() - 1));
+  const auto add = [&](std::string name, const auto& cost) {
     std::vector<std::string> cells = {std::move(name)};
     for (const auto& [rows, profile] : profiles) {
-      double ms = 0, all = 0;
-      for (std::size_t i = 0; i < profile.operations.size(); ++i) {
-        ms += part(i, profile.operations[i]) / profile.passes;
-        all += total_ms(profile.operations[i]) / profile.passes;
-      }
-      cells.push_back(fmt::format("{:.2f} {:3.0f}%", ms, all > 0 ? 100 * ms / all : 0));
+      const PartCost part = cost(rows, profile);
+      cells.push_back(fmt::format("{:.2f}", part.ms / profile.passes));
+      cells.push_back(part.limit_ms > 0 ? fmt::format("{:.1f}", part.limit_ms) : "");
     }
     table.add(std::move(cells));
   };
-  const std::vector<PassProfile::Operation>& names = profiles.begin()->second.operations;
-  if (names.empty()) return "This device keeps no account of where its time goes.\n";
-  for (std::size_t line = 0; line < names.size(); ++line) {
-    add(std::string(names[line].name),
-        [&](std::size_t i, const auto& operation) { return i == line ? total_ms(operation) : 0; });
+  const auto sum = [](const PassProfile& profile, const auto& ms) {
+    double total = 0;
+    for (const PassProfile::Operation& operation : profile.operations) total += ms(operation);
+    return total;
+  };
+  const std::size_t n_operations = profiles.begin()->second.operations.size();
+  for (std::size_t i = 0; i < n_operations; ++i) {
+    const std::string_view name = profiles.begin()->second.operations[i].name;
+    add(std::string(name), [&](int rows, const PassProfile& profile) {
+      const PassProfile::Operation& operation = profile.operations[i];
+      return PartCost{total_ms(operation), bounds.ms(rows, operation)};
+    });
   }
-  add("a pass", [](std::size_t, const auto& operation) { return total_ms(operation); });
-  add("of it waiting", [](std::size_t, const auto& operation) { return operation.wait_ms; });
+  add("a pass", [&](int rows, const PassProfile& profile) {
+    return PartCost{sum(profile, total_ms), bounds.ms(rows)};
+  });
+  add("of it waiting", [&](int, const PassProfile& profile) {
+    return PartCost{sum(profile, [](const auto& operation) { return operation.wait_ms; })};
+  });
   return table.text(width);
 }
 
@@ -148,7 +176,8 @@ Json curve_json(const CurveSubject& subject, const CurveMeasurements& measured, 
   if (subject.depth > 0) document["prompt_ms"] = measured.prompt_ms;
   if (profile) {
     Json profiles = Json::array();
-    for (const auto& [n, of_n] : measured.profiles) profiles.push_back(profile_json(n, of_n));
+    for (const auto& [n, of_n] : measured.profiles)
+      profiles.push_back(profile_json(n, of_n, bounds));
     document["profile"] = profiles;
   }
   return document;
@@ -204,7 +233,7 @@ std::string curve_text(const CurveSubject& subject, const CurveMeasurements& mea
     say(fmt::format("reading {} positions took {:.2f} s, {:.2f} ms each", subject.depth,
                     measured.prompt_ms * 1e-3, measured.prompt_ms / subject.depth));
   }
-  if (settings.profile) text += fmt::format("\n{}", profile_text(measured.profiles, width));
+  if (settings.profile) text += fmt::format("\n{}", profile_text(measured.profiles, bounds, width));
   return text;
 }
 

@@ -44,6 +44,7 @@ class CpuBackend final : public Backend {
         cache_(limits(model, options)),
         memory_(model.spec, options.cache_type, Cache::pages_needed(limits(model, options))),
         forward_(model_.spec, weights_, memory_, kernels(isa), team_, options_),
+        pass_weights_(pass_weights(model_)),
         all_layers_(model.spec.n_layers()) {
     std::iota(all_layers_.begin(), all_layers_.end(), 0);
   }
@@ -52,7 +53,7 @@ class CpuBackend final : public Backend {
   const LoadOptions& options() const override { return options_; }
 
   Pass forward(std::span<const Row> rows, const ForwardOptions& options) override {
-    PassTimer timer(options.profile, team_.size());
+    PassTimer timer(options.profile, team_.size(), pass_weights_);
     CHECK(!rows.empty() && rows.size() <= static_cast<std::size_t>(options_.batch_rows));
     const std::vector<int>& layers = options.layers ? *options.layers : all_layers_;
     LayerSet written;
@@ -137,6 +138,7 @@ class CpuBackend final : public Backend {
   Cache cache_;
   CacheMemory memory_;
   Forward forward_;
+  const PassWeights pass_weights_;
   std::vector<int> all_layers_;
   std::uint64_t generation_ = 0;
 };

@@ -2,6 +2,8 @@
 
 #include <x86intrin.h>
 
+#include <optional>
+
 namespace outrider {
 namespace {
 
@@ -24,9 +26,43 @@ constexpr std::string_view kNames[kPassParts] = {
     "head",
 };
 
+// The product that a matrix takes part in; nothing for other tensors.
+std::optional<PassPart> part_of(Role role) {
+  switch (role) {
+    case Role::attention_q:
+    case Role::attention_k:
+    case Role::attention_v: return PassPart::qkv;
+    case Role::attention_output: return PassPart::attention_out;
+    case Role::mlp_gate:
+    case Role::mlp_up: return PassPart::gate_up;
+    case Role::mlp_down: return PassPart::down;
+    default: return {};
+  }
+}
+
 }  // namespace
 
-PassTimer::PassTimer(PassProfile* profile, int n_threads) : profile_(profile) {
+PassWeights pass_weights(const Model& model) {
+  PassWeights weights;
+  const auto add = [&](PassPart part, const TensorView& tensor) {
+    PartWeights& of_part = weights[static_cast<std::size_t>(part)];
+    of_part.bytes += static_cast<double>(tensor.bytes.size());
+    of_part.count += static_cast<double>(tensor.elements());
+  };
+  for (int layer = 0; layer < model.spec.n_layers(); ++layer) {
+    for (int role = 0; role < kRoles; ++role) {
+      const TensorView* tensor = model.weights[layer * kRoles + role];
+      const auto part = part_of(static_cast<Role>(role));
+      if (tensor != nullptr && part) add(*part, *tensor);
+    }
+  }
+  const TensorView* output = model.weight(Role::output);
+  add(PassPart::head, output != nullptr ? *output : *model.weight(Role::token_embedding));
+  return weights;
+}
+
+PassTimer::PassTimer(PassProfile* profile, int n_threads, const PassWeights& weights)
+    : profile_(profile), weights_(weights) {
   if (profile_ == nullptr) return;
   threads_.resize(static_cast<std::size_t>(n_threads));
   start_ = std::chrono::steady_clock::now();
@@ -46,6 +82,8 @@ PassTimer::~PassTimer() {
   for (int part = 0; part < kPassParts; ++part) {
     PassProfile::Operation& operation = profile_->operations[static_cast<std::size_t>(part)];
     operation.name = kNames[part];
+    operation.weight_bytes = weights_[static_cast<std::size_t>(part)].bytes;
+    operation.weights = weights_[static_cast<std::size_t>(part)].count;
     for (const Thread& thread : threads_) {
       const Times& times = thread.parts[static_cast<std::size_t>(part)];
       operation.work_ms += static_cast<double>(times.work) * ms_a_tick;

@@ -180,7 +180,7 @@ class Model(TestCase):
         self.assertRegex(shown, r"rows +ms +range +T\(n\)/T\(1\) +limit ms +reading +work\n")
         self.assertRegex(shown, r"\n +32 .*\n +512\* ")
         self.assertNotRegex(shown, r"\n +31 ")
-        self.assertRegex(shown, r"where the time goes, ms +T\(1\) +T\(4\) +T\(8\) +T\(16\)\n")
+        self.assertRegex(shown, r"where the ms go +T\(1\) +limit +T\(4\) +limit +T\(8\) +limit +T\(16\) +limit\n")
 
     def test_bench_bandwidth(self):
         limits = json.loads(outrider("bench", "bandwidth", "--json").stdout)
