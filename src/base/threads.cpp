@@ -7,6 +7,8 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <map>
+#include <mutex>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -154,6 +156,7 @@ struct ThreadTeam::State {
   // that finds a neighbour on one core likes to wake a thread on the core of the thread that woke
   // it, and leaves both there: a pass then takes twice its time.
   const std::vector<int> cores;
+  std::mutex turn;                                 // of run()'s callers
   const std::function<void(int)>* body = nullptr;  // written before `jobs` changes
   bool stopping = false;                           // likewise
   alignas(64) std::atomic<std::uint64_t> jobs{0};
@@ -178,11 +181,21 @@ ThreadTeam::ThreadTeam(int n_threads)
 
 ThreadTeam::~ThreadTeam() = default;
 
+std::shared_ptr<ThreadTeam> ThreadTeam::shared(int n_threads) {
+  static std::mutex mutex;
+  static std::map<int, std::weak_ptr<ThreadTeam>> teams;
+  const std::lock_guard lock(mutex);
+  std::shared_ptr<ThreadTeam> team = teams[n_threads].lock();
+  if (!team) teams[n_threads] = team = std::make_shared<ThreadTeam>(n_threads);
+  return team;
+}
+
 int ThreadTeam::size() const {
   return static_cast<int>(state_->size);
 }
 
 void ThreadTeam::run(const std::function<void(int)>& body) noexcept {
+  const std::lock_guard lock(state_->turn);
   const unsigned callers_control_word = _mm_getcsr();
   _mm_setcsr(kControlWord);
   // The caller gets its cores back, for whatever else it does and for processes that it starts.

@@ -23,8 +23,7 @@ inline Range share(std::size_t count, std::size_t part, std::size_t parts, std::
 }
 
 // Every thread runs the same body; barrier() inside it waits for all. The caller is thread 0.
-// Threads round to nearest even and keep subnormals (docs/arithmetic.md, rule 1). run() may be
-// called from one thread at a time.
+// Threads round to nearest even and keep subnormals (docs/arithmetic.md, rule 1).
 class ThreadTeam {
  public:
   // n_threads >= 1. Throws Error if the system has no room for as many.
@@ -33,9 +32,14 @@ class ThreadTeam {
   ThreadTeam(const ThreadTeam&) = delete;
   ThreadTeam& operator=(const ThreadTeam&) = delete;
 
+  // The process's team of that size, made where nobody holds it: a model and the one that drafts
+  // for it answer in turn, and a second team's threads, waiting for work, would be in the way.
+  static std::shared_ptr<ThreadTeam> shared(int n_threads);
+
   int size() const;
   // body(thread) on each thread, 0 <= thread < size(). A body that throws ends the program: others
-  // would wait for its thread for ever.
+  // would wait for its thread for ever. Callers in several threads take turns; a body calls no
+  // run().
   void run(const std::function<void(int thread)>& body) noexcept;
   // Returns once every thread of the running body has called it.
   void barrier();

@@ -45,6 +45,34 @@ TEST(Share, PartsCoverEverythingOnce) {
   }
 }
 
+TEST(ThreadTeam, IsSharedByThoseWhoHoldIt) {
+  std::shared_ptr<ThreadTeam> first = ThreadTeam::shared(2);
+  EXPECT_EQ(first->size(), 2);
+  EXPECT_EQ(first, ThreadTeam::shared(2));
+  EXPECT_NE(first, ThreadTeam::shared(3));
+  const std::weak_ptr<ThreadTeam> gone = first;
+  first.reset();
+  EXPECT_TRUE(gone.expired());
+}
+
+TEST(ThreadTeam, CallersInSeveralThreadsTakeTurns) {
+  ThreadTeam team(2);
+  std::atomic<int> inside = 0, most = 0;
+  const auto call = [&] {
+    for (int i = 0; i < 200; ++i) {
+      team.run([&](int thread) {
+        if (thread == 0) most = std::max(most.load(), ++inside);
+        team.barrier();
+        if (thread == 0) --inside;
+      });
+    }
+  };
+  std::jthread other(call);
+  call();
+  other.join();
+  EXPECT_EQ(most, 1);
+}
+
 // They interrupt the thread that waits for the keyboard. A thread's own fault is its own.
 TEST(ThreadTeam, ItsThreadsTakeNoSignals) {
   ThreadTeam team(3);
