@@ -1,7 +1,6 @@
-// A lane a key in scores, a lane a channel in values. Queries share the registers of keys or
-// values: 24 accumulators at most, 4 registers that 6 queries share or 2 that 12 do, and one that
-// differs. Many queries come by twelves, for which a half is widened once; few by sixes, which load
-// less.
+// A lane a key in scores, a lane a channel in values. Queries share the registers of keys or values
+// by sixes: 24 accumulators, 4 registers that they share and one that differs. (Twelve that share
+// two would widen halves half as often, but twelve addresses do not fit into registers: slower.)
 
 #include <algorithm>
 #include <bit>
@@ -19,9 +18,7 @@ namespace {
 
 using namespace avx512;
 
-constexpr std::size_t kMostQueries = 12;
-template <int kQueries>
-constexpr int kSharedVectors = kQueries <= 6 ? 4 : 2;
+constexpr std::size_t kMostQueries = 6;
 constexpr int kTileVectors = kTile / kWidth;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
@@ -52,14 +49,14 @@ template <int kQueries, int kVectors, typename Kept>
     __m512 key[kVectors];
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) key[v] = load(at + v * kWidth);
-#pragma GCC unroll 12
+#pragma GCC unroll 8
     for (int q = 0; q < kQueries; ++q) {
       const __m512 channel = _mm512_set1_ps(query[q][d]);
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) sums[q][v] = _mm512_fmadd_ps(channel, key[v], sums[q][v]);
     }
   }
-#pragma GCC unroll 12
+#pragma GCC unroll 8
   for (int q = 0; q < kQueries; ++q)
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) _mm512_storeu_ps(&scores[q][first + v * kWidth], sums[q][v]);
@@ -68,12 +65,9 @@ template <int kQueries, int kVectors, typename Kept>
 template <int kQueries, typename Kept>
 void scores_of(MatrixView<const float> queries, const Kept* keys, Places places, const Kept* next,
                MatrixView<float> scores) {
-  constexpr int kAtOnce = kSharedVectors<kQueries>;
   const Range vectors = vectors_of(places);
   if (vectors.end - vectors.begin > kTileVectors / 2) {
-    for (int v = 0; v < kTileVectors; v += kAtOnce) {
-      scores_block<kQueries, kAtOnce>(queries, keys, v == 0 ? next : nullptr, scores, v * kWidth);
-    }
+    scores_block<kQueries, kTileVectors>(queries, keys, next, scores, 0);
     return;
   }
   for (std::size_t v = vectors.begin; v < vectors.end; ++v)
@@ -84,9 +78,8 @@ template <typename Kept>
 void scores(MatrixView<const float> queries, const Kept* keys, Places places, const Kept* next,
             MatrixView<float> scores) {
   static constexpr decltype(&scores_of<1, Kept>) kBlocks[kMostQueries] = {
-      scores_of<1, Kept>, scores_of<2, Kept>,  scores_of<3, Kept>,  scores_of<4, Kept>,
-      scores_of<5, Kept>, scores_of<6, Kept>,  scores_of<7, Kept>,  scores_of<8, Kept>,
-      scores_of<9, Kept>, scores_of<10, Kept>, scores_of<11, Kept>, scores_of<12, Kept>};
+      scores_of<1, Kept>, scores_of<2, Kept>, scores_of<3, Kept>,
+      scores_of<4, Kept>, scores_of<5, Kept>, scores_of<6, Kept>};
   for_even_blocks(queries.rows(), kMostQueries, [&](Range block) {
     kBlocks[block.end - block.begin - 1](rows_of(queries, block), keys, places,
                                          block.begin == 0 ? next : nullptr, rows_of(scores, block));
@@ -106,7 +99,7 @@ template <int kQueries, int kVectors>
   const Half* d = keys.d + first;
   for (std::size_t group = 0; group < queries.d.columns(); ++group, d += kTile) {
     __m512i sums[kQueries][kVectors];
-#pragma GCC unroll 12
+#pragma GCC unroll 8
     for (int q = 0; q < kQueries; ++q)
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) sums[q][v] = _mm512_set1_epi32(queries.bias[q][group]);
@@ -114,7 +107,7 @@ template <int kQueries, int kVectors>
       __m512i key[kVectors];
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) key[v] = _mm512_loadu_si512(at + v * 64);
-#pragma GCC unroll 12
+#pragma GCC unroll 8
       for (int q = 0; q < kQueries; ++q) {
         std::int32_t four;
         __builtin_memcpy(&four, query[q] + group * kKeyGroup + unit * 4, 4);
@@ -127,7 +120,7 @@ template <int kQueries, int kVectors>
     __m512 scale[kVectors];
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) scale[v] = load(d + v * kWidth);
-#pragma GCC unroll 12
+#pragma GCC unroll 8
     for (int q = 0; q < kQueries; ++q) {
       const __m512 of_query = _mm512_set1_ps(queries.d[q][group]);
 #pragma GCC unroll 4
@@ -137,7 +130,7 @@ template <int kQueries, int kVectors>
       }
     }
   }
-#pragma GCC unroll 12
+#pragma GCC unroll 8
   for (int q = 0; q < kQueries; ++q)
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v)
@@ -162,8 +155,7 @@ void scores_q8_0_of(const QuantizedQueries& queries, const KeysQ8& keys, Places 
 
 void scores_q8_0(const QuantizedQueries& queries, const KeysQ8& keys, Places places,
                  const KeysQ8* next, MatrixView<float> scores) {
-  constexpr std::size_t kMost = 6;  // 12 sums of a group, 12 of the groups before
-  static constexpr decltype(&scores_q8_0_of<1>) kBlocks[kMost] = {
+  static constexpr decltype(&scores_q8_0_of<1>) kBlocks[kMostQueries] = {
       scores_q8_0_of<1>, scores_q8_0_of<2>, scores_q8_0_of<3>,
       scores_q8_0_of<4>, scores_q8_0_of<5>, scores_q8_0_of<6>};
   const std::size_t head_dim = queries.q.columns();
@@ -173,7 +165,7 @@ void scores_q8_0(const QuantizedQueries& queries, const KeysQ8& keys, Places pla
     for (std::size_t at = 0; at < head_dim / kKeyGroup * kTile; at += 32)
       _mm_prefetch(reinterpret_cast<const char*>(next->d + at), _MM_HINT_T1);
   }
-  for_even_blocks(queries.q.rows(), kMost, [&](Range block) {
+  for_even_blocks(queries.q.rows(), kMostQueries, [&](Range block) {
     const QuantizedQueries some{rows_of(queries.q, block), rows_of(queries.d, block),
                                 rows_of(queries.bias, block)};
     kBlocks[block.end - block.begin - 1](some, keys, places, rows_of(scores, block));
@@ -267,7 +259,7 @@ template <int kQueries, int kVectors, bool kMerge, typename Kept>
   }
   const __mmask16 some = kVectors == 1 ? mask : 0xffff;
   __m512 sums[kQueries][kVectors];
-#pragma GCC unroll 12
+#pragma GCC unroll 8
   for (int q = 0; q < kQueries; ++q)
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v)
@@ -280,7 +272,7 @@ template <int kQueries, int kVectors, bool kMerge, typename Kept>
     __m512 value[kVectors];
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) value[v] = load(some, at + v * kWidth);
-#pragma GCC unroll 12
+#pragma GCC unroll 8
     for (int q = 0; q < kQueries; ++q) {
       const __m512 weight = _mm512_set1_ps(weights[q][j]);
 #pragma GCC unroll 4
@@ -288,39 +280,40 @@ template <int kQueries, int kVectors, bool kMerge, typename Kept>
     }
   }
   __mmask16 nan = 0;
-#pragma GCC unroll 12
+#pragma GCC unroll 8
   for (int q = 0; q < kQueries; ++q)
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; v += 2)
       nan |= _mm512_cmp_ps_mask(sums[q][v], sums[q][v + 1 < kVectors ? v + 1 : v], _CMP_UNORD_Q);
-  if (nan != 0) {
-#pragma GCC unroll 12
-    for (int q = 0; q < kQueries; ++q)
-#pragma GCC unroll 4
-      for (int v = 0; v < kVectors; ++v) {
-        const __m512 before = kMerge ? _mm512_setzero_ps() : load(some, to[q] + v * kWidth);
-        sums[q][v] =
-            values_present(weights[q], values + channel + v * kWidth, stride, count, some, before);
-      }
-  }
-#pragma GCC unroll 12
+  // What follows passes through memory: were it to use the sums themselves, GCC 12 would keep them
+  // there in the loop above, too.
+  alignas(64) float done[kQueries][kVectors * kWidth];
+#pragma GCC unroll 8
   for (int q = 0; q < kQueries; ++q)
 #pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) {
-      float* const place = to[q] + v * kWidth;
-      if (kMerge) {
-        const __m512 later = _mm512_mul_ps(sums[q][v], _mm512_set1_ps(merge.of_later[q]));
-        sums[q][v] = _mm512_fmadd_ps(load(some, place), _mm512_set1_ps(merge.of_old[q]), later);
+    for (int v = 0; v < kVectors; ++v) _mm512_store_ps(&done[q][v * kWidth], sums[q][v]);
+  for (int q = 0; q < kQueries; ++q) {
+    for (std::size_t i = 0; i < kVectors * kWidth; i += kWidth) {
+      float* const place = to[q] + i;
+      __m512 sum = _mm512_load_ps(&done[q][i]);
+      if (nan != 0) {
+        const __m512 before = kMerge ? _mm512_setzero_ps() : load(some, place);
+        sum = values_present(weights[q], values + channel + i, stride, count, some, before);
       }
-      _mm512_mask_storeu_ps(place, some, sums[q][v]);
+      if (kMerge) {
+        const __m512 later = _mm512_mul_ps(sum, _mm512_set1_ps(merge.of_later[q]));
+        sum = _mm512_fmadd_ps(load(some, place), _mm512_set1_ps(merge.of_old[q]), later);
+      }
+      _mm512_mask_storeu_ps(place, some, sum);
     }
+  }
 }
 
 template <int kQueries, bool kMerge, typename Kept>
 [[OUTRIDER_AVX512]] void values_of(MatrixView<const float> p, const Kept* values, std::size_t count,
                                    const Kept* next, const MergeFactors& merge,
                                    MatrixView<float> out) {
-  constexpr int kVectors = kSharedVectors<kQueries>;
+  constexpr int kVectors = 4;
   const std::size_t head_dim = out.columns();
   std::size_t channel = 0;
   for (; channel + kVectors * kWidth <= head_dim; channel += kVectors * kWidth) {
@@ -341,10 +334,8 @@ template <bool kMerge, typename Kept>
 void values_with(MatrixView<const float> p, const Kept* values, std::size_t count, const Kept* next,
                  const MergeFactors& merge, MatrixView<float> out) {
   static constexpr decltype(&values_of<1, kMerge, Kept>) kBlocks[kMostQueries] = {
-      values_of<1, kMerge, Kept>,  values_of<2, kMerge, Kept>,  values_of<3, kMerge, Kept>,
-      values_of<4, kMerge, Kept>,  values_of<5, kMerge, Kept>,  values_of<6, kMerge, Kept>,
-      values_of<7, kMerge, Kept>,  values_of<8, kMerge, Kept>,  values_of<9, kMerge, Kept>,
-      values_of<10, kMerge, Kept>, values_of<11, kMerge, Kept>, values_of<12, kMerge, Kept>};
+      values_of<1, kMerge, Kept>, values_of<2, kMerge, Kept>, values_of<3, kMerge, Kept>,
+      values_of<4, kMerge, Kept>, values_of<5, kMerge, Kept>, values_of<6, kMerge, Kept>};
   for_even_blocks(out.rows(), kMostQueries, [&](Range block) {
     kBlocks[block.end - block.begin - 1](
         rows_of(p, block), values, count, block.begin == 0 ? next : nullptr,
@@ -425,8 +416,13 @@ template <int kQueries, int kVectors, typename To>
                                               std::size_t channel) {
   const std::size_t stride = 2 * to.sums.columns();
   const std::int16_t* pair[kQueries];
-  for (int q = 0; q < kQueries; ++q) pair[q] = weights[q].data();
-  __m512i sum[kQueries][kVectors] = {};
+  __m512i sum[kQueries][kVectors];
+#pragma GCC unroll 8
+  for (int q = 0; q < kQueries; ++q) {
+    pair[q] = weights[q].data();
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) sum[q][v] = _mm512_setzero_si512();
+  }
   for (std::size_t j = pairs.begin; j < pairs.end; ++j) {
     const std::int8_t* at = values + j * stride + 2 * channel;
     if (next != nullptr) {
@@ -438,7 +434,7 @@ template <int kQueries, int kVectors, typename To>
       value[v] = _mm512_cvtepi8_epi16(
           _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at + v * 2 * kWidth)));
     }
-#pragma GCC unroll 12
+#pragma GCC unroll 8
     for (int q = 0; q < kQueries; ++q) {
       std::int32_t two;
       __builtin_memcpy(&two, pair[q] + 2 * j, 4);
@@ -448,16 +444,21 @@ template <int kQueries, int kVectors, typename To>
         sum[q][v] = _mm512_dpwssd_epi32(sum[q][v], value[v], weight);
     }
   }
-#pragma GCC unroll 12
+  alignas(64) std::int32_t done[kQueries][kVectors * kWidth];
+#pragma GCC unroll 8
   for (int q = 0; q < kQueries; ++q)
 #pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) put(to, q, channel + v * kWidth, sum[q][v]);
+    for (int v = 0; v < kVectors; ++v) _mm512_store_si512(&done[q][v * kWidth], sum[q][v]);
+  for (int q = 0; q < kQueries; ++q) {
+    for (std::size_t i = 0; i < kVectors * kWidth; i += kWidth)
+      put(to, q, channel + i, _mm512_load_si512(&done[q][i]));
+  }
 }
 
 template <int kQueries, typename To>
 void values_q8_0_of(MatrixView<const std::int16_t> weights, const std::int8_t* values, Range pairs,
                     const std::int8_t* next, const To& to) {
-  constexpr int kVectors = kSharedVectors<kQueries>;
+  constexpr int kVectors = 4;
   const std::size_t head_dim = to.sums.columns();
   std::size_t channel = 0;
   for (; channel + kVectors * kWidth <= head_dim; channel += kVectors * kWidth) {
@@ -474,10 +475,8 @@ template <typename To>
 void values_q8_0_to(MatrixView<const std::int16_t> weights, const std::int8_t* values,
                     Places places, const std::int8_t* next, const To& to) {
   static constexpr decltype(&values_q8_0_of<1, To>) kBlocks[kMostQueries] = {
-      values_q8_0_of<1, To>,  values_q8_0_of<2, To>,  values_q8_0_of<3, To>,
-      values_q8_0_of<4, To>,  values_q8_0_of<5, To>,  values_q8_0_of<6, To>,
-      values_q8_0_of<7, To>,  values_q8_0_of<8, To>,  values_q8_0_of<9, To>,
-      values_q8_0_of<10, To>, values_q8_0_of<11, To>, values_q8_0_of<12, To>};
+      values_q8_0_of<1, To>, values_q8_0_of<2, To>, values_q8_0_of<3, To>,
+      values_q8_0_of<4, To>, values_q8_0_of<5, To>, values_q8_0_of<6, To>};
   const Range pairs{places.begin / std::size_t{2}, (places.end + std::size_t{1}) / 2};
   for_even_blocks(to.sums.rows(), kMostQueries, [&](Range block) {
     kBlocks[block.end - block.begin - 1](rows_of(weights, block), values, pairs,
