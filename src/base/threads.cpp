@@ -128,26 +128,14 @@ struct ThreadTeam::State {
     waiting.announce();
   }
 
-  void worker(int thread) {
+  void worker(ThreadTeam& team, int thread) {
     _mm_setcsr(kControlWord);
     if (!cores.empty()) keep_to(cores[static_cast<std::size_t>(thread)]);
     for (std::uint64_t done = 0;; ++done) {
       waiting.wait([&] { return jobs.load() > done; });
       if (stopping) return;
       (*body)(thread);
-      barrier();
-    }
-  }
-
-  // Arrivals are counted for ever; a barrier opens at the next multiple of the team's size.
-  void barrier() {
-    if (size == 1) return;
-    const std::uint64_t before = arrivals.fetch_add(1);
-    const std::uint64_t opens = before / size * size + size;
-    if (before + 1 == opens) {
-      waiting.announce();
-    } else {
-      waiting.wait([&] { return arrivals.load() >= opens; });
+      team.barrier();
     }
   }
 
@@ -160,7 +148,8 @@ struct ThreadTeam::State {
   const std::function<void(int)>* body = nullptr;  // written before `jobs` changes
   bool stopping = false;                           // likewise
   alignas(64) std::atomic<std::uint64_t> jobs{0};
-  alignas(64) std::atomic<std::uint64_t> arrivals{0};
+  alignas(64) std::atomic<std::uint64_t> arrivals{0};  // at all barriers so far
+  alignas(64) std::atomic<std::uint64_t> opened{0};    // barriers
   WaitingRoom waiting;
   std::vector<std::jthread> threads;
 };
@@ -171,7 +160,7 @@ ThreadTeam::ThreadTeam(int n_threads)
   const SignalsHeldBack held_back;
   for (int thread = 1; thread < n_threads; ++thread) {
     try {
-      state_->threads.emplace_back([state = state_.get(), thread] { state->worker(thread); });
+      state_->threads.emplace_back([this, thread] { state_->worker(*this, thread); });
     } catch (const std::system_error& error) {
       throw Error("thread {} of {} cannot be started: {}; use fewer with -t", thread + 1, n_threads,
                   error.code().message());
@@ -206,13 +195,24 @@ void ThreadTeam::run(const std::function<void(int)>& body) noexcept {
   state_->body = &body;
   state_->next_job();
   body(0);
-  state_->barrier();
+  barrier();
   if (moves) sched_setaffinity(0, sizeof callers_cores, &callers_cores);
   _mm_setcsr(callers_control_word);
 }
 
-void ThreadTeam::barrier() {
-  state_->barrier();
+ThreadTeam::Arrival ThreadTeam::arrive() {
+  const std::uint64_t before = state_->arrivals.fetch_add(1);
+  return {.barrier = before / state_->size + 1,
+          .is_last = before % state_->size == state_->size - 1};
+}
+
+void ThreadTeam::open(const Arrival& arrival) {
+  state_->opened.store(arrival.barrier);
+  state_->waiting.announce();
+}
+
+void ThreadTeam::wait(const Arrival& arrival) {
+  state_->waiting.wait([&] { return state_->opened.load() >= arrival.barrier; });
 }
 
 }  // namespace outrider

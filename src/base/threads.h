@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 
@@ -42,9 +43,31 @@ class ThreadTeam {
   // run().
   void run(const std::function<void(int thread)>& body) noexcept;
   // Returns once every thread of the running body has called it.
-  void barrier();
+  void barrier() {
+    barrier([] {});
+  }
+  // The same, and the last thread to come has run its `between`: the others wait for that too.
+  // Small work that one thread can do alone needs no second barrier in this way.
+  template <typename Between>
+  void barrier(const Between& between) {
+    const Arrival arrival = arrive();
+    if (arrival.is_last) {
+      between();
+      open(arrival);
+    } else {
+      wait(arrival);
+    }
+  }
 
  private:
+  struct Arrival {
+    std::uint64_t barrier;  // how many there were before, and this one
+    bool is_last;
+  };
+  Arrival arrive();
+  void open(const Arrival& arrival);
+  void wait(const Arrival& arrival);
+
   struct State;
   std::unique_ptr<State> state_;
 };

@@ -11,6 +11,7 @@
 #include <fstream>
 #include <set>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -100,6 +101,29 @@ TEST(ThreadTeam, BarrierOrdersPhases) {
           team.barrier();
           for (int other : written) mistakes += other != job * 5 + phase;
           team.barrier();
+        }
+      });
+    }
+    EXPECT_EQ(mistakes, 0);
+  }
+}
+
+// What runs inside a barrier sees everything before it and is seen by everything after it.
+TEST(ThreadTeam, BarrierRunsTheLastOnesWorkAlone) {
+  for (int size : {1, 2, 5}) {
+    ThreadTeam team(size);
+    std::vector<int> written(size);
+    int sum = 0;
+    std::atomic<int> mistakes = 0;
+    for (int job = 0; job < 100; ++job) {
+      team.run([&](int thread) {
+        for (int phase = 1; phase < 6; ++phase) {
+          written[thread] = phase;
+          team.barrier([&] {
+            for (int& other : written) sum += std::exchange(other, 0);
+          });
+          mistakes += sum != phase * size;
+          team.barrier([&] { sum = 0; });
         }
       });
     }

@@ -32,7 +32,6 @@ struct Widths {
   std::size_t floats() const {
     return 3 * padded(embedding) + 2 * padded(heads) + 2 * padded(kv_heads) + 2 * padded(mlp);
   }
-  std::size_t widest() const { return std::max({embedding, heads, mlp}); }
 
   std::size_t embedding, heads = 0, kv_heads = 0, mlp = 0;
 };
@@ -55,6 +54,16 @@ std::vector<Rope> distinct_ropes(const ModelSpec& spec) {
   return ropes;
 }
 
+// Columns of a row that are quantized together for a matrix of this type.
+std::size_t group_columns(TensorType type) {
+  switch (input_kind(type)) {
+    case InputKind::floats: return 1;
+    case InputKind::groups_of_32: return 32;
+    case InputKind::groups_of_256: return 256;
+  }
+  return 1;
+}
+
 }  // namespace
 
 void Forward::Quantized::resize(std::size_t group_size, std::size_t rows, std::size_t max_columns) {
@@ -65,23 +74,52 @@ void Forward::Quantized::resize(std::size_t group_size, std::size_t rows, std::s
   sums16.resize(rows * columns / 16);
 }
 
-QuantizedRow Forward::Quantized::row(std::size_t index) {
-  return {&q[index * columns], &d[index * columns / group], &sums16[index * columns / 16]};
+QuantizedRow Forward::Quantized::row(std::size_t index, std::size_t column) {
+  const std::size_t at = index * columns + column;
+  return {&q[at], &d[at / group], &sums16[at / 16]};
 }
 
 ProductInput::Quantized Forward::Quantized::view() const {
   return {q.data(), d.data(), sums16.data(), columns, columns / group, columns / 16};
 }
 
+void Forward::Forms::resize(std::size_t rows, std::size_t max_columns) {
+  groups_of_32.resize(32, rows, max_columns);
+  groups_of_256.resize(256, rows, max_columns);
+}
+
+ProductInput Forward::Forms::input(MatrixView<const float> floats) const {
+  return {floats, groups_of_32.view(), groups_of_256.view()};
+}
+
 std::size_t Forward::working_bytes(const ModelSpec& spec, const LoadOptions& options) {
   const Widths widths(spec);
-  const std::size_t quantized =
-      2 * widths.widest() * (1 + 2.0 / 16) + widths.widest() * (4.0 / 32 + 4.0 / 256);
+  const std::size_t columns = std::max(widths.embedding, widths.heads) + widths.mlp;
+  const std::size_t quantized = columns * (2 * (1 + 2.0 / 16) + 4.0 / 32 + 4.0 / 256);
   std::size_t tables = 0;
   for (const Rope& rope : distinct_ropes(spec)) {
     tables += static_cast<std::size_t>(options.context) * rope.dims * sizeof(float);
   }
   return options.batch_rows * (widths.floats() * sizeof(float) + quantized) + tables;
+}
+
+// Heads in a line, query heads first, then pairs of a key and a value head; each thread takes a
+// piece of it.
+Forward::HeadShares::HeadShares(const Attention& attention, std::size_t n_threads)
+    : shares(n_threads) {
+  const std::size_t n_q = attention.n_heads, n_kv = attention.n_kv_heads, n = n_q + 2 * n_kv;
+  const auto cut = [&](std::size_t thread) {
+    const std::size_t at = n * thread / n_threads;
+    return at <= n_q ? at : n_q + (at - n_q) / 2 * 2;
+  };
+  std::size_t most = 0;
+  for (std::size_t thread = 0; thread < n_threads; ++thread) {
+    const std::size_t begin = cut(thread), end = cut(thread + 1);
+    shares[thread] = {{std::min(begin, n_q), std::min(end, n_q)},
+                      {(std::max(begin, n_q) - n_q) / 2, (std::max(end, n_q) - n_q) / 2}};
+    most = std::max(most, end - begin);
+  }
+  even = attention.head_dim % kPanel == 0 && most * n_threads <= n * kUneven;
 }
 
 Forward::Forward(const ModelSpec& spec, const Weights& weights, CacheMemory& memory,
@@ -110,8 +148,8 @@ Forward::Forward(const ModelSpec& spec, const Weights& weights, CacheMemory& mem
   v_ = buffer(widths.kv_heads);
   gate_ = buffer(widths.mlp);
   up_ = buffer(widths.mlp);
-  groups_of_32_.resize(32, rows, widths.widest());
-  groups_of_256_.resize(256, rows, widths.widest());
+  forms_.resize(rows, std::max(widths.embedding, widths.heads));
+  gated_forms_.resize(rows, widths.mlp);
 
   const std::vector<Rope> ropes = distinct_ropes(spec);
   for (const Rope& rope : ropes) {
@@ -120,6 +158,7 @@ Forward::Forward(const ModelSpec& spec, const Weights& weights, CacheMemory& mem
   }
   for (const LayerSpec& layer : spec.layers) {
     rope_of_.push_back(nullptr);
+    head_shares_.emplace_back();
     for (const Operation& operation : layer.operations) {
       const auto* attention = std::get_if<Attention>(&operation.body);
       if (attention == nullptr) continue;
@@ -127,38 +166,42 @@ Forward::Forward(const ModelSpec& spec, const Weights& weights, CacheMemory& mem
         return same_table(rope, attention->rope);
       });
       rope_of_.back() = ropes_[table - ropes.begin()].get();
+      head_shares_.back() = HeadShares(*attention, static_cast<std::size_t>(team.size()));
     }
   }
 }
 
-// Phases alternate between two divisions of the work: by rows (norms, quantization, rope,
-// residuals) and by outputs (products). A barrier stands wherever the division changes.
+// A pass alternates between products, divided by outputs, and what stands between them, divided by
+// rows. A barrier stands wherever the division changes; all that one thread can do on outputs of
+// its own happens before it.
 class Forward::Worker {
  public:
-  Worker(Forward& forward, int thread, std::span<const ForwardRow> rows, PassTimer& timer)
+  Worker(Forward& forward, int thread, std::span<const ForwardRow> rows, std::span<const int> taps,
+         PassTimer& timer)
       : f_(forward),
         kernels_(forward.kernels_.vectors),
         thread_(thread),
         rows_(rows),
+        taps_(taps),
         timer_(timer),
         own_(share(rows.size(), thread, forward.team_.size())) {}
 
-  void run(std::span<const int> layers, std::span<const int> taps) {
+  void run(std::span<const int> layers) {
     // The caller's thread prepared the pass; the others were not awake yet.
     thread_ == 0 ? done(PassPart::plan) : timer_.waited(thread_, PassPart::plan);
-    embed();
-    done(PassPart::embed);
     for (const int layer : layers) {
       for (const Operation& operation : f_.spec_.layers[layer].operations) {
         if (const auto* attention = std::get_if<Attention>(&operation.body)) {
           run_attention(operation, *attention, layer);
+          behind_ = PassPart::attention_out;
         } else {
           run_mlp(operation, std::get<Mlp>(operation.body), layer);
+          behind_ = PassPart::down;
         }
+        last_ = &operation;
+        last_layer_ = layer;
       }
-      keep_taps(layer, taps);
     }
-    barrier(PassPart::residual);
     run_head();
   }
 
@@ -171,10 +214,21 @@ class Forward::Worker {
     timer_.waited(thread_, part);
   }
 
-  void embed() {
-    for (std::size_t row = own_.begin; row < own_.end; ++row) {
-      f_.weights_.embed(rows_[row].token, f_.stream_[row]);
-      if (f_.spec_.embedding_scale != 1) kernels_.scale(f_.spec_.embedding_scale, f_.stream_[row]);
+  // After everybody's part of `before`, f(row) for every row, before anybody goes on. A single row
+  // is left to the thread that comes last: there is nothing to share, and a barrier is saved.
+  template <typename F>
+  void for_each_row(PassPart before, PassPart part, const F& f) {
+    if (rows_.size() == 1) {
+      done(before);
+      f_.team_.barrier([&] {
+        f(0);
+        done(part);
+      });
+      timer_.waited(thread_, before);
+    } else {
+      barrier(before);
+      for (std::size_t row = own_.begin; row < own_.end; ++row) f(row);
+      barrier(part);
     }
   }
 
@@ -184,22 +238,31 @@ class Forward::Worker {
     const PackedMatrix& v = matrix(Role::attention_v, layer);
     const PackedMatrix& output = matrix(Role::attention_output, layer);
 
-    norm(operation.pre_norm, layer);
-    for (std::size_t row = own_.begin; row < own_.end; ++row)
-      quantize(f_.normed_[row], row, {&q, &k, &v});
-    barrier(PassPart::attention_in);
-    project(f_.normed_, {{&q, f_.q_}, {&k, f_.k_}, {&v, f_.v_}});
-    barrier(PassPart::qkv);
-    for (std::size_t row = own_.begin; row < own_.end; ++row) finish_heads(row, attention, layer);
+    enter(operation, layer, PassPart::attention_in, {&q, &k, &v});
+    const ProductInput normed = f_.forms_.input(f_.normed_);
+    const HeadShares& heads = f_.head_shares_[layer];
+    if (heads.even) {
+      const HeadShares::Share& own = heads.shares[thread_];
+      const std::size_t head_panels = attention.head_dim / kPanel;
+      const auto panels = [&](const Range& range) -> Range {
+        return {range.begin * head_panels, range.end * head_panels};
+      };
+      product(q, normed, panels(own.q), f_.q_);
+      product(k, normed, panels(own.kv), f_.k_);
+      product(v, normed, panels(own.kv), f_.v_);
+      done(PassPart::qkv);
+    } else {
+      project(normed, {{&q, f_.q_}, {&k, f_.k_}, {&v, f_.v_}});
+      barrier(PassPart::qkv);
+    }
+    for (std::size_t row = 0; row < rows_.size(); ++row)
+      finish_heads(row, attention, layer, heads.shares[thread_]);
     barrier(PassPart::heads);
     attend_all(attention, layer);
-    barrier(PassPart::attention);
-    for (std::size_t row = own_.begin; row < own_.end; ++row)
-      quantize(f_.attended_[row].first(output.columns), row, {&output});
-    barrier(PassPart::attention_out_in);
-    project(f_.attended_, {{&output, f_.projected_}});
-    barrier(PassPart::attention_out);
-    add_to_stream(operation.post_norm, layer);
+    for_each_row(PassPart::attention, PassPart::attention_out_in, [&](std::size_t row) {
+      quantize(f_.attended_[row], row, {0, output.columns}, f_.forms_, {&output});
+    });
+    project(f_.forms_.input(f_.attended_), {{&output, f_.projected_}});
   }
 
   void run_mlp(const Operation& operation, const Mlp& mlp, int layer) {
@@ -207,47 +270,90 @@ class Forward::Worker {
     const PackedMatrix& up = matrix(Role::mlp_up, layer);
     const PackedMatrix& down = matrix(Role::mlp_down, layer);
 
-    norm(operation.pre_norm, layer);
-    for (std::size_t row = own_.begin; row < own_.end; ++row)
-      quantize(f_.normed_[row], row, {&gate, &up});
-    barrier(PassPart::mlp_in);
+    enter(operation, layer, PassPart::mlp_in, {&gate, &up});
+    const ProductInput normed = f_.forms_.input(f_.normed_);
     // A thread takes the same outputs of both, so the activation needs no barrier.
-    const Range panels = share(gate.panels(), thread_, f_.team_.size());
-    product(gate, f_.normed_, panels, f_.gate_);
-    product(up, f_.normed_, panels, f_.up_);
+    const std::size_t threads = f_.team_.size();
+    const Range panels = share(gate.panels(), thread_, threads);
+    product(gate, normed, panels, f_.gate_);
+    product(up, normed, panels, f_.up_);
     done(PassPart::gate_up);
     const std::size_t begin = panels.begin * kPanel,
                       end = std::min(panels.end * kPanel, gate.outputs);
     const auto activate =
         mlp.activation == Activation::silu ? kernels_.silu_times : kernels_.gelu_tanh_times;
+    // Groups that lie in one thread's outputs are its own to quantize; those that two share are
+    // left to the thread that comes last.
+    const std::size_t group = group_columns(down.type);
+    const Range whole = {std::min((begin + group - 1) / group * group, end),
+                         end == gate.outputs ? end : end / group * group};
     for (std::size_t row = 0; row < rows_.size() && begin < end; ++row) {
       const std::span<float> gated = f_.gate_[row].subspan(begin, end - begin);
       activate(gated, f_.up_[row].subspan(begin, end - begin), gated);
+      if (whole.begin < whole.end) quantize(f_.gate_[row], row, whole, f_.gated_forms_, {&down});
     }
-    barrier(PassPart::activation);
-    for (std::size_t row = own_.begin; row < own_.end; ++row) {
-      quantize(f_.gate_[row].first(down.columns), row, {&down});
-    }
-    barrier(PassPart::down_in);
-    project(f_.gate_, {{&down, f_.projected_}});
-    barrier(PassPart::down);
-    add_to_stream(operation.post_norm, layer);
-  }
-
-  // Own rows of the stream into normed_.
-  void norm(std::optional<Role> role, int layer) {
-    for (std::size_t row = own_.begin; row < own_.end; ++row) {
-      if (role) {
-        kernels_.rms_norm(f_.stream_[row], f_.weights_.vector(*role, layer), f_.spec_.norm_eps,
-                          f_.normed_[row]);
-      } else {
-        std::copy(f_.stream_[row].begin(), f_.stream_[row].end(), f_.normed_[row].begin());
+    done(PassPart::activation);
+    f_.team_.barrier([&] {
+      std::size_t quantized = 0;  // columns
+      for (std::size_t thread = 1; thread < threads; ++thread) {
+        const std::size_t cut = share(gate.panels(), thread, threads).begin * kPanel;
+        const std::size_t first = cut / group * group;
+        if (first == cut || first < quantized) continue;
+        quantized = first + group;
+        for (std::size_t row = 0; row < rows_.size(); ++row)
+          quantize(f_.gate_[row], row, {first, quantized}, f_.gated_forms_, {&down});
       }
+      done(PassPart::down_in);
+    });
+    timer_.waited(thread_, PassPart::activation);
+    project(f_.gated_forms_.input(f_.gate_), {{&down, f_.projected_}});
+  }
+
+  // Brings every row to where `operation` begins, normed and in the forms that `readers` ask for.
+  void enter(const Operation& operation, int layer, PassPart part,
+             std::initializer_list<const PackedMatrix*> readers) {
+    for_each_row(behind_, part, [&](std::size_t row) {
+      finish_stream(row);
+      norm(operation.pre_norm, layer, row);
+      quantize(f_.normed_[row], row, {0, f_.stream_.columns()}, f_.forms_, readers);
+    });
+  }
+
+  // The row of the stream with all that ran so far in it.
+  void finish_stream(std::size_t row) {
+    const std::span<float> stream = f_.stream_[row];
+    if (last_ == nullptr) {
+      f_.weights_.embed(rows_[row].token, stream);
+      if (f_.spec_.embedding_scale != 1) kernels_.scale(f_.spec_.embedding_scale, stream);
+      return;
+    }
+    const std::span<float> projected = f_.projected_[row];
+    if (last_->post_norm) {
+      kernels_.rms_norm(projected, f_.weights_.vector(*last_->post_norm, last_layer_),
+                        f_.spec_.norm_eps, projected);
+    }
+    kernels_.add(projected, stream);
+    if (last_ != &f_.spec_.layers[last_layer_].operations.back()) return;
+    for (std::size_t tap = 0; tap < taps_.size(); ++tap) {
+      if (taps_[tap] != last_layer_) continue;
+      std::copy(stream.begin(), stream.end(),
+                &f_.taps_[(tap * rows_.size() + row) * f_.spec_.embedding]);
     }
   }
 
-  // In the forms that the matrices ask for.
-  void quantize(std::span<const float> x, std::size_t row,
+  // A row of the stream into normed_.
+  void norm(std::optional<Role> role, int layer, std::size_t row) {
+    if (role) {
+      kernels_.rms_norm(f_.stream_[row], f_.weights_.vector(*role, layer), f_.spec_.norm_eps,
+                        f_.normed_[row]);
+    } else {
+      std::copy(f_.stream_[row].begin(), f_.stream_[row].end(), f_.normed_[row].begin());
+    }
+  }
+
+  // Columns, whole groups of them, of x, which is row `row`, in the forms that the matrices ask
+  // for.
+  void quantize(std::span<const float> x, std::size_t row, Range columns, Forms& forms,
                 std::initializer_list<const PackedMatrix*> readers) {
     bool groups_of_32 = false, groups_of_256 = false;
     for (const PackedMatrix* reader : readers) {
@@ -255,22 +361,21 @@ class Forward::Worker {
       groups_of_256 |= input_kind(reader->type) == InputKind::groups_of_256;
     }
     const auto into = [&](Quantized& quantized) {
-      f_.kernels_.products.quantize(x, quantized.group, quantized.row(row));
+      f_.kernels_.products.quantize(x.subspan(columns.begin, columns.end - columns.begin),
+                                    quantized.group, quantized.row(row, columns.begin));
     };
-    if (groups_of_32) into(f_.groups_of_32_);
-    if (groups_of_256) into(f_.groups_of_256_);
+    if (groups_of_32) into(forms.groups_of_32);
+    if (groups_of_256) into(forms.groups_of_256);
   }
 
-  void product(const PackedMatrix& weights, MatrixView<const float> input, Range panels,
+  void product(const PackedMatrix& weights, const ProductInput& input, Range panels,
                MatrixView<float> out) {
     product(weights, input, panels, out, rows_.size());
   }
-  void product(const PackedMatrix& weights, MatrixView<const float> input, Range panels,
+  void product(const PackedMatrix& weights, const ProductInput& input, Range panels,
                MatrixView<float> out, std::size_t n_rows) {
     if (panels.begin == panels.end) return;
-    f_.kernels_.products.product(weights,
-                                 {input, f_.groups_of_32_.view(), f_.groups_of_256_.view()},
-                                 {0, n_rows}, panels, out);
+    f_.kernels_.products.product(weights, input, {0, n_rows}, panels, out);
   }
 
   // Products with one input, their outputs divided as if they were one matrix.
@@ -278,7 +383,7 @@ class Forward::Worker {
     const PackedMatrix* weights;
     MatrixView<float> out;
   };
-  void project(MatrixView<const float> input, std::initializer_list<Projection> projections) {
+  void project(const ProductInput& input, std::initializer_list<Projection> projections) {
     std::size_t panels = 0;
     for (const Projection& projection : projections) panels += projection.weights->panels();
     const Range own = share(panels, thread_, f_.team_.size());
@@ -292,39 +397,39 @@ class Forward::Worker {
     }
   }
 
-  // Bias, head norms and rope of one row, and its keys and values to their place.
-  void finish_heads(std::size_t row, const Attention& attention, int layer) {
+  // Bias, head norms and rope of some heads of one row, and its keys and values to their place.
+  void finish_heads(std::size_t row, const Attention& attention, int layer,
+                    const HeadShares::Share& own) {
     const std::size_t head_dim = attention.head_dim;
     const RowContext& context = rows_[row].context;
-    const std::span<float> q = f_.q_[row].first(attention.n_heads * head_dim);
-    const std::span<float> k = f_.k_[row].first(attention.n_kv_heads * head_dim);
-    const std::span<float> v = f_.v_[row].first(attention.n_kv_heads * head_dim);
-    if (attention.has_bias) {
-      kernels_.add(f_.weights_.vector(Role::attention_q_bias, layer), q);
-      kernels_.add(f_.weights_.vector(Role::attention_k_bias, layer), k);
-      kernels_.add(f_.weights_.vector(Role::attention_v_bias, layer), v);
-    }
+    const auto bias = [&](Role role, std::size_t head, std::span<float> x) {
+      if (!attention.has_bias) return;
+      kernels_.add(f_.weights_.vector(role, layer).subspan(head * head_dim, head_dim), x);
+    };
     const auto turn = attention.rope.pairing == RopePairing::halves ? kernels_.rope_halves
                                                                     : kernels_.rope_adjacent;
     const auto cos = f_.rope_of_[layer]->cos(context.position),
                sin = f_.rope_of_[layer]->sin(context.position);
-    const auto finish = [&](std::span<float> heads, Role norm_role) {
-      for (std::size_t at = 0; at < heads.size(); at += head_dim) {
-        const std::span<float> head = heads.subspan(at, head_dim);
-        if (attention.has_qk_norm) {
-          kernels_.rms_norm(head, f_.weights_.vector(norm_role, layer), f_.spec_.norm_eps, head);
-        }
-        turn(cos, sin, head);
+    const auto norm_and_turn = [&](Role norm_role, std::span<float> x) {
+      if (attention.has_qk_norm) {
+        kernels_.rms_norm(x, f_.weights_.vector(norm_role, layer), f_.spec_.norm_eps, x);
       }
+      turn(cos, sin, x);
     };
-    finish(q, Role::attention_q_norm);
-    finish(k, Role::attention_k_norm);
-
+    for (std::size_t head = own.q.begin; head < own.q.end; ++head) {
+      const std::span<float> q = f_.q_[row].subspan(head * head_dim, head_dim);
+      bias(Role::attention_q_bias, head, q);
+      norm_and_turn(Role::attention_q_norm, q);
+    }
     CacheRun place = context.path.back();
     place.offset += place.count - 1;
-    for (int head = 0; head < attention.n_kv_heads; ++head) {
-      f_.memory_.store(f_.kernels_.attention, place, layer, head,
-                       k.subspan(head * head_dim, head_dim), v.subspan(head * head_dim, head_dim));
+    for (std::size_t head = own.kv.begin; head < own.kv.end; ++head) {
+      const std::span<float> k = f_.k_[row].subspan(head * head_dim, head_dim);
+      const std::span<float> v = f_.v_[row].subspan(head * head_dim, head_dim);
+      bias(Role::attention_k_bias, head, k);
+      bias(Role::attention_v_bias, head, v);
+      norm_and_turn(Role::attention_k_norm, k);
+      f_.memory_.store(f_.kernels_.attention, place, layer, static_cast<int>(head), k, v);
     }
   }
 
@@ -332,43 +437,22 @@ class Forward::Worker {
     f_.attention_.attend(attention, layer, thread_, f_.q_, f_.attended_);
   }
 
-  // Own rows: stream += norm(projected).
-  void add_to_stream(std::optional<Role> norm_role, int layer) {
-    for (std::size_t row = own_.begin; row < own_.end; ++row) {
-      if (norm_role) {
-        kernels_.rms_norm(f_.projected_[row], f_.weights_.vector(*norm_role, layer),
-                          f_.spec_.norm_eps, f_.projected_[row]);
-      }
-      kernels_.add(f_.projected_[row], f_.stream_[row]);
-    }
-    done(PassPart::residual);
-  }
-
-  void keep_taps(int layer, std::span<const int> taps) {
-    for (std::size_t tap = 0; tap < taps.size(); ++tap) {
-      if (taps[tap] != layer) continue;
-      for (std::size_t row = own_.begin; row < own_.end; ++row) {
-        std::copy(f_.stream_[row].begin(), f_.stream_[row].end(),
-                  &f_.taps_[(tap * rows_.size() + row) * f_.spec_.embedding]);
-      }
-    }
-  }
-
   // Logits of the rows that want them, packed together.
   void run_head() {
     const PackedMatrix& head = f_.weights_.head();
     const std::size_t n = f_.logit_rows_.size();
-    const Range own = share(n, thread_, f_.team_.size());
-    for (std::size_t i = own.begin; i < own.end; ++i) {
-      kernels_.rms_norm(f_.stream_[f_.logit_rows_[i]], f_.weights_.vector(Role::output_norm),
-                        f_.spec_.norm_eps, f_.normed_[i]);
-      quantize(f_.normed_[i], i, {&head});
-    }
-    barrier(PassPart::head_in);
+    for_each_row(behind_, PassPart::head_in, [&](std::size_t row) {
+      finish_stream(row);
+      if (!rows_[row].wants_logits) return;
+      const std::size_t i = f_.logit_index(static_cast<int>(row));
+      kernels_.rms_norm(f_.stream_[row], f_.weights_.vector(Role::output_norm), f_.spec_.norm_eps,
+                        f_.normed_[i]);
+      quantize(f_.normed_[i], i, {0, f_.normed_.columns()}, f_.forms_, {&head});
+    });
     if (n == 0) return;
     const MatrixView<float> logits(f_.logits_.data(), n, padded(head.outputs));
     const Range panels = share(head.panels(), thread_, f_.team_.size());
-    product(head, f_.normed_, panels, logits, n);
+    product(head, f_.forms_.input(f_.normed_), panels, logits, n);
     const std::size_t begin = panels.begin * kPanel,
                       end = std::min(panels.end * kPanel, head.outputs);
     for (std::size_t i = 0; i < n && begin < end; ++i) {
@@ -386,8 +470,14 @@ class Forward::Worker {
   const VectorKernels& kernels_;
   const int thread_;
   const std::span<const ForwardRow> rows_;
+  const std::span<const int> taps_;
   PassTimer& timer_;
-  const Range own_;
+  const Range own_;  // rows
+  // The operation that ran last, whose output is still to be added to the stream, its layer and
+  // its last part.
+  const Operation* last_ = nullptr;
+  int last_layer_ = 0;
+  PassPart behind_ = PassPart::plan;
 };
 
 void Forward::run(std::span<const ForwardRow> rows, std::span<const int> layers,
@@ -403,14 +493,17 @@ void Forward::run(std::span<const ForwardRow> rows, std::span<const int> layers,
   std::vector<const RowContext*> contexts;
   for (const ForwardRow& row : rows) contexts.push_back(&row.context);
   attention_.begin_pass(std::move(contexts));
-  team_.run([&](int thread) { Worker(*this, thread, rows, timer).run(layers, taps); });
+  team_.run([&](int thread) { Worker(*this, thread, rows, taps, timer).run(layers); });
+}
+
+std::size_t Forward::logit_index(int row) const {
+  const auto at = std::lower_bound(logit_rows_.begin(), logit_rows_.end(), row);
+  CHECK(at != logit_rows_.end() && *at == row);
+  return static_cast<std::size_t>(at - logit_rows_.begin());
 }
 
 std::span<const float> Forward::logits(int row) const {
-  const auto at = std::lower_bound(logit_rows_.begin(), logit_rows_.end(), row);
-  CHECK(at != logit_rows_.end() && *at == row);
-  return {&logits_[(at - logit_rows_.begin()) * padded(weights_.head().outputs)],
-          weights_.head().outputs};
+  return {&logits_[logit_index(row) * padded(weights_.head().outputs)], weights_.head().outputs};
 }
 
 std::span<const float> Forward::tap(int tap, int row) const {

@@ -54,9 +54,32 @@ class Forward {
     std::vector<std::int16_t> sums16;
 
     void resize(std::size_t group_size, std::size_t rows, std::size_t max_columns);
-    QuantizedRow row(std::size_t index);
+    QuantizedRow row(std::size_t index, std::size_t column);  // from a group's first column on
     ProductInput::Quantized view() const;
   };
+  struct Forms {
+    Quantized groups_of_32, groups_of_256;
+
+    void resize(std::size_t rows, std::size_t max_columns);
+    ProductInput input(MatrixView<const float> floats) const;
+  };
+
+  // How threads divide the heads of a layer. Where the largest share is at most a tenth above the
+  // mean, each thread computes whole heads and finishes them itself; elsewhere products are divided
+  // by panels and heads after a barrier.
+  struct HeadShares {
+    static constexpr double kUneven = 1.1;
+    struct Share {
+      Range q, kv;  // heads
+    };
+    HeadShares() = default;
+    HeadShares(const Attention& attention, std::size_t n_threads);
+
+    std::vector<Share> shares;  // [threads]
+    bool even = false;
+  };
+
+  std::size_t logit_index(int row) const;  // which of the rows that wanted logits
 
   const ModelSpec& spec_;
   const Weights& weights_;
@@ -65,6 +88,7 @@ class Forward {
   ThreadTeam& team_;
   std::vector<std::unique_ptr<RopeTable>> ropes_;
   std::vector<const RopeTable*> rope_of_;  // [n_layers], null without attention
+  std::vector<HeadShares> head_shares_;    // [n_layers], empty without attention
 
   HugeBuffer buffers_;
   // [batch_rows][width, padded to whole panels]
@@ -74,7 +98,8 @@ class Forward {
   MatrixView<float> attended_;   // [n_heads * head_dim]
   MatrixView<float> gate_, up_;  // [width]
   MatrixView<float> projected_;  // output of a body, [embedding]
-  Quantized groups_of_32_, groups_of_256_;
+  Forms forms_;                  // of normed_ or attended_, never of both at a time
+  Forms gated_forms_;  // of gate_; a thread writes its part while others still read forms_
   PagedAttention attention_;
 
   std::vector<int> logit_rows_;  // rows of the last run that wanted logits

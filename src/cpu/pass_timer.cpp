@@ -9,20 +9,18 @@ namespace {
 
 constexpr std::string_view kNames[kPassParts] = {
     "plan",
-    "embed",
-    "attention: norm, quantize",
-    "qkv",
+    "attention: add, norm, quantize",
+    "q, k, v",
     "rope, store",
     "attention",
     "output: quantize",
     "output",
-    "mlp: norm, quantize",
+    "mlp: add, norm, quantize",
     "gate, up",
-    "activation",
+    "activate, quantize",
     "down: quantize",
     "down",
-    "residual",
-    "head: norm, quantize",
+    "head: add, norm, quantize",
     "head",
 };
 

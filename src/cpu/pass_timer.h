@@ -16,8 +16,7 @@ namespace outrider {
 // In the order of a pass.
 enum class PassPart {
   plan,          // bookkeeping of cache and rows, waking the threads
-  embed,         // rows of the embedding
-  attention_in,  // norm, quantization
+  attention_in,  // embedding or residual, norm, quantization
   qkv,           // products
   heads,         // bias, head norms, rope, storing keys and values
   attention,
@@ -25,12 +24,11 @@ enum class PassPart {
   attention_out,     // product
   mlp_in,            // residual, norm, quantization
   gate_up,           // products
-  activation,
-  down_in,  // quantization
-  down,     // product
-  residual,
-  head_in,  // norm, quantization
-  head,     // product
+  activation,        // and quantization of what one thread has
+  down_in,           // quantization of what lay between threads
+  down,              // product
+  head_in,           // residual, norm, quantization
+  head,              // product
 };
 inline constexpr int kPassParts = static_cast<int>(PassPart::head) + 1;
 
