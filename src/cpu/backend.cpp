@@ -39,11 +39,11 @@ class CpuBackend final : public Backend {
       : model_(model),
         options_(options),
         isa_(isa),
-        team_(options.n_threads),
-        weights_(model_, options_, team_, progress),
+        team_(ThreadTeam::shared(options.n_threads)),
+        weights_(model_, options_, *team_, progress),
         cache_(limits(model, options)),
         memory_(model.spec, options.cache_type, Cache::pages_needed(limits(model, options))),
-        forward_(model_.spec, weights_, memory_, kernels(isa), team_, options_),
+        forward_(model_.spec, weights_, memory_, kernels(isa), *team_, options_),
         pass_weights_(pass_weights(model_)),
         all_layers_(model.spec.n_layers()) {
     std::iota(all_layers_.begin(), all_layers_.end(), 0);
@@ -53,7 +53,7 @@ class CpuBackend final : public Backend {
   const LoadOptions& options() const override { return options_; }
 
   Pass forward(std::span<const Row> rows, const ForwardOptions& options) override {
-    PassTimer timer(options.profile, team_.size(), pass_weights_);
+    PassTimer timer(options.profile, team_->size(), pass_weights_);
     CHECK(!rows.empty() && rows.size() <= static_cast<std::size_t>(options_.batch_rows));
     const std::vector<int>& layers = options.layers ? *options.layers : all_layers_;
     LayerSet written;
@@ -95,8 +95,8 @@ class CpuBackend final : public Backend {
                                       requests[i], isa_);
     };
     // One alone, too: the team's threads round as they must, the caller's may not.
-    team_.run([&](int thread) {
-      for (std::size_t i = thread; i < requests.size(); i += team_.size()) answer(i);
+    team_->run([&](int thread) {
+      for (std::size_t i = thread; i < requests.size(); i += team_->size()) answer(i);
     });
     return choices;
   }
@@ -133,7 +133,7 @@ class CpuBackend final : public Backend {
   const Model model_;
   const LoadOptions options_;
   const Isa isa_;
-  ThreadTeam team_;
+  const std::shared_ptr<ThreadTeam> team_;
   Weights weights_;
   Cache cache_;
   CacheMemory memory_;
