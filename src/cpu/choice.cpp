@@ -31,8 +31,10 @@ struct Room {
     const std::size_t padded = blocks_of(n) * kChoiceBlock, n_blocks = blocks_of(n);
     const std::size_t padded_blocks = blocks_of(n_blocks) * kChoiceBlock;
     const std::size_t group = padded + kChoiceBlock;
+    // scores_at_least() reads the slices of kScoredBlocks blocks, whether the race has them or not.
+    const std::size_t n_slices = (n_blocks + kScoredBlocks) * 4;
     memory =
-        HugeBuffer((4 * padded + 4 * group + 2 * n_blocks * 4 + 3 * padded_blocks) * sizeof(float));
+        HugeBuffer((4 * padded + 4 * group + 2 * n_slices + 3 * padded_blocks) * sizeof(float));
     std::span<std::byte> left(memory.begin(), memory.size());
     const auto take = [&]<typename T>(std::span<T>& array, std::size_t size) {
       array = {reinterpret_cast<T*>(left.data()), size};
@@ -53,8 +55,8 @@ struct Room {
     take(maxima, padded_blocks);
     take(minima, padded_blocks);
     take(minima_of_maxima, padded_blocks);
-    take(slices, n_blocks * 4);
-    take(every_slice, n_blocks * 4);
+    take(slices, n_slices);
+    take(every_slice, n_slices);
     std::iota(every_slice.begin(), every_slice.end(), 0u);
   }
 
