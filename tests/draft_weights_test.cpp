@@ -14,6 +14,7 @@
 #include "formats/gguf_writer.h"
 #include "numerics/dequantize.h"
 #include "numerics/encode.h"
+#include "support/decoding.h"
 #include "support/tiny_model.h"
 
 namespace outrider::testing {
@@ -68,6 +69,77 @@ TEST(OutputIds, GiveTheLogitsOfTheWholeHead) {
             ASSERT_EQ(found[row][id], kept ? expected[row][id] : -kInfinity) << id;
           }
         }
+      }
+    }
+  }
+}
+
+// Tokens that join later have the same bits, whatever order they come in, until the room is full.
+TEST(OutputIds, GrowWhereThereIsRoom) {
+  const Model model = tiny_model({.types = {TensorType::q6_k, TensorType::q8_0}});
+  const auto expected = logits_of(*load_cpu(model, options(1)), kText);
+  LoadOptions growing = options(2);
+  growing.output_ids = {3, 50, 51, 90, 200};
+  growing.output_room = 40;
+  const auto backend = load_cpu(model, growing);
+  std::set<Token> kept(growing.output_ids.begin(), growing.output_ids.end());
+  std::mt19937 random(5);
+  while (kept.size() < 45) {
+    std::vector<Token> tokens = {50, static_cast<Token>(model.spec.vocabulary), 100000};
+    for (int i = 0; i < 9; ++i) tokens.push_back(static_cast<Token>(random() % 270));
+    backend->add_outputs(tokens);
+    for (const Token token : tokens)
+      if (token < model.spec.vocabulary && kept.size() < 45) kept.insert(token);
+    const auto found = logits_of(*backend, kText);
+    for (std::size_t row = 0; row < kText.size(); ++row) {
+      ASSERT_EQ(found[row].size(), expected[row].size());
+      for (Token id = 0; id < model.spec.vocabulary; ++id)
+        ASSERT_EQ(found[row][id], kept.contains(id) ? expected[row][id] : -kInfinity) << id;
+    }
+  }
+  EXPECT_GT(memory_need(model, growing).weights, memory_need(model,
+                                                             [&] {
+                                                               LoadOptions fixed = growing;
+                                                               fixed.output_room = 0;
+                                                               return fixed;
+                                                             }())
+                                                     .weights);
+}
+
+// Nothing that a draft model gives up changes a text.
+TEST(DraftWeights, LeaveTheTextAsItIs) {
+  // Narrow, for the reference kernels' sake.
+  TinyOptions tiny{.types = {TensorType::q8_0, TensorType::q5_1}, .n_layers = 2, .embedding = 64};
+  const Model target = tiny_model(tiny);
+  tiny.perturbation = 0.05;
+  const Model draft = tiny_model(tiny);
+  const auto tokenizer = make_tokenizer(target.checkpoint->metadata);
+  std::vector<Token> prompt;
+  for (int i = 0; i < 60; ++i) prompt.push_back((i % 11 * 23 + (i % 17 == 0) * 5 + 30) % 256);
+  for (const float temperature : {0.0f, 0.9f}) {
+    Task task;
+    task.target = &target;
+    task.draft = &draft;
+    task.tokenizer = tokenizer.get();
+    task.prompt = prompt;
+    task.n_predict = 24;
+    task.sampling.seed = 3;
+    task.sampling.filters.temperature = temperature;
+    const Decoded plain = decode(task, {});
+    for (const auto& [requantize, one_in] : {std::pair{std::optional<TensorType>(), 1},
+                                             {TensorType::q4_0, 1},
+                                             {{}, 3},
+                                             {TensorType::q4_0, 3}}) {
+      task.draft_options = {};
+      task.draft_options.requantize = requantize;
+      task.draft_options.output_room = 20;
+      for (Token id = 0; one_in > 1 && id < 256; id += one_in)
+        task.draft_options.output_ids.push_back(id);
+      for (const Isa isa : available_isas()) {
+        SCOPED_TRACE(fmt::format("{} temperature {} one in {}", name(isa), temperature, one_in));
+        const Decoded drafted = decode(task, {.draft = "model", .isa = isa});
+        EXPECT_EQ(drafted.tokens, plain.tokens);
+        EXPECT_GT(drafted.accepted, 0);
       }
     }
   }

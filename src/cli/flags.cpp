@@ -116,6 +116,16 @@ void add_bias(Settings& settings, std::string_view text) {
   settings.logit_bias.push_back({*token, *bias});
 }
 
+void set_draft_vocabulary(Settings& settings, std::string_view text) {
+  const auto equals = text.find('=');
+  const std::string_view size = text.substr(0, equals);
+  if (equals != std::string_view::npos && (size == "all" || equals + 1 == text.size()))
+    throw UsageError("expected a number, and a file after =, as in 32768=letters.txt");
+  settings.draft_vocabulary = {
+      size == "all" ? std::nullopt : std::optional(in_range(size, 1, INT_MAX)),
+      equals == std::string_view::npos ? "" : std::string(text.substr(equals + 1))};
+}
+
 void set_seed(Settings& settings, std::string_view text) {
   if (text == "-1") {  // llama.cpp's way to ask for a random one
     settings.seed.reset();
@@ -222,11 +232,15 @@ std::vector<Flag> make_flags() {
       "off, auto, or drafters joined by +: lookup, model=MODEL; prove and bench generate take "
       "several (default: auto; there: off and auto)");
   add({"--draft-quantize"}, "TYPE", speculation, kGenerate,
-      choice<std::optional<TensorType>>(&Settings::draft_quantize, {{"off", std::nullopt},
-                                                                    {"q8_0", TensorType::q8_0},
+      choice<std::optional<TensorType>>(&Settings::draft_quantize, {{"q4_0", TensorType::q4_0},
                                                                     {"q5_0", TensorType::q5_0},
-                                                                    {"q4_0", TensorType::q4_0}}),
-      "what larger weights of a draft model are encoded in when it is loaded; off: as in its file");
+                                                                    {"q8_0", TensorType::q8_0},
+                                                                    {"off", std::nullopt}}),
+      "what a draft model's larger weights are encoded in when it is loaded; off: as in its file");
+  add({"--draft-vocab"}, "N[=FILE]", speculation, kGenerate,
+      Field{set_draft_vocabulary, standard_text(*DraftVocabulary{}.size)},
+      "tokens that a draft model may propose: the N most frequent of the text in FILE and of the "
+      "vocabulary, and those of the text in progress; all: no limit");
   add({"--draft-rows"}, "N", speculation, kGenerate, integer(&Settings::draft_rows, 0, 64),
       "drafted tokens checked in one pass, at most");
   add({"--draft-depth"}, "N", speculation, kGenerate, integer(&Settings::draft_depth, 1, 64),

@@ -12,8 +12,15 @@
 #include "cli/shared_backend.h"
 #include "cli/signals.h"
 #include "cli/text_input.h"
+#include "speculation/drafters/draft_vocabulary.h"
 
 namespace outrider {
+namespace {
+
+// Of a text of 30,000 tokens some 4,000 are different ones.
+constexpr int kDraftTokensOfTexts = 8192;
+
+}  // namespace
 
 DraftSetting parse_draft_setting(const std::string& text, const Settings& settings) {
   try {
@@ -69,15 +76,16 @@ void Workbench::choose_context() {
   const int wanted = settings_.ctx_size.value_or(std::min(trained, kContextMax));
   const std::uint64_t available = available_memory();
   // Draft models hold the same texts, so they share the choice.
-  std::vector<const Model*> drafts;
-  for (const auto& [name, file] : draft_files_) drafts.push_back(&file.model);
+  std::vector<std::pair<const Model*, LoadOptions>> drafts;
+  for (const auto& [name, file] : draft_files_)
+    drafts.emplace_back(&file.model, draft_options(file));
   Device all = device_;
   all.memory_need = [&](const Model& model, const LoadOptions& options) {
     MemoryPlan plan = device_.memory_need(model, options);
-    LoadOptions of_drafts = draft_options();
-    of_drafts.context = options.context;
-    for (const Model* draft : drafts)
-      plan.weights += device_.memory_need(*draft, of_drafts).total();
+    for (auto& [draft, draft_options] : drafts) {
+      draft_options.context = options.context;
+      plan.weights += device_.memory_need(*draft, draft_options).total();
+    }
     return plan;
   };
   const int fitting = context_that_fits(all, file_.model, options_, wanted, available);
@@ -105,9 +113,15 @@ void Workbench::choose_context() {
   }
 }
 
-LoadOptions Workbench::draft_options() const {
+LoadOptions Workbench::draft_options(const ModelFile& draft) const {
   LoadOptions options = options_;
   options.requantize = settings_.draft_quantize;
+  const auto& [size, corpus] = settings_.draft_vocabulary;
+  if (!size || *size >= draft.model.spec.vocabulary) return options;
+  std::vector<Token> tokens;
+  if (!corpus.empty()) tokens = draft.tokenizer->encode(read_text(corpus));
+  options.output_ids = frequent_tokens(*draft.tokenizer, tokens, *size);
+  options.output_room = kDraftTokensOfTexts;
   return options;
 }
 
@@ -132,7 +146,7 @@ std::vector<std::unique_ptr<Drafter>> Workbench::drafters(const DraftSetting& dr
   context.load_model = [this](const std::string& name) {
     const ModelFile& file = draft_file(name);
     std::shared_ptr<Backend>& backend = draft_backends_[name];
-    if (!backend) backend = load(file, draft_options());
+    if (!backend) backend = load(file, draft_options(file));
     return DraftModel{share_backend(backend), make_tokenizer(file.model.checkpoint->metadata)};
   };
   return make_drafters(draft.choices, context);

@@ -67,7 +67,7 @@ class Workbench {
  private:
   ModelFile& draft_file(const std::string& name);
   std::shared_ptr<Backend> load(const ModelFile& file, const LoadOptions& options);
-  LoadOptions draft_options() const;
+  LoadOptions draft_options(const ModelFile& draft) const;
   void choose_context();
   void watch_steps(Session& session);
 

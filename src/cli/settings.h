@@ -28,6 +28,12 @@ struct FilterSettings {
   std::optional<float> repeat_penalty, presence_penalty, frequency_penalty;
 };
 
+// Tokens that a draft model may propose: speculation/drafters/draft_vocabulary.h.
+struct DraftVocabulary {
+  std::optional<int> size = 32768;  // nothing: all
+  std::string corpus;               // a file of text; empty: none
+};
+
 struct Settings {
   std::vector<std::string> arguments;  // what is no flag
 
@@ -53,7 +59,8 @@ struct Settings {
   std::optional<std::uint64_t> seed;
 
   std::vector<std::string> draft;
-  std::optional<TensorType> draft_quantize;
+  std::optional<TensorType> draft_quantize = TensorType::q4_0;
+  DraftVocabulary draft_vocabulary;
   int draft_rows = 16, draft_depth = 16, draft_width = 4, draft_memory_mib = 256;
   bool budget_automatic = true;
   VerifyMode verify = VerifyMode::coupled;

@@ -18,6 +18,7 @@ class SharedBackend final : public Backend {
   std::vector<float> read_tap(const Pass& pass, int tap, int row) const override {
     return backend_->read_tap(pass, tap, row);
   }
+  void add_outputs(std::span<const Token> tokens) override { backend_->add_outputs(tokens); }
   SequenceId begin() override { return backend_->begin(); }
   void end(SequenceId sequence) override { backend_->end(sequence); }
   SequenceId fork(SequenceId sequence) override { return backend_->fork(sequence); }

@@ -33,6 +33,46 @@ CacheLimits limits(const Model& model, const LoadOptions& options) {
           .n_layers = model.spec.n_layers()};
 }
 
+// The tokens that a trimmed head has logits for.
+class Outputs {
+ public:
+  Outputs(const LoadOptions& options, int vocabulary)
+      : ids_(options.output_ids),
+        places_(ids_.size()),
+        room_left_(options.output_room),
+        vocabulary_(vocabulary) {
+    std::iota(places_.begin(), places_.end(), 0u);
+  }
+
+  bool empty() const { return ids_.empty(); }
+
+  // Those of `tokens` that find room, for the end of the head.
+  std::vector<Token> add(std::span<const Token> tokens) {
+    std::vector<Token> added;
+    for (const Token token : tokens) {
+      const auto at = std::ranges::lower_bound(ids_, token);
+      if (room_left_ == 0 || token >= vocabulary_ || (at != ids_.end() && *at == token)) continue;
+      --room_left_;
+      places_.insert(places_.begin() + (at - ids_.begin()),
+                     static_cast<std::uint32_t>(ids_.size()));
+      ids_.insert(at, token);
+      added.push_back(token);
+    }
+    return added;
+  }
+
+  Choice choose(std::span<const float> logits, const ChoiceRequest& request, Isa isa) const {
+    std::vector<float> by_id(ids_.size());
+    for (std::size_t i = 0; i < ids_.size(); ++i) by_id[i] = logits[places_[i]];
+    return choose_among(ids_, by_id, static_cast<std::size_t>(vocabulary_), request, isa);
+  }
+
+ private:
+  std::vector<Token> ids_;             // ascending
+  std::vector<std::uint32_t> places_;  // in the head
+  int room_left_, vocabulary_;
+};
+
 class CpuBackend final : public Backend {
  public:
   CpuBackend(const Model& model, const LoadOptions& options, Isa isa, const LoadProgress& progress)
@@ -45,6 +85,7 @@ class CpuBackend final : public Backend {
         memory_(model.spec, options.cache_type, Cache::pages_needed(limits(model, options))),
         forward_(model_.spec, weights_, memory_, kernels(isa), *team_, options_),
         pass_weights_(pass_weights(model_)),
+        outputs_(options_, model_.spec.vocabulary),
         all_layers_(model.spec.n_layers()) {
     std::iota(all_layers_.begin(), all_layers_.end(), 0);
   }
@@ -89,10 +130,8 @@ class CpuBackend final : public Backend {
     std::vector<Choice> choices(requests.size());
     const auto answer = [&](std::size_t i) {
       const std::span<const float> logits = forward_.logits(requests[i].row);
-      choices[i] = options_.output_ids.empty()
-                       ? outrider::choose(logits, requests[i], isa_)
-                       : choose_among(options_.output_ids, logits, model_.spec.vocabulary,
-                                      requests[i], isa_);
+      choices[i] = outputs_.empty() ? outrider::choose(logits, requests[i], isa_)
+                                    : outputs_.choose(logits, requests[i], isa_);
     };
     // One alone, too: the team's threads round as they must, the caller's may not.
     team_->run([&](int thread) {
@@ -105,6 +144,12 @@ class CpuBackend final : public Backend {
     CHECK(pass.generation == generation_);
     const std::span<const float> values = forward_.tap(tap, row);
     return {values.begin(), values.end()};
+  }
+
+  void add_outputs(std::span<const Token> tokens) override {
+    if (outputs_.empty()) return;
+    const std::vector<Token> added = outputs_.add(tokens);
+    if (!added.empty()) weights_.add_to_head(added);
   }
 
   SequenceId begin() override { return cache_.begin(); }
@@ -139,6 +184,7 @@ class CpuBackend final : public Backend {
   CacheMemory memory_;
   Forward forward_;
   const PassWeights pass_weights_;
+  Outputs outputs_;
   std::vector<int> all_layers_;
   std::uint64_t generation_ = 0;
 };

@@ -26,12 +26,10 @@ TensorType packed_type(const TensorView& tensor, const LoadOptions& options) {
   return is_smaller && tensor.columns() % to.block_elements == 0 ? to.type : from.type;
 }
 
-// rows: of the tensor that are packed; empty: all.
-PackedMatrix layout(const TensorView& tensor, std::span<const Token> rows,
-                    const LoadOptions& options) {
+PackedMatrix layout(const TensorView& tensor, const LoadOptions& options) {
   const TensorType type = packed_type(tensor, options);
   return {.type = type,
-          .outputs = rows.empty() ? static_cast<std::size_t>(tensor.rows()) : rows.size(),
+          .outputs = static_cast<std::size_t>(tensor.rows()),
           .columns = static_cast<std::size_t>(tensor.columns()),
           .panel_bytes = packed_panel_bytes(type, tensor.columns())};
 }
@@ -74,21 +72,33 @@ const TensorView& head_tensor(const Model& model) {
   return output != nullptr ? *output : *model.weight(Role::token_embedding);
 }
 
+PackedMatrix head_layout(const Model& model, const LoadOptions& options) {
+  PackedMatrix head = layout(head_tensor(model), options);
+  if (!options.output_ids.empty()) head.outputs = options.output_ids.size();
+  return head;
+}
+
+// With the room for tokens that come later.
+std::size_t head_bytes(PackedMatrix head, const LoadOptions& options) {
+  head.outputs += static_cast<std::size_t>(options.output_room);
+  return head.panels() * head.panel_bytes;
+}
+
 }  // namespace
 
 WeightBytes weight_bytes(const Model& model, const LoadOptions& options) {
-  const auto packed = [&](const TensorView& tensor, std::span<const Token> rows) {
-    const PackedMatrix matrix = layout(tensor, rows, options);
+  const auto packed = [&](const TensorView& tensor) {
+    const PackedMatrix matrix = layout(tensor, options);
     return matrix.panels() * matrix.panel_bytes;
   };
-  WeightBytes bytes = {.matrices = packed(head_tensor(model), options.output_ids)};
+  WeightBytes bytes = {.matrices = head_bytes(head_layout(model, options), options)};
   for (int layer = 0; layer < model.spec.n_layers(); ++layer) {
     for (int r = 0; r < kRoles; ++r) {
       const Role role = static_cast<Role>(r);
       const TensorView* tensor = model.weights[layer * kRoles + r];
       if (tensor == nullptr || role == Role::token_embedding || role == Role::output) continue;
       if (is_matrix(role)) {
-        bytes.matrices += packed(*tensor, {});
+        bytes.matrices += packed(*tensor);
       } else {
         bytes.vectors += tensor->elements() * sizeof(float);
       }
@@ -100,16 +110,17 @@ WeightBytes weight_bytes(const Model& model, const LoadOptions& options) {
 Weights::Weights(const Model& model, const LoadOptions& options, ThreadTeam& team,
                  const LoadProgress& progress)
     : embedding_(*model.weight(Role::token_embedding)),
+      head_tensor_(head_tensor(model)),
       packed_(weight_bytes(model, options).matrices),
       matrices_(model.spec.layers.size() * kRoles),
-      vectors_(model.spec.layers.size() * kRoles) {
+      vectors_(model.spec.layers.size() * kRoles),
+      head_tokens_(options.output_ids) {
   std::vector<Packing> packings;
   std::size_t offset = 0;
-  const auto place = [&](const TensorView& tensor, std::span<const Token> rows,
-                         PackedMatrix& matrix) {
-    matrix = layout(tensor, rows, options);
+  const auto place = [&](const TensorView& tensor, PackedMatrix& matrix) {
+    matrix = layout(tensor, options);
     matrix.first = packed_.begin() + offset;
-    packings.push_back({&tensor, rows, &matrix, offset});
+    packings.push_back({&tensor, {}, &matrix, offset});
     offset += matrix.panels() * matrix.panel_bytes;
   };
   for (int layer = 0; layer < model.spec.n_layers(); ++layer) {
@@ -118,7 +129,7 @@ Weights::Weights(const Model& model, const LoadOptions& options, ThreadTeam& tea
       const TensorView* tensor = model.weights[index(role, layer)];
       if (tensor == nullptr || role == Role::token_embedding || role == Role::output) continue;
       if (is_matrix(role)) {
-        place(*tensor, {}, matrices_[index(role, layer)]);
+        place(*tensor, matrices_[index(role, layer)]);
       } else {
         std::vector<float>& vector = vectors_[index(role, layer)];
         vector.resize(tensor->elements());
@@ -126,7 +137,9 @@ Weights::Weights(const Model& model, const LoadOptions& options, ThreadTeam& tea
       }
     }
   }
-  place(head_tensor(model), options.output_ids, head_);
+  head_ = head_layout(model, options);
+  head_.first = packed_.begin() + offset;
+  packings.push_back({&head_tensor_, head_tokens_, &head_, offset});
 
   const bool is_mapped = !model.checkpoint->file.bytes().empty();  // or in memory
   std::atomic<std::size_t> packed = 0;
@@ -141,6 +154,16 @@ Weights::Weights(const Model& model, const LoadOptions& options, ThreadTeam& tea
       if (thread == 0 && is_mapped) model.checkpoint->file.release(packing.tensor->bytes);
     }
   });
+}
+
+void Weights::add_to_head(std::span<const Token> tokens) {
+  const std::size_t n = head_tokens_.size();
+  head_tokens_.insert(head_tokens_.end(), tokens.begin(), tokens.end());
+  head_.outputs = head_tokens_.size();
+  const std::size_t offset = static_cast<std::size_t>(head_.first - packed_.begin());
+  CHECK(offset + head_.panels() * head_.panel_bytes <= packed_.size());
+  pack_rows({&head_tensor_, head_tokens_, &head_, offset}, {n / kPanel, head_.panels()},
+            packed_.begin() + offset);
 }
 
 void Weights::embed(Token token, std::span<float> out) const {

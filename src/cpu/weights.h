@@ -26,6 +26,10 @@ class Weights {
     return vectors_[index(role, layer)];
   }
   const PackedMatrix& head() const { return head_; }
+  // The tokens of the head's outputs, in order; empty: output i is token i's.
+  std::span<const Token> head_tokens() const { return head_tokens_; }
+  // Appends outputs for these tokens; there must be room.
+  void add_to_head(std::span<const Token> tokens);
 
   // The embedding of a token, before any scaling: [embedding].
   void embed(Token token, std::span<float> out) const;
@@ -33,11 +37,12 @@ class Weights {
  private:
   std::size_t index(Role role, int layer) const { return layer * kRoles + static_cast<int>(role); }
 
-  TensorView embedding_;
+  TensorView embedding_, head_tensor_;
   HugeBuffer packed_;
   std::vector<PackedMatrix> matrices_;       // [n_layers][kRoles]
   std::vector<std::vector<float>> vectors_;  // likewise
   PackedMatrix head_;
+  std::vector<Token> head_tokens_;
 };
 
 // What a model's weights take, for planning memory before loading.

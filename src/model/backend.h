@@ -74,6 +74,7 @@ struct LoadOptions {
   // For draft models: the tokens that have logits, ascending, each once; all others are at -inf.
   // Empty: all tokens. Zhao et al. 2025, arXiv:2502.14856 (FR-Spec).
   std::vector<Token> output_ids = {};
+  int output_room = 0;  // further tokens for which add_outputs() may ask; only with output_ids
 };
 
 class Backend {
@@ -91,6 +92,10 @@ class Backend {
 
   // Output of layer forward_options.taps[tap] for one row: [embedding].
   virtual std::vector<float> read_tap(const Pass& pass, int tap, int row) const = 0;
+
+  // Gives these tokens logits from the next forward on, those that have none yet, as long as
+  // output_room lasts. Tokens beyond the vocabulary are ignored.
+  virtual void add_outputs(std::span<const Token> tokens) = 0;
 
   // The cache. A new sequence has no text.
   virtual SequenceId begin() = 0;

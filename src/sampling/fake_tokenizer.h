@@ -14,7 +14,7 @@
 
 namespace outrider {
 
-class FakeTokenizer final : public Tokenizer {
+class FakeTokenizer : public Tokenizer {
  public:
   explicit FakeTokenizer(std::vector<std::string> entries) : entries_(std::move(entries)) {}
 

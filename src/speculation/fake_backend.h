@@ -12,6 +12,7 @@
 #include <map>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <span>
 #include <utility>
 #include <vector>
@@ -148,6 +149,11 @@ class FakeBackend final : public Backend {
     return {static_cast<float>(rows_.at(row).path.size() + 1000 * taps_[tap])};
   }
 
+  void add_outputs(std::span<const Token> tokens) override {
+    outputs_added_.insert(tokens.begin(), tokens.end());
+  }
+  const std::set<Token>& outputs_added() const { return outputs_added_; }
+
   SequenceId begin() override {
     CHECK(n_alive() < options_.n_sequences);
     sequences_.emplace(next_sequence_, Sequence{});
@@ -217,6 +223,7 @@ class FakeBackend final : public Backend {
   std::map<int, Sequence> sequences_;
   std::vector<Computed> rows_;  // of the last forward
   std::vector<int> taps_;
+  std::set<Token> outputs_added_;
   std::uint64_t generation_ = 0;
   int next_slot_ = 0, next_sequence_ = 0;
 };

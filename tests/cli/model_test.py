@@ -35,7 +35,10 @@ class Model(TestCase):
             plain = self.run_json("--draft", "off", *flags)
             self.assertEqual(plain["draft"], {})
             for how in (["--draft", "lookup"], ["--draft", f"model={MODEL}", "--draft-width", "2"],
-                        ["-md", MODEL, "--budget", "fixed"], ["--draft", "off", "-t", "1", "-b", "7"]):
+                        ["-md", MODEL, "--budget", "fixed"],
+                        ["-md", MODEL, "--draft-quantize", "off", "--draft-vocab", f"999={__file__}"],
+                        ["-md", MODEL, "--draft-quantize", "q5_0", "--draft-vocab", "all"],
+                        ["--draft", "off", "-t", "1", "-b", "7"]):
                 with self.subTest(flags=flags, how=how):
                     self.assertEqual(self.run_json(*how, *flags)["tokens"], plain["tokens"])
 

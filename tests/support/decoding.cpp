@@ -18,14 +18,13 @@ std::string Way::name() const {
 
 Decoded decode(const Task& task, const Way& way) {
   const int context = static_cast<int>(task.prompt.size()) + task.n_predict + 64;
-  const auto load = [&](const Model& model) {
-    return load_cpu(model,
-                    {.context = context,
-                     .n_sequences = 1 + way.n_mates,
-                     .batch_rows = 256,
-                     .cache_type = task.cache_type,
-                     .n_threads = way.n_threads},
-                    way.isa);
+  const auto load = [&](const Model& model, LoadOptions options) {
+    options.context = context;
+    options.n_sequences = 1 + way.n_mates;
+    options.batch_rows = 256;
+    options.cache_type = task.cache_type;
+    options.n_threads = way.n_threads;
+    return load_cpu(model, options, way.isa);
   };
   std::vector<std::unique_ptr<Drafter>> drafters;
   if (way.draft == "lookup" || way.draft == "lookup+model") {
@@ -33,11 +32,11 @@ Decoded decode(const Task& task, const Way& way) {
         std::make_unique<LookupDrafter>(LookupOptions{.memory_bytes = std::size_t{1} << 24}));
   }
   if (way.draft == "model" || way.draft == "lookup+model") {
-    drafters.push_back(
-        std::make_unique<ModelDrafter>(load(*task.draft), task.target->spec.vocabulary));
+    drafters.push_back(std::make_unique<ModelDrafter>(load(*task.draft, task.draft_options),
+                                                      task.target->spec.vocabulary));
   }
   CHECK(!drafters.empty() || way.draft == "off");
-  Engine engine(load(*task.target), std::move(drafters),
+  Engine engine(load(*task.target, {}), std::move(drafters),
                 {.budget = {.automatic = way.automatic_budget,
                             .limits = {.rows = way.rows, .depth = way.depth, .width = way.width}},
                  .prompt_chunk = way.prompt_chunk});

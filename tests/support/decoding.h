@@ -30,6 +30,7 @@ struct Way {
 struct Task {
   const Model* target = nullptr;
   const Model* draft = nullptr;
+  LoadOptions draft_options = {};  // what it gives up: requantize, output_ids, output_room
   const Tokenizer* tokenizer = nullptr;
   std::vector<Token> prompt;
   SamplingParams sampling;

@@ -87,6 +87,7 @@ void ModelDrafter::observe(DraftSequence number, std::span<const Token> tokens,
     backend_->commit(sequence.id, path);
     sequence.tree.clear();
   }
+  backend_->add_outputs(tokens);
   for (Token token : tokens) {
     if (token >= backend_->spec().vocabulary && !sequence.first_unknown)
       sequence.first_unknown = sequence.text.size();

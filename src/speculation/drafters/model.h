@@ -20,7 +20,8 @@ namespace outrider {
 // pass of the first draft row, long prompts in passes of batch_rows before. What an accepted path
 // already computed becomes history without computing it again. A text whose tokens the draft model
 // does not know, or that fills its context, gets no proposals. A row without usable logits (NaN)
-// ends this step's drafting for its sequence.
+// ends this step's drafting for its sequence. Where the draft model has logits for some tokens
+// only, those of the text join them: what a text has said it often says again.
 //
 // Confidence of a child: at temperature 0 its probability. Otherwise the softmax of noisy scores
 // over the best ones, for what the noise already decided is no longer open: its lead says how far

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <set>
 
 #include "speculation/fake_backend.h"
 
@@ -105,6 +106,15 @@ TEST(ModelDrafter, ChildrenAreTheBestByTheNoisyScore) {
       }
     }
   }
+}
+
+// Of a trimmed vocabulary a text's own tokens are worth having, also those of the prompt.
+TEST(ModelDrafter, AsksForLogitsOfTheTextsTokens) {
+  Drafting drafting;
+  drafting.drafter->begin({0});
+  drafting.drafter->observe({0}, std::vector<Token>{1, 2, 3}, {});
+  drafting.drafter->observe({0}, std::vector<Token>{7, 2}, {});
+  EXPECT_EQ(drafting.backend->outputs_added(), (std::set<Token>{1, 2, 3, 7}));
 }
 
 TEST(ModelDrafter, KeepsItsLimits) {
