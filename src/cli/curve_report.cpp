@@ -80,6 +80,11 @@ Json profile_json(int rows, const PassProfile& profile, const Bounds& bounds) {
   return {{"rows", rows}, {"passes", profile.passes}, {"operations", operations}};
 }
 
+// Three digits at least, so that eight columns beside the names fit into 80 characters.
+std::string short_ms(double ms) {
+  return fmt::format("{:.{}f}", ms, ms < 10 ? 2 : ms < 100 ? 1 : 0);
+}
+
 // What a part of the passes takes, a pass.
 struct PartCost {
   double ms = 0, limit_ms = 0;  // limit 0: no weights are read there
@@ -94,15 +99,15 @@ std::string profile_text(const std::map<int, PassProfile>& profiles, const Bound
   std::vector<std::string> header = {"where the ms go"};
   for (const auto& [rows, profile] : profiles) {
     header.push_back(fmt::format("T({})", rows));
-    header.push_back("limit");
+    header.push_back("lim.");
   }
   Table table(header, fmt::format("l{:r>{}}", "", header.size() - 1));
   const auto add = [&](std::string name, const auto& cost) {
     std::vector<std::string> cells = {std::move(name)};
     for (const auto& [rows, profile] : profiles) {
       const PartCost part = cost(rows, profile);
-      cells.push_back(fmt::format("{:.2f}", part.ms / profile.passes));
-      cells.push_back(part.limit_ms > 0 ? fmt::format("{:.1f}", part.limit_ms) : "");
+      cells.push_back(short_ms(part.ms / profile.passes));
+      cells.push_back(part.limit_ms > 0 ? short_ms(part.limit_ms) : "");
     }
     table.add(std::move(cells));
   };

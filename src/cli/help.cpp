@@ -39,7 +39,7 @@ std::string overview_help(int width) {
       width);
   text += "\nusage: outrider COMMAND [FLAGS]\n\n";
   for (const Command& command : commands()) {
-    text += entry(std::string(command.name), command.summary, 18, width);
+    text += entry(std::string(command.name), command.summary, 20, width);
   }
   text += "\n";
   text += lines(

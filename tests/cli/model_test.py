@@ -181,9 +181,9 @@ class Model(TestCase):
     def test_bench_curve_shows_tables(self):
         shown = outrider("bench", "curve", "--profile").stdout
         self.assertRegex(shown, r"rows +ms +range +T\(n\)/T\(1\) +limit ms +reading +work\n")
-        self.assertRegex(shown, r"\n +32 .*\n +512\* ")
+        self.assertRegex(shown, r"\n +32 .*\n *512\* ")
         self.assertNotRegex(shown, r"\n +31 ")
-        self.assertRegex(shown, r"where the ms go +T\(1\) +limit +T\(4\) +limit +T\(8\) +limit +T\(16\) +limit\n")
+        self.assertRegex(shown, r"where the ms go +T\(1\) +lim. +T\(4\) +lim. +T\(8\) +lim. +T\(16\) +lim.\n")
 
     def test_bench_bandwidth(self):
         limits = json.loads(outrider("bench", "bandwidth", "--json").stdout)
