@@ -93,6 +93,8 @@ class Judge {
   std::map<std::vector<Token>, std::vector<std::uint32_t>> known_;
 };
 
+constexpr const char* kCacheTypes[] = {"f16", "f32", "q8_0"};
+
 struct Setting {
   Isa isa;
   int n_threads;
@@ -105,6 +107,7 @@ std::vector<Setting> settings() {
     for (const int n_threads : {1, 2}) {
       all.push_back({isa, n_threads, n_threads == 1 ? CacheType::f16 : CacheType::f32});
       if (isa == available_isas().back()) all.push_back({isa, n_threads, CacheType::f16});
+      if (n_threads == 2) all.push_back({isa, n_threads, CacheType::q8_0});
     }
   }
   return all;
@@ -122,7 +125,7 @@ void check_random_work(const TinyOptions& options, const Setting& setting, unsig
                        int n_steps, Seen& seen) {
   SCOPED_TRACE(fmt::format("{} isa {} threads {} cache {} seed {}", options.family,
                            name(setting.isa), setting.n_threads,
-                           setting.cache_type == CacheType::f16 ? "f16" : "f32", seed));
+                           kCacheTypes[static_cast<int>(setting.cache_type)], seed));
   const Model model = tiny_model(options);
   static std::map<std::pair<std::string, CacheType>, std::unique_ptr<Judge>> judges;
   auto& judge = judges[{options.family, setting.cache_type}];

@@ -165,8 +165,10 @@ std::vector<Flag> make_flags() {
   add({"-b", "--batch-size"}, "N", model, kGenerate, integer(&Settings::batch_size, 1, 4096),
       "prompt tokens read in one pass");
   add({"--cache-type"}, "TYPE", model, kLoad | kInspect,
-      choice<CacheType>(&Settings::cache_type, {{"f16", CacheType::f16}, {"f32", CacheType::f32}}),
-      "how keys and values are kept");
+      choice<CacheType>(
+          &Settings::cache_type,
+          {{"f16", CacheType::f16}, {"q8_0", CacheType::q8_0}, {"f32", CacheType::f32}}),
+      "how keys and values are kept: q8_0 in half of f16's memory, f32 in twice");
 
   add({"-p", "--prompt"}, "TEXT", prompt, kRun | kProve, texts(&Settings::prompt, true),
       "what to answer; - reads standard input; prove takes several");

@@ -33,7 +33,7 @@ class Usage(TestCase):
             (["run", "--temp", "nan"], "--temp nan: expected a number"),
             (["run", "--temp", "0,5"], "--temp 0,5: expected a number"),
             (["run", "-n", "99999999999"], "--predict 99999999999: expected a whole number"),
-            (["run", "--cache-type", "q8_0"], "--cache-type q8_0: expected f16 or f32"),
+            (["run", "--cache-type", "q4_0"], "--cache-type q4_0: expected f16 or q8_0 or f32"),
             (["run", "--verify", "rejection", "-p", "x"], "--verify rejection: expected coupled"),
             (["run", "--draft", "5", "-p", "x"], "--draft-depth 5"),
             (["run", "--draft", "suffix", "-p", "x"], "--draft suffix"),
