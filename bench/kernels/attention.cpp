@@ -122,7 +122,7 @@ void add_attention(const KernelBench& bench) {
       add("values_f16", sizeof(Half), f32,
           [&k, n, out](Tiles& tiles, Tiles::Own& own, int thread, std::size_t index) {
             k.values_f16({own.p.data(), n, kTile}, tiles.halves(thread, index), kTile,
-                         tiles.halves(thread, index + 1), out(own));
+                         tiles.halves(thread, index + 1), nullptr, out(own));
           });
       add("scores_q8_0", 1, int8,
           [&k, n, scores](Tiles& tiles, Tiles::Own& own, int thread, std::size_t index) {
@@ -139,10 +139,8 @@ void add_attention(const KernelBench& bench) {
       // Weights have 14 bits, so VNNI does half as many products a turn as with int8.
       add("values_q8_0", 1, int8 / 2,
           [&k, n](Tiles& tiles, Tiles::Own& own, int thread, std::size_t index) {
-            const auto at = [&](std::size_t i) {
-              return reinterpret_cast<const std::int8_t*>(tiles.tile(thread, i));
-            };
-            k.values_q8_0({own.weights.data(), n, kTile}, at(index), kAll, at(index + 1),
+            k.values_q8_0({own.weights.data(), n, kTile},
+                          reinterpret_cast<const std::int8_t*>(tiles.tile(thread, index)), kAll,
                           {own.sums.data(), n, kChannels});
           });
     }
