@@ -405,6 +405,24 @@ void product(const PackedMatrix& weights, const ProductInput& input, Range rows,
   for_each_panel(weights, input, rows, panels, out, ExtraKind::bias_start, kMostRows, panel_kernel);
 }
 
+// sums16[i] = the sum of q[16 i .. 16 i + 15]; n: a multiple of 16. 64 columns at a time: a whole
+// reduction for each 16 took two thirds of quantize()'s time.
+[[OUTRIDER_AVX512]] void sum_by_16(const std::int8_t* q, std::size_t n, std::int16_t* sums16) {
+  const __m512i ones = _mm512_set1_epi8(1);
+  const __m512i firsts = _mm512_set_epi32(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 12, 8, 4, 0);
+  for (std::size_t i = 0; i < n; i += 64) {
+    const std::size_t columns = std::min<std::size_t>(64, n - i);
+    const __m512i bytes = _mm512_maskz_loadu_epi8(~__mmask64{0} >> (64 - columns), q + i);
+    const __m512i fours = _mm512_dpbusd_epi32(_mm512_setzero_si512(), ones, bytes);
+    const __m512i eights =
+        _mm512_add_epi32(fours, _mm512_shuffle_epi32(fours, _MM_PERM_ENUM(0xb1)));
+    const __m512i all = _mm512_add_epi32(eights, _mm512_shuffle_epi32(eights, _MM_PERM_ENUM(0x4e)));
+    const __m128i sums = _mm512_castsi512_si128(_mm512_permutexvar_epi32(firsts, all));
+    _mm_mask_storeu_epi16(sums16 + i / 16, __mmask8((1u << columns / 16) - 1),
+                          _mm_cvtepi32_epi16(sums));
+  }
+}
+
 [[OUTRIDER_AVX512]] void quantize(std::span<const float> x, std::size_t group, QuantizedRow out) {
   for (std::size_t first = 0; first < x.size(); first += group) {
     __m512i most = _mm512_setzero_si512();
@@ -419,9 +437,9 @@ void product(const PackedMatrix& weights, const ProductInput& input, Range rows,
       const __m512 scaled = _mm512_mul_ps(_mm512_loadu_ps(&x[i]), _mm512_set1_ps(scale.inverse));
       const __m512i q = _mm512_maskz_cvtps_epi32(finite, scaled);
       _mm_storeu_si128(reinterpret_cast<__m128i*>(out.q + i), _mm512_cvtepi32_epi8(q));
-      out.sums16[i / 16] = static_cast<std::int16_t>(_mm512_reduce_add_epi32(q));
     }
   }
+  sum_by_16(out.q, x.size(), out.sums16);
 }
 
 }  // namespace
