@@ -17,7 +17,8 @@
 namespace outrider {
 namespace {
 
-// Of a text of 30,000 tokens some 4,000 are different ones.
+// Logits that a trimmed draft model may add for the tokens of its texts: of a text of 30,000 tokens
+// some 4,000 are different ones.
 constexpr int kDraftTokensOfTexts = 8192;
 
 }  // namespace
@@ -131,10 +132,10 @@ std::shared_ptr<Backend> Workbench::load(const ModelFile& file, const LoadOption
       file.model, options, [&](double fraction) { console_.advance(label, fraction); });
   console_.clear();
   stop_if_interrupted();
-  console_.detail(fmt::format("{}: {}, {} of weights a token, context {}, {} threads, {}",
-                              file.name, file.model.spec.family,
-                              human_bytes(bytes_per_token(file.model)), options_.context,
-                              options_.n_threads, device_.chosen_instruction_set()));
+  console_.detail(fmt::format(
+      "{}: {}, {} of weights, context {}, {} threads, {}", file.name, file.model.spec.family,
+      human_bytes(device_.memory_need(file.model, options).weights), options_.context,
+      options_.n_threads, device_.chosen_instruction_set()));
   return backend;
 }
 

@@ -41,8 +41,9 @@ class PagedAttention {
   // The rows of the next pass, by one thread; they stay where they are until it ends.
   void begin_pass(std::vector<const RowContext*> rows);
 
-  // All threads call this for a layer, between barriers: each computes a part, and the last one
-  // that needs another's part waits for none. queries and out: [rows][n_heads * head_dim].
+  // All threads call this for a layer, between barriers: each computes a part, and of those that
+  // share a head's tiles the last to finish merges them, so that nobody waits. queries and out:
+  // [rows][n_heads * head_dim].
   void attend(const Attention& attention, int layer, int thread, MatrixView<const float> queries,
               MatrixView<float> out);
 

@@ -138,15 +138,19 @@ constexpr int kAvx2Chains = 4, kAvx2Steps = 250'000;
   const __m256i a = _mm256_set1_epi8(1), b = _mm256_set1_epi8(2), ones = _mm256_set1_epi16(1);
   __m256i sums[kAvx2Chains] = {};
   for (int step = 0; step < kAvx2Steps; ++step) {
-    __m256i eight[kAvx2Chains] = {}, two[kAvx2Chains];
+    __m256i eight[kAvx2Chains];
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; ++i) {
 #pragma GCC unroll 4
-    for (__m256i& sum : eight) asm volatile("vpmaddubsw %2, %1, %0" : "=x"(sum) : "x"(a), "x"(b));
-#pragma GCC unroll 7
-    for (int i = 1; i < 8; ++i) {
-#pragma GCC unroll 4
-      for (__m256i& sum : two) asm volatile("vpmaddubsw %2, %1, %0" : "=x"(sum) : "x"(a), "x"(b));
-#pragma GCC unroll 4
-      for (int c = 0; c < kAvx2Chains; ++c) eight[c] = _mm256_add_epi16(eight[c], two[c]);
+      for (int c = 0; c < kAvx2Chains; ++c) {
+        __m256i products;
+        asm volatile("vpmaddubsw %2, %1, %0" : "=x"(products) : "x"(a), "x"(b));
+        if (i == 0) {
+          eight[c] = products;
+        } else {  // in assembly, too: GCC 12 would gather the products first, and spill them
+          asm volatile("vpaddw %1, %0, %0" : "+x"(eight[c]) : "x"(products));
+        }
+      }
     }
 #pragma GCC unroll 4
     for (int c = 0; c < kAvx2Chains; ++c)

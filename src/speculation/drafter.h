@@ -50,7 +50,8 @@ struct DraftCost {
   double ms(int depth) const { return fixed_ms + per_depth_ms * (depth > 1 ? depth - 1 : 0); }
 };
 
-// State equals that of a fresh drafter (same corpus and history) shown the same text. One thread at
+// State equals that of a fresh drafter (same corpus and history) shown the same text; what a draft
+// model's backend learned from earlier texts (Backend::add_outputs) is history, too. One thread at
 // a time calls a drafter.
 class Drafter {
  public:

@@ -1,4 +1,4 @@
-// A few rows of activations in the order in which the kernels of products_avx2.cpp and
+// A few rows of activations in the order in which the kernels of products_256.h and
 // products_avx512.cpp read them: block by block, and inside a block the rows' words of four bytes
 // side by side, so that one pointer with fixed offsets serves them all. A row costs one pass here
 // and is then read once a panel.
