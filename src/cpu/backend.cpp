@@ -149,7 +149,9 @@ class CpuBackend final : public Backend {
   void add_outputs(std::span<const Token> tokens) override {
     if (outputs_.empty()) return;
     const std::vector<Token> added = outputs_.add(tokens);
-    if (!added.empty()) weights_.add_to_head(added);
+    if (added.empty()) return;
+    weights_.add_to_head(added);
+    ++generation_;  // the last pass has its logits in rows of the old width
   }
 
   SequenceId begin() override { return cache_.begin(); }

@@ -94,7 +94,7 @@ class Backend {
   virtual std::vector<float> read_tap(const Pass& pass, int tap, int row) const = 0;
 
   // Gives these tokens logits from the next forward on, those that have none yet, as long as
-  // output_room lasts. Tokens beyond the vocabulary are ignored.
+  // output_room lasts. Tokens beyond the vocabulary are ignored. No pass outlives it.
   virtual void add_outputs(std::span<const Token> tokens) = 0;
 
   // The cache. A new sequence has no text.
