@@ -21,9 +21,17 @@ void nibbles(const std::uint8_t* raw, std::uint8_t* q) {
   }
 }
 
-// Bit i of 32 becomes bit 4 of q[i].
+// Bit i of 32 becomes bit 4 of q[i]: a byte of bits is copied to eight bytes, each of which keeps
+// its own bit; the addition carries it to the top, wherever it is.
 void fifth_bits(const std::uint8_t* raw, std::uint8_t* q) {
-  for (int i = 0; i < 32; ++i) q[i] |= (raw[i / 8] >> (i % 8) & 1) << 4;
+  constexpr std::uint64_t kEachByte = 0x0101010101010101;
+  for (int i = 0; i < 4; ++i) {
+    const std::uint64_t own = raw[i] * kEachByte & 0x8040201008040201;
+    std::uint64_t eight;
+    std::memcpy(&eight, q + 8 * i, sizeof eight);
+    eight |= ((own + 0x7f * kEachByte) & 0x80 * kEachByte) >> 3;
+    std::memcpy(q + 8 * i, &eight, sizeof eight);
+  }
 }
 
 // Eight scales and eight minimums of six bits in twelve bytes.
@@ -86,7 +94,9 @@ void decode_block(TensorType type, const std::byte* bytes, Block& block) {
       block.m = load_half(raw + 2);
       six_bit_scales(raw + 4, block);
       long_nibbles(raw + 48, block.q);
-      for (int i = 0; i < 256; ++i) block.q[i] |= (raw[16 + i % 32] >> (i / 32) & 1) << 4;
+      for (int sub = 0; sub < 8; ++sub) {
+        for (int i = 0; i < 32; ++i) block.q[sub * 32 + i] |= (raw[16 + i] >> sub & 1) << 4;
+      }
       return;
     case TensorType::q6_k:
       for (int half = 0; half < 2; ++half) {
