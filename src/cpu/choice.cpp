@@ -14,6 +14,7 @@
 
 #include "base/huge_buffer.h"
 #include "cpu/choice_ranking.h"
+#include "cpu/kernels/kernels.h"
 #include "numerics/functions.h"
 
 namespace outrider {
@@ -363,10 +364,6 @@ Room& room_for(std::size_t n) {
   return *room;
 }
 
-const ChoiceKernels& kernels_of(Isa isa) {
-  return isa < Isa::avx512 ? kChoiceAvx2 : kChoiceAvx512;
-}
-
 std::vector<float> all_logits(std::span<const Token> ids, std::span<const float> logits,
                               std::size_t vocabulary) {
   std::vector<float> all(vocabulary, -kInfinity);
@@ -377,19 +374,21 @@ std::vector<float> all_logits(std::span<const Token> ids, std::span<const float>
 }  // namespace
 
 Choice choose(std::span<const float> logits, const ChoiceRequest& request, Isa isa) {
-  if (isa == Isa::reference) return choose_reference(logits, request);
+  const ChoiceKernels* table = kernels(isa).choice;
+  if (table == nullptr) return choose_reference(logits, request);
   Choice choice;
   if (request.wants_logits) choice.logits.assign(logits.begin(), logits.end());
-  Choosing(kernels_of(isa), room_for(logits.size()), request).among_all(logits, choice);
+  Choosing(*table, room_for(logits.size()), request).among_all(logits, choice);
   return choice;
 }
 
 Choice choose_among(std::span<const Token> ids, std::span<const float> logits,
                     std::size_t vocabulary, const ChoiceRequest& request, Isa isa) {
-  if (isa == Isa::reference) return choose_reference(all_logits(ids, logits, vocabulary), request);
+  const ChoiceKernels* table = kernels(isa).choice;
+  if (table == nullptr) return choose_reference(all_logits(ids, logits, vocabulary), request);
   Choice choice;
   if (request.wants_logits) choice.logits = all_logits(ids, logits, vocabulary);
-  Choosing(kernels_of(isa), room_for(vocabulary), request).among(ids, logits, vocabulary, choice);
+  Choosing(*table, room_for(vocabulary), request).among(ids, logits, vocabulary, choice);
   return choice;
 }
 

@@ -15,7 +15,7 @@
 #include <optional>
 #include <span>
 
-#include "cpu/choice_kernels.h"
+#include "cpu/kernels/choice.h"
 
 namespace outrider {
 

@@ -10,16 +10,10 @@
 #include <random>
 #include <vector>
 
+#include "cpu/kernels/kernels.h"
+
 namespace outrider {
 namespace {
-
-struct Tables {
-  const char* name;
-  Isa isa;
-  const ChoiceKernels* kernels;
-};
-constexpr Tables kTables[] = {{"avx2", Isa::avx2, &kChoiceAvx2},
-                              {"avx512", Isa::avx512, &kChoiceAvx512}};
 
 struct Ranked {
   std::vector<RankKey> keys;
@@ -69,11 +63,12 @@ void expect_same_cut(Ranked tokens, float enough, const std::optional<RankCut>& 
   const std::size_t room = tokens.size() + kChoiceSlice;
   std::vector<RankKey> group_keys(room), rest_keys(room);
   std::vector<float> group_weights(room), rest_weights(room);
-  for (const Tables& table : kTables) {
-    if (!is_available(table.isa)) continue;
-    SCOPED_TRACE(table.name);
+  for (const Isa isa : available_isas()) {
+    const ChoiceKernels* table = kernels(isa).choice;
+    if (table == nullptr) continue;
+    SCOPED_TRACE(name(isa));
     const auto found = fewest_that_reach(
-        *table.kernels, {tokens.keys, minima, tokens.weights}, enough, expected,
+        *table, {tokens.keys, minima, tokens.weights}, enough, expected,
         {{group_keys.data(), group_weights.data()}, {rest_keys.data(), rest_weights.data()}});
     ASSERT_EQ(found.has_value(), right.has_value());
     if (!right) continue;

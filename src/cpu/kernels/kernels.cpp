@@ -8,13 +8,13 @@ namespace outrider {
 
 const Kernels& kernels(Isa isa) {
   static const Kernels tables[] = {
-      {Isa::reference, kProductsReference, kVectorsReference, kAttentionReference},
-      {Isa::avx2, kProductsAvx2, kVectorsAvx2, kAttentionAvx2},
+      {Isa::reference, kProductsReference, kVectorsReference, kAttentionReference, nullptr},
+      {Isa::avx2, kProductsAvx2, kVectorsAvx2, kAttentionAvx2, &kChoiceAvx2},
       {Isa::avxvnni,
        vnni_encoding() == VnniEncoding::vex ? kProductsAvxVnniVex : kProductsAvxVnniEvex,
-       kVectorsAvx2, kAttentionAvx2},
-      {Isa::avx512, kProductsAvx512, kVectorsAvx512, kAttentionAvx512},
-      {Isa::amx, kProductsAmx, kVectorsAvx512, kAttentionAvx512},
+       kVectorsAvx2, kAttentionAvx2, &kChoiceAvx2},
+      {Isa::avx512, kProductsAvx512, kVectorsAvx512, kAttentionAvx512, &kChoiceAvx512},
+      {Isa::amx, kProductsAmx, kVectorsAvx512, kAttentionAvx512, &kChoiceAvx512},
   };
   CHECK(is_available(isa));
   return *std::ranges::find(tables, isa, &Kernels::isa);

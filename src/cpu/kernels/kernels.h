@@ -1,6 +1,6 @@
 // The table of fast twins: every function here has a scalar reference in numerics/ and gives its
-// bits, on every instruction set. forward.cpp and attention.cpp call through the table and know no
-// instruction set.
+// bits, on every instruction set. forward.cpp, attention.cpp and choice.cpp call through the table
+// and know no instruction set.
 
 #pragma once
 
@@ -12,6 +12,7 @@
 #include "base/threads.h"
 #include "cpu/isa.h"
 #include "cpu/kernels/attention.h"
+#include "cpu/kernels/choice.h"
 #include "cpu/pack.h"
 #include "numerics/quantize.h"
 
@@ -64,6 +65,7 @@ struct Kernels {
   ProductKernels products;
   VectorKernels vectors;
   AttentionKernels attention;
+  const ChoiceKernels* choice;  // null: choose_reference (numerics/choice.h) serves
 };
 
 // The table for one of available_isas().

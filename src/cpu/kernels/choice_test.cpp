@@ -1,6 +1,6 @@
 // What choices through choice.h would show only by luck: tokens exactly at the bar.
 
-#include "cpu/choice_kernels.h"
+#include "cpu/kernels/choice.h"
 
 #include <gtest/gtest.h>
 
@@ -10,6 +10,8 @@
 #include <numeric>
 #include <random>
 #include <vector>
+
+#include "cpu/kernels/kernels.h"
 
 namespace outrider {
 namespace {
@@ -51,15 +53,17 @@ TEST(ChoiceKernels, FindsEveryTokenThatReachesTheBar) {
     for (std::uint32_t i = 0; i < n; ++i)
       if (scores[i] >= bar && logits[i] > -kInfinity) expected.push_back(i);
 
-    for (const ChoiceKernels* kernels : {&kChoiceAvx2, &kChoiceAvx512}) {
-      if (!is_available(kernels == &kChoiceAvx2 ? Isa::avx2 : Isa::avx512)) continue;
+    for (const Isa isa : available_isas()) {
+      const ChoiceKernels* table = kernels(isa).choice;
+      if (table == nullptr) continue;
+      SCOPED_TRACE(name(isa));
       std::vector<float> maxima(blocks_of(blocks_of(n)) * kChoiceBlock);
-      kernels->block_maxima(logits, maxima);
+      table->block_maxima(logits, maxima);
       const RaceView race = {logits, std::span(slices).first(slices_of(n))};
       std::vector<std::uint32_t> found;
       std::vector<RaceEntry> out(kScoredBlocks * kChoiceBlock);
       for (std::size_t block = 0; block < blocks_of(n); block += kScoredBlocks) {
-        const std::size_t n_found = kernels->scores_at_least(
+        const std::size_t n_found = table->scores_at_least(
             race, std::span(maxima).first(blocks_of(n)), temperature, key, block, bar, out);
         for (const RaceEntry& entry : std::span(out).first(n_found)) {
           ASSERT_EQ(entry.score, scores[entry.place]);
@@ -67,7 +71,7 @@ TEST(ChoiceKernels, FindsEveryTokenThatReachesTheBar) {
         }
       }
       std::ranges::sort(found);
-      ASSERT_EQ(found, expected) << (kernels == &kChoiceAvx2 ? "avx2" : "avx512");
+      ASSERT_EQ(found, expected);
     }
   }
 }

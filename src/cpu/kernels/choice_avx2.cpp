@@ -1,4 +1,4 @@
-// The 16 lanes of choice_kernels_body.h in two registers.
+// The 16 lanes of choice_lanes.h in two registers.
 
 #include <algorithm>
 #include <array>
@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "cpu/choice_kernels.h"
+#include "cpu/kernels/choice.h"
 #include "cpu/kernels/functions_avx2.h"
 #include "cpu/kernels/lanes_avx2.h"
 
@@ -275,7 +275,7 @@ OUTRIDER_OP Ints interleaved(Wide even, Wide odd) {
           _mm256_blend_epi32(even.high, _mm256_slli_epi64(odd.high, 32), kOdd)};
 }
 
-#include "cpu/choice_kernels_body.h"
+#include "cpu/kernels/choice_lanes.h"
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// The 16 lanes of choice_kernels_body.h in one register.
+// The 16 lanes of choice_lanes.h in one register.
 
 #include <algorithm>
 #include <bit>
@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "cpu/choice_kernels.h"
+#include "cpu/kernels/choice.h"
 #include "cpu/kernels/functions_avx512.h"
 #include "cpu/kernels/lanes_avx512.h"
 
@@ -217,7 +217,7 @@ OUTRIDER_OP Ints interleaved(Wide even, Wide odd) {
   return _mm512_mask_mov_epi32(even, 0xaaaa, _mm512_slli_epi64(odd, 32));
 }
 
-#include "cpu/choice_kernels_body.h"
+#include "cpu/kernels/choice_lanes.h"
 
 }  // namespace
 

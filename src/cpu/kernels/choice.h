@@ -1,5 +1,5 @@
-// What the fast choice does to whole vocabularies, per instruction set. The reference has no table:
-// choose_reference serves.
+// What the fast choice (cpu/choice.h) does to whole vocabularies: its part of the table of fast
+// twins. The reference has none, for choose_reference works token by token.
 //
 // Tokens in the race are kept in slices: the logits of 16 ids each, 16 s .. 16 s + 15, those not in
 // the race at -inf, so that an element's place mod 16 is its lane and sums of lanes come out as
@@ -16,7 +16,6 @@
 #include <cstdint>
 #include <span>
 
-#include "cpu/isa.h"
 #include "numerics/noise.h"
 
 namespace outrider {
