@@ -41,8 +41,19 @@ struct LaneMask {
   return load(copy);
 }
 
+[[OUTRIDER_AVX2, gnu::always_inline]] inline void store(float* at, __m256 x) {
+  _mm256_storeu_ps(at, x);
+}
 [[OUTRIDER_AVX2, gnu::always_inline]] inline void store(const LaneMask& some, float* at, __m256 x) {
   _mm256_maskstore_ps(at, some.mask, x);
+}
+// Rounded to nearest even.
+[[OUTRIDER_AVX2, gnu::always_inline]] inline void store(const LaneMask& some, std::uint16_t* at,
+                                                        __m256 x) {
+  alignas(16) std::uint16_t rounded[kWidth];
+  _mm_store_si128(reinterpret_cast<__m128i*>(rounded),
+                  _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+  std::copy_n(rounded, some.count, at);
 }
 
 // Of 16 accumulators, the first eight in `low`: pairwise at distance 8, 4, 2, 1.

@@ -30,6 +30,19 @@ inline constexpr std::size_t kWidth = 16;
   return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)));
 }
 
+[[OUTRIDER_AVX512, gnu::always_inline]] inline void store(float* at, __m512 x) {
+  _mm512_storeu_ps(at, x);
+}
+[[OUTRIDER_AVX512, gnu::always_inline]] inline void store(__mmask16 mask, float* at, __m512 x) {
+  _mm512_mask_storeu_ps(at, mask, x);
+}
+// Rounded to nearest even.
+[[OUTRIDER_AVX512, gnu::always_inline]] inline void store(__mmask16 mask, std::uint16_t* at,
+                                                          __m512 x) {
+  _mm256_mask_storeu_epi16(at, mask,
+                           _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+
 // Pairwise at distance 8, 4, 2, 1.
 [[OUTRIDER_AVX512, gnu::always_inline]] inline float sum_of_lanes(__m512 x) {
   const __m256 high = _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(x), 1));

@@ -4,17 +4,24 @@
 #pragma once
 
 #include <cstddef>
+#include <type_traits>
+#include <utility>
 
 #include "base/matrix_view.h"
 #include "base/threads.h"
 
 namespace outrider {
 
-// calls block(range) for each.
-template <typename Block>
-void for_even_blocks(std::size_t rows, std::size_t most, Block block) {
-  const std::size_t blocks = (rows + most - 1) / most;
-  for (std::size_t i = 0; i < blocks; ++i) block(share(rows, i, blocks));
+// body(range, n) for each block, n its rows as an integral_constant: a template's argument.
+template <std::size_t kMost, typename Body>
+void for_even_blocks(std::size_t rows, Body body) {
+  const auto run = [&]<int... kRows>(Range block, std::integer_sequence<int, kRows...>) {
+    const int n = static_cast<int>(block.end - block.begin);
+    ((n == kRows + 1 ? body(block, std::integral_constant<int, kRows + 1>()) : void()), ...);
+  };
+  const std::size_t blocks = (rows + kMost - 1) / kMost;
+  for (std::size_t i = 0; i < blocks; ++i)
+    run(share(rows, i, blocks), std::make_integer_sequence<int, kMost>());
 }
 
 template <typename T>

@@ -1,0 +1,182 @@
+// Scores and softmax of attention.h over vectors of kWidth lanes, a lane a key. attention_avx2.cpp
+// and attention_avx512.cpp each include this once, inside a namespace in which they have said what
+// a vector is: Floats, Ints (32 bits a lane), Mask, operations on them, how many of them a block
+// of queries shares, and OUTRIDER_TARGET.
+
+constexpr std::size_t kMostQueries = 6;
+constexpr int kTileVectors = kTile / kWidth;
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+// What comes next, as far into it as what is read now lies in its own.
+inline void prefetch(const void* next, std::size_t bytes) {
+  const char* at = static_cast<const char*>(next);
+  for (std::size_t line = 0; line < bytes; line += 64) _mm_prefetch(at + line, _MM_HINT_T1);
+}
+
+// block(v, n), n an integral_constant, for vectors v .. v + n - 1 of a tile, so that they hold
+// `places`: kAtOnce of them from a multiple of it on where more than half are needed, else one.
+template <int kAtOnce, typename Block>
+void for_vectors_of(Places places, Block block) {
+  const std::size_t end = (places.end + kWidth - 1) / kWidth;
+  for (std::size_t v = places.begin / kWidth; v < end;) {
+    const std::size_t first = v / kAtOnce * kAtOnce;
+    if (std::min(end, first + kAtOnce) - v > kAtOnce / 2) {
+      block(first, std::integral_constant<int, kAtOnce>());
+      v = first + kAtOnce;
+    } else {
+      block(v++, std::integral_constant<int, 1>());
+    }
+  }
+}
+
+// kVectors of keys, from `first` on.
+template <int kQueries, int kVectors, typename Kept>
+[[OUTRIDER_TARGET]] void scores_block(MatrixView<const float> queries, const Kept* keys,
+                                      const Kept* next, std::size_t first,
+                                      MatrixView<float> scores) {
+  const float* query[kQueries];
+  for (int q = 0; q < kQueries; ++q) query[q] = queries[q].data();
+  Floats sums[kQueries][kVectors] = {};
+  const Kept* at = keys + first;
+  for (std::size_t d = 0; d < queries.columns(); ++d, at += kTile) {
+    if (next != nullptr) prefetch(next + d * kTile, kTile * sizeof(Kept));
+    Floats key[kVectors];
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) key[v] = load(at + v * kWidth);
+#pragma GCC unroll 8
+    for (int q = 0; q < kQueries; ++q) {
+      const Floats channel = all(query[q][d]);
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) sums[q][v] = fused(channel, key[v], sums[q][v]);
+    }
+  }
+#pragma GCC unroll 8
+  for (int q = 0; q < kQueries; ++q)
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) store(&scores[q][first + v * kWidth], sums[q][v]);
+}
+
+template <typename Kept>
+void scores(MatrixView<const float> queries, const Kept* keys, Places places, const Kept* next,
+            MatrixView<float> scores) {
+  for_even_blocks<kMostQueries>(queries.rows(), [&](Range block, auto n) {
+    for_vectors_of<kScoreVectors<n>>(places, [&](std::size_t v, auto vectors) {
+      scores_block<n, vectors>(rows_of(queries, block), keys, std::exchange(next, nullptr),
+                               v * kWidth, rows_of(scores, block));
+    });
+  });
+}
+
+// kVectors of keys, from `first` on. A group's sums stay integers in registers; its scores join
+// those of the groups before.
+template <int kQueries, int kVectors>
+[[OUTRIDER_TARGET]] void scores_q8_0_block(const QuantizedQueries& queries, const KeysQ8& keys,
+                                           std::size_t first, MatrixView<float> scores) {
+  constexpr std::size_t kUnits = kKeyGroup / 4;
+  const std::int8_t* query[kQueries];
+  for (int q = 0; q < kQueries; ++q) query[q] = queries.q[q].data();
+  Floats scaled[kQueries][kVectors] = {};
+  const std::uint8_t* at = keys.q + first * 4;
+  const Half* d = keys.d + first;
+  for (std::size_t group = 0; group < queries.d.columns(); ++group, d += kTile) {
+    Ints sums[kQueries][kVectors];
+#pragma GCC unroll 8
+    for (int q = 0; q < kQueries; ++q)
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) sums[q][v] = biased_sum(queries.bias[q][group]);
+    for (std::size_t unit = 0; unit < kUnits; ++unit, at += kTile * 4) {
+      Ints key[kVectors];
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) key[v] = load_keys(at + v * kWidth * 4);
+#pragma GCC unroll 8
+      for (int q = 0; q < kQueries; ++q) {
+        const Ints channels = all_unaligned(query[q] + group * kKeyGroup + unit * 4);
+#pragma GCC unroll 4
+        for (int v = 0; v < kVectors; ++v) sums[q][v] = add_fours(sums[q][v], key[v], channels);
+      }
+    }
+    Floats scale[kVectors];
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) scale[v] = load(d + v * kWidth);
+#pragma GCC unroll 8
+    for (int q = 0; q < kQueries; ++q) {
+      const Floats of_query = all(queries.d[q][group]);
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v)
+        scaled[q][v] = fused(multiply(scale[v], of_query), to_floats(sums[q][v]), scaled[q][v]);
+    }
+  }
+#pragma GCC unroll 8
+  for (int q = 0; q < kQueries; ++q)
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) store(&scores[q][first + v * kWidth], scaled[q][v]);
+}
+
+void scores_q8_0(const QuantizedQueries& queries, const KeysQ8& keys, Places places,
+                 const KeysQ8* next, MatrixView<float> scores) {
+  const std::size_t head_dim = queries.q.columns();
+  if (next != nullptr) {
+    prefetch(next->q, head_dim * kTile);
+    prefetch(next->d, head_dim / kKeyGroup * kTile * sizeof(Half));
+  }
+  for_even_blocks<kMostQueries>(queries.q.rows(), [&](Range block, auto n) {
+    const QuantizedQueries some{rows_of(queries.q, block), rows_of(queries.d, block),
+                                rows_of(queries.bias, block)};
+    for_vectors_of<kScoreVectorsQ8>(places, [&](std::size_t v, auto vectors) {
+      scores_q8_0_block<n, vectors>(some, keys, v * kWidth, rows_of(scores, block));
+    });
+  });
+}
+
+// Of a tile, in all lanes; NaN if one is among them.
+OUTRIDER_OP Floats largest_of(const Floats (&x)[kTileVectors]) {
+  Floats max[2] = {x[0], x[1]};
+  Nans nans = either_nan(x[0], x[1]);
+#pragma GCC unroll 8
+  for (int v = 2; v < kTileVectors; v += 2) {
+    max[0] = larger(max[0], x[v]);
+    max[1] = larger(max[1], x[v + 1]);
+    nans = either(nans, either_nan(x[v], x[v + 1]));
+  }
+  return any(nans) ? all(std::numeric_limits<float>::quiet_NaN())
+                   : largest_lane(larger(max[0], max[1]));
+}
+
+template <bool kSoftcap>
+[[OUTRIDER_TARGET]] void softmax_all(float scale, float cap, std::span<const Places> present,
+                                     MatrixView<float> p, const AttentionSums& sums) {
+  const Floats scales = all(scale), caps = all(cap), absent = all(-kInfinity);
+  for (std::size_t q = 0; q < p.rows(); ++q) {
+    float* const weights = p[q].data();
+    if (present[q].begin == present[q].end) {
+      std::fill_n(weights, kTile, 0.0f);
+      sums.max[q] = -kInfinity;
+      sums.sum[q] = 0;
+      continue;
+    }
+    Floats score[kTileVectors];
+#pragma GCC unroll 8
+    for (int v = 0; v < kTileVectors; ++v) {
+      score[v] = multiply(scales, load(weights + v * kWidth));
+      if (kSoftcap) score[v] = multiply(caps, tanh_f32(divide(score[v], caps)));
+      score[v] = select(present[q], v, score[v], absent);
+    }
+    const Floats max = largest_of(score);
+    LaneSums sum = {};
+#pragma GCC unroll 8
+    for (int v = 0; v < kTileVectors; ++v) {
+      const Floats weight = exp_f32(subtract(score[v], max));
+      Floats& of_lanes = sum[v % std::size(sum)];
+      of_lanes = add(of_lanes, weight);
+      store(weights + v * kWidth, weight);
+    }
+    sums.max[q] = first_lane(max);
+    sums.sum[q] = total(sum);
+  }
+}
+
+void softmax(float scale, std::optional<float> softcap, std::span<const Places> present,
+             MatrixView<float> p, const AttentionSums& sums) {
+  softcap ? softmax_all<true>(scale, *softcap, present, p, sums)
+          : softmax_all<false>(scale, 0, present, p, sums);
+}
