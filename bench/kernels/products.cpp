@@ -159,7 +159,7 @@ KernelBody product(const KernelBench& bench, const Matrices& matrices,
              int thread, std::size_t iteration) {
     const PackedMatrix matrix = matrices.at(iteration);
     const Range panels = share(matrix.panels(), thread, bench.team.size());
-    kernels.product(matrix, input, {0, rows}, panels, MatrixView<float>(out->data(), rows, width));
+    kernels.multiply(matrix, input, {0, rows}, panels, MatrixView<float>(out->data(), rows, width));
   };
 }
 

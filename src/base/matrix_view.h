@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <span>
 #include <type_traits>
@@ -25,6 +26,11 @@ class MatrixView {
   std::size_t rows() const { return rows_; }
   std::size_t columns() const { return columns_; }
   std::size_t stride() const { return stride_; }
+  // What lies from that element on, down and to the right.
+  MatrixView from(std::size_t row, std::size_t column) const {
+    return {first_ + row * stride_ + column, rows_ - row, columns_ - std::min(column, columns_),
+            stride_};
+  }
   std::span<T> operator[](std::size_t row) const { return {first_ + row * stride_, columns_}; }
 
  private:

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <xmmintrin.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -115,6 +116,7 @@ struct ThreadTeam::State {
   explicit State(std::size_t n_threads, const std::vector<int>& allowed)
       : size(n_threads),
         cores(n_threads == allowed.size() && n_threads > 1 ? allowed : std::vector<int>()),
+        shares(n_threads),
         waiting(n_threads <= allowed.size()) {}
 
   // Before the threads are joined.
@@ -150,6 +152,13 @@ struct ThreadTeam::State {
   alignas(64) std::atomic<std::uint64_t> jobs{0};
   alignas(64) std::atomic<std::uint64_t> arrivals{0};  // at all barriers so far
   alignas(64) std::atomic<std::uint64_t> opened{0};    // barriers
+  // How many items of each thread's share are taken. Two calls of share_out() have counters of
+  // their own: a thread clears its next one while nobody can still be in the call before.
+  struct alignas(64) Share {
+    std::array<std::atomic<std::size_t>, 2> taken{};
+    int turn = 0;  // of the thread's next call
+  };
+  std::vector<Share> shares;
   WaitingRoom waiting;
   std::vector<std::jthread> threads;
 };
@@ -198,6 +207,25 @@ void ThreadTeam::run(const std::function<void(int)>& body) noexcept {
   barrier();
   if (moves) sched_setaffinity(0, sizeof callers_cores, &callers_cores);
   _mm_setcsr(callers_control_word);
+}
+
+ThreadTeam::SharedItems ThreadTeam::begin_sharing(int thread, std::size_t count) {
+  State::Share& own = state_->shares[static_cast<std::size_t>(thread)];
+  const int turn = own.turn;
+  own.turn = 1 - turn;
+  own.taken[static_cast<std::size_t>(own.turn)].store(0, std::memory_order_relaxed);
+  return {count, turn};
+}
+
+bool ThreadTeam::take(const SharedItems& items, int owner, std::size_t& item) {
+  const auto thread = static_cast<std::size_t>(owner);
+  const Range own = share(items.count, thread, state_->size);
+  std::atomic<std::size_t>& taken =
+      state_->shares[thread].taken[static_cast<std::size_t>(items.turn)];
+  // A look first: many threads that come to an empty share need not write to it.
+  if (taken.load(std::memory_order_relaxed) >= own.end - own.begin) return false;
+  item = own.begin + taken.fetch_add(1, std::memory_order_relaxed);
+  return item < own.end;
 }
 
 ThreadTeam::Arrival ThreadTeam::arrive() {

@@ -58,6 +58,18 @@ class ThreadTeam {
       wait(arrival);
     }
   }
+  // Calls f(item) once for every item in [0, count), each on one thread: threads begin with even
+  // shares, in order, and one that is done takes from others what they have not begun. Every
+  // thread of the running body calls it with one count; between two calls there is a barrier.
+  template <typename F>
+  void share_out(int thread, std::size_t count, const F& f) {
+    const SharedItems items = begin_sharing(thread, count);
+    for (int other = 0; other < size(); ++other) {
+      const int owner = (thread + other) % size();
+      std::size_t item;
+      while (take(items, owner, item)) f(item);
+    }
+  }
 
  private:
   struct Arrival {
@@ -67,6 +79,14 @@ class ThreadTeam {
   Arrival arrive();
   void open(const Arrival& arrival);
   void wait(const Arrival& arrival);
+
+  struct SharedItems {
+    std::size_t count;
+    int turn;  // which of the counters belong to this call
+  };
+  SharedItems begin_sharing(int thread, std::size_t count);
+  // The next item of `owner`'s share; false: it has none left.
+  bool take(const SharedItems& items, int owner, std::size_t& item);
 
   struct State;
   std::unique_ptr<State> state_;

@@ -56,6 +56,44 @@ TEST(ThreadTeam, IsSharedByThoseWhoHoldIt) {
   EXPECT_TRUE(gone.expired());
 }
 
+TEST(ThreadTeam, SharesOutEachItemOnce) {
+  for (const int n_threads : {1, 2, 3, 5}) {
+    ThreadTeam team(n_threads);
+    for (const std::size_t count : {0u, 1u, 2u, 7u, 100u}) {
+      constexpr int kCalls = 50;
+      std::vector<std::atomic<int>> times(count);
+      team.run([&](int thread) {
+        for (int call = 0; call < kCalls; ++call) {
+          team.share_out(thread, count, [&](std::size_t item) { ++times[item]; });
+          team.barrier();
+        }
+      });
+      for (const std::atomic<int>& each : times) EXPECT_EQ(each, kCalls);
+    }
+  }
+}
+
+TEST(ThreadTeam, WhoeverIsDoneTakesWhatOthersHaveNotBegun) {
+  ThreadTeam team(2);
+  constexpr std::size_t kCount = 20;
+  std::vector<int> thread_of(kCount);
+  std::atomic<std::size_t> done = 0;
+  std::atomic<bool> has_begun = false;
+  team.run([&](int thread) {
+    team.share_out(thread, kCount, [&](std::size_t item) {
+      thread_of[item] = thread;
+      // The first item of thread 1 takes until all others are done.
+      if (thread == 1) has_begun = true;
+      while (thread == 0 && !has_begun) std::this_thread::yield();
+      while (thread == 1 && done < kCount - 1) std::this_thread::yield();
+      ++done;
+    });
+  });
+  std::vector<int> expected(kCount, 0);
+  expected[kCount / 2] = 1;
+  EXPECT_EQ(thread_of, expected);
+}
+
 TEST(ThreadTeam, CallersInSeveralThreadsTakeTurns) {
   ThreadTeam team(2);
   std::atomic<int> inside = 0, most = 0;

@@ -30,7 +30,7 @@ struct Widths {
 
   // Floats of a row in all buffers together.
   std::size_t floats() const {
-    return 3 * padded(embedding) + 2 * padded(heads) + 2 * padded(kv_heads) + 2 * padded(mlp);
+    return 3 * padded(embedding) + 2 * padded(heads) + 2 * padded(kv_heads) + padded(mlp);
   }
 
   std::size_t embedding, heads = 0, kv_heads = 0, mlp = 0;
@@ -52,6 +52,33 @@ std::vector<Rope> distinct_ropes(const ModelSpec& spec) {
     }
   }
   return ropes;
+}
+
+// Pieces of a product that threads take one by one. Rows go in chunks that stay in the second-level
+// cache, kChunkBytes of them, while panels pass; panels in pieces of kPieceBytes, or of less where
+// few threads would have eight of them.
+constexpr std::size_t kChunkBytes = 512 << 10;
+constexpr std::size_t kPieceBytes = 128 << 10, kLeastPieceBytes = 32 << 10;
+
+// Of gate and up, panels that are multiplied, activated and quantized before the next.
+constexpr std::size_t kGatedPanels = 4;
+constexpr std::size_t kGatedColumns = kGatedPanels * kPanel;
+
+// Whole tiles of AMX, whole groups of other kernels.
+constexpr std::size_t kChunkGrain = 16;  // rows
+
+std::size_t rows_a_chunk(std::size_t columns) {
+  return std::max(kChunkGrain, kChunkBytes / (columns * 9 / 8) / kChunkGrain * kChunkGrain);
+}
+
+std::size_t chunks(std::size_t n_rows, std::size_t columns) {
+  return (n_rows + rows_a_chunk(columns) - 1) / rows_a_chunk(columns);
+}
+
+std::size_t pieces(const PackedMatrix& weights, std::size_t n_threads) {
+  const std::size_t bytes = weights.panels() * weights.panel_bytes;
+  const std::size_t piece = std::clamp(bytes / (8 * n_threads), kLeastPieceBytes, kPieceBytes);
+  return std::clamp<std::size_t>(bytes / piece / n_threads * n_threads, 1, weights.panels());
 }
 
 // Columns of a row that are quantized together for a matrix of this type.
@@ -147,9 +174,11 @@ Forward::Forward(const ModelSpec& spec, const Weights& weights, CacheMemory& mem
   k_ = buffer(widths.kv_heads);
   v_ = buffer(widths.kv_heads);
   gate_ = buffer(widths.mlp);
-  up_ = buffer(widths.mlp);
   forms_.resize(rows, std::max(widths.embedding, widths.heads));
   gated_forms_.resize(rows, widths.mlp);
+  gate_parts_ =
+      std::vector<std::atomic<int>>((rows / kChunkGrain + 1) * (widths.mlp / kGatedColumns + 1));
+  workrooms_.resize(static_cast<std::size_t>(team.size()));
 
   const std::vector<Rope> ropes = distinct_ropes(spec);
   for (const Rope& rope : ropes) {
@@ -184,7 +213,8 @@ class Forward::Worker {
         rows_(rows),
         taps_(taps),
         timer_(timer),
-        own_(share(rows.size(), thread, forward.team_.size())) {}
+        own_(share(rows.size(), thread, forward.team_.size())),
+        room_(forward.workrooms_[static_cast<std::size_t>(thread)]) {}
 
   void run(std::span<const int> layers) {
     // The caller's thread prepared the pass; the others were not awake yet.
@@ -247,12 +277,19 @@ class Forward::Worker {
       const auto panels = [&](const Range& range) -> Range {
         return {range.begin * head_panels, range.end * head_panels};
       };
-      product(q, normed, panels(own.q), f_.q_);
-      product(k, normed, panels(own.kv), f_.k_);
-      product(v, normed, panels(own.kv), f_.v_);
+      multiply_all(
+          normed,
+          {{&q, panels(own.q), f_.q_}, {&k, panels(own.kv), f_.k_}, {&v, panels(own.kv), f_.v_}});
       done(PassPart::qkv);
     } else {
-      project(normed, {{&q, f_.q_}, {&k, f_.k_}, {&v, f_.v_}});
+      const Range own = share(q.panels() + k.panels() + v.panels(), thread_, f_.team_.size());
+      const auto part = [&](std::size_t first, const PackedMatrix& matrix) -> Range {
+        return {std::clamp(own.begin, first, first + matrix.panels()) - first,
+                std::clamp(own.end, first, first + matrix.panels()) - first};
+      };
+      multiply_all(normed, {{&q, part(0, q), f_.q_},
+                            {&k, part(q.panels(), k), f_.k_},
+                            {&v, part(q.panels() + k.panels(), v), f_.v_}});
       barrier(PassPart::qkv);
     }
     for (std::size_t row = 0; row < rows_.size(); ++row)
@@ -262,7 +299,7 @@ class Forward::Worker {
     for_each_row(PassPart::attention, PassPart::attention_out_in, [&](std::size_t row) {
       quantize(f_.attended_[row], row, {0, output.columns}, f_.forms_, {&output});
     });
-    project(f_.forms_.input(f_.attended_), {{&output, f_.projected_}});
+    project(output, f_.forms_.input(f_.attended_), rows_.size(), f_.projected_);
   }
 
   void run_mlp(const Operation& operation, const Mlp& mlp, int layer) {
@@ -272,41 +309,37 @@ class Forward::Worker {
 
     enter(operation, layer, PassPart::mlp_in, {&gate, &up});
     const ProductInput normed = f_.forms_.input(f_.normed_);
-    // A thread takes the same outputs of both, so the activation needs no barrier.
-    const std::size_t threads = f_.team_.size();
-    const Range panels = share(gate.panels(), thread_, threads);
-    product(gate, normed, panels, f_.gate_);
-    product(up, normed, panels, f_.up_);
-    done(PassPart::gate_up);
-    const std::size_t begin = panels.begin * kPanel,
-                      end = std::min(panels.end * kPanel, gate.outputs);
     const auto activate =
         mlp.activation == Activation::silu ? kernels_.silu_times : kernels_.gelu_tanh_times;
-    // Groups that lie in one thread's outputs are its own to quantize; those that two share are
-    // left to the thread that comes last.
-    const std::size_t group = group_columns(down.type);
-    const Range whole = {std::min((begin + group - 1) / group * group, end),
-                         end == gate.outputs ? end : end / group * group};
-    for (std::size_t row = 0; row < rows_.size() && begin < end; ++row) {
-      const std::span<float> gated = f_.gate_[row].subspan(begin, end - begin);
-      activate(gated, f_.up_[row].subspan(begin, end - begin), gated);
-      if (whole.begin < whole.end) quantize(f_.gate_[row], row, whole, f_.gated_forms_, {&down});
-    }
-    done(PassPart::activation);
-    f_.team_.barrier([&] {
-      std::size_t quantized = 0;  // columns
-      for (std::size_t thread = 1; thread < threads; ++thread) {
-        const std::size_t cut = share(gate.panels(), thread, threads).begin * kPanel;
-        const std::size_t first = cut / group * group;
-        if (first == cut || first < quantized) continue;
-        quantized = first + group;
-        for (std::size_t row = 0; row < rows_.size(); ++row)
-          quantize(f_.gate_[row], row, {first, quantized}, f_.gated_forms_, {&down});
-      }
-      done(PassPart::down_in);
-    });
-    timer_.waited(thread_, PassPart::activation);
-    project(f_.gated_forms_.input(f_.gate_), {{&down, f_.projected_}});
+    const std::size_t n_pieces = (gate.panels() + kGatedPanels - 1) / kGatedPanels;
+    room_.up.resize(std::min(rows_.size(), rows_a_chunk(gate.columns)) * kGatedColumns);
+    share_out(
+        gate.columns, rows_.size(), n_pieces, [&](Range rows, bool is_new, std::size_t piece) {
+          const Range panels = {piece * kGatedPanels,
+                                std::min((piece + 1) * kGatedPanels, gate.panels())};
+          const Range columns = {panels.begin * kPanel,
+                                 std::min(panels.end * kPanel, gate.outputs)};
+          const std::size_t n = columns.end - columns.begin;
+          const bool one_type = up.type == gate.type;
+          if (is_new) {
+            arrange(gate, normed, rows, room_.rows);
+            if (!one_type) arrange(up, normed, rows, room_.other_rows);
+          }
+          const MatrixView<float> up_part(room_.up.data(), rows.end - rows.begin, n, kGatedColumns);
+          multiply(gate, room_.rows, panels, f_.gate_.from(rows.begin, columns.begin));
+          multiply(up, one_type ? room_.rows : room_.other_rows, panels, up_part);
+          done(PassPart::gate_up);
+          for (std::size_t row = rows.begin; row < rows.end; ++row) {
+            const std::span<float> gated = f_.gate_[row].subspan(columns.begin, n);
+            activate(gated, up_part[row - rows.begin], gated);
+          }
+          const Range whole = finished_groups(rows, columns, down);
+          for (std::size_t row = rows.begin; row < rows.end && whole.begin < whole.end; ++row)
+            quantize(f_.gate_[row], row, whole, f_.gated_forms_, {&down});
+          done(PassPart::activation);
+        });
+    barrier(PassPart::activation);
+    project(down, f_.gated_forms_.input(f_.gate_), rows_.size(), f_.projected_);
   }
 
   // Brings every row to where `operation` begins, normed and in the forms that `readers` ask for.
@@ -368,33 +401,75 @@ class Forward::Worker {
     if (groups_of_256) into(forms.groups_of_256);
   }
 
-  void product(const PackedMatrix& weights, const ProductInput& input, Range panels,
-               MatrixView<float> out) {
-    product(weights, input, panels, out, rows_.size());
+  void arrange(const PackedMatrix& weights, const ProductInput& input, Range rows,
+               ArrangedRows& arranged) {
+    f_.kernels_.products.arrange(weights, input, rows, arranged);
   }
-  void product(const PackedMatrix& weights, const ProductInput& input, Range panels,
-               MatrixView<float> out, std::size_t n_rows) {
-    if (panels.begin == panels.end) return;
-    f_.kernels_.products.product(weights, input, {0, n_rows}, panels, out);
+  void multiply(const PackedMatrix& weights, const ArrangedRows& rows, Range panels,
+                MatrixView<float> out) {
+    f_.kernels_.products.product(weights, rows, panels, out);
   }
 
-  // Products with one input, their outputs divided as if they were one matrix.
-  struct Projection {
+  // Parts of products with one input that fall to this thread.
+  struct Part {
     const PackedMatrix* weights;
+    Range panels;
     MatrixView<float> out;
   };
-  void project(const ProductInput& input, std::initializer_list<Projection> projections) {
-    std::size_t panels = 0;
-    for (const Projection& projection : projections) panels += projection.weights->panels();
-    const Range own = share(panels, thread_, f_.team_.size());
-    std::size_t first = 0;
-    for (const Projection& projection : projections) {
-      const std::size_t n = projection.weights->panels();
-      const std::size_t begin = std::clamp(own.begin, first, first + n) - first;
-      const std::size_t end = std::clamp(own.end, first, first + n) - first;
-      product(*projection.weights, input, {begin, end}, projection.out);
-      first += n;
+  void multiply_all(const ProductInput& input, std::initializer_list<Part> parts) {
+    const PackedMatrix* arranged_for = nullptr;
+    for (const auto& [weights, panels, out] : parts) {
+      if (panels.begin == panels.end) continue;
+      if (arranged_for == nullptr || arranged_for->type != weights->type) {
+        arrange(*weights, input, {0, rows_.size()}, room_.rows);
+        arranged_for = weights;
+      }
+      multiply(*weights, room_.rows, panels, out.from(0, panels.begin * kPanel));
     }
+  }
+
+  // Calls f(rows, is_new, piece) for every chunk of rows and every piece of panels, each on one
+  // thread; is_new: this thread's last rows were others. columns: of a row.
+  template <typename F>
+  void share_out(std::size_t columns, std::size_t n_rows, std::size_t n_pieces, const F& f) {
+    const std::size_t n_chunks = chunks(n_rows, columns);
+    std::size_t last_chunk = n_chunks;
+    f_.team_.share_out(thread_, n_chunks * n_pieces, [&](std::size_t item) {
+      const std::size_t chunk = item / n_pieces;
+      f(share(n_rows, chunk, n_chunks, kChunkGrain), chunk != last_chunk, item % n_pieces);
+      last_chunk = chunk;
+    });
+  }
+
+  // out = weights times the first rows of the input; then finish(rows, columns) on what is
+  // computed.
+  template <typename F>
+  void project(const PackedMatrix& weights, const ProductInput& input, std::size_t n_rows,
+               MatrixView<float> out, const F& finish) {
+    const std::size_t n_pieces = pieces(weights, static_cast<std::size_t>(f_.team_.size()));
+    share_out(weights.columns, n_rows, n_pieces, [&](Range rows, bool is_new, std::size_t piece) {
+      const Range panels = share(weights.panels(), piece, n_pieces);
+      const Range columns = {panels.begin * kPanel, std::min(panels.end * kPanel, weights.outputs)};
+      if (is_new) arrange(weights, input, rows, room_.rows);
+      multiply(weights, room_.rows, panels, out.from(rows.begin, columns.begin));
+      finish(rows, columns);
+    });
+  }
+  void project(const PackedMatrix& weights, const ProductInput& input, std::size_t n_rows,
+               MatrixView<float> out) {
+    project(weights, input, n_rows, out, [](Range, Range) {});
+  }
+
+  // This thread activated these columns of a chunk of rows: the whole groups that are complete now.
+  Range finished_groups(Range rows, Range columns, const PackedMatrix& down) {
+    const std::size_t group = group_columns(down.type);
+    if (group <= kGatedColumns) return columns;
+    const std::size_t index = columns.begin / group, n_groups = down.columns / group;
+    std::atomic<int>& parts = f_.gate_parts_[rows.begin / kChunkGrain * n_groups + index];
+    if (parts.fetch_add(1, std::memory_order_acq_rel) + 1 < static_cast<int>(group / kGatedColumns))
+      return {};
+    parts.store(0, std::memory_order_relaxed);
+    return {index * group, (index + 1) * group};
   }
 
   // Bias, head norms and rope of some heads of one row, and its keys and values to their place.
@@ -451,16 +526,14 @@ class Forward::Worker {
     });
     if (n == 0) return;
     const MatrixView<float> logits(f_.logits_.data(), n, padded(head.outputs));
-    const Range panels = share(head.panels(), thread_, f_.team_.size());
-    product(head, f_.forms_.input(f_.normed_), panels, logits, n);
-    const std::size_t begin = panels.begin * kPanel,
-                      end = std::min(panels.end * kPanel, head.outputs);
-    for (std::size_t i = 0; i < n && begin < end; ++i) {
-      const std::span<float> part = logits[i].subspan(begin, end - begin);
-      if (f_.spec_.logit_softcap)
-        kernels_.softcap(static_cast<float>(*f_.spec_.logit_softcap), part);
-      for (float& logit : part) logit += 0.0f;  // a zero is positive from here on
-    }
+    project(head, f_.forms_.input(f_.normed_), n, logits, [&](Range rows, Range columns) {
+      for (std::size_t i = rows.begin; i < rows.end; ++i) {
+        const std::span<float> part = logits[i].subspan(columns.begin, columns.end - columns.begin);
+        if (f_.spec_.logit_softcap)
+          kernels_.softcap(static_cast<float>(*f_.spec_.logit_softcap), part);
+        for (float& logit : part) logit += 0.0f;  // a zero is positive from here on
+      }
+    });
     done(PassPart::head);
   }
 
@@ -473,6 +546,7 @@ class Forward::Worker {
   const std::span<const int> taps_;
   PassTimer& timer_;
   const Range own_;  // rows
+  Workroom& room_;
   // The operation that ran last, whose output is still to be added to the stream, its layer and
   // its last part.
   const Operation* last_ = nullptr;

@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <span>
 #include <vector>
@@ -79,6 +80,13 @@ class Forward {
     bool even = false;
   };
 
+  // What one thread needs for itself.
+  struct Workroom {
+    // Input of a product, or of gate and of up where their types differ.
+    ArrangedRows rows, other_rows;
+    std::vector<float> up;  // a part of up's outputs, for a chunk of rows
+  };
+
   std::size_t logit_index(int row) const;  // which of the rows that wanted logits
 
   const ModelSpec& spec_;
@@ -96,10 +104,13 @@ class Forward {
   MatrixView<float> normed_;     // input of a body or of the head, [embedding]
   MatrixView<float> q_, k_, v_;  // [n_heads * head_dim], [n_kv_heads * head_dim] twice
   MatrixView<float> attended_;   // [n_heads * head_dim]
-  MatrixView<float> gate_, up_;  // [width]
+  MatrixView<float> gate_;       // the gated activation, [width]
   MatrixView<float> projected_;  // output of a body, [embedding]
   Forms forms_;                  // of normed_ or attended_, never of both at a time
   Forms gated_forms_;  // of gate_; a thread writes its part while others still read forms_
+  // Parts done of each group of gate_'s columns that is quantized at once, for each chunk of rows.
+  std::vector<std::atomic<int>> gate_parts_;
+  std::vector<Workroom> workrooms_;  // [threads]
   PagedAttention attention_;
 
   std::vector<int> logit_rows_;  // rows of the last run that wanted logits

@@ -8,19 +8,12 @@ namespace outrider {
 namespace {
 
 constexpr std::string_view kNames[kPassParts] = {
-    "plan",
-    "attention: add, norm, quantize",
-    "q, k, v",
-    "rope, store",
-    "attention",
-    "output: quantize",
-    "output",
-    "mlp: add, norm, quantize",
-    "gate, up",
-    "activate, quantize",
-    "down: quantize",
-    "down",
-    "head: add, norm, quantize",
+    "plan",      "attention: add, norm, quantize",
+    "q, k, v",   "rope, store",
+    "attention", "output: quantize",
+    "output",    "mlp: add, norm, quantize",
+    "gate, up",  "activate, quantize",
+    "down",      "head: add, norm, quantize",
     "head",
 };
 

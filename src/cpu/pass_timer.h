@@ -24,8 +24,7 @@ enum class PassPart {
   attention_out,     // product
   mlp_in,            // residual, norm, quantization
   gate_up,           // products
-  activation,        // and quantization of what one thread has
-  down_in,           // quantization of what lay between threads
+  activation,        // and quantization
   down,              // product
   head_in,           // residual, norm, quantization
   head,              // product

@@ -38,9 +38,9 @@ int main(int argc, char** argv) {
     return 2;
   }
   const Isa isa = find(available_isas(), argv[1], [](Isa each) { return name(each); });
-  const TensorType type =
-      find(all_tensor_types(), argv[2], [](const TensorTypeTraits& each) { return each.name; })
-          .type;
+  const TensorType type = find(all_tensor_types(), argv[2], [](const TensorTypeTraits& each) {
+                            return each.name;
+                          }).type;
   const std::size_t rows = number(argv[3]), columns = number(argv[5]);
 
   // Zeros, for no kernel looks at what it multiplies.
@@ -62,6 +62,6 @@ int main(int argc, char** argv) {
   std::vector<float> out(rows * weights.panels() * kPanel);
   const MatrixView<float> view(out.data(), rows, weights.panels() * kPanel);
   for (std::size_t call = 0; call < number(argv[6]); ++call) {
-    kernels(isa).products.product(weights, input, {0, rows}, {0, weights.panels()}, view);
+    kernels(isa).products.multiply(weights, input, {0, rows}, {0, weights.panels()}, view);
   }
 }

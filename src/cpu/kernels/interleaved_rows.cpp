@@ -11,13 +11,12 @@
 namespace outrider {
 namespace {
 
-// Together some two thirds of a small second-level cache: the interleaved rows of a chunk, and
-// panels that all of its groups pass before the next come. A group so keeps its rows in the
+// Together some two thirds of a small second-level cache: the interleaved rows of a chunk of
+// groups, and panels that all of these pass before the next come. A group so keeps its rows in the
 // first-level cache for several panels, which kernels ask for early (24 rows, share of the int8
 // peak: Q4_K 0.80 where each panel met all groups before the next 0.78, Q6_K 0.81 and 0.77).
 constexpr std::size_t kChunkBytes = 512 << 10;
 constexpr std::size_t kPanelsBytes = 128 << 10;
-constexpr std::size_t kMostGroups = 64;  // of a chunk
 
 std::int32_t pair(std::int32_t low, std::int32_t high) {
   return std::bit_cast<std::int32_t>((static_cast<std::uint32_t>(low) & 0xffffu) |
@@ -102,8 +101,8 @@ void interleave_blocks(TensorType type, const InterleavedShape& shape, std::size
 }
 
 // Writes rows.end - rows.begin rows to out: [blocks][words][rows].
-void interleave(TensorType type, const InterleavedShape& shape, std::size_t columns,
-                const ProductInput& input, Range rows, std::int32_t* out) {
+void interleave_group(TensorType type, const InterleavedShape& shape, std::size_t columns,
+                      const ProductInput& input, Range rows, std::int32_t* out) {
   const ProductInput::Quantized& x =
       shape.elements == 32 ? input.groups_of_32 : input.groups_of_256;
   switch (shape.extra_kind) {
@@ -126,52 +125,48 @@ void interleave(TensorType type, const InterleavedShape& shape, std::size_t colu
   }
 }
 
-// This thread's room for `words` words; valid until its next call.
-std::int32_t* interleaved_room(std::size_t words) {
-  struct alignas(64) Line {
-    std::int32_t words[16];
-  };
-  thread_local std::vector<Line> room;
-  if (room.size() * 16 < words) room.resize((words + 15) / 16);
-  return room.data()->words;
-}
-
 }  // namespace
 
-void for_each_panel(const PackedMatrix& weights, const ProductInput& input, Range rows,
-                    Range panels, MatrixView<float> out, ExtraKind bias_kind, std::size_t most_rows,
-                    PanelKernel (*choose)(TensorType, const InterleavedRows&)) {
-  struct Group {
-    Range rows;
-    const std::int32_t* words;
-    PanelKernel kernel;
-  };
-  std::array<Group, kMostGroups> chunk;
-  const std::size_t n_rows = rows.end - rows.begin;
-  const std::size_t n_groups = (n_rows + most_rows - 1) / most_rows;
+void interleave(const PackedMatrix& weights, const ProductInput& input, Range rows,
+                ExtraKind bias_kind, std::size_t most_rows,
+                PanelKernel (*choose)(TensorType, const InterleavedRows&), ArrangedRows& arranged) {
   const InterleavedShape shape = interleaved_shape(weights.type, bias_kind);
-  const std::size_t row_words = weights.columns / shape.elements * shape.words();
-  const std::size_t group_bytes = most_rows * row_words * sizeof(std::int32_t);
-  const std::size_t groups_a_chunk =
-      std::clamp<std::size_t>(kChunkBytes / (group_bytes + 1), 1, kMostGroups);
+  const std::size_t words_a_row = weights.columns / shape.elements * shape.words();
+  const std::size_t n_rows = rows.end - rows.begin;
+  arranged.n_words = n_rows * words_a_row;
+  const std::size_t n_lines = (arranged.n_words + 15) / 16;
+  if (arranged.room.size() < n_lines) arranged.room.resize(n_lines);
+  arranged.input = input;
+  arranged.rows = rows;
+  arranged.groups.clear();
+  const std::size_t n_groups = (n_rows + most_rows - 1) / most_rows;
+  std::int32_t* words = arranged.room.data()->words;
+  for (std::size_t g = 0; g < n_groups; ++g) {
+    const Range part = share(n_rows, g, n_groups);
+    const std::size_t size = part.end - part.begin;
+    interleave_group(weights.type, shape, weights.columns, input,
+                     {rows.begin + part.begin, rows.begin + part.end}, words);
+    const PanelKernel kernel = choose(weights.type, {words, weights.columns, size});
+    arranged.groups.push_back({part.begin, size, words, kernel});
+    words += size * words_a_row;
+  }
+}
+
+void product_of_interleaved(const PackedMatrix& weights, const ArrangedRows& rows, Range panels,
+                            MatrixView<float> out) {
   const std::size_t panels_a_block = std::max<std::size_t>(1, kPanelsBytes / weights.panel_bytes);
-  for (std::size_t first = 0; first < n_groups; first += groups_a_chunk) {
-    const std::size_t n = std::min(groups_a_chunk, n_groups - first);
-    std::int32_t* words = interleaved_room(n * most_rows * row_words);
-    for (std::size_t g = 0; g < n; ++g) {
-      const Range part = share(n_rows, first + g, n_groups);
-      const Range group = {rows.begin + part.begin, rows.begin + part.end};
-      interleave(weights.type, shape, weights.columns, input, group, words);
-      const std::size_t size = group.end - group.begin;
-      chunk[g] = {group, words, choose(weights.type, {words, weights.columns, size})};
-      words += size * row_words;
-    }
+  const std::size_t n_groups = rows.groups.size();
+  const std::size_t n_chunks = std::min(n_groups, rows.n_words * 4 / kChunkBytes + 1);
+  for (std::size_t chunk = 0; chunk < n_chunks; ++chunk) {
+    const Range groups = share(n_groups, chunk, n_chunks);
     for (std::size_t begin = panels.begin; begin < panels.end; begin += panels_a_block) {
       const std::size_t end = std::min(panels.end, begin + panels_a_block);
-      for (std::size_t g = 0; g < n; ++g) {
+      for (std::size_t g = groups.begin; g < groups.end; ++g) {
+        const ArrangedRows::Group& group = rows.groups[g];
+        float* to = out[group.first].data();
         for (std::size_t p = begin; p < end; ++p) {
-          chunk[g].kernel(weights.panel(p), weights.columns, chunk[g].words,
-                          out[chunk[g].rows.begin].data() + p * kPanel, out.stride());
+          group.kernel(weights.panel(p), weights.columns, group.words,
+                       to + (p - panels.begin) * kPanel, out.stride());
         }
       }
     }

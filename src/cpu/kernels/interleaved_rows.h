@@ -44,22 +44,20 @@ constexpr InterleavedShape interleaved_shape(TensorType type, ExtraKind bias_kin
   return {block.elements, units, block.sub_blocks / 2, ExtraKind::sum_pairs};
 }
 
-// One panel for a few interleaved rows: out[r * stride + o] for its 16 outputs o.
-using PanelKernel = void (*)(const std::byte* panel, std::size_t columns, const std::int32_t* words,
-                             float* out, std::size_t stride);
-
 // A group of rows as its kernel will read them: [columns / elements][words()][rows].
 struct InterleavedRows {
   const std::int32_t* words;
   std::size_t columns, rows;
 };
 
-// The whole of ProductKernels::product but its inner loops. Rows go in chunks whose interleaved
-// activations stay in the second-level cache while the panels pass, a few at a time; a chunk goes
-// in groups of at most `most_rows` rows, all of about the same size, each one call a panel of the
-// kernel that `choose` gives for it.
-void for_each_panel(const PackedMatrix& weights, const ProductInput& input, Range rows,
-                    Range panels, MatrixView<float> out, ExtraKind bias_kind, std::size_t most_rows,
-                    PanelKernel (*choose)(TensorType, const InterleavedRows&));
+// ProductKernels::arrange for kernels that read interleaved rows: groups of at most `most_rows`
+// rows, all of about the same size, each with the kernel that `choose` gives for it.
+void interleave(const PackedMatrix& weights, const ProductInput& input, Range rows,
+                ExtraKind bias_kind, std::size_t most_rows,
+                PanelKernel (*choose)(TensorType, const InterleavedRows&), ArrangedRows& arranged);
+
+// ProductKernels::product for them: a kernel's call a panel and group.
+void product_of_interleaved(const PackedMatrix& weights, const ArrangedRows& rows, Range panels,
+                            MatrixView<float> out);
 
 }  // namespace outrider

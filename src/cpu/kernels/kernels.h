@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "base/matrix_view.h"
 #include "base/threads.h"
@@ -31,12 +32,48 @@ struct ProductInput {
   Quantized groups_of_32, groups_of_256;
 };
 
+// One panel for a few interleaved rows: out[r * stride + o] for its 16 outputs o.
+using PanelKernel = void (*)(const std::byte* panel, std::size_t columns, const std::int32_t* words,
+                             float* out, std::size_t stride);
+
+// Rows of activations as products read them. The room is kept for the next rows.
+struct ArrangedRows {
+  ProductInput input;
+  Range rows;
+  // Rows whose words stand side by side, and the kernel for them (cpu/kernels/interleaved_rows.h);
+  // none where kernels read the input as it is.
+  struct Group {
+    std::size_t first, rows;  // `first` counted from rows.begin
+    const std::int32_t* words;
+    PanelKernel kernel;
+  };
+  std::vector<Group> groups;
+  std::size_t n_words = 0;  // of all groups
+  struct alignas(64) Line {
+    std::int32_t words[16];
+  };
+  std::vector<Line> room;
+};
+
 struct ProductKernels {
-  // out[r][o] for rows in `rows` and the outputs of panels in `panels`; out's stride reaches the
-  // end of the last panel, and padded outputs are written with anything.
-  void (*product)(const PackedMatrix& weights, const ProductInput& input, Range rows, Range panels,
+  // Brings rows of the input, at least one, into the order in which products read them, for
+  // matrices of the type and the width of `weights`.
+  void (*arrange)(const PackedMatrix& weights, const ProductInput& input, Range rows,
+                  ArrangedRows& arranged);
+  // The outputs of some panels for arranged rows, out[0][0] the first output of the first panel for
+  // the first row. Rows of `out` have room to the end of the last panel; padded outputs are written
+  // with anything.
+  void (*product)(const PackedMatrix& weights, const ArrangedRows& rows, Range panels,
                   MatrixView<float> out);
   void (*quantize)(std::span<const float> x, std::size_t group, QuantizedRow out);
+
+  // Arranges and multiplies; `out` is the whole matrix, from the first row and output on.
+  void multiply(const PackedMatrix& weights, const ProductInput& input, Range rows, Range panels,
+                MatrixView<float> out) const {
+    ArrangedRows arranged;
+    arrange(weights, input, rows, arranged);
+    product(weights, arranged, panels, out.from(rows.begin, panels.begin * kPanel));
+  }
 };
 
 struct VectorKernels {

@@ -487,12 +487,12 @@ PanelKernel panel_kernel(TensorType type, const InterleavedRows& group) {
   return nullptr;
 }
 
-// What ProductKernels::product says.
+// What ProductKernels::arrange says.
 template <class Sums>
-void product(const PackedMatrix& weights, const ProductInput& input, Range rows, Range panels,
-             MatrixView<float> out) {
+void arrange(const PackedMatrix& weights, const ProductInput& input, Range rows,
+             ArrangedRows& arranged) {
   const std::size_t most_rows = block_shape(weights.type).elements == 0 ? 5 : kMostRows;
-  for_each_panel(weights, input, rows, panels, out, Sums::kBias, most_rows, panel_kernel<Sums>);
+  interleave(weights, input, rows, Sums::kBias, most_rows, panel_kernel<Sums>, arranged);
 }
 
 // What ProductKernels::quantize says; products_avx2.cpp has it.

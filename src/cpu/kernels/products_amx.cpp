@@ -11,13 +11,24 @@ namespace {
 // block of Q4_K, AVX-512 68 + 45 a row (counted, not measured).
 constexpr std::size_t kLeastRows = 5;
 
-void product(const PackedMatrix& weights, const ProductInput& input, Range rows, Range panels,
+bool on_tiles(const PackedMatrix& weights, Range rows) {
+  return input_kind(weights.type) != InputKind::floats && rows.end - rows.begin >= kLeastRows;
+}
+
+void arrange(const PackedMatrix& weights, const ProductInput& input, Range rows,
+             ArrangedRows& arranged) {
+  if (on_tiles(weights, rows))
+    tiled::arrange(weights, input, rows, arranged);
+  else
+    kProductsAvx512.arrange(weights, input, rows, arranged);
+}
+
+void product(const PackedMatrix& weights, const ArrangedRows& rows, Range panels,
              MatrixView<float> out) {
-  if (input_kind(weights.type) == InputKind::floats || rows.end - rows.begin < kLeastRows) {
-    kProductsAvx512.product(weights, input, rows, panels, out);
-  } else {
-    tiled::product<HardwareTiles>(weights, input, rows, panels, out);
-  }
+  if (on_tiles(weights, rows.rows))
+    tiled::product<HardwareTiles>(weights, rows, panels, out);
+  else
+    kProductsAvx512.product(weights, rows, panels, out);
 }
 
 void quantize(std::span<const float> x, std::size_t group, QuantizedRow out) {
@@ -26,6 +37,6 @@ void quantize(std::span<const float> x, std::size_t group, QuantizedRow out) {
 
 }  // namespace
 
-const ProductKernels kProductsAmx = {product, quantize};
+const ProductKernels kProductsAmx = {arrange, product, quantize};
 
 }  // namespace outrider

@@ -115,6 +115,7 @@ struct Avx2Sums {
   }
 }
 
-const ProductKernels kProductsAvx2 = {products256::product<Avx2Sums>, products256::quantize};
+const ProductKernels kProductsAvx2 = {products256::arrange<Avx2Sums>, product_of_interleaved,
+                                      products256::quantize};
 
 }  // namespace outrider

@@ -400,9 +400,9 @@ PanelKernel panel_kernel(TensorType type, const InterleavedRows& group) {
   return nullptr;
 }
 
-void product(const PackedMatrix& weights, const ProductInput& input, Range rows, Range panels,
-             MatrixView<float> out) {
-  for_each_panel(weights, input, rows, panels, out, ExtraKind::bias_start, kMostRows, panel_kernel);
+void arrange(const PackedMatrix& weights, const ProductInput& input, Range rows,
+             ArrangedRows& arranged) {
+  interleave(weights, input, rows, ExtraKind::bias_start, kMostRows, panel_kernel, arranged);
 }
 
 // sums16[i] = the sum of q[16 i .. 16 i + 15]; n: a multiple of 16. 64 columns at a time: a whole
@@ -444,6 +444,6 @@ void product(const PackedMatrix& weights, const ProductInput& input, Range rows,
 
 }  // namespace
 
-const ProductKernels kProductsAvx512 = {product, quantize};
+const ProductKernels kProductsAvx512 = {arrange, product_of_interleaved, quantize};
 
 }  // namespace outrider

@@ -56,9 +56,9 @@ struct VnniSums {
 }  // namespace
 
 // Quantizing has nothing of VNNI in it.
-const ProductKernels kProductsAvxVnniVex = {products256::product<VnniSums<VnniEncoding::vex>>,
-                                            products256::quantize};
-const ProductKernels kProductsAvxVnniEvex = {products256::product<VnniSums<VnniEncoding::evex>>,
-                                             products256::quantize};
+const ProductKernels kProductsAvxVnniVex = {products256::arrange<VnniSums<VnniEncoding::vex>>,
+                                            product_of_interleaved, products256::quantize};
+const ProductKernels kProductsAvxVnniEvex = {products256::arrange<VnniSums<VnniEncoding::evex>>,
+                                             product_of_interleaved, products256::quantize};
 
 }  // namespace outrider

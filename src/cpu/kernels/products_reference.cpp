@@ -77,11 +77,10 @@ class PackedBlock {
 };
 
 void panel_of_blocks(TensorType type, const std::byte* panel, std::size_t columns,
-                     const ProductInput::Quantized& x, Range rows, std::size_t first_output,
-                     MatrixView<float> out) {
+                     const ProductInput::Quantized& x, Range rows, MatrixView<float> out) {
   const BlockShape shape = block_shape(type);
   for (std::size_t r = rows.begin; r < rows.end; ++r) {
-    std::memset(out[r].data() + first_output, 0, kPanel * sizeof(float));
+    std::memset(out[r - rows.begin].data(), 0, kPanel * sizeof(float));
   }
   Block block = {};
   for (std::size_t b = 0; b < columns / shape.elements; ++b) {
@@ -89,7 +88,7 @@ void panel_of_blocks(TensorType type, const std::byte* panel, std::size_t column
     for (std::size_t o = 0; o < kPanel; ++o) {
       packed.read(o, block);
       for (std::size_t r = rows.begin; r < rows.end; ++r) {
-        float& acc = out[r].data()[first_output + o];
+        float& acc = out[r - rows.begin].data()[o];
         const std::int8_t* q = x.q + r * x.q_stride + b * shape.elements;
         acc = add_group_reference(type, block, q, x.d[r * x.d_stride + b], acc);
       }
@@ -99,7 +98,7 @@ void panel_of_blocks(TensorType type, const std::byte* panel, std::size_t column
 
 template <typename Stored, typename Widen>
 void panel_of_floats(const std::byte* panel, std::size_t columns, MatrixView<const float> x,
-                     Range rows, std::size_t first_output, MatrixView<float> out, Widen widen) {
+                     Range rows, MatrixView<float> out, Widen widen) {
   for (std::size_t r = rows.begin; r < rows.end; ++r) {
     for (std::size_t o = 0; o < kPanel; ++o) {
       float acc = 0;
@@ -108,39 +107,45 @@ void panel_of_floats(const std::byte* panel, std::size_t columns, MatrixView<con
         std::memcpy(&w, panel + (k * kPanel + o) * sizeof w, sizeof w);
         acc = std::fma(widen(w), x[r][k], acc);
       }
-      out[r].data()[first_output + o] = acc;
+      out[r - rows.begin].data()[o] = acc;
     }
   }
 }
 
-void product(const PackedMatrix& weights, const ProductInput& input, Range rows, Range panels,
+void arrange(const PackedMatrix&, const ProductInput& input, Range rows, ArrangedRows& arranged) {
+  arranged.input = input;
+  arranged.rows = rows;
+}
+
+void product(const PackedMatrix& weights, const ArrangedRows& arranged, Range panels,
              MatrixView<float> out) {
+  const ProductInput& input = arranged.input;
   const MatrixView<const float>& x = input.floats;
+  const Range rows = arranged.rows;
   for (std::size_t p = panels.begin; p < panels.end; ++p) {
     const std::byte* panel = weights.panel(p);
-    const std::size_t first = p * kPanel;
+    const MatrixView<float> to = out.from(0, (p - panels.begin) * kPanel);
     switch (weights.type) {
       case TensorType::f32:
-        panel_of_floats<float>(panel, weights.columns, x, rows, first, out,
-                               [](float w) { return w; });
+        panel_of_floats<float>(panel, weights.columns, x, rows, to, [](float w) { return w; });
         break;
       case TensorType::f16:
-        panel_of_floats<Half>(panel, weights.columns, x, rows, first, out, half_to_float);
+        panel_of_floats<Half>(panel, weights.columns, x, rows, to, half_to_float);
         break;
       case TensorType::bf16:
-        panel_of_floats<std::uint16_t>(panel, weights.columns, x, rows, first, out, bf16_to_float);
+        panel_of_floats<std::uint16_t>(panel, weights.columns, x, rows, to, bf16_to_float);
         break;
       default:
         panel_of_blocks(weights.type, panel, weights.columns,
                         input_kind(weights.type) == InputKind::groups_of_32 ? input.groups_of_32
                                                                             : input.groups_of_256,
-                        rows, first, out);
+                        rows, to);
     }
   }
 }
 
 }  // namespace
 
-const ProductKernels kProductsReference = {product, quantize_reference};
+const ProductKernels kProductsReference = {arrange, product, quantize_reference};
 
 }  // namespace outrider

@@ -26,20 +26,20 @@ using Rng = std::mt19937;
 
 // AMX's kernels on tiles of another kind, for any number of rows. Unpacking needs AVX-512.
 template <typename Tiles>
-void product_on_tiles(const PackedMatrix& weights, const ProductInput& input, Range rows,
-                      Range panels, MatrixView<float> out) {
+void product_on_tiles(const PackedMatrix& weights, const ArrangedRows& rows, Range panels,
+                      MatrixView<float> out) {
   if (input_kind(weights.type) == InputKind::floats) {
-    kProductsReference.product(weights, input, rows, panels, out);
-  } else if (rows.begin != rows.end) {
-    tiled::product<Tiles>(weights, input, rows, panels, out);
+    kProductsReference.product(weights, rows, panels, out);
+  } else {
+    tiled::product<Tiles>(weights, rows, panels, out);
   }
 }
 
 // On the instructions themselves, where the processor does not know them.
-void product_on_emulated_tiles(const PackedMatrix& weights, const ProductInput& input, Range rows,
-                               Range panels, MatrixView<float> out) {
+void product_on_emulated_tiles(const PackedMatrix& weights, const ArrangedRows& rows, Range panels,
+                               MatrixView<float> out) {
   const TileEmulator emulator;
-  product_on_tiles<HardwareTiles>(weights, input, rows, panels, out);
+  product_on_tiles<HardwareTiles>(weights, rows, panels, out);
 }
 
 // What can run here.
@@ -56,9 +56,11 @@ std::vector<Twin> twins() {
     if (vnni_encoding() == VnniEncoding::vex) {
       all.push_back({"avxvnni, EVEX", kProductsAvxVnniEvex});
     }
-    all.push_back({"tiles in plain code", {product_on_tiles<SoftwareTiles>, quantize_reference}});
+    all.push_back({"tiles in plain code",
+                   {tiled::arrange, product_on_tiles<SoftwareTiles>, quantize_reference}});
     if (!is_available(Isa::amx)) {
-      all.push_back({"emulated tiles", {product_on_emulated_tiles, quantize_reference}});
+      all.push_back(
+          {"emulated tiles", {tiled::arrange, product_on_emulated_tiles, quantize_reference}});
     }
   }
   return all;
@@ -251,7 +253,8 @@ void check(TensorType type, const Case& c) {
     const std::size_t cut = matrix.packed.panels() / 2, middle = c.rows / 3;
     for (const Range panels : {Range{0, cut}, Range{cut, matrix.packed.panels()}}) {
       for (const Range rows : {Range{0, middle}, Range{middle, c.rows}}) {
-        twin.kernels.product(matrix.packed, x.input(), rows, panels, view);
+        if (rows.begin == rows.end) continue;
+        twin.kernels.multiply(matrix.packed, x.input(), rows, panels, view);
       }
     }
     std::size_t wrong = 0;
@@ -335,7 +338,7 @@ TEST(Products, LargestSums) {
         // Few rows and many take different ways.
         for (const std::size_t rows_a_call : {8, 4, 1}) {
           for (std::size_t r = 0; r < 8; r += rows_a_call) {
-            twin.kernels.product(matrix.packed, x.input(), {r, r + rows_a_call}, {0, 1}, view);
+            twin.kernels.multiply(matrix.packed, x.input(), {r, r + rows_a_call}, {0, 1}, view);
           }
           for (std::size_t r = 0; r < 8; ++r) {
             for (std::size_t o = 0; o < 16; ++o) {
@@ -354,7 +357,7 @@ TEST(Products, VexEncodingOfVnni) {
     GTEST_SKIP() << "no AVX-VNNI in VEX encoding";
   }
   // So all of the tests above ran it.
-  EXPECT_EQ(kernels(Isa::avxvnni).products.product, kProductsAvxVnniVex.product);
+  EXPECT_EQ(kernels(Isa::avxvnni).products.arrange, kProductsAvxVnniVex.arrange);
 }
 
 // Kernels that keep the sum of a sub-block in 16 bits must know the rows whose sums do not fit:
@@ -384,7 +387,7 @@ TEST(Products, SumsAtTheEdgeOf16Bits) {
         SCOPED_TRACE(name(isa));
         std::vector<float> out(kRows * 16);
         const MatrixView<float> view(out.data(), kRows, 16);
-        kernels(isa).products.product(matrix.packed, x.input(), {0, kRows}, {0, 1}, view);
+        kernels(isa).products.multiply(matrix.packed, x.input(), {0, kRows}, {0, 1}, view);
         for (std::size_t r = 0; r < kRows; ++r) {
           for (std::size_t o = 0; o < 16; ++o) {
             EXPECT_EQ(canonical(view[r][o]), canonical(x.expected(matrix, r, o)));

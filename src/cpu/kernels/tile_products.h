@@ -453,14 +453,13 @@ template <typename Format, typename Tiles>
     add_panel<Format>(tiles, weights.panel(p), weights.columns, rows, acc.data());
     for (std::size_t tile = 0; tile < n_tiles; ++tile) {
       for (std::size_t r = 0; r < height; ++r) {
-        float* to = out[range.begin + rows.first_row(tile) + r].data() + p * kPanel;
+        float* to = out[rows.first_row(tile) + r].data() + (p - panels.begin) * kPanel;
         _mm512_storeu_ps(to, _mm512_load_ps(acc[tile * height + r].outputs));
       }
     }
   }
 }
 
-// As ProductKernels::product, for quantized types and at least one row.
 template <typename Tiles, typename Format>
 void product(const PackedMatrix& weights, const ProductInput::Quantized& x, Range rows,
              Range panels, MatrixView<float> out) {
@@ -470,13 +469,23 @@ void product(const PackedMatrix& weights, const ProductInput::Quantized& x, Rang
   for (std::size_t i = 0; i < n_chunks; ++i) {
     const Range part = share(count, i, n_chunks);
     product_of_rows<Format, Tiles>(weights, x, {rows.begin + part.begin, rows.begin + part.end},
-                                   panels, out);
+                                   panels, out.from(part.begin, 0));
   }
 }
 
+// As ProductKernels::arrange: tiles read rows as they are.
+inline void arrange(const PackedMatrix&, const ProductInput& input, Range rows,
+                    ArrangedRows& arranged) {
+  arranged.input = input;
+  arranged.rows = rows;
+}
+
+// As ProductKernels::product, for quantized types.
 template <typename Tiles>
-void product(const PackedMatrix& weights, const ProductInput& input, Range rows, Range panels,
+void product(const PackedMatrix& weights, const ArrangedRows& arranged, Range panels,
              MatrixView<float> out) {
+  const ProductInput& input = arranged.input;
+  const Range rows = arranged.rows;
   const auto blocks = [&]<TensorType kType>() {
     product<Tiles, BlocksOf256<kType>>(weights, input.groups_of_256, rows, panels, out);
   };
