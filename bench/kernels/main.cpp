@@ -57,7 +57,7 @@ void run(int argc, char** argv) {
   benchmark::Initialize(&count, rest.data());
   if (benchmark::ReportUnrecognizedArguments(count, rest.data())) throw Error("{}", kUsage);
 
-  const Limits limits = LimitMeter(n_threads).measure(n_threads);
+  const Limits limits = make_limit_meter(n_threads)->measure(n_threads);
   add_context(limits, n_threads);
   ThreadTeam team(n_threads);
   const KernelBench bench{team, limits, static_cast<std::size_t>(mib) << 20};

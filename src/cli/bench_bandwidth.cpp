@@ -24,16 +24,16 @@ std::string range_text(const Spread& spread, int digits) {
 int bench_bandwidth_command(const Device& device, const Settings& settings) {
   Console console(settings);
   const int n_threads = settings.threads.value_or(usable_cores());
-  const auto meter = device.limit_meter(n_threads);
+  const auto meter = device.make_limit_meter(n_threads);
   // One thread and all of them alternate: what another thread adds tells whether it has a core of
   // its own, whatever the system says.
   LimitSamples all, one;
   const int rounds = kRounds * settings.repetitions;
   for (int round = 0; round < rounds; ++round) {
     console.advance("measuring", static_cast<double>(round) / rounds);
-    all.add(meter(n_threads));
+    all.add(meter->measure(n_threads));
     stop_if_interrupted();
-    one.add(meter(1));
+    one.add(meter->measure(1));
     stop_if_interrupted();
   }
   console.clear();

@@ -96,7 +96,7 @@ int bench_curve_command(const Device& device, const Settings& settings) {
   passes.time(kPrefillRows, Logits::last);
   passes.time(kCurveRows, Logits::all);
   measured.resident_bytes = resident_bytes();
-  const Device::LimitMeter meter = device.limit_meter(bench.n_threads());
+  const auto meter = device.make_limit_meter(bench.n_threads());
 
   const int rounds_least = kRounds * settings.repetitions;
   const double total_ms = kTotalMs * settings.repetitions;
@@ -104,7 +104,7 @@ int bench_curve_command(const Device& device, const Settings& settings) {
   // Everything alternates, so that a slow moment does not fall on one count of rows alone.
   for (int round = 0; round < rounds_least || (round < kRoundsMax && ms_since(start) < total_ms);
        ++round) {
-    measured.limits.add(meter(bench.n_threads()));
+    measured.limits.add(meter->measure(bench.n_threads()));
     passes.time(1, Logits::all);  // the meter left nothing of the model in the caches
     for (int rows = 1; rows <= kCurveRows; ++rows) {
       measured.passes[static_cast<std::size_t>(rows)].push_back(passes.time(rows, Logits::all));

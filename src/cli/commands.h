@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -27,10 +28,7 @@ struct Device {
   std::vector<std::string> instruction_sets;  // that this machine has, the best last
   std::function<std::string()>
       chosen_instruction_set;  // throws Error if OUTRIDER_ISA asks for what is not there
-  // Measures, each time that it is called, what the first `threads` of its n_threads threads can do
-  // at best. It holds threads and memory as long as it lives.
-  using LimitMeter = std::function<Limits(int threads)>;
-  std::function<LimitMeter(int n_threads)> limit_meter;
+  std::function<std::unique_ptr<LimitMeter>(int n_threads)> make_limit_meter;
 };
 
 // One bit a command, so that a flag can name all that take it.

@@ -1,4 +1,3 @@
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -19,11 +18,7 @@ int main(int argc, char** argv) {
   };
   for (Isa isa : available_isas()) device.instruction_sets.emplace_back(name(isa));
   device.chosen_instruction_set = [] { return std::string(name(chosen_isa())); };
-  device.limit_meter = [](int n_threads) -> Device::LimitMeter {
-    return [meter = std::make_shared<LimitMeter>(n_threads)](int threads) {
-      return meter->measure(threads);
-    };
-  };
+  device.make_limit_meter = make_limit_meter;
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   return run_command_line(arguments, device);
 }

@@ -92,41 +92,58 @@ std::int64_t read_with(const std::byte* first, std::size_t bytes, const ReadLoop
 }
 
 // Instructions that count are written in assembly, so that none is merged with another or moved
-// out of its loop. Sixteen or twelve chains hide their latency on every machine so far.
+// out of its loop.
 
-constexpr int kWideChains = 16, kWideSteps = 400'000;
-constexpr int kNarrowChains = 12, kNarrowSteps = 500'000;
+// Twelve chains hide an instruction's latency on every machine so far, and leave registers for what
+// they multiply.
+constexpr int kChains = 12, kSteps = 500'000;
 
-[[OUTRIDER_AVX512]] std::int64_t vnni_512() {
-  const __m512i a = _mm512_set1_epi8(1), b = _mm512_set1_epi8(2);
-  __m512i sums[kWideChains];
-#pragma GCC unroll 16
-  for (int i = 0; i < kWideChains; ++i) sums[i] = _mm512_setzero_si512();
-  for (int step = 0; step < kWideSteps; ++step) {
-#pragma GCC unroll 16
-    for (int i = 0; i < kWideChains; ++i)
-      asm volatile("vpdpbusd %2, %1, %0" : "+v"(sums[i]) : "v"(a), "v"(b));
+// sum += a * b, in registers of 256 bits or, with %g, in the whole of 512 whose lower half the
+// compiler knows. That all loops are AVX2 functions for the compiler lets one template serve.
+struct Fma256 {
+  static constexpr int kMultiplyAdds = 8;
+  [[OUTRIDER_AVX2, gnu::always_inline]] static void step(__m256i& sum, __m256i a, __m256i b) {
+    asm volatile("vfmadd231ps %2, %1, %0" : "+x"(sum) : "x"(a), "x"(b));
+  }
+};
+struct Fma512 {
+  static constexpr int kMultiplyAdds = 16;
+  [[OUTRIDER_AVX2, gnu::always_inline]] static void step(__m256i& sum, __m256i a, __m256i b) {
+    asm volatile("vfmadd231ps %g2, %g1, %g0" : "+x"(sum) : "x"(a), "x"(b));
+  }
+};
+struct Vnni256 {
+  static constexpr int kMultiplyAdds = 32;
+  [[OUTRIDER_AVX2, gnu::always_inline]] static void step(__m256i& sum, __m256i a, __m256i b) {
+    asm volatile("%{vex%} vpdpbusd %2, %1, %0" : "+x"(sum) : "x"(a), "x"(b));
+  }
+};
+struct Vnni512 {
+  static constexpr int kMultiplyAdds = 64;
+  [[OUTRIDER_AVX2, gnu::always_inline]] static void step(__m256i& sum, __m256i a, __m256i b) {
+    asm volatile("vpdpbusd %g2, %g1, %g0" : "+x"(sum) : "x"(a), "x"(b));
+  }
+};
+
+template <typename Instruction>
+[[OUTRIDER_AVX2]] std::int64_t chains() {
+  const __m256i a = _mm256_castps_si256(_mm256_set1_ps(0.5f));  // as bytes: 0, 0, 0, 63
+  __m256i sums[kChains];
+#pragma GCC unroll 12
+  for (int i = 0; i < kChains; ++i) sums[i] = _mm256_setzero_si256();
+  for (int step = 0; step < kSteps; ++step) {
+#pragma GCC unroll 12
+    for (int i = 0; i < kChains; ++i) Instruction::step(sums[i], a, a);
   }
   std::int64_t sum = 0;
-#pragma GCC unroll 16
-  for (int i = 0; i < kWideChains; ++i) sum += _mm512_reduce_add_epi64(sums[i]);
+#pragma GCC unroll 12
+  for (int i = 0; i < kChains; ++i) sum += _mm256_extract_epi64(sums[i], 0);
   return sum;
 }
 
-[[OUTRIDER_AVXVNNI_VEX]] std::int64_t vnni_256() {
-  const __m256i a = _mm256_set1_epi8(1), b = _mm256_set1_epi8(2);
-  __m256i sums[kNarrowChains];
-#pragma GCC unroll 12
-  for (int i = 0; i < kNarrowChains; ++i) sums[i] = _mm256_setzero_si256();
-  for (int step = 0; step < kNarrowSteps; ++step) {
-#pragma GCC unroll 12
-    for (int i = 0; i < kNarrowChains; ++i)
-      asm volatile("%{vex%} vpdpbusd %2, %1, %0" : "+x"(sums[i]) : "x"(a), "x"(b));
-  }
-  std::int64_t sum = 0;
-#pragma GCC unroll 12
-  for (int i = 0; i < kNarrowChains; ++i) sum += _mm256_extract_epi64(sums[i], 0);
-  return sum;
+template <typename Instruction>
+ComputeLoop chains_of() {
+  return {2.0 * Instruction::kMultiplyAdds * kChains * kSteps, chains<Instruction>};
 }
 
 // Each chain takes 256 products a step: eight multiplications into 16 bits, one widening of their
@@ -188,38 +205,6 @@ std::int64_t tiles() {
   return out[0][0];
 }
 
-[[OUTRIDER_AVX512]] std::int64_t fma_512() {
-  const __m512 a = _mm512_set1_ps(0.5f), b = _mm512_set1_ps(1);
-  __m512 sums[kWideChains];
-#pragma GCC unroll 16
-  for (int i = 0; i < kWideChains; ++i) sums[i] = _mm512_setzero_ps();
-  for (int step = 0; step < kWideSteps; ++step) {
-#pragma GCC unroll 16
-    for (int i = 0; i < kWideChains; ++i)
-      asm volatile("vfmadd231ps %2, %1, %0" : "+v"(sums[i]) : "v"(a), "v"(b));
-  }
-  float sum = 0;
-#pragma GCC unroll 16
-  for (int i = 0; i < kWideChains; ++i) sum += _mm512_cvtss_f32(sums[i]);
-  return static_cast<std::int64_t>(sum);
-}
-
-[[OUTRIDER_AVX2]] std::int64_t fma_256() {
-  const __m256 a = _mm256_set1_ps(0.5f), b = _mm256_set1_ps(1);
-  __m256 sums[kNarrowChains];
-#pragma GCC unroll 12
-  for (int i = 0; i < kNarrowChains; ++i) sums[i] = _mm256_setzero_ps();
-  for (int step = 0; step < kNarrowSteps; ++step) {
-#pragma GCC unroll 12
-    for (int i = 0; i < kNarrowChains; ++i)
-      asm volatile("vfmadd231ps %2, %1, %0" : "+x"(sums[i]) : "x"(a), "x"(b));
-  }
-  float sum = 0;
-#pragma GCC unroll 12
-  for (int i = 0; i < kNarrowChains; ++i) sum += _mm256_cvtss_f32(sums[i]);
-  return static_cast<std::int64_t>(sum);
-}
-
 }  // namespace
 
 std::int64_t read_all(const std::byte* first, std::size_t bytes, const ReadLoop& loop) {
@@ -233,9 +218,8 @@ std::int64_t read_all(const std::byte* first, std::size_t bytes, const ReadLoop&
 }
 
 std::optional<ComputeLoop> vnni_loop() {
-  if (is_available(Isa::avx512)) return ComputeLoop{2.0 * 64 * kWideChains * kWideSteps, vnni_512};
-  if (is_available(Isa::avxvnni))  // without AVX-512 it is AVX-VNNI, so VEX
-    return ComputeLoop{2.0 * 32 * kNarrowChains * kNarrowSteps, vnni_256};
+  if (is_available(Isa::avx512)) return chains_of<Vnni512>();
+  if (is_available(Isa::avxvnni)) return chains_of<Vnni256>();  // no AVX-512: it is VEX
   return {};
 }
 
@@ -250,8 +234,8 @@ std::optional<ComputeLoop> amx_loop() {
 }
 
 std::optional<ComputeLoop> fma_loop() {
-  if (is_available(Isa::avx512)) return ComputeLoop{2.0 * 16 * kWideChains * kWideSteps, fma_512};
-  if (is_available(Isa::avx2)) return ComputeLoop{2.0 * 8 * kNarrowChains * kNarrowSteps, fma_256};
+  if (is_available(Isa::avx512)) return chains_of<Fma512>();
+  if (is_available(Isa::avx2)) return chains_of<Fma256>();
   return {};
 }
 

@@ -72,22 +72,44 @@ std::int64_t walk(const std::byte* memory, int thread, int n_threads, const Patt
   return 0;
 }
 
-}  // namespace
+class CpuLimitMeter final : public LimitMeter {
+ public:
+  explicit CpuLimitMeter(int n_threads)
+      : team_(n_threads), memory_(kBufferBytes + (64 << 10)) {  // the rest: prefetches past the end
+    // Each thread touches what it reads, which places the pages near it.
+    team_.run([&](int thread) {
+      const Range own = share(kBufferBytes, thread, n_threads, kShareGrain);
+      std::fill(memory_.begin() + own.begin, memory_.begin() + own.end, std::byte{1});
+    });
+  }
 
-struct LimitMeter::State {
-  explicit State(int n_threads)
-      : team(n_threads), memory(kBufferBytes + (64 << 10)) {}  // the rest: prefetches past the end
+  Limits measure(int n_threads) override {
+    CHECK(n_threads >= 1 && n_threads <= team_.size());
+    Limits limits;
+    for (const Pattern& pattern : kPatterns) {
+      if (!is_available(pattern.needs)) continue;
+      const double taken = seconds(
+          n_threads, [&](int thread) { return walk(memory_.begin(), thread, n_threads, pattern); });
+      limits.readings.push_back({pattern.name, kBufferBytes / taken * 1e-9});
+    }
+    limits.int8_tops = tera(n_threads, vnni_loop());
+    limits.avx2_tops = tera(n_threads, avx2_loop());
+    limits.amx_tops = tera(n_threads, amx_loop());
+    limits.f32_tflops = tera(n_threads, fma_loop());
+    return limits;
+  }
 
+ private:
   // The seconds in which the first n_threads finish work(thread).
   template <typename Work>
   double seconds(int n_threads, const Work& work) {
     using Clock = std::chrono::steady_clock;
     Clock::time_point start, end;
-    team.run([&](int thread) {
-      team.barrier();
+    team_.run([&](int thread) {
+      team_.barrier();
       if (thread == 0) start = Clock::now();
       if (thread < n_threads) sink += work(thread);
-      team.barrier();
+      team_.barrier();
       if (thread == 0) end = Clock::now();
     });
     return std::chrono::duration<double>(end - start).count();
@@ -104,36 +126,14 @@ struct LimitMeter::State {
     return best * n_threads * 1e-12;
   }
 
-  ThreadTeam team;
-  HugeBuffer memory;
+  ThreadTeam team_;
+  HugeBuffer memory_;
 };
 
-LimitMeter::LimitMeter(int n_threads) : state_(std::make_unique<State>(n_threads)) {
-  // Each thread touches what it reads, which places the pages near it.
-  state_->team.run([&](int thread) {
-    const Range own = share(kBufferBytes, thread, n_threads, kShareGrain);
-    std::fill(state_->memory.begin() + own.begin, state_->memory.begin() + own.end, std::byte{1});
-  });
-}
+}  // namespace
 
-LimitMeter::~LimitMeter() = default;
-
-Limits LimitMeter::measure(int n_threads) {
-  State& state = *state_;
-  CHECK(n_threads >= 1 && n_threads <= state.team.size());
-  Limits limits;
-  for (const Pattern& pattern : kPatterns) {
-    if (!is_available(pattern.needs)) continue;
-    const double seconds = state.seconds(n_threads, [&](int thread) {
-      return walk(state.memory.begin(), thread, n_threads, pattern);
-    });
-    limits.readings.push_back({pattern.name, kBufferBytes / seconds * 1e-9});
-  }
-  limits.int8_tops = state.tera(n_threads, vnni_loop());
-  limits.avx2_tops = state.tera(n_threads, avx2_loop());
-  limits.amx_tops = state.tera(n_threads, amx_loop());
-  limits.f32_tflops = state.tera(n_threads, fma_loop());
-  return limits;
+std::unique_ptr<LimitMeter> make_limit_meter(int n_threads) {
+  return std::make_unique<CpuLimitMeter>(n_threads);
 }
 
 }  // namespace outrider

@@ -19,8 +19,7 @@ void expect_rate(double rate, bool has_instruction) {
 }
 
 TEST(Limits, AreOfTheRightOrder) {
-  LimitMeter meter(1);
-  const Limits limits = meter.measure(1);
+  const Limits limits = make_limit_meter(1)->measure(1);
   ASSERT_FALSE(limits.readings.empty());
   for (const Limits::Reading& reading : limits.readings) {
     SCOPED_TRACE(reading.pattern);
@@ -35,8 +34,8 @@ TEST(Limits, AreOfTheRightOrder) {
 
 // Rounds are compared pattern by pattern.
 TEST(Limits, PatternsKeepTheirOrder) {
-  LimitMeter meter(2);
-  const Limits first = meter.measure(2), second = meter.measure(1);
+  const auto meter = make_limit_meter(2);
+  const Limits first = meter->measure(2), second = meter->measure(1);
   ASSERT_EQ(first.readings.size(), second.readings.size());
   for (std::size_t i = 0; i < first.readings.size(); ++i)
     EXPECT_EQ(first.readings[i].pattern, second.readings[i].pattern);
