@@ -49,7 +49,7 @@ float score_of_q8_0(std::span<const float> q, std::span<const float> k) {
     std::int8_t q8[kKeyGroup], k8[kKeyGroup];
     std::int16_t unused[kKeyGroup / 16];
     float d_q;
-    std::uint16_t d_k;
+    Half d_k;
     quantize_reference(q.subspan(first, kKeyGroup), kKeyGroup, {q8, &d_q, unused});
     keep_q8_0_reference(k.subspan(first, kKeyGroup), kKeyGroup, k8, &d_k);
     int sum = 0;
@@ -73,7 +73,7 @@ std::vector<float> weighted(std::span<const float, kTile> p, const Tile& tile, s
 std::vector<float> weighted_q8_0(std::span<const float, kTile> p, const Tile& tile,
                                  std::size_t head_dim) {
   std::vector<std::int8_t> v8(kTile * head_dim);
-  std::array<std::uint16_t, kTile> d_v{};
+  std::array<Half, kTile> d_v{};
   for (std::size_t j = 0; j < kTile; ++j) {
     if (tile[j] != nullptr) keep_q8_0_reference(tile[j]->v, head_dim, &v8[j * head_dim], &d_v[j]);
   }
@@ -136,7 +136,7 @@ void attention_reference(std::span<const float> q, int position, std::span<const
   for (std::size_t d = 0; d < out.size(); ++d) out[d] = all->o[d] / all->sum;
 }
 
-float weigh_reference(std::span<const float, kTile> p, std::span<const std::uint16_t, kTile> d,
+float weigh_reference(std::span<const float, kTile> p, std::span<const Half, kTile> d,
                       std::span<std::int16_t, kTile> weights) {
   std::array<float, kTile> r;
   float largest = 0;

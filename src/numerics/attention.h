@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 
+#include "numerics/half.h"
 #include "numerics/softmax.h"
 
 namespace outrider {
@@ -47,7 +48,7 @@ void attention_reference(std::span<const float> q, int position, std::span<const
 // A tile's weights for values in q8_0: r_j = p_j * d_j (0 where p_j is 0), R the largest, P_j =
 // round-to-even(r_j * (16383 / R)). Returns R / 16383. All P are 0 and so is the result if R <
 // 2^-110; they are 0 and the result is NaN if an r is NaN. d: the values' scales, bits of halves.
-float weigh_reference(std::span<const float, kTile> p, std::span<const std::uint16_t, kTile> d,
+float weigh_reference(std::span<const float, kTile> p, std::span<const Half, kTile> d,
                       std::span<std::int16_t, kTile> weights);
 
 // y = c * tanh(y / c), each operation rounded.

@@ -7,8 +7,8 @@
 namespace outrider {
 namespace {
 
-std::uint16_t load_half(const std::uint8_t* raw) {
-  std::uint16_t half;
+Half load_half(const std::uint8_t* raw) {
+  Half half;
   std::memcpy(&half, raw, sizeof half);
   return half;
 }

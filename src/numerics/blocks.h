@@ -17,8 +17,8 @@ struct Block {
   std::uint8_t q[256];     // w + bias, never negative
   std::int8_t scales[16];  // K types: one a sub-block
   std::uint8_t mins[8];    // Q4_K, Q5_K: one a sub-block
-  std::uint16_t d;
-  std::uint16_t m;  // Q4_1, Q5_1: the minimum; Q4_K, Q5_K: dmin
+  Half d;
+  Half m;  // Q4_1, Q5_1: the minimum; Q4_K, Q5_K: dmin
 };
 
 struct BlockShape {

@@ -61,12 +61,12 @@ float best_scale(Group x, float extreme, float n) {
   return best_scale;
 }
 
-void write_half(std::uint16_t half, std::uint8_t* out) {
+void write_half(Half half, std::uint8_t* out) {
   std::memcpy(out, &half, sizeof half);
 }
 
 // q: levels with the type's bias added, as Block has them. The order is decode_block's.
-void write_block(TensorType type, std::uint16_t d, const std::uint8_t* q, std::uint8_t* out) {
+void write_block(TensorType type, Half d, const std::uint8_t* q, std::uint8_t* out) {
   write_half(d, out);
   out += sizeof d;
   if (type == TensorType::q8_0) {
@@ -88,7 +88,7 @@ void encode_group(TensorType type, Group x, std::uint8_t* out) {
   const float n = static_cast<float>(shape.bias);
   std::array<std::uint8_t, kGroup> q;
   q.fill(static_cast<std::uint8_t>(shape.bias));  // zeros
-  std::uint16_t half = 0;
+  Half half = 0;
   const float largest = extreme(x);
   if (!(std::fabs(largest) < n * kHalfMost)) {
     half = float_to_half(std::numeric_limits<float>::quiet_NaN());

@@ -8,8 +8,11 @@
 
 namespace outrider {
 
+// The bits of an IEEE binary16.
+using Half = std::uint16_t;
+
 // Exact. A NaN keeps its sign and payload and becomes quiet.
-inline float half_to_float(std::uint16_t half) {
+inline float half_to_float(Half half) {
   const std::uint32_t sign = std::uint32_t{half & 0x8000u} << 16;
   const std::uint32_t magnitude = half & 0x7fffu;
   std::uint32_t bits;
@@ -27,7 +30,7 @@ inline float half_to_float(std::uint16_t half) {
 
 // Round to nearest even; beyond 65504 to infinity from 65520 on. A NaN keeps its sign and the upper
 // part of its payload and becomes quiet.
-inline std::uint16_t float_to_half(float value) {
+inline Half float_to_half(float value) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t sign = (bits >> 16) & 0x8000u;
   const std::uint32_t magnitude = bits & 0x7fffffffu;
@@ -43,7 +46,7 @@ inline std::uint16_t float_to_half(float value) {
     // multiple of that.
     half = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) - 0x3f000000u;
   }
-  return static_cast<std::uint16_t>(sign | half);
+  return static_cast<Half>(sign | half);
 }
 
 // Exact; NaNs keep their bits.

@@ -36,8 +36,7 @@ void quantize_reference(std::span<const float> x, std::size_t group, QuantizedRo
   }
 }
 
-void keep_q8_0_reference(std::span<const float> x, std::size_t group, std::int8_t* q,
-                         std::uint16_t* d) {
+void keep_q8_0_reference(std::span<const float> x, std::size_t group, std::int8_t* q, Half* d) {
   for (std::size_t first = 0; first < x.size(); first += group) {
     float largest = 0;
     for (std::size_t i = first; i < first + group; ++i) {

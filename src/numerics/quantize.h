@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <span>
 
+#include "numerics/half.h"
+
 namespace outrider {
 
 // One row: columns is a multiple of `group`, 32 or 256.
@@ -29,8 +31,7 @@ void quantize_reference(std::span<const float> x, std::size_t group, QuantizedRo
 
 // How the cache keeps x in type q8_0: clamped to +-65504, a scale in half precision, d = f16(max /
 // 127), and q = round-to-even(x / d) within +-127, 0 where d is 0. A NaN makes its group d = NaN, q
-// = 0. x.size() is a multiple of group; q: [x.size()]; d: [x.size() / group], bits of halves.
-void keep_q8_0_reference(std::span<const float> x, std::size_t group, std::int8_t* q,
-                         std::uint16_t* d);
+// = 0. x.size() is a multiple of group; q: [x.size()]; d: [x.size() / group].
+void keep_q8_0_reference(std::span<const float> x, std::size_t group, std::int8_t* q, Half* d);
 
 }  // namespace outrider

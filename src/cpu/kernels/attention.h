@@ -15,12 +15,10 @@
 
 #include "base/matrix_view.h"
 #include "base/threads.h"
+#include "numerics/half.h"
 #include "numerics/softmax.h"
 
 namespace outrider {
-
-// The bits of an IEEE binary16.
-using Half = std::uint16_t;
 
 // Places of a tile, [begin, end); begin == end: none.
 struct Places {
