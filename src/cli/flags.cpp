@@ -1,5 +1,7 @@
 #include "cli/flags.h"
 
+#include <algorithm>
+#include <cctype>
 #include <climits>
 #include <limits>
 
@@ -7,6 +9,7 @@
 #include "cli/commands.h"
 #include "cli/failure.h"
 #include "cli/numbers.h"
+#include "numerics/encode.h"
 
 namespace outrider {
 namespace {
@@ -114,6 +117,18 @@ void add_bias(Settings& settings, std::string_view text) {
     throw UsageError("expected a token's number and what to add, as in 15043+1 or 15043-inf");
   }
   settings.logit_bias.push_back({*token, *bias});
+}
+
+// What a draft model's weights can be encoded in: "q4_0" and so on, off.
+std::vector<std::pair<std::string, std::optional<TensorType>>> draft_types() {
+  std::vector<std::pair<std::string, std::optional<TensorType>>> types;
+  for (const TensorType type : encodable_types()) {
+    std::string name(traits(type).name);
+    std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
+    types.emplace_back(std::move(name), type);
+  }
+  types.emplace_back("off", std::nullopt);
+  return types;
 }
 
 void set_draft_vocabulary(Settings& settings, std::string_view text) {
@@ -234,10 +249,7 @@ std::vector<Flag> make_flags() {
       "off, auto, or drafters joined by +: lookup, model=MODEL; prove and bench generate take "
       "several (default: auto; there: off and auto)");
   add({"--draft-quantize"}, "TYPE", speculation, kGenerate,
-      choice<std::optional<TensorType>>(&Settings::draft_quantize, {{"q4_0", TensorType::q4_0},
-                                                                    {"q5_0", TensorType::q5_0},
-                                                                    {"q8_0", TensorType::q8_0},
-                                                                    {"off", std::nullopt}}),
+      choice(&Settings::draft_quantize, draft_types()),
       "what a draft model's larger weights are encoded in when it is loaded; off: as in its file");
   add({"--draft-vocab"}, "N[=FILE]", speculation, kGenerate,
       Field{set_draft_vocabulary, standard_text(*DraftVocabulary{}.size)},

@@ -11,7 +11,7 @@
 
 namespace outrider {
 
-// The types that encode() writes: groups of 32 with a scale and no minimum.
+// The types that encode() writes, the smallest first: groups of 32 with a scale and no minimum.
 std::span<const TensorType> encodable_types();
 
 // values: whole groups of 32; blocks: as many bytes as they take. A group's scale is the one, of a
