@@ -73,6 +73,7 @@ struct Cell {
 int bench_generate_command(const Device& device, const Settings& settings) {
   if (!settings.prompts_file) throw UsageError("bench generate: needs --prompts FILE");
   const std::vector<DraftSetting> drafts = parse_draft_settings(settings, {"off", "auto"});
+  check_draft_flags(settings, drafts);
   const std::vector<BenchPrompt> prompts =
       parse_prompts(read_text(*settings.prompts_file), *settings.prompts_file);
 

@@ -15,13 +15,6 @@
 #include "speculation/drafters/draft_vocabulary.h"
 
 namespace outrider {
-namespace {
-
-// Logits that a trimmed draft model may add for the tokens of its texts: of a text of 30,000 tokens
-// some 4,000 are different ones.
-constexpr int kDraftTokensOfTexts = 8192;
-
-}  // namespace
 
 DraftSetting parse_draft_setting(const std::string& text, const Settings& settings) {
   try {
@@ -38,6 +31,16 @@ std::vector<DraftSetting> parse_draft_settings(const Settings& settings,
     result.push_back(parse_draft_setting(text, settings));
   }
   return result;
+}
+
+void check_draft_flags(const Settings& settings, std::span<const DraftSetting> drafts) {
+  for (const DraftSetting& draft : drafts)
+    if (std::ranges::count(draft.choices, "model", &DraftChoice::name) > 0) return;
+  for (const char* flag : {"--draft-quantize", "--draft-vocab"}) {
+    if (settings.given.contains(flag))
+      throw UsageError("{}: no draft model is asked for; give --model-draft or --draft model=MODEL",
+                       flag);
+  }
 }
 
 Workbench::Workbench(const Device& device, const Settings& settings,

@@ -28,6 +28,8 @@ DraftSetting parse_draft_setting(const std::string& text, const Settings& settin
 // All --draft flags, or `standard` if there is none.
 std::vector<DraftSetting> parse_draft_settings(const Settings& settings,
                                                const std::vector<std::string>& standard);
+// UsageError where a flag speaks of a draft model and none of the settings has one.
+void check_draft_flags(const Settings& settings, std::span<const DraftSetting> drafts);
 
 // The target, loaded once, draft models likewise, and any number of sessions on them. Only one
 // session may hold a text at a time: reset() it before another completes.

@@ -102,6 +102,7 @@ std::vector<std::string> with_long_names(std::span<const std::string> words,
 }
 
 void set(const Flag& flag, const std::string& text, Settings& settings) {
+  settings.given.insert(flag.name());
   try {
     flag.set(settings, text);
   } catch (const UsageError& error) {

@@ -140,6 +140,7 @@ int prove_command(const Device& device, const Settings& settings) {
   if (drafts.size() < 2) {
     throw UsageError("--draft {}: prove compares; give a second --draft", drafts[0].text);
   }
+  check_draft_flags(settings, drafts);
   const std::vector<std::string> prompts = prompts_of(settings);
 
   Console console(settings);

@@ -48,6 +48,7 @@ int run_command(const Device& device, const Settings& settings) {
   if (!prompt && (settings.json || settings.raw)) {
     throw UsageError("{}: needs a prompt, by -p or -f", settings.json ? "--json" : "--raw");
   }
+  if (prompt) check_draft_flags(settings, {&draft, 1});  // a chat's /draft may ask for one later
 
   Console console(settings);
   const Clock::time_point start = Clock::now();

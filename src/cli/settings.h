@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -35,7 +37,8 @@ struct DraftVocabulary {
 };
 
 struct Settings {
-  std::vector<std::string> arguments;  // what is no flag
+  std::vector<std::string> arguments;        // what is no flag
+  std::set<std::string, std::less<>> given;  // flags, by the names that messages use
 
   std::string model = "smollm2:135m";
   std::optional<std::string> model_draft;

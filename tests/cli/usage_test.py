@@ -29,6 +29,10 @@ class Usage(TestCase):
             (["run", "--draft-vocab", "few"], "--draft-vocab few: expected a whole number"),
             (["run", "--draft-vocab", "all=x.txt"], "expected a number, and a file after =, as in 32768=letters.txt"),
             (["run", "--draft-vocab", "100="], "a file after ="),
+            (["run", "--draft-vocab", "100", "-p", "x"], "--draft-vocab: no draft model", "give --model-draft"),
+            (["run", "--draft-quantize", "off", "--draft", "lookup", "-md", "y", "-p", "x"], "--draft-quantize: no draft"),
+            (["prove", "--draft-vocab", "all", "-p", "x"], "--draft-vocab: no draft model"),
+            (["bench", "generate", "--draft-vocab", "9", "--prompts", "x"], "--draft-vocab: no draft model"),
             (["run", "--temp", "-1"], "--temp -1: at least 0"),
             (["run", "--temp", "nan"], "--temp nan: expected a number"),
             (["run", "--temp", "0,5"], "--temp 0,5: expected a number"),
@@ -64,6 +68,13 @@ class Usage(TestCase):
                       ["--temperature", "0.5"], ["-sys", "Be brief."], ["--temp=0.5"], ["-t", "1"]):
             with self.subTest(flags):
                 result = outrider("run", "-m", "/nowhere/a.gguf", "-p", "x", *flags)
+                self.assert_fails(result, 1, "/nowhere/a.gguf")
+
+    def test_flags_of_draft_models_are_taken_where_one_may_come(self):
+        # Each is understood as far as the model, which does not exist.
+        for flags in (["-p", "x", "--draft", "lookup+model=b.gguf"], ["-p", "x", "-md", "b.gguf"], []):
+            with self.subTest(flags):
+                result = outrider("run", "-m", "/nowhere/a.gguf", "--draft-vocab", "100", "--draft-quantize", "q5_0", *flags)
                 self.assert_fails(result, 1, "/nowhere/a.gguf")
 
     def test_values_that_look_like_flags(self):

@@ -18,4 +18,8 @@ namespace outrider {
 std::vector<Token> frequent_tokens(const Tokenizer& tokenizer, std::span<const Token> corpus,
                                    int size);
 
+// Room for the tokens that texts show besides these (LoadOptions::output_room): of a text of 30,000
+// tokens some 4,000 are different ones.
+inline constexpr int kDraftTokensOfTexts = 8192;
+
 }  // namespace outrider
