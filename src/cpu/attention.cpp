@@ -114,6 +114,22 @@ CacheRun place_of(int page, Places places) {
   return {page, places.begin, places.begin, places.end - places.begin};
 }
 
+// Rows of a tile's scores in which each query sees some places.
+struct TileScores {
+  const Attention& attention;
+  std::span<const Places> present;
+  MatrixView<float> p;
+
+  TileScores part(Range queries) const {
+    return {attention, present.subspan(queries.begin, queries.end - queries.begin),
+            rows_of(p, queries)};
+  }
+  float scale() const { return static_cast<float>(attention.scale); }
+  std::optional<float> softcap() const {
+    return attention.softcap ? std::optional(static_cast<float>(*attention.softcap)) : std::nullopt;
+  }
+};
+
 // Keys and values as halves or floats.
 template <typename T>
 class FloatFormat {
@@ -138,14 +154,19 @@ class FloatFormat {
     }
   }
 
-  // Of keys that all lie in a page of history: their values, merged with out.
+  // Of keys that all lie in a page of history: scores to weights; their values, merged with out.
+  void softmax(const TileScores& scores, int, const AttentionSums& sums) { softmax(scores, sums); }
   void values(MatrixView<const float> p, int page, Places committed, std::optional<int> next,
               const MergeFactors& merge, MatrixView<float> out) {
     const T* ahead = next ? memory_.values<T>(*next, layer_, kv_head_) : nullptr;
     add(p, place_of(page, committed), ahead, &merge, out);
   }
 
-  // Of keys that lie in a page of history and in scratch: their values.
+  // Of keys that lie in a page of history and in scratch: scores to weights; their values.
+  void softmax(const TileScores& scores, int, Places, std::span<const ChainPart>,
+               const AttentionSums& sums) {
+    softmax(scores, sums);
+  }
   void values(MatrixView<const float> p, int page, Places committed,
               std::span<const ChainPart> chains, MatrixView<float> out) {
     std::fill_n(out[0].data(), out.rows() * out.stride(), 0.0f);
@@ -157,6 +178,10 @@ class FloatFormat {
   }
 
  private:
+  void softmax(const TileScores& scores, const AttentionSums& sums) {
+    kernels_.softmax(scores.scale(), scores.softcap(), scores.present, scores.p, sums);
+  }
+
   void add(MatrixView<const float> p, const CacheRun& run, const T* ahead,
            const MergeFactors* merge, MatrixView<float> out) {
     const T* values = memory_.values<T>(run.page, layer_, kv_head_) + run.offset * out.columns();
@@ -209,18 +234,17 @@ class Q8Format {
     kernels_.scores_q8_0(queries_, keys, places, next ? &ahead : nullptr, p);
   }
 
-  void values(MatrixView<const float> p, int page, Places committed, std::optional<int> next,
+  void softmax(const TileScores& scores, int page, const AttentionSums& sums) {
+    softmax(scores, head_of(page).value_scales, {0, scores.p.rows()}, sums);
+  }
+  void values(MatrixView<const float>, int page, Places committed, std::optional<int> next,
               const MergeFactors& merge, MatrixView<float> out) {
-    const CacheMemory::HeadQ8 head = head_of(page);
-    kernels_.weigh(p, head.value_scales, weights_, factors_);
-    kernels_.values_q8_0_merged(weights_, head.values, committed,
+    kernels_.values_q8_0_merged(weights_, head_of(page).values, committed,
                                 next ? head_of(*next).values : nullptr, factors_, merge, out);
   }
 
-  void values(MatrixView<const float> p, int page, Places committed,
-              std::span<const ChainPart> chains, MatrixView<float> out) {
-    std::fill_n(sums_[0].data(), sums_.rows() * sums_.stride(), 0);
-    const CacheRun of_page = place_of(page, committed);
+  void softmax(const TileScores& scores, int page, Places committed,
+               std::span<const ChainPart> chains, const AttentionSums& sums) {
     for (const ChainPart& chain : chains) {
       Half scales[kTile] = {};
       const auto gather = [&](const CacheRun& run) {
@@ -228,10 +252,16 @@ class Q8Format {
           std::copy_n(head_of(run.page).value_scales + run.offset, run.count,
                       scales + run.position);
       };
-      gather(of_page);
+      gather(place_of(page, committed));
       for (const CacheRun& run : chain.runs) gather(run);
-      kernels_.weigh(rows_of(p, chain.queries), scales, rows_of(weights_, chain.queries),
-                     factors_ + chain.queries.begin);
+      softmax(scores, scales, chain.queries, sums);
+    }
+  }
+  void values(MatrixView<const float>, int page, Places committed,
+              std::span<const ChainPart> chains, MatrixView<float> out) {
+    std::fill_n(sums_[0].data(), sums_.rows() * sums_.stride(), 0);
+    const CacheRun of_page = place_of(page, committed);
+    for (const ChainPart& chain : chains) {
       if (of_page.count > 0) add_run(of_page, chain.queries);
       for (const CacheRun& run : chain.runs) add_run(run, chain.queries);
     }
@@ -243,6 +273,14 @@ class Q8Format {
   KeysQ8 keys_of(int page) {
     const CacheMemory::HeadQ8 head = head_of(page);
     return {head.keys, head.key_scales};
+  }
+
+  void softmax(const TileScores& scores, const Half* value_scales, Range queries,
+               const AttentionSums& sums) {
+    const TileScores some = scores.part(queries);
+    const AttentionSums of_some{sums.max + queries.begin, sums.sum + queries.begin, {}};
+    kernels_.softmax_q8_0(some.scale(), some.softcap(), some.present, some.p, value_scales,
+                          rows_of(weights_, queries), factors_ + queries.begin, of_some);
   }
 
   void add_run(const CacheRun& run, Range queries) {
@@ -411,11 +449,9 @@ class BlockAttention {
       const int first = attention_.window ? position - *attention_.window + 1 : 0;
       std::fill_n(&present_[i], group_, places(first - start, position + 1 - start));
     }
-    const auto softcap =
-        attention_.softcap ? std::optional(static_cast<float>(*attention_.softcap)) : std::nullopt;
-    kernels().softmax(static_cast<float>(attention_.scale), softcap, present_, p, tile_);
-
+    const TileScores scores{attention_, present_, p};
     if (tile < first_path_tile_) {
+      format_->softmax(scores, pages_[tile], tile_);
       kernels().merge_sums(tile_, sums, merge_);
       format_->values(p, pages_[tile], committed, next, merge_, sums.out);
       return;
@@ -430,8 +466,9 @@ class BlockAttention {
         chain_parts_.back().runs.push_back(run);
       }
     });
-    const bool has_committed = committed.begin < committed.end;
-    format_->values(p, has_committed ? pages_[tile] : 0, committed, chain_parts_, tile_.out);
+    const int page = committed.begin < committed.end ? pages_[tile] : 0;
+    format_->softmax(scores, page, committed, chain_parts_, tile_);
+    format_->values(p, page, committed, chain_parts_, tile_.out);
     kernels().merge(tile_, sums);
   }
 

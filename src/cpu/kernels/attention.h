@@ -72,6 +72,13 @@ struct AttentionKernels {
   // is present. A NaN among the present makes all p, sum and max NaN.
   void (*softmax)(float scale, std::optional<float> softcap, std::span<const Places> present,
                   MatrixView<float> p, const AttentionSums& sums);
+  // The same, then p as weights of values in 8 bits: r_j = p_j * d_j (0 where p_j is 0), R the
+  // largest, weight_j = round-to-even(r_j * (16383 / R)), factor = R / 16383. Weights and factor
+  // are 0 if R < 2^-110; weights are 0 and the factor is NaN if an r is NaN. d: [64], of the
+  // values; weights: [n][64]. What stands in `scores` afterwards may be anything.
+  void (*softmax_q8_0)(float scale, std::optional<float> softcap, std::span<const Places> present,
+                       MatrixView<float> scores, const Half* d, MatrixView<std::int16_t> weights,
+                       float* factors, const AttentionSums& sums);
 
   // sum = fma(p[q][j], values[j][d], sum) for j = 0 .. count - 1 ascending. Without `merge` the sum
   // goes on from out[q][d] and is put there; else it begins at +0 and is merged with out[q][d]. A
@@ -82,11 +89,6 @@ struct AttentionKernels {
   void (*values_f32)(MatrixView<const float> p, const float* values, std::size_t count,
                      const float* next, const MergeFactors* merge, MatrixView<float> out);
 
-  // Weights in 14 bits. r_j = p_j * d_j (0 where p_j is 0), R the largest, P_j = round-to-even(r_j
-  // * (16383 / R)); factor = R / 16383. P and factor are 0 if R < 2^-110, P is 0 and factor NaN if
-  // an r is NaN. d: [64], of the values; weights: [n][64].
-  void (*weigh)(MatrixView<const float> p, const Half* d, MatrixView<std::int16_t> weights,
-                float* factors);
   // sums[q][d] += weights[q][j] * values[j][d], j in `places`; beside them, weights are zero.
   // values: [32][head_dim][2], two neighbouring keys side by side.
   void (*values_q8_0)(MatrixView<const std::int16_t> weights, const std::int8_t* values,

@@ -18,7 +18,7 @@
 namespace outrider {
 namespace {
 
-using avx2::exp_f32;
+using avx2::exp_of_negative;
 using avx2::kWidth;
 using avx2::lanes;
 using avx2::load;

@@ -19,7 +19,7 @@
 namespace outrider {
 namespace {
 
-using avx512::exp_f32;
+using avx512::exp_of_negative;
 using avx512::kWidth;
 using avx512::lanes;
 using avx512::load;

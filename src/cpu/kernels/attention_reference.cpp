@@ -97,10 +97,12 @@ void values(MatrixView<const float> p, const Kept* values, std::size_t count, co
   }
 }
 
-void weigh(MatrixView<const float> p, const Half* d, MatrixView<std::int16_t> weights,
-           float* factors) {
-  for (std::size_t q = 0; q < p.rows(); ++q) {
-    factors[q] = weigh_reference(p[q].first<kTile>(), std::span<const Half, kTile>(d, kTile),
+void softmax_q8_0(float scale, std::optional<float> softcap, std::span<const Places> present,
+                  MatrixView<float> scores, const Half* d, MatrixView<std::int16_t> weights,
+                  float* factors, const AttentionSums& sums) {
+  softmax(scale, softcap, present, scores, sums);
+  for (std::size_t q = 0; q < scores.rows(); ++q) {
+    factors[q] = weigh_reference(scores[q].first<kTile>(), std::span<const Half, kTile>(d, kTile),
                                  weights[q].first<kTile>());
   }
 }
@@ -174,9 +176,9 @@ const AttentionKernels kAttentionReference = {
     .scores_f32 = scores<float>,
     .scores_q8_0 = scores_q8_0,
     .softmax = softmax,
+    .softmax_q8_0 = softmax_q8_0,
     .values_f16 = values<Half>,
     .values_f32 = values<float>,
-    .weigh = weigh,
     .values_q8_0 = values_q8_0,
     .values_q8_0_merged = values_q8_0_merged,
     .widen = widen,

@@ -142,14 +142,52 @@ OUTRIDER_OP Floats largest_of(const Floats (&x)[kTileVectors]) {
                    : largest_lane(larger(max[0], max[1]));
 }
 
-template <bool kSoftcap>
+// In 14 bits, with what they leave to the values' scales (attention.h, softmax_q8_0).
+struct WholeWeights {
+  const Half* d;
+  MatrixView<std::int16_t> weights;
+  float* factors;
+};
+
+// p: the weights of query q; of_values: the values' scales.
+OUTRIDER_OP void weigh(const Floats (&p)[kTileVectors], const Floats (&of_values)[kTileVectors],
+                       std::size_t q, const WholeWeights& to) {
+  Floats r[kTileVectors];
+#pragma GCC unroll 8
+  for (int v = 0; v < kTileVectors; ++v) r[v] = product_or_zero(p[v], of_values[v]);
+  const float largest = first_lane(largest_of(r));
+  if (!(largest >= 0x1p-110f)) {  // a NaN, too
+    std::fill_n(to.weights[q].data(), kTile, std::int16_t{0});
+    to.factors[q] = largest < 0x1p-110f ? 0 : largest;
+    return;
+  }
+  const Floats inverse = all(16383 / largest);
+#pragma GCC unroll 8
+  for (int v = 0; v < kTileVectors; ++v)
+    store_words(&to.weights[q][v * kWidth], rounded(multiply(r[v], inverse)));
+  to.factors[q] = largest / 16383;
+}
+
+// whole: where weights go in q8_0; null: they stay in p.
+template <bool kSoftcap, bool kWhole>
 [[OUTRIDER_TARGET]] void softmax_all(float scale, float cap, std::span<const Places> present,
-                                     MatrixView<float> p, const AttentionSums& sums) {
+                                     MatrixView<float> p, const AttentionSums& sums,
+                                     const WholeWeights& whole) {
   const Floats scales = all(scale), caps = all(cap), absent = all(-kInfinity);
+  Floats of_values[kTileVectors];
+#pragma GCC unroll 8
+  for (int v = 0; v < kTileVectors; ++v)
+    of_values[v] = kWhole ? load(whole.d + v * kWidth) : absent;
   for (std::size_t q = 0; q < p.rows(); ++q) {
     float* const weights = p[q].data();
-    if (present[q].begin == present[q].end) {
-      std::fill_n(weights, kTile, 0.0f);
+    const Places places = present[q];
+    if (places.begin == places.end) {
+      if (kWhole) {
+        std::fill_n(whole.weights[q].data(), kTile, std::int16_t{0});
+        whole.factors[q] = 0;
+      } else {
+        std::fill_n(weights, kTile, 0.0f);
+      }
       sums.max[q] = -kInfinity;
       sums.sum[q] = 0;
       continue;
@@ -159,24 +197,36 @@ template <bool kSoftcap>
     for (int v = 0; v < kTileVectors; ++v) {
       score[v] = multiply(scales, load(weights + v * kWidth));
       if (kSoftcap) score[v] = multiply(caps, tanh_f32(divide(score[v], caps)));
-      score[v] = select(present[q], v, score[v], absent);
+    }
+    if (places.end - places.begin < static_cast<int>(kTile)) {
+#pragma GCC unroll 8
+      for (int v = 0; v < kTileVectors; ++v) score[v] = select(places, v, score[v], absent);
     }
     const Floats max = largest_of(score);
     LaneSums sum = {};
 #pragma GCC unroll 8
     for (int v = 0; v < kTileVectors; ++v) {
-      const Floats weight = exp_f32(subtract(score[v], max));
+      score[v] = exp_of_negative(subtract(score[v], max));
       Floats& of_lanes = sum[v % std::size(sum)];
-      of_lanes = add(of_lanes, weight);
-      store(weights + v * kWidth, weight);
+      of_lanes = add(of_lanes, score[v]);
+      if (!kWhole) store(weights + v * kWidth, score[v]);
     }
     sums.max[q] = first_lane(max);
     sums.sum[q] = total(sum);
+    if (kWhole) weigh(score, of_values, q, whole);
   }
 }
 
 void softmax(float scale, std::optional<float> softcap, std::span<const Places> present,
              MatrixView<float> p, const AttentionSums& sums) {
-  softcap ? softmax_all<true>(scale, *softcap, present, p, sums)
-          : softmax_all<false>(scale, 0, present, p, sums);
+  softcap ? softmax_all<true, false>(scale, *softcap, present, p, sums, {})
+          : softmax_all<false, false>(scale, 0, present, p, sums, {});
+}
+
+void softmax_q8_0(float scale, std::optional<float> softcap, std::span<const Places> present,
+                  MatrixView<float> scores, const Half* d, MatrixView<std::int16_t> weights,
+                  float* factors, const AttentionSums& sums) {
+  const WholeWeights whole{d, weights, factors};
+  softcap ? softmax_all<true, true>(scale, *softcap, present, scores, sums, whole)
+          : softmax_all<false, true>(scale, 0, present, scores, sums, whole);
 }

@@ -222,26 +222,45 @@ TEST(AttentionKernels, ValuesGiveTheReferencesBits) {
   });
 }
 
-TEST(AttentionKernels, WeighGivesTheReferencesBits) {
+TEST(AttentionKernels, SoftmaxOfQ8GivesTheReferencesBits) {
   for_each_isa([](const AttentionKernels& kernels) {
     Numbers numbers(8);
     for (int round = 0; round < 300; ++round) {
+      SCOPED_TRACE(round);
       const std::size_t n = 1 + numbers.below(8);
       std::vector<float> scales = numbers.ordinary_row(kTile);
       for (float& scale : scales) scale = std::fabs(scale);
       if (round % 3 == 0) scales[numbers.below(kTile)] = kNan;
+      if (round % 5 == 0) std::ranges::fill(scales, 0.0f);
+      std::vector<Places> present;
+      for (std::size_t q = 0; q < n; ++q)
+        present.push_back(numbers.below(10) ? some_places(numbers) : Places{7, 7});
+      Matrix<float> scores(n, kTile, [&] { return 40 * numbers.ordinary(); });
+      if (round % 13 == 0) scores.view()[n - 1][numbers.below(kTile)] = kNan;
+      if (round % 11 == 0) {
+        // The likeliest key's value is zero and all others weigh little: R lies about 2^-110.
+        const std::size_t key = numbers.below(kTile);
+        const float from = 72 + numbers.below(8);
+        for (float& score : scores.x) score = -(from + std::fabs(numbers.ordinary())) / 0.37f;
+        for (std::size_t q = 0; q < n; ++q) scores.view()[q][key] = 0;
+        scales[key] = 0;
+      }
       const std::vector<Half> d = to_halves(scales);
-      const float size = round % 10 == 0 ? 0x1p-110f : round % 10 == 1 ? 0x1p-120f : 1;
-      Matrix<float> p(n, kTile,
-                      [&] { return numbers.below(3) ? size * std::fabs(numbers.ordinary()) : 0; });
-      if (round % 13 == 0) p.view()[0][numbers.below(kTile)] = kNan;
-      if (round % 17 == 0) std::ranges::fill(p.x, 0.0f);
-      Matrix<std::int16_t> found(n, kTile), expected = found;
-      std::vector<float> factors(n), expected_factors(n);
-      kAttentionReference.weigh(p.view(), d.data(), expected.view(), expected_factors.data());
-      kernels.weigh(p.view(), d.data(), found.view(), factors.data());
-      expect_equal(found.x, expected.x);
-      expect_same(factors, expected_factors);
+      for (const std::optional<float> softcap : {std::optional<float>(), std::optional(50.0f)}) {
+        Matrix<float> p = scores, expected_p = scores;
+        Matrix<std::int16_t> found(n, kTile), expected = found;
+        std::vector<float> factors(n), expected_factors(n);
+        State of_found(n, 32, numbers), of_expected = of_found;
+        kAttentionReference.softmax_q8_0(0.37f, softcap, present, expected_p.view(), d.data(),
+                                         expected.view(), expected_factors.data(),
+                                         of_expected.view());
+        kernels.softmax_q8_0(0.37f, softcap, present, p.view(), d.data(), found.view(),
+                             factors.data(), of_found.view());
+        expect_equal(found.x, expected.x);
+        expect_same(factors, expected_factors);
+        expect_same(of_found.max, of_expected.max);
+        expect_same(of_found.sum, of_expected.sum);
+      }
     }
   });
 }

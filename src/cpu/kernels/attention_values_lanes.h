@@ -114,30 +114,6 @@ void values(MatrixView<const float> p, const Kept* values, std::size_t count, co
   });
 }
 
-[[OUTRIDER_TARGET]] void weigh(MatrixView<const float> p, const Half* d,
-                               MatrixView<std::int16_t> weights, float* factors) {
-  Floats scale[kTileVectors];
-#pragma GCC unroll 8
-  for (int v = 0; v < kTileVectors; ++v) scale[v] = load(d + v * kWidth);
-  for (std::size_t q = 0; q < p.rows(); ++q) {
-    Floats r[kTileVectors];
-#pragma GCC unroll 8
-    for (int v = 0; v < kTileVectors; ++v)
-      r[v] = product_or_zero(load(&p[q][v * kWidth]), scale[v]);
-    const float largest = first_lane(largest_of(r));
-    if (!(largest >= 0x1p-110f)) {  // a NaN, too
-      std::fill_n(weights[q].data(), kTile, std::int16_t{0});
-      factors[q] = largest < 0x1p-110f ? 0 : largest;
-      continue;
-    }
-    const Floats inverse = all(16383 / largest);
-#pragma GCC unroll 8
-    for (int v = 0; v < kTileVectors; ++v)
-      store_words(&weights[q][v * kWidth], rounded(multiply(r[v], inverse)));
-    factors[q] = largest / 16383;
-  }
-}
-
 // Where sums of 8-bit values go: added to integers, or merged as floats.
 struct Added {
   MatrixView<std::int32_t> sums;
@@ -251,7 +227,8 @@ void values_q8_0_merged(MatrixView<const std::int16_t> weights, const std::int8_
     const Mask some = lanes(sums.size() - q);
     const Floats before = load(some, sums.max + q), after = load(some, later.max + q);
     const Floats max = larger(before, after);
-    const Floats a = exp_f32(subtract(before, max)), b = exp_f32(subtract(after, max));
+    const Floats a = exp_of_negative(subtract(before, max));
+    const Floats b = exp_of_negative(subtract(after, max));
     const Floats scaled = multiply(load(some, later.sum + q), b);
     store(some, sums.max + q, max);
     store(some, sums.sum + q, fused(load(some, sums.sum + q), a, scaled));
@@ -330,9 +307,9 @@ constexpr AttentionKernels kTable = {
     .scores_f32 = scores<float>,
     .scores_q8_0 = scores_q8_0,
     .softmax = softmax,
+    .softmax_q8_0 = softmax_q8_0,
     .values_f16 = values<Half>,
     .values_f32 = values<float>,
-    .weigh = weigh,
     .values_q8_0 = values_q8_0,
     .values_q8_0_merged = values_q8_0_merged,
     .widen = widen,

@@ -44,6 +44,13 @@ struct ExpParts {
   return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, lowest, _CMP_NLT_UQ), finite);
 }
 
+// The same for x that are at most 0 or NaN, with nothing to watch above.
+[[OUTRIDER_AVX512, gnu::always_inline]] inline __m512 exp_of_negative(__m512 x) {
+  const ExpParts e = exp_parts(x);
+  const auto not_low = _mm512_cmp_ps_mask(x, _mm512_set1_ps(kExpLowest), _CMP_NLT_UQ);
+  return _mm512_maskz_scalef_ps(not_low, _mm512_add_ps(_mm512_set1_ps(1), e.t), e.n);
+}
+
 // x * sigmoid(z)
 [[OUTRIDER_AVX512, gnu::always_inline]] inline __m512 gate(__m512 x, __m512 z) {
   const __m512 zero = _mm512_setzero_ps(), one = _mm512_set1_ps(1);

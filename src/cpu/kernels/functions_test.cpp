@@ -31,6 +31,17 @@ template <__m512 (*function)(__m512)>
     _mm512_storeu_ps(y + i, function(_mm512_loadu_ps(x + i)));
 }
 
+// exp of -|x|
+float exp_of_minus_size(float x) {
+  return exp_f32(-std::fabs(x));
+}
+[[OUTRIDER_AVX2]] inline __m256 exp_of_minus_size_avx2(__m256 x) {
+  return avx2::exp_of_negative(_mm256_or_ps(x, _mm256_set1_ps(-0.0f)));
+}
+[[OUTRIDER_AVX512]] inline __m512 exp_of_minus_size_avx512(__m512 x) {
+  return avx512::exp_of_negative(_mm512_sub_ps(_mm512_setzero_ps(), _mm512_abs_ps(x)));
+}
+
 struct Twins {
   const char* name;
   float (*reference)(float);
@@ -39,6 +50,8 @@ struct Twins {
 
 const Twins kTwins[] = {
     {"exp", exp_f32, apply_avx2<avx2::exp_f32>, apply_avx512<avx512::exp_f32>},
+    {"exp_of_negative", exp_of_minus_size, apply_avx2<exp_of_minus_size_avx2>,
+     apply_avx512<exp_of_minus_size_avx512>},
     {"log", log_f32, apply_avx2<avx2::log_f32>, apply_avx512<avx512::log_f32>},
     {"log1p", log1p_f32, apply_avx2<avx2::log1p_f32>, apply_avx512<avx512::log1p_f32>},
     {"tanh", tanh_f32, apply_avx2<avx2::tanh_f32>, apply_avx512<avx512::tanh_f32>},
