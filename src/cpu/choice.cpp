@@ -101,7 +101,7 @@ class Choosing {
              Choice& choice) {
     n_tokens_ = vocabulary;
     if (!names_tokens()) {
-      look_at_first(spread(ids, given));
+      look_at(first_slices(spread(ids, given)));
     } else {
       const std::span<float> row = room_.row.first(blocks_of(vocabulary) * kChoiceBlock);
       std::fill(row.begin(), row.end(), -kInfinity);
@@ -170,31 +170,28 @@ class Choosing {
   }
 
   // Moves tokens with logits >= bound into room_.logits.
-  void gather(float bound) {
-    look_at_first(kernels_.gather(race_, maxima(), bound, room_.logits, room_.slices));
-  }
+  void gather(float bound) { leave(kernels_.gather(race_, maxima(), bound, place())); }
   void keep(const RankCut& cut) {
-    look_at_first(
-        kernels_.keep(room_.keys, room_.minima.first(n_blocks_), cut, room_.logits, room_.slices));
+    leave(kernels_.keep(race_, room_.keys, room_.minima.first(n_blocks_), cut, place()));
   }
-  // At the first n slices in room_.
-  void look_at_first(std::size_t n) {
+  RacePlace place() { return {room_.logits.data(), room_.slices.data(), room_.maxima.data()}; }
+  // The first n slices of place(), whose maxima are known, are what is left of the race.
+  void leave(std::size_t n) {
+    race_ = first_slices(n);
+    n_blocks_ = blocks_of(race_.logits.size());
+    max_ = n > 0 ? kernels_.block_maxima(maxima(), room_.values) : -kInfinity;
+  }
+  // The first n slices in room_, with what fills up their last block.
+  RaceView first_slices(std::size_t n) {
     const std::size_t padded = blocks_of(n * kChoiceSlice) * kChoiceBlock;
     std::fill(room_.logits.begin() + static_cast<std::ptrdiff_t>(n * kChoiceSlice),
               room_.logits.begin() + static_cast<std::ptrdiff_t>(padded), -kInfinity);
     std::fill(room_.slices.begin() + static_cast<std::ptrdiff_t>(n),
               room_.slices.begin() + static_cast<std::ptrdiff_t>(padded / kChoiceSlice), 0u);
-    look_at({room_.logits.first(padded), room_.slices.first(n)});
+    return {room_.logits.first(padded), room_.slices.first(n)};
   }
   std::span<const float> values() const { return room_.values.first(n_blocks_ * kChoiceBlock); }
   std::span<float> values() { return room_.values.first(n_blocks_ * kChoiceBlock); }
-
-  // values() = softmax over the race; returns the sum of exponentials.
-  float softmax() {
-    const float sum = kernels_.exp_differences(race_.logits, max_, room_.values);
-    kernels_.divide(values(), sum, room_.values);
-    return sum;
-  }
 
   void keep_reaching(std::span<const float> weights, float enough, std::size_t expected) {
     const RankedTokens tokens = {.keys = room_.keys.first(n_blocks_ * kChoiceBlock),
@@ -206,44 +203,37 @@ class Choosing {
 
   void filter_top_k(std::size_t k) {
     // As many blocks as are wanted tokens have such a token, so their maxima give a bound.
-    kernels_.keys_by_value(maxima(), maxima(), room_.keys, room_.minima_of_maxima);
+    kernels_.keys_by_logit(maxima(), room_.keys, room_.minima_of_maxima);
     const RankKey bound = bound_of_first(kernels_, room_.keys.first(n_blocks_), k);
     gather(value_of(std::min(bound, key_of(std::numeric_limits<float>::lowest()))));
-    kernels_.keys_by_value(race_.logits, race_.logits, room_.keys, room_.minima);
+    kernels_.keys_by_logit(race_.logits, room_.keys, room_.minima);
     std::fill(values().begin(), values().end(), 1.0f);
     keep_reaching(values(), static_cast<float>(k), k);
   }
 
   void filter_typical() {
-    const float log_sum = log_f32(softmax());
-    const float entropy = kernels_.entropy(race_.logits, values(), max_, log_sum);
+    const float sum = kernels_.exp_differences(race_.logits, max_, room_.values);
+    const float log_sum = log_f32(sum);
+    const float entropy = kernels_.share_with_entropy(race_.logits, values(), sum, max_, log_sum);
     kernels_.keys_by_surprise(race_.logits, max_, log_sum, entropy, room_.keys, room_.minima);
     keep_reaching(values(), request_.filters.typical_p, kUsuallyEnough);
   }
 
   void filter_top_p() {
-    softmax();
-    kernels_.keys_by_value(race_.logits, values(), room_.keys, room_.minima);
+    const float sum = kernels_.exp_differences(race_.logits, max_, room_.values);
+    kernels_.keys_by_share(values(), sum, room_.keys, room_.minima);
     keep_reaching({}, request_.filters.top_p, kUsuallyEnough);
   }
 
   void filter_min_p() {
-    constexpr std::size_t kAll = std::numeric_limits<std::size_t>::max();
-    if (request_.filters.min_p > 1) {
-      kernels_.keys_by_value(race_.logits, race_.logits, room_.keys, room_.minima);
-      keep({key_of(max_), kAll});
-      return;
-    }
-    kernels_.exp_differences(race_.logits, max_, room_.values);
-    kernels_.keys_by_value(race_.logits, values(), room_.keys, room_.minima);
-    keep({key_of(request_.filters.min_p), kAll});
+    leave(kernels_.gather_likely(race_, maxima(), max_, request_.filters.min_p, place()));
   }
 
   void filter() {
     const Filters& f = request_.filters;
     if (f.top_k > 0) {
       filter_top_k(static_cast<std::size_t>(f.top_k));
-    } else if (f.typical_p < 1 || f.top_p < 1 || f.min_p > 0) {
+    } else if (f.typical_p < 1 || f.top_p < 1) {
       gather(std::numeric_limits<float>::lowest());
     }
     if (f.typical_p < 1) filter_typical();

@@ -27,9 +27,10 @@ class Walk {
   // room, what is left of which serves the group's beginning; then the place of the group serves
   // its end.
   std::optional<RankCut> add(RankedPlace group, std::size_t n, KeyRange range, RankedPlace room) {
-    for (;;) {
+    for (int n_unseen = 0;; ++n_unseen) {
       if (n <= kFew) return add_sorted(group, n);
-      if (!surely_ends_within(group, n, range)) {
+      if (n_unseen == 2 || !surely_ends_within(group, n, range)) {
+        n_unseen = 0;
         const GroupSum sum = kernels_.group_sum(group, n, units_per_one());
         if (add_at_once(sum)) return {};
         if (sum.range.first == sum.range.last) return add_alike(group, n);

@@ -54,6 +54,13 @@ struct RaceView {
   std::span<const std::uint32_t> slices;  // their numbers, ascending; whole blocks can be read
 };
 
+// Where what is left of a race goes, one slice after another.
+struct RacePlace {
+  float* logits;
+  std::uint32_t* slices;
+  float* maxima;  // of each block, the last one perhaps of fewer slices
+};
+
 struct RaceEntry {
   float score;
   std::uint32_t place;  // in RaceView::logits
@@ -86,23 +93,30 @@ struct ChoiceKernels {
   float (*block_maxima)(std::span<const float> x, std::span<float> maxima);
   // x = -inf where the token's bit is not set; words past the end of `allowed` are 0.
   void (*forbid)(std::span<const std::uint64_t> allowed, std::span<float> x);
-  // The slices of the race that have a logit >= bound, smaller ones at -inf. Returns their number.
-  // maxima: of race.logits. The outputs may be where the race is.
+  // The slices of the race that have a logit >= bound, smaller ones at -inf, and the largest of
+  // each block of them. Returns their number. maxima: of race.logits. `to` may be where the race
+  // and its maxima are.
   std::size_t (*gather)(const RaceView& race, std::span<const float> maxima, float bound,
-                        std::span<float> logits, std::span<std::uint32_t> slices);
+                        const RacePlace& to);
+  // The same for the tokens with exp(logit - max) >= least, and those at max.
+  std::size_t (*gather_likely)(const RaceView& race, std::span<const float> maxima, float max,
+                               float least, const RacePlace& to);
 
   // y = exp(x - max); returns the lane sum of y. y may be x.
   float (*exp_differences)(std::span<const float> x, float max, std::span<float> y);
   // y = x / divisor, -inf where x is. y may be x.
   void (*divide)(std::span<const float> x, float divisor, std::span<float> y);
-  // With log p = logit - max - log_sum: minus the lane sum of p * log p, fused, p = 0 left out.
-  float (*entropy)(std::span<const float> logits, std::span<const float> p, float max,
-                   float log_sum);
+  // p = p / sum. Returns, with log p = logit - max - log_sum, minus the lane sum of p * log p,
+  // fused, p = 0 left out.
+  float (*share_with_entropy)(std::span<const float> logits, std::span<float> p, float sum,
+                              float max, float log_sum);
 
-  // Keys by descending value of the tokens in the race, and the smallest of each block. No value is
-  // NaN.
-  void (*keys_by_value)(std::span<const float> logits, std::span<const float> values,
-                        std::span<RankKey> keys, std::span<RankKey> minima);
+  // Keys by descending logit of the tokens in the race, and the smallest of each block.
+  void (*keys_by_logit)(std::span<const float> logits, std::span<RankKey> keys,
+                        std::span<RankKey> minima);
+  // Keys by descending value / sum, and the smallest of each block; values of 0 are not ranked.
+  void (*keys_by_share)(std::span<const float> values, float sum, std::span<RankKey> keys,
+                        std::span<RankKey> minima);
   // Keys by ascending |-log p - entropy|.
   void (*keys_by_surprise)(std::span<const float> logits, float max, float log_sum, float entropy,
                            std::span<RankKey> keys, std::span<RankKey> minima);
@@ -117,10 +131,10 @@ struct ChoiceKernels {
   // Moves the keys <= pivot and their weights to the front, the others to `rest`, in order. Returns
   // how many the former are. Up to 16 elements past both places are overwritten. pivot < kNoKey.
   std::size_t (*partition)(RankedPlace group, std::size_t n, RankKey pivot, RankedPlace rest);
-  // Takes tokens whose keys are cut off out of the race, and slices that become empty. In place;
-  // returns how many slices are left.
-  std::size_t (*keep)(std::span<const RankKey> keys, std::span<const RankKey> minima, RankCut cut,
-                      std::span<float> logits, std::span<std::uint32_t> slices);
+  // Takes tokens whose keys are cut off out of the race, and slices that become empty. Returns how
+  // many are left, with the largest of each block of them. `to` may be where the race is.
+  std::size_t (*keep)(const RaceView& race, std::span<const RankKey> keys,
+                      std::span<const RankKey> minima, RankCut cut, const RacePlace& to);
 
   // Of the 16 blocks from `first_block`, as far as there are any: the tokens with logit /
   // temperature + noise >= bar, in any order. Returns their number. maxima: of race.logits; out: at

@@ -38,22 +38,60 @@ OUTRIDER_OP Floats load_slice(std::span<const float> x, std::size_t i) {
   }
 }
 
-[[OUTRIDER_TARGET]] std::size_t gather(const RaceView& race, std::span<const float> maxima,
-                                       float bound, std::span<float> logits,
-                                       std::span<std::uint32_t> slices) {
+// Slices on their way to a RacePlace.
+struct Kept {
+  OUTRIDER_OP void add(Mask kept, Floats logits, std::uint32_t slice) {
+    if (set_lanes(kept) == 0) return;
+    const Floats left = select(kept, logits, all(kAbsent));
+    store(&to.logits[n * kChoiceSlice], left);
+    to.slices[n] = slice;
+    best = larger(best, left);
+    if (++n % 4 == 0) end_block();
+  }
+  // Returns how many there were.
+  OUTRIDER_OP std::size_t end() {
+    if (n % 4 != 0) end_block();
+    return n;
+  }
+  OUTRIDER_OP void end_block() {
+    to.maxima[(n - 1) / 4] = largest(best);
+    best = all(kAbsent);
+  }
+
+  RacePlace to;
+  Floats best;
   std::size_t n = 0;
+};
+
+[[OUTRIDER_TARGET]] std::size_t gather(const RaceView& race, std::span<const float> maxima,
+                                       float bound, const RacePlace& to) {
+  Kept kept{to, all(kAbsent)};
   for (std::size_t block = 0; block < maxima.size(); ++block) {
     if (!(maxima[block] >= bound)) continue;
     const std::size_t end = std::min((block + 1) * 4, race.slices.size());
     for (std::size_t slice = block * 4; slice < end; ++slice) {
-      const Floats value = load_slice(race.logits, slice * kChoiceSlice);
-      const Mask kept = at_least(value, all(bound));
-      if (set_lanes(kept) == 0) continue;
-      store(&logits[n * kChoiceSlice], select(kept, value, all(kAbsent)));
-      slices[n++] = race.slices[slice];
+      const Floats logits = load_slice(race.logits, slice * kChoiceSlice);
+      kept.add(at_least(logits, all(bound)), logits, race.slices[slice]);
     }
   }
-  return n;
+  return kept.end();
+}
+
+[[OUTRIDER_TARGET]] std::size_t gather_likely(const RaceView& race, std::span<const float> maxima,
+                                              float max, float least, const RacePlace& to) {
+  // Below this no exp() reaches `least`, whatever was rounded on the way.
+  const float hopeless = outrider::log_f32(least) - 1e-3f;
+  Kept kept{to, all(kAbsent)};
+  for (std::size_t block = 0; block < maxima.size(); ++block) {
+    if (maxima[block] < max && maxima[block] - max < hopeless) continue;
+    const std::size_t end = std::min((block + 1) * 4, race.slices.size());
+    for (std::size_t slice = block * 4; slice < end; ++slice) {
+      const Floats logits = load_slice(race.logits, slice * kChoiceSlice);
+      const Mask likely = at_least(exp_f32(subtract(logits, all(max))), all(least));
+      kept.add(either(likely, at_least(logits, all(max))), logits, race.slices[slice]);
+    }
+  }
+  return kept.end();
 }
 
 [[OUTRIDER_TARGET]] float exp_differences(std::span<const float> x, float max, std::span<float> y) {
@@ -78,15 +116,16 @@ OUTRIDER_OP Floats log_p(Floats logits, float max, float log_sum) {
   return subtract(subtract(logits, all(max)), all(log_sum));
 }
 
-[[OUTRIDER_TARGET]] float entropy(std::span<const float> logits, std::span<const float> p,
-                                  float max, float log_sum) {
-  Floats sum = all(0.0f);
+[[OUTRIDER_TARGET]] float share_with_entropy(std::span<const float> logits, std::span<float> p,
+                                             float sum, float max, float log_sum) {
+  Floats terms = all(0.0f);
   for (std::size_t i = 0; i < logits.size(); i += kChoiceSlice) {
-    const Floats weight = load(&p[i]);
-    const Floats term = fused(weight, log_p(load_slice(logits, i), max, log_sum), sum);
-    sum = select(above(weight, all(0.0f)), term, sum);
+    const Floats share = divide(load(&p[i]), all(sum));
+    store(&p[i], share);
+    const Floats added = fused(share, log_p(load_slice(logits, i), max, log_sum), terms);
+    terms = select(above(share, all(0.0f)), added, terms);
   }
-  return -sum_of_lanes(sum);
+  return -sum_of_lanes(terms);
 }
 
 OUTRIDER_OP void store_block(const Ints (&keys)[4], std::size_t block, std::span<RankKey> out,
@@ -103,14 +142,27 @@ OUTRIDER_OP Floats value_of(Ints key) {
   return floats_of(xor_bits(key, select(above(all(0), key), all(-1), all(INT32_MIN))));
 }
 
-[[OUTRIDER_TARGET]] void keys_by_value(std::span<const float> logits, std::span<const float> values,
-                                       std::span<RankKey> out, std::span<RankKey> minima) {
+[[OUTRIDER_TARGET]] void keys_by_logit(std::span<const float> logits, std::span<RankKey> out,
+                                       std::span<RankKey> minima) {
   for (std::size_t block = 0; block < blocks_of(logits.size()); ++block) {
     Ints keys[4];
     for (std::size_t i = 0; i < 4; ++i) {
-      const std::size_t at = block * kChoiceBlock + i * kChoiceSlice;
-      keys[i] = select(above(load_slice(logits, at), all(kAbsent)), key_of(load_slice(values, at)),
-                       all(kNoKey));
+      const Floats logit = load_slice(logits, block * kChoiceBlock + i * kChoiceSlice);
+      keys[i] = select(above(logit, all(kAbsent)), key_of(logit), all(kNoKey));
+    }
+    store_block(keys, block, out, minima);
+  }
+}
+
+[[OUTRIDER_TARGET]] void keys_by_share(std::span<const float> values, float sum,
+                                       std::span<RankKey> out, std::span<RankKey> minima) {
+  for (std::size_t block = 0; block < blocks_of(values.size()); ++block) {
+    Ints keys[4];
+    for (std::size_t i = 0; i < 4; ++i) {
+      const Floats value = load(&values[block * kChoiceBlock + i * kChoiceSlice]);
+      // The key of a share, which is not negative.
+      const Ints key = xor_bits(bits_of(divide(value, all(sum))), all(-1));
+      keys[i] = select(above(value, all(0.0f)), key, all(kNoKey));
     }
     store_block(keys, block, out, minima);
   }
@@ -229,10 +281,10 @@ unsigned first_set(unsigned bits, std::size_t n) {
   return first;
 }
 
-[[OUTRIDER_TARGET]] std::size_t keep(std::span<const RankKey> keys, std::span<const RankKey> minima,
-                                     RankCut cut, std::span<float> logits,
-                                     std::span<std::uint32_t> slices) {
-  std::size_t n = 0;
+[[OUTRIDER_TARGET]] std::size_t keep(const RaceView& race, std::span<const RankKey> keys,
+                                     std::span<const RankKey> minima, RankCut cut,
+                                     const RacePlace& to) {
+  Kept left{to, all(kAbsent)};
   for (std::size_t block = 0; block < minima.size(); ++block) {
     if (minima[block] > cut.key) continue;
     for (std::size_t slice = block * 4; slice < (block + 1) * 4; ++slice) {
@@ -241,13 +293,11 @@ unsigned first_set(unsigned bits, std::size_t n) {
       const unsigned alike_kept = first_set(alike, cut.n_equal);
       cut.n_equal -= static_cast<std::size_t>(std::popcount(alike_kept));
       const unsigned kept = set_lanes(above(all(cut.key), key)) | alike_kept;
-      if (kept == 0) continue;
-      const Floats logit = load(&logits[slice * kChoiceSlice]);
-      store(&logits[n * kChoiceSlice], select(mask_of(kept), logit, all(kAbsent)));
-      slices[n++] = slices[slice];
+      if (kept != 0)
+        left.add(mask_of(kept), load(&race.logits[slice * kChoiceSlice]), race.slices[slice]);
     }
   }
-  return n;
+  return left.end();
 }
 
 // Philox4x32-10 for 16 counters at once, as numerics/noise.h has it. Products take the low halves
@@ -355,10 +405,12 @@ constexpr ChoiceKernels kTable = {
     .block_maxima = block_maxima,
     .forbid = forbid,
     .gather = gather,
+    .gather_likely = gather_likely,
     .exp_differences = exp_differences,
     .divide = divide_all,
-    .entropy = entropy,
-    .keys_by_value = keys_by_value,
+    .share_with_entropy = share_with_entropy,
+    .keys_by_logit = keys_by_logit,
+    .keys_by_share = keys_by_share,
     .keys_by_surprise = keys_by_surprise,
     .count_up_to = count_up_to,
     .collect = collect,
