@@ -61,7 +61,10 @@ int main(int argc, char** argv) {
       {q.data(), d.data(), sums16.data(), columns, columns / 256, columns / 16}};
   std::vector<float> out(rows * weights.panels() * kPanel);
   const MatrixView<float> view(out.data(), rows, weights.panels() * kPanel);
+  const ProductKernels& products = kernels(isa).products;
+  ArrangedRows arranged;
   for (std::size_t call = 0; call < number(argv[6]); ++call) {
-    kernels(isa).products.multiply(weights, input, {0, rows}, {0, weights.panels()}, view);
+    products.arrange(weights, input, {0, rows}, arranged);
+    products.product(weights, arranged, {0, weights.panels()}, view);
   }
 }

@@ -21,10 +21,15 @@ namespace outrider {
 enum class ExtraKind {
   none,
   bias_start,   // int32 -bias * sum of q, one a sub-block: where a sum of (w + bias) * q starts
+  wide_start,   // the same, and q in 16 bits, two words a unit: columns 0, 2 and columns 1, 3
   bias_halves,  // the same for sums of 16 bits: low for columns 0, 1 of all units, high for 2, 3
   float_sum,    // the sum of q as a float: the factor of Q4_1's and Q5_1's minimum
   sum_pairs,    // two sub-blocks' sums of 16 bits, the first low: factors of K types' minimums
 };
+
+constexpr bool is_wide(ExtraKind kind) {
+  return kind == ExtraKind::wide_start;
+}
 
 struct InterleavedShape {
   std::size_t elements;  // columns a block
@@ -39,7 +44,10 @@ constexpr InterleavedShape interleaved_shape(TensorType type, ExtraKind bias_kin
   const BlockShape block = block_shape(type);
   if (block.elements == 0) return {1, 1, 0, ExtraKind::none};
   const std::size_t units = block.elements / 4;
-  if (!block.has_min) return {block.elements, units, block.sub_blocks, bias_kind};
+  if (!block.has_min) {
+    const std::size_t words = is_wide(bias_kind) ? 2 * units : units;
+    return {block.elements, words, block.sub_blocks, bias_kind};
+  }
   if (block.sub_blocks == 1) return {block.elements, units, 1, ExtraKind::float_sum};
   return {block.elements, units, block.sub_blocks / 2, ExtraKind::sum_pairs};
 }

@@ -3,10 +3,11 @@
 // of static functions, `Sums`:
 //
 //   kGroupRows                  rows whose sums stay in registers, a sum for each half
-//   kBias                       how the bias of types that have one comes: interleaved_rows.h
+//   bias(type)                  how the bias of types that have one comes: interleaved_rows.h
 //   units_a_sum(type)           units that a sum holds before it must be taken into a total
-//   add_unit(total, sum, w, q)  sum += w * q, four columns a lane; w: as stored, without sign; q: a
-//                               row's word. A type whose sums hold nothing adds to the total.
+//   part(w, i)                  what a row's word i of a unit meets; words a unit: is_wide(bias)
+//   add_unit(sum, w, q)         sum += w * q, four columns a lane, two of a part; w: as stored,
+//                               without sign; q: a row's word
 //   scale(bytes)                eight outputs' scales, from signed bytes
 //   scale_of(lanes, byte)       the same, from a byte without sign of every lane
 //   one()                       a scale of one
@@ -26,10 +27,18 @@
 
 namespace outrider::products256 {
 
-// Rows for which weights are unpacked once.
+inline constexpr std::size_t kHalfLine = kLine / 2;
+
+// Rows of one call. Of 4 to 6 bits weights are unpacked once for 16; else as many rows as registers
+// hold sums for.
 inline constexpr int kMostRows = 16;
 
-inline constexpr std::size_t kHalfLine = kLine / 2;
+template <class Sums>
+constexpr int most_rows(TensorType type) {
+  const BlockShape shape = block_shape(type);
+  if (shape.elements == 0) return 5;
+  return shape.bits == 8 ? Sums::kGroupRows : kMostRows;
+}
 
 // A kernel takes whole blocks, so many that they have 256 columns, at a time.
 inline constexpr std::size_t kBatchColumns = 256;
@@ -111,6 +120,14 @@ struct alignas(64) Kept {
   __m256 d[8][2], m[8][2];
 };
 
+template <From kFrom>
+[[OUTRIDER_AVX2, gnu::always_inline]] inline __m256 halves(const std::byte* at, __m256& kept) {
+  if constexpr (kFrom == From::kept) return kept;
+  const __m256 floats = halves(at);
+  if constexpr (kFrom == From::panel_to_kept) kept = floats;
+  return floats;
+}
+
 template <TensorType kType, From kFrom>
 [[OUTRIDER_AVX2, gnu::always_inline]] inline __m256i unit(const std::byte* lines,
                                                           __m256i (*kept)[2], int u, int h) {
@@ -134,6 +151,7 @@ template <class Sums, TensorType kType, int kRows, From kFrom>
     __m256i (&totals)[2][kRows], const __m256i (&scale)[2], const std::byte* lines,
     __m256i (*kept)[2], const std::int32_t* words, std::size_t n, const std::int32_t* starts) {
   constexpr int kUnits = block_shape(kType).bits == 6 ? 4 : 8;
+  constexpr int kParts = is_wide(Sums::bias(kType)) ? 2 : 1;  // words of a row that a unit meets
   __m256i sums[2][kRows];
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
@@ -144,11 +162,16 @@ template <class Sums, TensorType kType, int kRows, From kFrom>
     const int u = unit_order<kType>(i);
     const __m256i w[2] = {unit<kType, kFrom>(lines, kept, u, 0),
                           unit<kType, kFrom>(lines, kept, u, 1)};
-#pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) {
-      const __m256i q = _mm256_set1_epi32(words[u * n + r]);
 #pragma GCC unroll 2
-      for (int h = 0; h < 2; ++h) Sums::template add_unit<kType>(totals[h][r], sums[h][r], w[h], q);
+    for (int part = 0; part < kParts; ++part) {
+      const __m256i parts[2] = {Sums::template part<kType>(w[0], part),
+                                Sums::template part<kType>(w[1], part)};
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) {
+        const __m256i q = _mm256_set1_epi32(words[(u * kParts + part) * n + r]);
+#pragma GCC unroll 2
+        for (int h = 0; h < 2; ++h) Sums::template add_unit<kType>(sums[h][r], parts[h], q);
+      }
     }
     if ((i + 1) % Sums::units_a_sum(kType) != 0 && i + 1 != kUnits) continue;
 #pragma GCC unroll 8
@@ -187,17 +210,18 @@ template <class Sums, TensorType kType, int kRows, From kFrom>
                                                                   std::size_t n_blocks, Kept& kept,
                                                                   const std::int32_t* words,
                                                                   std::size_t n, __m256 (*acc)[2]) {
-  constexpr InterleavedShape kShape = interleaved_shape(kType, Sums::kBias);
+  constexpr InterleavedShape kShape = interleaved_shape(kType, Sums::bias(kType));
   constexpr bool kHasMin = block_shape(kType).has_min;
   for (std::size_t b = 0; b < n_blocks; ++b, words += kShape.words() * n) {
     const BlockPlace place = block_place(kType, first_block + b);
-    if constexpr (kFrom != From::kept) {
+    if constexpr (kFrom != From::kept)
       prefetch<kRows, kFrom>(panel + place.body, body_bytes(kType) + kLine);
+    __m256 d[2], m[2];
 #pragma GCC unroll 2
-      for (int h = 0; h < 2; ++h) {
-        kept.d[b][h] = halves(panel + place.d + h * kHalfLine / 2);
-        if constexpr (kHasMin) kept.m[b][h] = halves(panel + place.m + h * kHalfLine / 2);
-      }
+    for (int h = 0; h < 2; ++h) {
+      d[h] = halves<kFrom>(panel + place.d + h * kHalfLine / 2, kept.d[b][h]);
+      if constexpr (kHasMin)
+        m[h] = halves<kFrom>(panel + place.m + h * kHalfLine / 2, kept.m[b][h]);
     }
     const std::int32_t* ds = words + kShape.units * n;
     const std::int32_t* extras = ds + n;
@@ -211,10 +235,10 @@ template <class Sums, TensorType kType, int kRows, From kFrom>
     for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 2
       for (int h = 0; h < 2; ++h) {
-        const __m256 scale = _mm256_mul_ps(kept.d[b][h], broadcast(ds + r));
+        const __m256 scale = _mm256_mul_ps(d[h], broadcast(ds + r));
         acc[r][h] = _mm256_fmadd_ps(scale, _mm256_cvtepi32_ps(totals[h][r]), acc[r][h]);
         if constexpr (kHasMin) {
-          const __m256 min_scale = _mm256_mul_ps(kept.m[b][h], broadcast(ds + r));
+          const __m256 min_scale = _mm256_mul_ps(m[h], broadcast(ds + r));
           acc[r][h] = _mm256_fmadd_ps(min_scale, broadcast(extras + r), acc[r][h]);
         }
       }
@@ -229,7 +253,7 @@ template <class Sums, TensorType kType, int kRows, From kFrom>
                                                                       const std::int32_t* words,
                                                                       std::size_t n,
                                                                       __m256 (*acc)[2]) {
-  constexpr InterleavedShape kShape = interleaved_shape(kType, Sums::kBias);
+  constexpr InterleavedShape kShape = interleaved_shape(kType, Sums::bias(kType));
   constexpr std::size_t kSubBytes = 32 * block_shape(kType).bits * 2;
   const __m256i even_bytes = _mm256_set1_epi16(255);
   const BlockPlace place = block_place(kType, block);
@@ -288,7 +312,7 @@ template <class Sums, TensorType kType, int kRows, From kFrom>
                                                                     const std::int32_t* words,
                                                                     std::size_t n,
                                                                     __m256 (*acc)[2]) {
-  constexpr InterleavedShape kShape = interleaved_shape(kType, Sums::kBias);
+  constexpr InterleavedShape kShape = interleaved_shape(kType, Sums::bias(kType));
   constexpr std::size_t kSubBytes = 3 * kLine;
   const BlockPlace place = block_place(kType, block);
   const std::byte* scales = panel + place.body;
@@ -349,7 +373,7 @@ template <class Sums, TensorType kType, int kRows>
 [[OUTRIDER_AVX2]] void panel_of_few_rows(const std::byte* panel, std::size_t columns,
                                          const std::int32_t* words, float* out,
                                          std::size_t stride) {
-  constexpr InterleavedShape kShape = interleaved_shape(kType, Sums::kBias);
+  constexpr InterleavedShape kShape = interleaved_shape(kType, Sums::bias(kType));
   constexpr std::size_t kBatch = kBatchColumns / kShape.elements;
   const std::size_t n_blocks = columns / kShape.elements;
   Kept kept;
@@ -382,7 +406,7 @@ template <class Sums, TensorType kType>
 [[OUTRIDER_AVX2]] void panel_of_many_rows(const std::byte* panel, std::size_t columns,
                                           const std::int32_t* words, std::size_t n, float* out,
                                           std::size_t stride) {
-  constexpr InterleavedShape kShape = interleaved_shape(kType, Sums::kBias);
+  constexpr InterleavedShape kShape = interleaved_shape(kType, Sums::bias(kType));
   constexpr std::size_t kBatch = kBatchColumns / kShape.elements;
   const std::size_t n_blocks = columns / kShape.elements;
   const std::size_t n_groups = (n + Sums::kGroupRows - 1) / Sums::kGroupRows;
@@ -460,11 +484,10 @@ constexpr PanelKernel panel_kernel() {
 }
 template <class Sums, TensorType kType>
 PanelKernel panel_kernel(std::size_t rows) {
-  constexpr int kMost = block_shape(kType).elements == 0 ? 5 : kMostRows;
   static constexpr auto kByRows = []<int... kLess>(std::integer_sequence<int, kLess...>) {
     return std::array{panel_kernel<Sums, kType, kLess + 1>()...};
   }
-  (std::make_integer_sequence<int, kMost>());
+  (std::make_integer_sequence<int, most_rows<Sums>(kType)>());
   return kByRows[rows - 1];
 }
 
@@ -491,8 +514,8 @@ PanelKernel panel_kernel(TensorType type, const InterleavedRows& group) {
 template <class Sums>
 void arrange(const PackedMatrix& weights, const ProductInput& input, Range rows,
              ArrangedRows& arranged) {
-  const std::size_t most_rows = block_shape(weights.type).elements == 0 ? 5 : kMostRows;
-  interleave(weights, input, rows, Sums::kBias, most_rows, panel_kernel<Sums>, arranged);
+  interleave(weights, input, rows, Sums::bias(weights.type), most_rows<Sums>(weights.type),
+             panel_kernel<Sums>, arranged);
 }
 
 // What ProductKernels::quantize says; products_avx2.cpp has it.

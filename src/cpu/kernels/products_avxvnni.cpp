@@ -11,7 +11,7 @@ namespace {
 template <VnniEncoding kEncoding>
 struct VnniSums {
   static constexpr int kGroupRows = 5;
-  static constexpr ExtraKind kBias = ExtraKind::bias_start;
+  static constexpr ExtraKind bias(TensorType) { return ExtraKind::bias_start; }
 
   static constexpr int units_a_sum(TensorType) { return 8; }
 
@@ -25,10 +25,14 @@ struct VnniSums {
     return _mm256_and_si256(_mm256_srli_epi32(lanes, 8 * byte), _mm256_set1_epi32(255));
   }
 
+  template <TensorType kType>
+  [[OUTRIDER_AVX2, gnu::always_inline]] static __m256i part(__m256i w, int) {
+    return w;
+  }
+
   // In assembly, as no compiler lets one function use either encoding.
   template <TensorType kType>
-  [[OUTRIDER_AVX2, gnu::always_inline]] static void add_unit(__m256i&, __m256i& sum, __m256i w,
-                                                             __m256i q) {
+  [[OUTRIDER_AVX2, gnu::always_inline]] static void add_unit(__m256i& sum, __m256i w, __m256i q) {
     if constexpr (kEncoding == VnniEncoding::vex)
       asm("%{vex%} vpdpbusd %2, %1, %0" : "+x"(sum) : "x"(w), "x"(q));
     else
