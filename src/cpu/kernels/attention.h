@@ -26,7 +26,7 @@ struct Places {
 };
 
 // Softmax's running state of n queries over the keys seen so far: their largest score, and sum and
-// weighted values relative to it. A state without keys: no_keys().
+// weighted values relative to it. Without keys: kNoMax and zeros.
 struct AttentionSums {
   static constexpr float kNoMax = std::numeric_limits<float>::lowest();
 
@@ -68,8 +68,8 @@ struct AttentionKernels {
                       const KeysQ8* next, MatrixView<float> scores);
 
   // p: [n][64] scores. s = scale * p, then soft-capped; p_j = exp(s_j - m), m the largest among the
-  // present; 0 where absent. sums.max = m, sums.sum = lane sum of the new p; -inf and 0 where none
-  // is present. A NaN among the present makes all p, sum and max NaN.
+  // present; 0 where absent. sums.max = m, sums.sum = lane sum of the new p; kNoMax and 0 where
+  // none is present. A NaN among the present makes all p, sum and max NaN.
   void (*softmax)(float scale, std::optional<float> softcap, std::span<const Places> present,
                   MatrixView<float> p, const AttentionSums& sums);
   // The same, then p as weights of values in 8 bits: r_j = p_j * d_j (0 where p_j is 0), R the

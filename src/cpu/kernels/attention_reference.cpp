@@ -71,7 +71,7 @@ void softmax(float scale, std::optional<float> softcap, std::span<const Places> 
       sums.sum[q] = tile.sum;
     } else {
       std::fill(weights.begin(), weights.end(), 0.0f);
-      sums.max[q] = -kInfinity;
+      sums.max[q] = AttentionSums::kNoMax;
       sums.sum[q] = 0;
     }
   }

@@ -188,7 +188,7 @@ template <bool kSoftcap, bool kWhole>
       } else {
         std::fill_n(weights, kTile, 0.0f);
       }
-      sums.max[q] = -kInfinity;
+      sums.max[q] = AttentionSums::kNoMax;
       sums.sum[q] = 0;
       continue;
     }
