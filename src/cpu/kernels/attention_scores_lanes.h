@@ -71,7 +71,8 @@ void scores(MatrixView<const float> queries, const Kept* keys, Places places, co
 // those of the groups before.
 template <int kQueries, int kVectors>
 [[OUTRIDER_TARGET]] void scores_q8_0_block(const QuantizedQueries& queries, const KeysQ8& keys,
-                                           std::size_t first, MatrixView<float> scores) {
+                                           const KeysQ8* next, std::size_t first,
+                                           MatrixView<float> scores) {
   constexpr std::size_t kUnits = kKeyGroup / 4;
   const std::int8_t* query[kQueries];
   for (int q = 0; q < kQueries; ++q) query[q] = queries.q[q].data();
@@ -84,7 +85,9 @@ template <int kQueries, int kVectors>
     for (int q = 0; q < kQueries; ++q)
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) sums[q][v] = biased_sum(queries.bias[q][group]);
+    if (next != nullptr) prefetch(next->d + group * kTile, kTile * sizeof(Half));
     for (std::size_t unit = 0; unit < kUnits; ++unit, at += kTile * 4) {
+      if (next != nullptr) prefetch(next->q + (group * kUnits + unit) * kTile * 4, kTile * 4);
       Ints key[kVectors];
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) key[v] = load_keys(at + v * kWidth * 4);
@@ -114,16 +117,12 @@ template <int kQueries, int kVectors>
 
 void scores_q8_0(const QuantizedQueries& queries, const KeysQ8& keys, Places places,
                  const KeysQ8* next, MatrixView<float> scores) {
-  const std::size_t head_dim = queries.q.columns();
-  if (next != nullptr) {
-    prefetch(next->q, head_dim * kTile);
-    prefetch(next->d, head_dim / kKeyGroup * kTile * sizeof(Half));
-  }
   for_even_blocks<kMostQueries>(queries.q.rows(), [&](Range block, auto n) {
     const QuantizedQueries some{rows_of(queries.q, block), rows_of(queries.d, block),
                                 rows_of(queries.bias, block)};
     for_vectors_of<kScoreVectorsQ8>(places, [&](std::size_t v, auto vectors) {
-      scores_q8_0_block<n, vectors>(some, keys, v * kWidth, rows_of(scores, block));
+      scores_q8_0_block<n, vectors>(some, keys, std::exchange(next, nullptr), v * kWidth,
+                                    rows_of(scores, block));
     });
   });
 }
