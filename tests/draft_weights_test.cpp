@@ -106,6 +106,46 @@ TEST(OutputIds, GrowWhereThereIsRoom) {
                                                      .weights);
 }
 
+// The limits of a pass come from what it reads, not from what the file has.
+TEST(DraftWeights, AreCountedAsTheyWereLoaded) {
+  const Model model = tiny_model({.types = {TensorType::q8_0}});
+  const auto operations = [](Backend& backend) {
+    PassProfile profile;
+    ForwardOptions options;
+    options.profile = &profile;
+    const SequenceId sequence = backend.begin();
+    const Row row{.sequence = sequence, .token = 1, .wants_logits = true};
+    backend.forward({&row, 1}, options);
+    backend.end(sequence);
+    return profile.operations;
+  };
+  const auto sum = [](const std::vector<PassProfile::Operation>& operations,
+                      double PassProfile::Operation::*field) {
+    double sum = 0;
+    for (const PassProfile::Operation& operation : operations) sum += operation.*field;
+    return sum;
+  };
+  const auto whole = operations(*load_cpu(model, options(2)));
+  const double weights = sum(whole, &PassProfile::Operation::weights);
+  EXPECT_EQ(weights, weights_per_token(model));
+  EXPECT_EQ(sum(whole, &PassProfile::Operation::weight_bytes), weights / 32 * 34);
+
+  LoadOptions less = options(2);
+  less.requantize = TensorType::q4_0;
+  less.output_ids = {3, 50};
+  less.output_room = 4;
+  const auto backend = load_cpu(model, less);
+  const double embedding = model.spec.embedding;
+  for (const double n_outputs : {2.0, 3.0}) {
+    const auto found = operations(*backend);
+    EXPECT_EQ(found.back().weights, n_outputs * embedding);
+    const double left = weights - (model.spec.vocabulary - n_outputs) * embedding;
+    EXPECT_EQ(sum(found, &PassProfile::Operation::weights), left);
+    EXPECT_EQ(sum(found, &PassProfile::Operation::weight_bytes), left / 32 * 18);
+    backend->add_outputs(std::vector<Token>{7});
+  }
+}
+
 // Nothing that a draft model gives up changes a text.
 TEST(DraftWeights, LeaveTheTextAsItIs) {
   // Narrow, for the reference kernels' sake.

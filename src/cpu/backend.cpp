@@ -62,9 +62,8 @@ class Outputs {
   }
 
   Choice choose(std::span<const float> logits, const ChoiceRequest& request, Isa isa) const {
-    std::vector<float> by_id(ids_.size());
-    for (std::size_t i = 0; i < ids_.size(); ++i) by_id[i] = logits[places_[i]];
-    return choose_among(ids_, by_id, static_cast<std::size_t>(vocabulary_), request, isa);
+    return choose_among({ids_, places_}, logits, static_cast<std::size_t>(vocabulary_), request,
+                        isa);
   }
 
  private:
@@ -84,7 +83,6 @@ class CpuBackend final : public Backend {
         cache_(limits(model, options)),
         memory_(model.spec, options.cache_type, Cache::pages_needed(limits(model, options))),
         forward_(model_.spec, weights_, memory_, kernels(isa), *team_, options_),
-        pass_weights_(pass_weights(model_)),
         outputs_(options_, model_.spec.vocabulary),
         all_layers_(model.spec.n_layers()) {
     std::iota(all_layers_.begin(), all_layers_.end(), 0);
@@ -94,7 +92,7 @@ class CpuBackend final : public Backend {
   const LoadOptions& options() const override { return options_; }
 
   Pass forward(std::span<const Row> rows, const ForwardOptions& options) override {
-    PassTimer timer(options.profile, team_->size(), pass_weights_);
+    PassTimer timer(options.profile, team_->size(), weights_);
     CHECK(!rows.empty() && rows.size() <= static_cast<std::size_t>(options_.batch_rows));
     const std::vector<int>& layers = options.layers ? *options.layers : all_layers_;
     LayerSet written;
@@ -185,7 +183,6 @@ class CpuBackend final : public Backend {
   Cache cache_;
   CacheMemory memory_;
   Forward forward_;
-  const PassWeights pass_weights_;
   Outputs outputs_;
   std::vector<int> all_layers_;
   std::uint64_t generation_ = 0;

@@ -73,6 +73,11 @@ struct Room {
   std::vector<RaceEntry> ranking_of_race;
 };
 
+void put(const PlacedTokens& tokens, std::span<const float> given, std::span<float> row) {
+  for (std::size_t i = 0; i < tokens.ids.size(); ++i)
+    row[static_cast<std::size_t>(tokens.ids[i])] = given[tokens.places[i]];
+}
+
 bool better(const RaceEntry& a, const RaceEntry& b) {
   return a.score != b.score ? a.score > b.score : a.place < b.place;
 }
@@ -96,16 +101,16 @@ class Choosing {
     decide(choice);
   }
 
-  // The same where only `ids` have logits.
-  void among(std::span<const Token> ids, std::span<const float> given, std::size_t vocabulary,
+  // The same where only some have logits.
+  void among(const PlacedTokens& tokens, std::span<const float> given, std::size_t vocabulary,
              Choice& choice) {
     n_tokens_ = vocabulary;
     if (!names_tokens()) {
-      look_at(first_slices(spread(ids, given)));
+      look_at(first_slices(spread(tokens, given)));
     } else {
       const std::span<float> row = room_.row.first(blocks_of(vocabulary) * kChoiceBlock);
       std::fill(row.begin(), row.end(), -kInfinity);
-      for (std::size_t i = 0; i < ids.size(); ++i) row[static_cast<std::size_t>(ids[i])] = given[i];
+      put(tokens, given, row);
       look_at({row, room_.every_slice.first(slices_of(vocabulary))});
       if (!std::isfinite(max_)) return;
       process(row);
@@ -146,16 +151,16 @@ class Choosing {
         race_.logits.subspan(block * kChoiceBlock, kChoiceBlock), std::span(&max_of_block, 1));
   }
 
-  // The slices that hold one of `ids`, in room_.
-  std::size_t spread(std::span<const Token> ids, std::span<const float> given) {
+  // The slices that hold one of the tokens, in room_.
+  std::size_t spread(const PlacedTokens& tokens, std::span<const float> given) {
     std::size_t n = 0;
-    for (std::size_t i = 0; i < ids.size(); ++i) {
-      const auto id = static_cast<std::uint32_t>(ids[i]);
+    for (std::size_t i = 0; i < tokens.ids.size(); ++i) {
+      const auto id = static_cast<std::uint32_t>(tokens.ids[i]);
       if (n == 0 || room_.slices[n - 1] != id / kChoiceSlice) {
         std::fill_n(&room_.logits[n * kChoiceSlice], kChoiceSlice, -kInfinity);
         room_.slices[n++] = id / kChoiceSlice;
       }
-      room_.logits[(n - 1) * kChoiceSlice + id % kChoiceSlice] = given[i];
+      room_.logits[(n - 1) * kChoiceSlice + id % kChoiceSlice] = given[tokens.places[i]];
     }
     return n;
   }
@@ -354,10 +359,10 @@ Room& room_for(std::size_t n) {
   return *room;
 }
 
-std::vector<float> all_logits(std::span<const Token> ids, std::span<const float> logits,
+std::vector<float> all_logits(const PlacedTokens& tokens, std::span<const float> logits,
                               std::size_t vocabulary) {
   std::vector<float> all(vocabulary, -kInfinity);
-  for (std::size_t i = 0; i < ids.size(); ++i) all[static_cast<std::size_t>(ids[i])] = logits[i];
+  put(tokens, logits, all);
   return all;
 }
 
@@ -372,13 +377,13 @@ Choice choose(std::span<const float> logits, const ChoiceRequest& request, Isa i
   return choice;
 }
 
-Choice choose_among(std::span<const Token> ids, std::span<const float> logits,
+Choice choose_among(const PlacedTokens& tokens, std::span<const float> logits,
                     std::size_t vocabulary, const ChoiceRequest& request, Isa isa) {
   const ChoiceKernels* table = kernels(isa).choice;
-  if (table == nullptr) return choose_reference(all_logits(ids, logits, vocabulary), request);
+  if (table == nullptr) return choose_reference(all_logits(tokens, logits, vocabulary), request);
   Choice choice;
-  if (request.wants_logits) choice.logits = all_logits(ids, logits, vocabulary);
-  Choosing(*table, room_for(vocabulary), request).among(ids, logits, vocabulary, choice);
+  if (request.wants_logits) choice.logits = all_logits(tokens, logits, vocabulary);
+  Choosing(*table, room_for(vocabulary), request).among(tokens, logits, vocabulary, choice);
   return choice;
 }
 

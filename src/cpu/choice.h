@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include "base/token.h"
@@ -16,9 +17,14 @@ namespace outrider {
 
 Choice choose(std::span<const float> logits, const ChoiceRequest& request, Isa isa);
 
-// The same where only some tokens of a vocabulary have logits: logits[i] is that of token ids[i],
-// ids ascending, and all others are at -inf, which costs nothing.
-Choice choose_among(std::span<const Token> ids, std::span<const float> logits,
+// Some tokens of a vocabulary, and where in a row their logits stand.
+struct PlacedTokens {
+  std::span<const Token> ids;             // ascending
+  std::span<const std::uint32_t> places;  // of each
+};
+
+// The same where only these have logits. All others are at -inf, which costs nothing.
+Choice choose_among(const PlacedTokens& tokens, std::span<const float> logits,
                     std::size_t vocabulary, const ChoiceRequest& request, Isa isa);
 
 }  // namespace outrider

@@ -3,6 +3,7 @@
 #include <x86intrin.h>
 
 #include <optional>
+#include <span>
 
 namespace outrider {
 namespace {
@@ -31,28 +32,30 @@ std::optional<PassPart> part_of(Role role) {
   }
 }
 
-}  // namespace
-
-PassWeights pass_weights(const Model& model) {
-  PassWeights weights;
-  const auto add = [&](PassPart part, const TensorView& tensor) {
-    PartWeights& of_part = weights[static_cast<std::size_t>(part)];
-    of_part.bytes += static_cast<double>(tensor.bytes.size());
-    of_part.count += static_cast<double>(tensor.elements());
+// What a pass multiplies by, as it was loaded.
+void count_weights(const Weights& weights, std::span<PassProfile::Operation> operations) {
+  for (PassProfile::Operation& operation : operations)
+    operation.weights = operation.weight_bytes = 0;
+  const auto add = [&](PassPart part, const PackedMatrix& matrix) {
+    PassProfile::Operation& operation = operations[static_cast<std::size_t>(part)];
+    const TensorTypeTraits& type = traits(matrix.type);
+    const double n = static_cast<double>(matrix.outputs * matrix.columns);
+    operation.weights += n;
+    operation.weight_bytes +=
+        n * static_cast<double>(type.block_bytes) / static_cast<double>(type.block_elements);
   };
-  for (int layer = 0; layer < model.spec.n_layers(); ++layer) {
+  for (int layer = 0; layer < weights.n_layers(); ++layer) {
     for (int role = 0; role < kRoles; ++role) {
-      const TensorView* tensor = model.weights[layer * kRoles + role];
-      const auto part = part_of(static_cast<Role>(role));
-      if (tensor != nullptr && part) add(*part, *tensor);
+      if (const auto part = part_of(static_cast<Role>(role)))
+        add(*part, weights.matrix(static_cast<Role>(role), layer));
     }
   }
-  const TensorView* output = model.weight(Role::output);
-  add(PassPart::head, output != nullptr ? *output : *model.weight(Role::token_embedding));
-  return weights;
+  add(PassPart::head, weights.head());
 }
 
-PassTimer::PassTimer(PassProfile* profile, int n_threads, const PassWeights& weights)
+}  // namespace
+
+PassTimer::PassTimer(PassProfile* profile, int n_threads, const Weights& weights)
     : profile_(profile), weights_(weights) {
   if (profile_ == nullptr) return;
   threads_.resize(static_cast<std::size_t>(n_threads));
@@ -73,14 +76,13 @@ PassTimer::~PassTimer() {
   for (int part = 0; part < kPassParts; ++part) {
     PassProfile::Operation& operation = profile_->operations[static_cast<std::size_t>(part)];
     operation.name = kNames[part];
-    operation.weight_bytes = weights_[static_cast<std::size_t>(part)].bytes;
-    operation.weights = weights_[static_cast<std::size_t>(part)].count;
     for (const Thread& thread : threads_) {
       const Times& times = thread.parts[static_cast<std::size_t>(part)];
       operation.work_ms += static_cast<double>(times.work) * ms_a_tick;
       operation.wait_ms += static_cast<double>(times.wait) * ms_a_tick;
     }
   }
+  count_weights(weights_, profile_->operations);
   ++profile_->passes;
 }
 

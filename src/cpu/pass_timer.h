@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "model/model.h"
+#include "cpu/weights.h"
 #include "model/pass_profile.h"
 
 namespace outrider {
@@ -31,19 +31,12 @@ enum class PassPart {
 };
 inline constexpr int kPassParts = static_cast<int>(PassPart::head) + 1;
 
-// The matrices that each part multiplies by, all layers together.
-struct PartWeights {
-  double bytes = 0, count = 0;  // in the file; elements
-};
-using PassWeights = std::array<PartWeights, kPassParts>;
-PassWeights pass_weights(const Model& model);
-
 // Lives from the beginning of a pass to its end. Each thread reports for itself.
 class PassTimer {
  public:
   // Nothing is measured if `profile` is null. The pass is added to it when this object ends, which
-  // is on the thread that made it. weights must outlive it.
-  PassTimer(PassProfile* profile, int n_threads, const PassWeights& weights);
+  // is on the thread that made it. weights, those that the pass multiplies by, must outlive it.
+  PassTimer(PassProfile* profile, int n_threads, const Weights& weights);
   ~PassTimer();
   PassTimer(const PassTimer&) = delete;
   PassTimer& operator=(const PassTimer&) = delete;
@@ -68,7 +61,7 @@ class PassTimer {
   static void charge(Thread& thread, PassPart part, std::uint64_t Times::*kind);
 
   PassProfile* const profile_;
-  const PassWeights& weights_;
+  const Weights& weights_;
   std::vector<Thread> threads_;
   std::uint64_t first_ = 0;
   std::chrono::steady_clock::time_point start_;

@@ -19,6 +19,7 @@ class Weights {
   Weights(const Model& model, const LoadOptions& options, ThreadTeam& team,
           const LoadProgress& progress);
 
+  int n_layers() const { return static_cast<int>(matrices_.size()) / kRoles; }
   const PackedMatrix& matrix(Role role, int layer = 0) const {
     return matrices_[index(role, layer)];
   }

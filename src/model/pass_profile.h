@@ -13,7 +13,8 @@ struct PassProfile {
     std::string_view name;  // lives as long as the program
     double work_ms = 0;     // of all passes, the mean over the device's threads
     double wait_ms = 0;     // likewise, from being done until every thread is
-    // The matrices that one pass over all layers multiplies by here: bytes in the file, elements.
+    // The matrices that one pass over all layers multiplies by here, as they are loaded: bytes, not
+    // counting what packing adds, so those of the file unless they were encoded anew; elements.
     double weight_bytes = 0, weights = 0;
   };
   std::vector<Operation> operations;  // in the order of a pass; their times add up to the passes'
