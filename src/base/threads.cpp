@@ -28,15 +28,35 @@ constexpr unsigned kControlWord = 0x1f80;
 // with fewer cores than threads waits for those that do not run.
 constexpr std::chrono::milliseconds kSpin{1};
 
+// Asks for two lines of memory at a time: a thread whose requests fill the buffers for misses would
+// see late what it waits for.
+class Bringing {
+ public:
+  explicit Bringing(std::span<const std::byte> soon) : rest_(soon) {}
+
+  // False: nothing is left to ask for.
+  bool operator()() {
+    constexpr std::size_t kLine = 64, kStep = 2 * kLine;
+    if (rest_.size() < kStep) return false;
+    _mm_prefetch(reinterpret_cast<const char*>(rest_.data()), _MM_HINT_T1);
+    _mm_prefetch(reinterpret_cast<const char*>(rest_.data() + kLine), _MM_HINT_T1);
+    rest_ = rest_.subspan(kStep);
+    return true;
+  }
+
+ private:
+  std::span<const std::byte> rest_;
+};
+
 // Returns once done() holds, or after a while.
 template <typename Done>
-void spin_until(const Done& done) {
+void spin_until(const Done& done, Bringing bring) {
   constexpr int kPausesALook = 256;  // some 6 microseconds between two looks at the clock
   const auto start = std::chrono::steady_clock::now();
   do {
     for (int i = 0; i < kPausesALook; ++i) {
       if (done()) return;
-      _mm_pause();
+      if (!bring()) _mm_pause();
     }
   } while (std::chrono::steady_clock::now() - start < kSpin);
 }
@@ -49,8 +69,8 @@ class WaitingRoom {
 
   // Returns once done() holds, which must stay so from then on.
   template <typename Done>
-  void wait(const Done& done) {
-    if (spins_) spin_until(done);
+  void wait(const Done& done, std::span<const std::byte> soon = {}) {
+    if (spins_) spin_until(done, Bringing(soon));
     if (done()) return;
     // Sequentially consistent, as the event itself must be: either it is seen here or the sleeper
     // is seen there.
@@ -209,23 +229,22 @@ void ThreadTeam::run(const std::function<void(int)>& body) noexcept {
   _mm_setcsr(callers_control_word);
 }
 
-ThreadTeam::SharedItems ThreadTeam::begin_sharing(int thread, std::size_t count) {
+int ThreadTeam::begin_sharing(int thread) {
   State::Share& own = state_->shares[static_cast<std::size_t>(thread)];
   const int turn = own.turn;
   own.turn = 1 - turn;
   own.taken[static_cast<std::size_t>(own.turn)].store(0, std::memory_order_relaxed);
-  return {count, turn};
+  return turn;
 }
 
-bool ThreadTeam::take(const SharedItems& items, int owner, std::size_t& item) {
-  const auto thread = static_cast<std::size_t>(owner);
-  const Range own = share(items.count, thread, state_->size);
+bool ThreadTeam::take(int owner, int turn, const Range& items, std::size_t& item) {
   std::atomic<std::size_t>& taken =
-      state_->shares[thread].taken[static_cast<std::size_t>(items.turn)];
+      state_->shares[static_cast<std::size_t>(owner)].taken[static_cast<std::size_t>(turn)];
   // A look first: many threads that come to an empty share need not write to it.
-  if (taken.load(std::memory_order_relaxed) >= own.end - own.begin) return false;
-  item = own.begin + taken.fetch_add(1, std::memory_order_relaxed);
-  return item < own.end;
+  const std::size_t count = items.end - items.begin;
+  if (taken.load(std::memory_order_relaxed) >= count) return false;
+  item = items.begin + taken.fetch_add(1, std::memory_order_relaxed);
+  return item < items.end;
 }
 
 ThreadTeam::Arrival ThreadTeam::arrive() {
@@ -239,8 +258,8 @@ void ThreadTeam::open(const Arrival& arrival) {
   state_->waiting.announce();
 }
 
-void ThreadTeam::wait(const Arrival& arrival) {
-  state_->waiting.wait([&] { return state_->opened.load() >= arrival.barrier; });
+void ThreadTeam::wait(const Arrival& arrival, std::span<const std::byte> soon) {
+  state_->waiting.wait([&] { return state_->opened.load() >= arrival.barrier; }, soon);
 }
 
 }  // namespace outrider

@@ -4,10 +4,12 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 
 namespace outrider {
 
@@ -42,20 +44,21 @@ class ThreadTeam {
   // would wait for its thread for ever. Callers in several threads take turns; a body calls no
   // run().
   void run(const std::function<void(int thread)>& body) noexcept;
-  // Returns once every thread of the running body has called it.
-  void barrier() {
-    barrier([] {});
+  // Returns once every thread of the running body has called it. `soon`: memory that this thread
+  // reads next, which it brings into its second-level cache while it waits.
+  void barrier(std::span<const std::byte> soon = {}) {
+    barrier([] {}, soon);
   }
   // The same, and the last thread to come has run its `between`: the others wait for that too.
   // Small work that one thread can do alone needs no second barrier in this way.
-  template <typename Between>
-  void barrier(const Between& between) {
+  template <std::invocable Between>
+  void barrier(const Between& between, std::span<const std::byte> soon = {}) {
     const Arrival arrival = arrive();
     if (arrival.is_last) {
       between();
       open(arrival);
     } else {
-      wait(arrival);
+      wait(arrival, soon);
     }
   }
   // Calls f(item) once for every item in [0, count), each on one thread: threads begin with even
@@ -63,11 +66,11 @@ class ThreadTeam {
   // thread of the running body calls it with one count; between two calls there is a barrier.
   template <typename F>
   void share_out(int thread, std::size_t count, const F& f) {
-    const SharedItems items = begin_sharing(thread, count);
+    const int turn = begin_sharing(thread);
     for (int other = 0; other < size(); ++other) {
       const int owner = (thread + other) % size();
-      std::size_t item;
-      while (take(items, owner, item)) f(item);
+      const Range items = share(count, owner, size());
+      for (std::size_t item; take(owner, turn, items, item);) f(item);
     }
   }
 
@@ -78,15 +81,12 @@ class ThreadTeam {
   };
   Arrival arrive();
   void open(const Arrival& arrival);
-  void wait(const Arrival& arrival);
+  void wait(const Arrival& arrival, std::span<const std::byte> soon);
 
-  struct SharedItems {
-    std::size_t count;
-    int turn;  // which of the counters belong to this call
-  };
-  SharedItems begin_sharing(int thread, std::size_t count);
-  // The next item of `owner`'s share; false: it has none left.
-  bool take(const SharedItems& items, int owner, std::size_t& item);
+  // Which of two sets of counters belongs to this call.
+  int begin_sharing(int thread);
+  // The next of `items`, the share of `owner`; false: none is left.
+  bool take(int owner, int turn, const Range& items, std::size_t& item);
 
   struct State;
   std::unique_ptr<State> state_;

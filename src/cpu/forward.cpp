@@ -60,9 +60,12 @@ std::vector<Rope> distinct_ropes(const ModelSpec& spec) {
 constexpr std::size_t kChunkBytes = 512 << 10;
 constexpr std::size_t kPieceBytes = 128 << 10, kLeastPieceBytes = 32 << 10;
 
-// Of gate and up, panels that are multiplied, activated and quantized before the next.
-constexpr std::size_t kGatedPanels = 4;
-constexpr std::size_t kGatedColumns = kGatedPanels * kPanel;
+// Of gate and up, panels that are multiplied, activated and quantized before the next: the columns
+// of a whole group where each thread has three such pieces at least, else a part of it.
+constexpr std::size_t kMostGatedPanels = 16, kLeastGatedPanels = 4;
+std::size_t gated_panels(const PackedMatrix& gate, std::size_t n_threads) {
+  return gate.panels() >= 3 * n_threads * kMostGatedPanels ? kMostGatedPanels : kLeastGatedPanels;
+}
 
 // Whole tiles of AMX, whole groups of other kernels.
 constexpr std::size_t kChunkGrain = 16;  // rows
@@ -177,7 +180,7 @@ Forward::Forward(const ModelSpec& spec, const Weights& weights, CacheMemory& mem
   forms_.resize(rows, std::max(widths.embedding, widths.heads));
   gated_forms_.resize(rows, widths.mlp);
   gate_parts_ =
-      std::vector<std::atomic<int>>((rows / kChunkGrain + 1) * (widths.mlp / kGatedColumns + 1));
+      std::vector<std::atomic<std::size_t>>((rows / kChunkGrain + 1) * (widths.mlp / 256 + 1));
   workrooms_.resize(static_cast<std::size_t>(team.size()));
 
   const std::vector<Rope> ropes = distinct_ropes(spec);
@@ -240,7 +243,7 @@ class Forward::Worker {
   void done(PassPart part) { timer_.worked(thread_, part); }
   void barrier(PassPart part) {
     done(part);
-    f_.team_.barrier();
+    f_.team_.barrier(soon_);
     timer_.waited(thread_, part);
   }
 
@@ -250,10 +253,12 @@ class Forward::Worker {
   void for_each_row(PassPart before, PassPart part, const F& f) {
     if (rows_.size() == 1) {
       done(before);
-      f_.team_.barrier([&] {
-        f(0);
-        done(part);
-      });
+      f_.team_.barrier(
+          [&] {
+            f(0);
+            done(part);
+          },
+          soon_);
       timer_.waited(thread_, before);
     } else {
       barrier(before);
@@ -262,15 +267,23 @@ class Forward::Worker {
     }
   }
 
+  // The panels that this thread will read next, of which waiting brings some closer.
+  void expect(const PackedMatrix& weights, Range panels) {
+    constexpr std::size_t kMost = 256 << 10;
+    soon_ = {weights.panel(panels.begin),
+             std::min(kMost, (panels.end - panels.begin) * weights.panel_bytes)};
+  }
+
   void run_attention(const Operation& operation, const Attention& attention, int layer) {
     const PackedMatrix& q = matrix(Role::attention_q, layer);
     const PackedMatrix& k = matrix(Role::attention_k, layer);
     const PackedMatrix& v = matrix(Role::attention_v, layer);
     const PackedMatrix& output = matrix(Role::attention_output, layer);
 
+    const HeadShares& heads = f_.head_shares_[layer];
+    expect(q, share(q.panels(), thread_, f_.team_.size()));
     enter(operation, layer, PassPart::attention_in, {&q, &k, &v});
     const ProductInput normed = f_.forms_.input(f_.normed_);
-    const HeadShares& heads = f_.head_shares_[layer];
     if (heads.even) {
       const HeadShares::Share& own = heads.shares[thread_];
       const std::size_t head_panels = attention.head_dim / kPanel;
@@ -294,6 +307,7 @@ class Forward::Worker {
     }
     for (std::size_t row = 0; row < rows_.size(); ++row)
       finish_heads(row, attention, layer, heads.shares[thread_]);
+    expect(output, share(output.panels(), thread_, f_.team_.size()));
     barrier(PassPart::heads);
     attend_all(attention, layer);
     for_each_row(PassPart::attention, PassPart::attention_out_in, [&](std::size_t row) {
@@ -307,37 +321,39 @@ class Forward::Worker {
     const PackedMatrix& up = matrix(Role::mlp_up, layer);
     const PackedMatrix& down = matrix(Role::mlp_down, layer);
 
+    const std::size_t piece = gated_panels(gate, f_.team_.size());
+    expect(gate, share(gate.panels(), thread_, f_.team_.size(), piece));
     enter(operation, layer, PassPart::mlp_in, {&gate, &up});
     const ProductInput normed = f_.forms_.input(f_.normed_);
+    const bool one_type = up.type == gate.type;
     const auto activate =
         mlp.activation == Activation::silu ? kernels_.silu_times : kernels_.gelu_tanh_times;
-    const std::size_t n_pieces = (gate.panels() + kGatedPanels - 1) / kGatedPanels;
-    room_.up.resize(std::min(rows_.size(), rows_a_chunk(gate.columns)) * kGatedColumns);
-    share_out(
-        gate.columns, rows_.size(), n_pieces, [&](Range rows, bool is_new, std::size_t piece) {
-          const Range panels = {piece * kGatedPanels,
-                                std::min((piece + 1) * kGatedPanels, gate.panels())};
-          const Range columns = {panels.begin * kPanel,
-                                 std::min(panels.end * kPanel, gate.outputs)};
-          const std::size_t n = columns.end - columns.begin;
-          const bool one_type = up.type == gate.type;
-          if (is_new) {
-            arrange(gate, normed, rows, room_.rows);
-            if (!one_type) arrange(up, normed, rows, room_.other_rows);
-          }
-          const MatrixView<float> up_part(room_.up.data(), rows.end - rows.begin, n, kGatedColumns);
-          multiply(gate, room_.rows, panels, f_.gate_.from(rows.begin, columns.begin));
-          multiply(up, one_type ? room_.rows : room_.other_rows, panels, up_part);
-          done(PassPart::gate_up);
-          for (std::size_t row = rows.begin; row < rows.end; ++row) {
-            const std::span<float> gated = f_.gate_[row].subspan(columns.begin, n);
-            activate(gated, up_part[row - rows.begin], gated);
-          }
-          const Range whole = finished_groups(rows, columns, down);
-          for (std::size_t row = rows.begin; row < rows.end && whole.begin < whole.end; ++row)
-            quantize(f_.gate_[row], row, whole, f_.gated_forms_, {&down});
-          done(PassPart::activation);
-        });
+    room_.up.resize(std::min(rows_.size(), rows_a_chunk(gate.columns)) * piece * kPanel);
+
+    const auto multiply_and_activate = [&](Range rows, bool is_new, std::size_t index) {
+      if (is_new) {
+        arrange(gate, normed, rows, room_.rows);
+        if (!one_type) arrange(up, normed, rows, room_.other_rows);
+      }
+      const Range panels = {index * piece, std::min((index + 1) * piece, gate.panels())};
+      const Range columns = {panels.begin * kPanel, std::min(panels.end * kPanel, gate.outputs)};
+      const std::size_t n = columns.end - columns.begin;
+      const MatrixView<float> up_part(room_.up.data(), rows.end - rows.begin, n, piece * kPanel);
+      multiply(gate, room_.rows, panels, f_.gate_.from(rows.begin, columns.begin));
+      multiply(up, one_type ? room_.rows : room_.other_rows, panels, up_part);
+      done(PassPart::gate_up);
+      for (std::size_t row = rows.begin; row < rows.end; ++row) {
+        const std::span<float> gated = f_.gate_[row].subspan(columns.begin, n);
+        activate(gated, up_part[row - rows.begin], gated);
+      }
+      const Range whole = finished_groups(rows, columns, piece * kPanel, down);
+      for (std::size_t row = rows.begin; row < rows.end && whole.begin < whole.end; ++row)
+        quantize(f_.gate_[row], row, whole, f_.gated_forms_, {&down});
+      done(PassPart::activation);
+    };
+    share_out(gate.columns, rows_.size(), (gate.panels() + piece - 1) / piece,
+              multiply_and_activate);
+    expect(down, share(down.panels(), thread_, f_.team_.size()));
     barrier(PassPart::activation);
     project(down, f_.gated_forms_.input(f_.gate_), rows_.size(), f_.projected_);
   }
@@ -460,14 +476,14 @@ class Forward::Worker {
     project(weights, input, n_rows, out, [](Range, Range) {});
   }
 
-  // This thread activated these columns of a chunk of rows: the whole groups that are complete now.
-  Range finished_groups(Range rows, Range columns, const PackedMatrix& down) {
+  // This thread activated a piece of columns of a chunk of rows: the whole groups, as `down` wants
+  // them quantized, that are complete now.
+  Range finished_groups(Range rows, Range columns, std::size_t piece, const PackedMatrix& down) {
     const std::size_t group = group_columns(down.type);
-    if (group <= kGatedColumns) return columns;
+    if (group <= piece) return columns;
     const std::size_t index = columns.begin / group, n_groups = down.columns / group;
-    std::atomic<int>& parts = f_.gate_parts_[rows.begin / kChunkGrain * n_groups + index];
-    if (parts.fetch_add(1, std::memory_order_acq_rel) + 1 < static_cast<int>(group / kGatedColumns))
-      return {};
+    std::atomic<std::size_t>& parts = f_.gate_parts_[rows.begin / kChunkGrain * n_groups + index];
+    if (parts.fetch_add(1, std::memory_order_acq_rel) + 1 < group / piece) return {};
     parts.store(0, std::memory_order_relaxed);
     return {index * group, (index + 1) * group};
   }
@@ -516,6 +532,7 @@ class Forward::Worker {
   void run_head() {
     const PackedMatrix& head = f_.weights_.head();
     const std::size_t n = f_.logit_rows_.size();
+    expect(head, share(head.panels(), thread_, f_.team_.size()));
     for_each_row(behind_, PassPart::head_in, [&](std::size_t row) {
       finish_stream(row);
       if (!rows_[row].wants_logits) return;
@@ -547,6 +564,7 @@ class Forward::Worker {
   PassTimer& timer_;
   const Range own_;  // rows
   Workroom& room_;
+  std::span<const std::byte> soon_;  // the weights that this thread will read next
   // The operation that ran last, whose output is still to be added to the stream, its layer and
   // its last part.
   const Operation* last_ = nullptr;

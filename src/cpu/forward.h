@@ -109,7 +109,7 @@ class Forward {
   Forms forms_;                  // of normed_ or attended_, never of both at a time
   Forms gated_forms_;  // of gate_; a thread writes its part while others still read forms_
   // Parts done of each group of gate_'s columns that is quantized at once, for each chunk of rows.
-  std::vector<std::atomic<int>> gate_parts_;
+  std::vector<std::atomic<std::size_t>> gate_parts_;
   std::vector<Workroom> workrooms_;  // [threads]
   PagedAttention attention_;
 
