@@ -130,7 +130,10 @@ std::size_t Forward::working_bytes(const ModelSpec& spec, const LoadOptions& opt
   for (const Rope& rope : distinct_ropes(spec)) {
     tables += static_cast<std::size_t>(options.context) * rope.dims * sizeof(float);
   }
-  return options.batch_rows * (widths.floats() * sizeof(float) + quantized) + tables;
+  // Each thread arranges all rows for q, k and v, and chunks of them for all else.
+  const std::size_t arranged = options.batch_rows * widths.embedding * 9 / 8 + 2 * kChunkBytes;
+  return options.batch_rows * (widths.floats() * sizeof(float) + quantized) +
+         options.n_threads * arranged + tables;
 }
 
 // Heads in a line, query heads first, then pairs of a key and a value head; each thread takes a
