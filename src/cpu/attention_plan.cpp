@@ -1,6 +1,7 @@
 #include "cpu/attention_plan.h"
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <utility>
 #include <variant>
@@ -10,15 +11,22 @@ namespace {
 
 // Enough to hide what a page costs besides products: reading it from memory, its widening.
 constexpr std::size_t kBlockQueries = 48;
+// What the busiest part may have to do, an even division being 1, before rows are cut into more
+// blocks, and into how many times as many at most: each block reads the keys again.
+constexpr double kUneven = 1.15;
+constexpr std::size_t kMostCuts = 4;
 
 }  // namespace
 
 AttentionPlan::AttentionPlan(const ModelSpec& spec, int n_parts) : n_parts_(n_parts) {
   std::size_t group = 1;
+  fewest_kv_heads_ = std::numeric_limits<std::size_t>::max();
   for (const LayerSpec& layer : spec.layers) {
     for (const Operation& operation : layer.operations) {
-      if (const auto* attention = std::get_if<Attention>(&operation.body))
-        group = std::max<std::size_t>(group, attention->n_heads / attention->n_kv_heads);
+      const auto* attention = std::get_if<Attention>(&operation.body);
+      if (attention == nullptr) continue;
+      group = std::max<std::size_t>(group, attention->n_heads / attention->n_kv_heads);
+      fewest_kv_heads_ = std::min<std::size_t>(fewest_kv_heads_, attention->n_kv_heads);
     }
   }
   rows_a_block_ = std::max<std::size_t>(1, kBlockQueries / group);
@@ -29,6 +37,12 @@ void AttentionPlan::begin_pass(std::vector<const RowContext*> rows) {
   order_.clear();
   chains_.clear();
   blocks_.clear();
+  const std::vector<Sequence> sequences = order_rows();
+  const std::size_t cuts = cuts_for(sequences);
+  for (const Sequence& sequence : sequences) cut_into_blocks(sequence, n_blocks(sequence, cuts));
+}
+
+std::vector<AttentionPlan::Sequence> AttentionPlan::order_rows() {
   row_at_.clear();
   // A row continues the chain of its parent, unless another child was there before it.
   constexpr std::size_t kNone = -1;
@@ -59,6 +73,7 @@ void AttentionPlan::begin_pass(std::vector<const RowContext*> rows) {
     return rows_[a]->pages.data() == rows_[b]->pages.data() &&
            rows_[a]->committed == rows_[b]->committed;
   };
+  std::vector<Sequence> sequences;
   std::vector<std::size_t> left = std::move(firsts);
   while (!left.empty()) {
     const std::size_t begin = order_.size(), first_chain = chains_.size();
@@ -70,24 +85,46 @@ void AttentionPlan::begin_pass(std::vector<const RowContext*> rows) {
       chains_.push_back({chain, order_.size()});
     }
     left.erase(left.begin(), others);
-    const std::size_t n = order_.size() - begin;
-    const std::size_t n_blocks = (n + rows_a_block_ - 1) / rows_a_block_;
-    std::size_t chain = first_chain;
-    for (std::size_t i = 0; i < n_blocks; ++i) {
-      const Range part = share(n, i, n_blocks);
-      Block block{{begin + part.begin, begin + part.end}, {}};
-      while (chains_[chain].end <= block.rows.begin) ++chain;
-      block.chains = {chain, chain};
-      while (block.chains.end < chains_.size() && chains_[block.chains.end].begin < block.rows.end)
-        ++block.chains.end;
-      block.first_position = rows_[order_[block.rows.begin]]->position;
-      for (std::size_t r = block.rows.begin; r < block.rows.end; ++r) {
-        const int position = rows_[order_[r]]->position;
-        block.first_position = std::min(block.first_position, position);
-        block.last_position = std::max(block.last_position, position);
-      }
-      blocks_.push_back(block);
+    sequences.push_back({{begin, order_.size()}, first_chain});
+  }
+  return sequences;
+}
+
+std::size_t AttentionPlan::n_blocks(const Sequence& sequence, std::size_t cuts) const {
+  const std::size_t n = sequence.rows.end - sequence.rows.begin;
+  return std::min(n, (n + rows_a_block_ - 1) / rows_a_block_ * cuts);
+}
+
+std::size_t AttentionPlan::cuts_for(std::span<const Sequence> sequences) const {
+  for (std::size_t cuts = 1; cuts < kMostCuts; ++cuts) {
+    std::size_t tiles = 0;  // as many as a layer without a window has at least
+    for (const Sequence& sequence : sequences) {
+      tiles += n_blocks(sequence, cuts) * fewest_kv_heads_ *
+               (tile_of(context(sequence.rows.begin).committed) + 1);
     }
+    const std::size_t most = (tiles + n_parts_ - 1) / n_parts_;
+    if (most * n_parts_ <= tiles * kUneven) return cuts;
+  }
+  return kMostCuts;
+}
+
+void AttentionPlan::cut_into_blocks(const Sequence& sequence, std::size_t n_blocks) {
+  const std::size_t n = sequence.rows.end - sequence.rows.begin;
+  std::size_t chain = sequence.first_chain;
+  for (std::size_t i = 0; i < n_blocks; ++i) {
+    const Range part = share(n, i, n_blocks);
+    Block block{{sequence.rows.begin + part.begin, sequence.rows.begin + part.end}, {}};
+    while (chains_[chain].end <= block.rows.begin) ++chain;
+    block.chains = {chain, chain};
+    while (block.chains.end < chains_.size() && chains_[block.chains.end].begin < block.rows.end)
+      ++block.chains.end;
+    block.first_position = context(block.rows.begin).position;
+    for (std::size_t r = block.rows.begin; r < block.rows.end; ++r) {
+      const int position = context(r).position;
+      block.first_position = std::min(block.first_position, position);
+      block.last_position = std::max(block.last_position, position);
+    }
+    blocks_.push_back(block);
   }
 }
 

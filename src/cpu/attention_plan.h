@@ -70,7 +70,19 @@ class AttentionPlan {
   Range share_of(const Item& item, std::size_t total_cost, std::size_t part) const;
 
  private:
-  std::size_t n_parts_, rows_a_block_;
+  // Places of the rows of one sequence, and their first chain.
+  struct Sequence {
+    Range rows;
+    std::size_t first_chain;
+  };
+  std::vector<Sequence> order_rows();
+  // Rows are cut into as few blocks as registers and caches like, times `cuts`, so that short
+  // contexts, too, have tiles enough to be divided evenly.
+  std::size_t cuts_for(std::span<const Sequence> sequences) const;
+  std::size_t n_blocks(const Sequence& sequence, std::size_t cuts) const;
+  void cut_into_blocks(const Sequence& sequence, std::size_t n_blocks);
+
+  std::size_t n_parts_, rows_a_block_, fewest_kv_heads_;
   std::vector<const RowContext*> rows_;
   std::vector<std::size_t> order_;
   std::vector<Range> chains_;
