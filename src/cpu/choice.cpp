@@ -226,6 +226,7 @@ class Choosing {
 
   void filter_top_p() {
     const float sum = kernels_.exp_differences(race_.logits, max_, room_.values);
+    // Shares of 0 are not ranked: none of them is the one that reaches.
     kernels_.keys_by_share(values(), sum, room_.keys, room_.minima);
     keep_reaching({}, request_.filters.top_p, kUsuallyEnough);
   }
