@@ -80,7 +80,7 @@ struct Tiles {
 }  // namespace
 
 void add_attention(const KernelBench& bench) {
-  constexpr Places kAll = {0, kTile};
+  static constexpr Places kAll = {0, kTile};
   for (const Isa isa : available_isas()) {
     if (isa == Isa::reference) continue;
     const AttentionKernels& k = kernels(isa).attention;
