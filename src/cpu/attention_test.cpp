@@ -159,8 +159,9 @@ class Scene {
       if (at_times(20)) any(own.k[head]) = random_() % 2 ? 7e4f : -7e4f;
       if (at_times(20)) any(own.v[head]) = std::nanf("");
       if (at_times(400)) any(own.k[head]) = std::nanf("");
-      memory_->store(kernels_.attention, cache_.place(text.sequence, slot), 0, head, own.k[head],
-                     own.v[head]);
+      const CacheRun place = cache_.place(text.sequence, slot);
+      memory_->store_key(kernels_.attention, place, 0, head, own.k[head]);
+      memory_->store_value(kernels_.attention, place, 0, head, own.v[head]);
     }
     text.scratch.push_back(
         std::make_unique<Node>(Node{text.sequence, slot, above, std::move(own)}));

@@ -72,8 +72,8 @@ CacheMemory::HeadQ8 CacheMemory::head_q8_0(int page, int layer, int head) {
           reinterpret_cast<std::int8_t*>(values), reinterpret_cast<Half*>(values + elements)};
 }
 
-void CacheMemory::store(const AttentionKernels& kernels, const CacheRun& place, int layer, int head,
-                        std::span<const float> key, std::span<const float> value) {
+void CacheMemory::store_key(const AttentionKernels& kernels, const CacheRun& place, int layer,
+                            int head, std::span<const float> key) {
   const std::size_t head_dim = key.size(), at = place.offset;
   CHECK(head_dim <= kHeadDimMax);
   switch (layers_[layer].type) {
@@ -82,7 +82,6 @@ void CacheMemory::store(const AttentionKernels& kernels, const CacheRun& place, 
       kernels.clamp_to_half(key, rounded);
       Half* to = keys<Half>(place.page, layer, head) + at;
       for (std::size_t d = 0; d < head_dim; ++d) to[d * kPagePositions] = rounded[d];
-      kernels.clamp_to_half(value, values<Half>(place.page, layer, head) + at * head_dim);
       break;
     }
     case CacheType::f32: {
@@ -90,7 +89,6 @@ void CacheMemory::store(const AttentionKernels& kernels, const CacheRun& place, 
       kernels.clamp_to_float(key, clamped);
       float* to = keys<float>(place.page, layer, head) + at;
       for (std::size_t d = 0; d < head_dim; ++d) to[d * kPagePositions] = clamped[d];
-      kernels.clamp_to_float(value, values<float>(place.page, layer, head) + at * head_dim);
       break;
     }
     case CacheType::q8_0: {
@@ -102,6 +100,25 @@ void CacheMemory::store(const AttentionKernels& kernels, const CacheRun& place, 
         to.keys[(d / 4 * kPagePositions + at) * 4 + d % 4] = static_cast<std::uint8_t>(q[d] + 128);
       for (std::size_t group = 0; group < head_dim / kKeyGroup; ++group)
         to.key_scales[group * kPagePositions + at] = scales[group];
+      break;
+    }
+  }
+}
+
+void CacheMemory::store_value(const AttentionKernels& kernels, const CacheRun& place, int layer,
+                              int head, std::span<const float> value) {
+  const std::size_t head_dim = value.size(), at = place.offset;
+  CHECK(head_dim <= kHeadDimMax);
+  switch (layers_[layer].type) {
+    case CacheType::f16:
+      kernels.clamp_to_half(value, values<Half>(place.page, layer, head) + at * head_dim);
+      break;
+    case CacheType::f32:
+      kernels.clamp_to_float(value, values<float>(place.page, layer, head) + at * head_dim);
+      break;
+    case CacheType::q8_0: {
+      const HeadQ8 to = head_q8_0(place.page, layer, head);
+      std::int8_t q[kHeadDimMax];
       kernels.keep_q8_0(value, head_dim, q, &to.value_scales[at]);
       for (std::size_t d = 0; d < head_dim; ++d)
         to.values[(at / 2 * head_dim + d) * 2 + at % 2] = q[d];

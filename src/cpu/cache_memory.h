@@ -47,10 +47,11 @@ class CacheMemory {
   };
   HeadQ8 head_q8_0(int page, int layer, int head);
 
-  // One position's key and value of one kv head, both [head_dim]: clamped and rounded as the type
-  // says.
-  void store(const AttentionKernels& kernels, const CacheRun& place, int layer, int head,
-             std::span<const float> key, std::span<const float> value);
+  // One position's key or value of one kv head, [head_dim]: clamped and rounded as the type says.
+  void store_key(const AttentionKernels& kernels, const CacheRun& place, int layer, int head,
+                 std::span<const float> key);
+  void store_value(const AttentionKernels& kernels, const CacheRun& place, int layer, int head,
+                   std::span<const float> value);
 
   void copy(std::span<const CacheCopy> copies);
 

@@ -1,6 +1,7 @@
 #include "cpu/forward.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/error.h"
 
@@ -130,29 +131,8 @@ std::size_t Forward::working_bytes(const ModelSpec& spec, const LoadOptions& opt
   for (const Rope& rope : distinct_ropes(spec)) {
     tables += static_cast<std::size_t>(options.context) * rope.dims * sizeof(float);
   }
-  // Each thread arranges all rows for q, k and v, and chunks of them for all else.
-  const std::size_t arranged = options.batch_rows * widths.embedding * 9 / 8 + 2 * kChunkBytes;
   return options.batch_rows * (widths.floats() * sizeof(float) + quantized) +
-         options.n_threads * arranged + tables;
-}
-
-// Heads in a line, query heads first, then pairs of a key and a value head; each thread takes a
-// piece of it.
-Forward::HeadShares::HeadShares(const Attention& attention, std::size_t n_threads)
-    : shares(n_threads) {
-  const std::size_t n_q = attention.n_heads, n_kv = attention.n_kv_heads, n = n_q + 2 * n_kv;
-  const auto cut = [&](std::size_t thread) {
-    const std::size_t at = n * thread / n_threads;
-    return at <= n_q ? at : n_q + (at - n_q) / 2 * 2;
-  };
-  std::size_t most = 0;
-  for (std::size_t thread = 0; thread < n_threads; ++thread) {
-    const std::size_t begin = cut(thread), end = cut(thread + 1);
-    shares[thread] = {{std::min(begin, n_q), std::min(end, n_q)},
-                      {(std::max(begin, n_q) - n_q) / 2, (std::max(end, n_q) - n_q) / 2}};
-    most = std::max(most, end - begin);
-  }
-  even = attention.head_dim % kPanel == 0 && most * n_threads <= n * kUneven;
+         options.n_threads * 2 * kChunkBytes + tables;
 }
 
 Forward::Forward(const ModelSpec& spec, const Weights& weights, CacheMemory& memory,
@@ -193,7 +173,6 @@ Forward::Forward(const ModelSpec& spec, const Weights& weights, CacheMemory& mem
   }
   for (const LayerSpec& layer : spec.layers) {
     rope_of_.push_back(nullptr);
-    head_shares_.emplace_back();
     for (const Operation& operation : layer.operations) {
       const auto* attention = std::get_if<Attention>(&operation.body);
       if (attention == nullptr) continue;
@@ -201,7 +180,6 @@ Forward::Forward(const ModelSpec& spec, const Weights& weights, CacheMemory& mem
         return same_table(rope, attention->rope);
       });
       rope_of_.back() = ropes_[table - ropes.begin()].get();
-      head_shares_.back() = HeadShares(*attention, static_cast<std::size_t>(team.size()));
     }
   }
 }
@@ -277,39 +255,60 @@ class Forward::Worker {
              std::min(kMost, (panels.end - panels.begin) * weights.panel_bytes)};
   }
 
+  // Heads of queries, keys or values.
+  enum class HeadKind { query, key, value };
+  struct Heads {
+    HeadKind kind;
+    const PackedMatrix* weights;
+    MatrixView<float> out;
+    Range heads;
+
+    Range panels(std::size_t head_dim) const {
+      return {heads.begin * head_dim / kPanel, (heads.end * head_dim + kPanel - 1) / kPanel};
+    }
+  };
+
   void run_attention(const Operation& operation, const Attention& attention, int layer) {
     const PackedMatrix& q = matrix(Role::attention_q, layer);
     const PackedMatrix& k = matrix(Role::attention_k, layer);
     const PackedMatrix& v = matrix(Role::attention_v, layer);
     const PackedMatrix& output = matrix(Role::attention_output, layer);
+    const std::size_t head_dim = attention.head_dim;
+    const std::size_t n_q = attention.n_heads, n_kv = attention.n_kv_heads;
 
-    const HeadShares& heads = f_.head_shares_[layer];
-    expect(q, share(q.panels(), thread_, f_.team_.size()));
+    // A piece is as few heads as have whole panels for outputs, so that whoever multiplies them
+    // also finishes them.
+    const std::size_t heads_a_piece = kPanel / std::gcd(head_dim, kPanel);
+    const auto pieces_of = [&](std::size_t n) { return (n + heads_a_piece - 1) / heads_a_piece; };
+    const std::size_t q_pieces = pieces_of(n_q), kv_pieces = pieces_of(n_kv);
+    const auto heads_of = [&](std::size_t piece) -> Heads {
+      const auto heads = [&](std::size_t index, std::size_t n) -> Range {
+        return {index * heads_a_piece, std::min((index + 1) * heads_a_piece, n)};
+      };
+      if (piece < q_pieces) return {HeadKind::query, &q, f_.q_, heads(piece, n_q)};
+      piece -= q_pieces;
+      if (piece < kv_pieces) return {HeadKind::key, &k, f_.k_, heads(piece, n_kv)};
+      return {HeadKind::value, &v, f_.v_, heads(piece - kv_pieces, n_kv)};
+    };
+    const std::size_t n_pieces = q_pieces + 2 * kv_pieces;
+
+    const std::size_t first_piece = share(n_pieces, thread_, f_.team_.size()).begin;
+    if (first_piece < n_pieces) {
+      const Heads first = heads_of(first_piece);
+      expect(*first.weights, {first.panels(head_dim).begin, first.weights->panels()});
+    }
     enter(operation, layer, PassPart::attention_in, {&q, &k, &v});
     const ProductInput normed = f_.forms_.input(f_.normed_);
-    if (heads.even) {
-      const HeadShares::Share& own = heads.shares[thread_];
-      const std::size_t head_panels = attention.head_dim / kPanel;
-      const auto panels = [&](const Range& range) -> Range {
-        return {range.begin * head_panels, range.end * head_panels};
-      };
-      multiply_all(
-          normed,
-          {{&q, panels(own.q), f_.q_}, {&k, panels(own.kv), f_.k_}, {&v, panels(own.kv), f_.v_}});
+    share_out(q.columns, rows_.size(), n_pieces, [&](Range rows, std::size_t piece) {
+      const Heads heads = heads_of(piece);
+      const Range panels = heads.panels(head_dim);
+      multiply(*heads.weights, arranged(*heads.weights, normed, rows), panels,
+               heads.out.from(rows.begin, panels.begin * kPanel));
       done(PassPart::qkv);
-    } else {
-      const Range own = share(q.panels() + k.panels() + v.panels(), thread_, f_.team_.size());
-      const auto part = [&](std::size_t first, const PackedMatrix& matrix) -> Range {
-        return {std::clamp(own.begin, first, first + matrix.panels()) - first,
-                std::clamp(own.end, first, first + matrix.panels()) - first};
-      };
-      multiply_all(normed, {{&q, part(0, q), f_.q_},
-                            {&k, part(q.panels(), k), f_.k_},
-                            {&v, part(q.panels() + k.panels(), v), f_.v_}});
-      barrier(PassPart::qkv);
-    }
-    for (std::size_t row = 0; row < rows_.size(); ++row)
-      finish_heads(row, attention, layer, heads.shares[thread_]);
+      for (std::size_t row = rows.begin; row < rows.end; ++row)
+        finish_heads(heads, row, attention, layer);
+      done(PassPart::heads);
+    });
     expect(output, share(output.panels(), thread_, f_.team_.size()));
     barrier(PassPart::heads);
     attend_all(attention, layer);
@@ -328,22 +327,18 @@ class Forward::Worker {
     expect(gate, share(gate.panels(), thread_, f_.team_.size(), piece));
     enter(operation, layer, PassPart::mlp_in, {&gate, &up});
     const ProductInput normed = f_.forms_.input(f_.normed_);
-    const bool one_type = up.type == gate.type;
     const auto activate =
         mlp.activation == Activation::silu ? kernels_.silu_times : kernels_.gelu_tanh_times;
     room_.up.resize(std::min(rows_.size(), rows_a_chunk(gate.columns)) * piece * kPanel);
 
-    const auto multiply_and_activate = [&](Range rows, bool is_new, std::size_t index) {
-      if (is_new) {
-        arrange(gate, normed, rows, room_.rows);
-        if (!one_type) arrange(up, normed, rows, room_.other_rows);
-      }
+    const auto multiply_and_activate = [&](Range rows, std::size_t index) {
       const Range panels = {index * piece, std::min((index + 1) * piece, gate.panels())};
       const Range columns = {panels.begin * kPanel, std::min(panels.end * kPanel, gate.outputs)};
       const std::size_t n = columns.end - columns.begin;
       const MatrixView<float> up_part(room_.up.data(), rows.end - rows.begin, n, piece * kPanel);
-      multiply(gate, room_.rows, panels, f_.gate_.from(rows.begin, columns.begin));
-      multiply(up, one_type ? room_.rows : room_.other_rows, panels, up_part);
+      multiply(gate, arranged(gate, normed, rows), panels,
+               f_.gate_.from(rows.begin, columns.begin));
+      multiply(up, arranged(up, normed, rows), panels, up_part);
       done(PassPart::gate_up);
       for (std::size_t row = rows.begin; row < rows.end; ++row) {
         const std::span<float> gated = f_.gate_[row].subspan(columns.begin, n);
@@ -420,43 +415,32 @@ class Forward::Worker {
     if (groups_of_256) into(forms.groups_of_256);
   }
 
-  void arrange(const PackedMatrix& weights, const ProductInput& input, Range rows,
-               ArrangedRows& arranged) {
-    f_.kernels_.products.arrange(weights, input, rows, arranged);
+  // Rows of the input as products with `weights` read them. All products that are shared out
+  // together have one input.
+  const ArrangedRows& arranged(const PackedMatrix& weights, const ProductInput& input, Range rows) {
+    const auto end = room_.forms.begin() + room_.n_forms;
+    auto form = std::find_if(room_.forms.begin(), end,
+                             [&](const Workroom::Form& each) { return each.type == weights.type; });
+    if (form != end && form->rows.rows.begin == rows.begin) return form->rows;
+    if (form == end && room_.n_forms < room_.forms.size()) ++room_.n_forms;
+    if (form == room_.forms.end()) --form;
+    form->type = weights.type;
+    f_.kernels_.products.arrange(weights, input, rows, form->rows);
+    return form->rows;
   }
   void multiply(const PackedMatrix& weights, const ArrangedRows& rows, Range panels,
                 MatrixView<float> out) {
     f_.kernels_.products.product(weights, rows, panels, out);
   }
 
-  // Parts of products with one input that fall to this thread.
-  struct Part {
-    const PackedMatrix* weights;
-    Range panels;
-    MatrixView<float> out;
-  };
-  void multiply_all(const ProductInput& input, std::initializer_list<Part> parts) {
-    const PackedMatrix* arranged_for = nullptr;
-    for (const auto& [weights, panels, out] : parts) {
-      if (panels.begin == panels.end) continue;
-      if (arranged_for == nullptr || arranged_for->type != weights->type) {
-        arrange(*weights, input, {0, rows_.size()}, room_.rows);
-        arranged_for = weights;
-      }
-      multiply(*weights, room_.rows, panels, out.from(0, panels.begin * kPanel));
-    }
-  }
-
-  // Calls f(rows, is_new, piece) for every chunk of rows and every piece of panels, each on one
-  // thread; is_new: this thread's last rows were others. columns: of a row.
+  // Calls f(rows, piece) for every chunk of rows and every piece of panels, each on one thread.
+  // columns: of a row.
   template <typename F>
   void share_out(std::size_t columns, std::size_t n_rows, std::size_t n_pieces, const F& f) {
     const std::size_t n_chunks = chunks(n_rows, columns);
-    std::size_t last_chunk = n_chunks;
+    room_.n_forms = 0;
     f_.team_.share_out(thread_, n_chunks * n_pieces, [&](std::size_t item) {
-      const std::size_t chunk = item / n_pieces;
-      f(share(n_rows, chunk, n_chunks, kChunkGrain), chunk != last_chunk, item % n_pieces);
-      last_chunk = chunk;
+      f(share(n_rows, item / n_pieces, n_chunks, kChunkGrain), item % n_pieces);
     });
   }
 
@@ -466,11 +450,11 @@ class Forward::Worker {
   void project(const PackedMatrix& weights, const ProductInput& input, std::size_t n_rows,
                MatrixView<float> out, const F& finish) {
     const std::size_t n_pieces = pieces(weights, static_cast<std::size_t>(f_.team_.size()));
-    share_out(weights.columns, n_rows, n_pieces, [&](Range rows, bool is_new, std::size_t piece) {
+    share_out(weights.columns, n_rows, n_pieces, [&](Range rows, std::size_t piece) {
       const Range panels = share(weights.panels(), piece, n_pieces);
       const Range columns = {panels.begin * kPanel, std::min(panels.end * kPanel, weights.outputs)};
-      if (is_new) arrange(weights, input, rows, room_.rows);
-      multiply(weights, room_.rows, panels, out.from(rows.begin, columns.begin));
+      multiply(weights, arranged(weights, input, rows), panels,
+               out.from(rows.begin, columns.begin));
       finish(rows, columns);
     });
   }
@@ -491,39 +475,41 @@ class Forward::Worker {
     return {index * group, (index + 1) * group};
   }
 
-  // Bias, head norms and rope of some heads of one row, and its keys and values to their place.
-  void finish_heads(std::size_t row, const Attention& attention, int layer,
-                    const HeadShares::Share& own) {
+  // Bias, head norms and rope of some heads of one row; keys and values go to their place.
+  void finish_heads(const Heads& some, std::size_t row, const Attention& attention, int layer) {
     const std::size_t head_dim = attention.head_dim;
     const RowContext& context = rows_[row].context;
+    CacheRun place = context.path.back();
+    place.offset += place.count - 1;
     const auto bias = [&](Role role, std::size_t head, std::span<float> x) {
       if (!attention.has_bias) return;
       kernels_.add(f_.weights_.vector(role, layer).subspan(head * head_dim, head_dim), x);
     };
-    const auto turn = attention.rope.pairing == RopePairing::halves ? kernels_.rope_halves
-                                                                    : kernels_.rope_adjacent;
-    const auto cos = f_.rope_of_[layer]->cos(context.position),
-               sin = f_.rope_of_[layer]->sin(context.position);
     const auto norm_and_turn = [&](Role norm_role, std::span<float> x) {
       if (attention.has_qk_norm) {
         kernels_.rms_norm(x, f_.weights_.vector(norm_role, layer), f_.spec_.norm_eps, x);
       }
-      turn(cos, sin, x);
+      const auto turn = attention.rope.pairing == RopePairing::halves ? kernels_.rope_halves
+                                                                      : kernels_.rope_adjacent;
+      turn(f_.rope_of_[layer]->cos(context.position), f_.rope_of_[layer]->sin(context.position), x);
     };
-    for (std::size_t head = own.q.begin; head < own.q.end; ++head) {
-      const std::span<float> q = f_.q_[row].subspan(head * head_dim, head_dim);
-      bias(Role::attention_q_bias, head, q);
-      norm_and_turn(Role::attention_q_norm, q);
-    }
-    CacheRun place = context.path.back();
-    place.offset += place.count - 1;
-    for (std::size_t head = own.kv.begin; head < own.kv.end; ++head) {
-      const std::span<float> k = f_.k_[row].subspan(head * head_dim, head_dim);
-      const std::span<float> v = f_.v_[row].subspan(head * head_dim, head_dim);
-      bias(Role::attention_k_bias, head, k);
-      bias(Role::attention_v_bias, head, v);
-      norm_and_turn(Role::attention_k_norm, k);
-      f_.memory_.store(f_.kernels_.attention, place, layer, static_cast<int>(head), k, v);
+    for (std::size_t head = some.heads.begin; head < some.heads.end; ++head) {
+      const std::span<float> x = some.out[row].subspan(head * head_dim, head_dim);
+      switch (some.kind) {
+        case HeadKind::query:
+          bias(Role::attention_q_bias, head, x);
+          norm_and_turn(Role::attention_q_norm, x);
+          break;
+        case HeadKind::key:
+          bias(Role::attention_k_bias, head, x);
+          norm_and_turn(Role::attention_k_norm, x);
+          f_.memory_.store_key(f_.kernels_.attention, place, layer, static_cast<int>(head), x);
+          break;
+        case HeadKind::value:
+          bias(Role::attention_v_bias, head, x);
+          f_.memory_.store_value(f_.kernels_.attention, place, layer, static_cast<int>(head), x);
+          break;
+      }
     }
   }
 

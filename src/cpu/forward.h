@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <memory>
 #include <span>
@@ -65,26 +66,16 @@ class Forward {
     ProductInput input(MatrixView<const float> floats) const;
   };
 
-  // How threads divide the heads of a layer. Where the largest share is at most a tenth above the
-  // mean, each thread computes whole heads and finishes them itself; elsewhere products are divided
-  // by panels and heads after a barrier.
-  struct HeadShares {
-    static constexpr double kUneven = 1.1;
-    struct Share {
-      Range q, kv;  // heads
-    };
-    HeadShares() = default;
-    HeadShares(const Attention& attention, std::size_t n_threads);
-
-    std::vector<Share> shares;  // [threads]
-    bool even = false;
-  };
-
   // What one thread needs for itself.
   struct Workroom {
-    // Input of a product, or of gate and of up where their types differ.
-    ArrangedRows rows, other_rows;
-    std::vector<float> up;  // a part of up's outputs, for a chunk of rows
+    // Rows for products of two types at a time: gate and up, or q, k and v, may differ.
+    struct Form {
+      TensorType type = TensorType::f32;
+      ArrangedRows rows;
+    };
+    std::array<Form, 2> forms;
+    std::size_t n_forms = 0;  // of the products being shared out
+    std::vector<float> up;    // a part of up's outputs, for a chunk of rows
   };
 
   std::size_t logit_index(int row) const;  // which of the rows that wanted logits
@@ -96,7 +87,6 @@ class Forward {
   ThreadTeam& team_;
   std::vector<std::unique_ptr<RopeTable>> ropes_;
   std::vector<const RopeTable*> rope_of_;  // [n_layers], null without attention
-  std::vector<HeadShares> head_shares_;    // [n_layers], empty without attention
 
   HugeBuffer buffers_;
   // [batch_rows][width, padded to whole panels]
