@@ -23,6 +23,23 @@ double blend(double mean, double last, double rate = kRate) {
   return mean + rate * (last - mean);
 }
 
+// a + a^2 + ... + a^depth, for any depth from 0 on.
+double path_tokens(double acceptance, double depth) {
+  if (acceptance >= 1) return depth;
+  return acceptance * (1 - std::pow(acceptance, depth)) / (1 - acceptance);
+}
+
+// The chance that a path comes true for one more level, if paths of this depth bring so many
+// tokens.
+double level_acceptance(double tokens, double depth) {
+  double low = 0, high = 1;
+  for (int i = 0; i < 20; ++i) {
+    const double middle = (low + high) / 2;
+    (path_tokens(middle, depth) < tokens ? low : high) = middle;
+  }
+  return high;
+}
+
 }  // namespace
 
 Budget::Budget(BudgetOptions options, int n_drafters)
@@ -78,17 +95,29 @@ Budget::Prospect Budget::best(std::span<const Candidate> candidates, std::size_t
   }
 }
 
+// A drafter that went deep in one text may pay in another if it stops early.
+std::vector<Budget::Offer> Budget::offers(const Standing& standing) {
+  std::vector<Offer> offers = {{standing.tokens, standing.rows, standing.ms}};
+  const double acceptance = level_acceptance(standing.tokens, standing.depth);
+  for (int depth = static_cast<int>(std::ceil(standing.depth)) - 1; depth > 0; --depth) {
+    offers.push_back({path_tokens(acceptance, depth), standing.rows * depth / standing.depth,
+                      standing.cost.ms(depth)});
+  }
+  return offers;
+}
+
 // Whether asking a drafter of this standing is expected to beat `without` it, when a millisecond is
 // worth `tokens_per_ms` otherwise. By time's worth and not by the step's own ratio: in a text that
 // another drafter speeds up, a slow step had better be a short one.
 bool Budget::pays(const Standing& standing, const Prospect& without, std::size_t n_sequences,
                   const PassLoad& load, double tokens_per_ms) const {
   const double sequences = static_cast<double>(n_sequences);
-  const double tokens = std::max(without.tokens, sequences * (1 + standing.tokens));
-  const int rows =
-      std::max(without.count, static_cast<int>(std::lround(sequences * standing.rows)));
-  const double ms = curve_.ms(load.rows + rows) + standing.ms;
-  return tokens - without.tokens > tokens_per_ms * (ms - without.ms);
+  return std::ranges::any_of(offers(standing), [&](const Offer& offer) {
+    const double tokens = std::max(without.tokens, sequences * (1 + offer.tokens));
+    const int rows = std::max(without.count, static_cast<int>(std::lround(sequences * offer.rows)));
+    const double ms = curve_.ms(load.rows + rows) + offer.ms;
+    return tokens - without.tokens > tokens_per_ms * (ms - without.ms);
+  });
 }
 
 // Whether asking a drafter of this standing beats plain decoding, or costs next to nothing.
@@ -103,6 +132,7 @@ void Budget::begin_text() {
   if (!options_.automatic || curve_.empty()) return;
   for (Standing& standing : standings_) {
     standing.tokens = standing.usual_tokens;
+    standing.share = (1 + standing.share) / 2;  // another drafter may not suffice here
     if (pays_alone(standing, 1)) standing.pause = standing.steps_left = 0;
   }
 }
@@ -114,6 +144,7 @@ std::optional<DraftLimits> Budget::limits(int drafter, const DraftCost& cost,
   if (limits.rows == 0 || limits.depth == 0 || limits.width == 0) return std::nullopt;
   if (!options_.automatic || curve_.empty()) return limits;
   Standing& standing = standings_[drafter];
+  standing.cost = cost;
   if (standing.steps_left > 0 && --standing.steps_left > 0) return std::nullopt;
   const double sequences = static_cast<double>(trees.size());
   const double plain_ms = curve_.ms(load.rows);
@@ -142,13 +173,18 @@ bool Budget::worth_reading(int drafter, const DraftCost& cost, int n_unread, int
     return true;
   }
   const double plain_ms = curve_.ms(1);
-  const double draft_ms = standing.asked ? standing.ms : cost.ms(kFirstTokens);
-  const double rows = standing.asked ? standing.rows : kFirstTokens;
-  const double ms = draft_ms + curve_.ms(1 + static_cast<int>(std::lround(rows))) - plain_ms;
-  const double saved_ms = standing.share * (standing.tokens * plain_ms - ms);  // a step
+  std::vector<Offer> offers = {{kFirstTokens, kFirstTokens, cost.ms(kFirstTokens)}};
+  if (standing.asked) offers = this->offers(standing);
+  double saved_ms = -HUGE_VAL, tokens = 0;  // a step
+  for (const Offer& offer : offers) {
+    const int rows = static_cast<int>(std::lround(offer.rows));
+    const double ms = offer.ms + curve_.ms(1 + rows) - plain_ms;
+    const double saved = standing.share * (offer.tokens * plain_ms - ms);
+    if (saved > saved_ms) saved_ms = saved, tokens = offer.tokens;
+  }
   const int n_expected = std::max(n_answered, kLeastAnswer);
   const double n_steps = std::min(n_expected, n_left.value_or(n_expected)) /
-                         std::max(tokens_per_step_, 1 + standing.share * standing.tokens);
+                         std::max(tokens_per_step_, 1 + standing.share * tokens);
   return n_steps * saved_ms > reading_ms;
 }
 
@@ -177,11 +213,16 @@ void Budget::observe(std::span<const DraftOutcome> outcomes, const StepCost& cos
   const double sequences = static_cast<double>(outcomes.size());
   double n_taken = 0, ms = cost.forward_ms;
   std::vector<double> right(standings_.size()), checked(standings_.size());
+  std::vector<int> deepest(standings_.size());
   for (const DraftOutcome& outcome : outcomes) {
     n_taken += static_cast<double>(outcome.taken.size());
     for (int node = 1; node < outcome.checked->size(); ++node)
       for (const Proposal& proposal : (*outcome.checked)[node].proposals)
         checked[proposal.drafter] += 1;
+    for (int node = 1; node < outcome.drafted->size(); ++node)
+      for (const Proposal& proposal : (*outcome.drafted)[node].proposals)
+        deepest[proposal.drafter] =
+            std::max(deepest[proposal.drafter], (*outcome.drafted)[node].depth);
     std::optional<int> node = 0;
     for (Token token : outcome.taken) {
       node = outcome.drafted->child(*node, token);
@@ -199,10 +240,12 @@ void Budget::observe(std::span<const DraftOutcome> outcomes, const StepCost& cos
     standing.usual_tokens = blend(standing.usual_tokens, right[drafter] / sequences, kSlowRate);
     if (!standing.asked) {
       standing.rows = checked[drafter] / sequences;
+      standing.depth = deepest[drafter];
       standing.ms = *cost.draft_ms[drafter];
       standing.asked = true;
     }
     standing.rows = blend(standing.rows, checked[drafter] / sequences);
+    standing.depth = blend(standing.depth, deepest[drafter]);
     standing.ms = blend(standing.ms, *cost.draft_ms[drafter]);
     if (pays_alone(standing, outcomes.size())) {
       standing.pause = standing.steps_left = 0;

@@ -82,7 +82,9 @@ class Budget {
     double tokens;        // proposed that came true, per sequence
     double usual_tokens;  // the same over a longer time
     double rows = 0;      // checked per sequence
+    double depth = 0;     // of its deepest proposal
     double ms = 0;        // of drafting
+    DraftCost cost = {};  // as the drafter last said
     double share = 1;     // of the steps: what it brings was needed beside what the trees held
     double spare_ms = 0;  // what it may spend on reading while it does not pay
     bool asked = false;   // ever
@@ -97,6 +99,11 @@ class Budget {
     int count = 0;
     double tokens = 0, ms = 0;
   };
+  // What asking a drafter brings: as deep as of late, then at each lesser depth.
+  struct Offer {
+    double tokens, rows, ms;
+  };
+  static std::vector<Offer> offers(const Standing& standing);
   std::vector<double> values(const DraftTree& tree) const;
   std::vector<Candidate> candidates(std::span<const DraftTree* const> trees,
                                     const PassLoad& load) const;

@@ -210,6 +210,29 @@ TEST(Budget, GoesOnAskingADrafterThatPaysOrCostsNothing) {
   }
 }
 
+// As deep as it went it does not pay, but half as deep it would.
+TEST(Budget, AsksADrafterThatWouldPayIfItStoppedEarlier) {
+  const DraftCost cost{.fixed_ms = 10, .per_depth_ms = 10};
+  Budget deep = budget(curve({{1, 30}, {64, 60}}));
+  const DraftTree empty(0, 1), drafted = chain(std::vector<float>(12, 0.5f));
+  const DraftTree* const trees[] = {&empty};
+  const auto steps = [&](const std::vector<Token>& taken) {
+    int n_asked = 0;
+    for (int i = 0; i < 50; ++i) {
+      const bool asked = deep.limits(0, cost, trees, {1, 512}).has_value();
+      n_asked += asked;
+      const DraftOutcome outcome{asked ? &drafted : &empty, asked ? &drafted : &empty, taken};
+      deep.observe({&outcome, 1},
+                   {.rows = asked ? 13 : 1,
+                    .forward_ms = asked ? 36.0 : 30.0,
+                    .draft_ms = {asked ? std::optional(cost.ms(12)) : std::nullopt}});
+    }
+    return n_asked;
+  };
+  EXPECT_EQ(steps({1, 1, 1, 9}), 50);
+  EXPECT_LT(steps({9}), 25);  // no depth pays
+}
+
 // What the trees hold already may leave nothing for a costly drafter to add; that is no fault of
 // its own, so it is asked as soon as they hold less.
 TEST(Budget, LeavesOutACostlyDrafterWhereACheapOneSuffices) {
