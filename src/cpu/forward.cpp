@@ -1,9 +1,10 @@
 #include "cpu/forward.h"
 
 #include <algorithm>
-#include <numeric>
+#include <array>
 
 #include "base/error.h"
+#include "cpu/pieces.h"
 
 namespace outrider {
 namespace {
@@ -53,36 +54,6 @@ std::vector<Rope> distinct_ropes(const ModelSpec& spec) {
     }
   }
   return ropes;
-}
-
-// Pieces of a product that threads take one by one. Rows go in chunks that stay in the second-level
-// cache, kChunkBytes of them, while panels pass; panels in pieces of kPieceBytes, or of less where
-// few threads would have eight of them.
-constexpr std::size_t kChunkBytes = 512 << 10;
-constexpr std::size_t kPieceBytes = 128 << 10, kLeastPieceBytes = 32 << 10;
-
-// Of gate and up, panels that are multiplied, activated and quantized before the next: the columns
-// of a whole group where each thread has three such pieces at least, else a part of it.
-constexpr std::size_t kMostGatedPanels = 16, kLeastGatedPanels = 4;
-std::size_t gated_panels(const PackedMatrix& gate, std::size_t n_threads) {
-  return gate.panels() >= 3 * n_threads * kMostGatedPanels ? kMostGatedPanels : kLeastGatedPanels;
-}
-
-// Whole tiles of AMX, whole groups of other kernels.
-constexpr std::size_t kChunkGrain = 16;  // rows
-
-std::size_t rows_a_chunk(std::size_t columns) {
-  return std::max(kChunkGrain, kChunkBytes / (columns * 9 / 8) / kChunkGrain * kChunkGrain);
-}
-
-std::size_t chunks(std::size_t n_rows, std::size_t columns) {
-  return (n_rows + rows_a_chunk(columns) - 1) / rows_a_chunk(columns);
-}
-
-std::size_t pieces(const PackedMatrix& weights, std::size_t n_threads) {
-  const std::size_t bytes = weights.panels() * weights.panel_bytes;
-  const std::size_t piece = std::clamp(bytes / (8 * n_threads), kLeastPieceBytes, kPieceBytes);
-  return std::clamp<std::size_t>(bytes / piece / n_threads * n_threads, 1, weights.panels());
 }
 
 // Columns of a row that are quantized together for a matrix of this type.
@@ -255,17 +226,9 @@ class Forward::Worker {
              std::min(kMost, (panels.end - panels.begin) * weights.panel_bytes)};
   }
 
-  // Heads of queries, keys or values.
-  enum class HeadKind { query, key, value };
   struct Heads {
-    HeadKind kind;
     const PackedMatrix* weights;
     MatrixView<float> out;
-    Range heads;
-
-    Range panels(std::size_t head_dim) const {
-      return {heads.begin * head_dim / kPanel, (heads.end * head_dim + kPanel - 1) / kPanel};
-    }
   };
 
   void run_attention(const Operation& operation, const Attention& attention, int layer) {
@@ -273,40 +236,26 @@ class Forward::Worker {
     const PackedMatrix& k = matrix(Role::attention_k, layer);
     const PackedMatrix& v = matrix(Role::attention_v, layer);
     const PackedMatrix& output = matrix(Role::attention_output, layer);
-    const std::size_t head_dim = attention.head_dim;
-    const std::size_t n_q = attention.n_heads, n_kv = attention.n_kv_heads;
+    // By kind.
+    const std::array<Heads, 3> heads = {{{&q, f_.q_}, {&k, f_.k_}, {&v, f_.v_}}};
+    const HeadPieces pieces(attention.n_heads, attention.n_kv_heads, attention.head_dim);
 
-    // A piece is as few heads as have whole panels for outputs, so that whoever multiplies them
-    // also finishes them.
-    const std::size_t heads_a_piece = kPanel / std::gcd(head_dim, kPanel);
-    const auto pieces_of = [&](std::size_t n) { return (n + heads_a_piece - 1) / heads_a_piece; };
-    const std::size_t q_pieces = pieces_of(n_q), kv_pieces = pieces_of(n_kv);
-    const auto heads_of = [&](std::size_t piece) -> Heads {
-      const auto heads = [&](std::size_t index, std::size_t n) -> Range {
-        return {index * heads_a_piece, std::min((index + 1) * heads_a_piece, n)};
-      };
-      if (piece < q_pieces) return {HeadKind::query, &q, f_.q_, heads(piece, n_q)};
-      piece -= q_pieces;
-      if (piece < kv_pieces) return {HeadKind::key, &k, f_.k_, heads(piece, n_kv)};
-      return {HeadKind::value, &v, f_.v_, heads(piece - kv_pieces, n_kv)};
-    };
-    const std::size_t n_pieces = q_pieces + 2 * kv_pieces;
-
-    const std::size_t first_piece = share(n_pieces, thread_, f_.team_.size()).begin;
-    if (first_piece < n_pieces) {
-      const Heads first = heads_of(first_piece);
-      expect(*first.weights, {first.panels(head_dim).begin, first.weights->panels()});
+    const std::size_t first = share(pieces.size(), thread_, f_.team_.size()).begin;
+    if (first < pieces.size()) {
+      const HeadPieces::Piece piece = pieces[first];
+      const PackedMatrix& weights = *heads[static_cast<std::size_t>(piece.kind)].weights;
+      expect(weights, {piece.panels.begin, weights.panels()});
     }
     enter(operation, layer, PassPart::attention_in, {&q, &k, &v});
     const ProductInput normed = f_.forms_.input(f_.normed_);
-    share_out(q.columns, rows_.size(), n_pieces, [&](Range rows, std::size_t piece) {
-      const Heads heads = heads_of(piece);
-      const Range panels = heads.panels(head_dim);
-      multiply(*heads.weights, arranged(*heads.weights, normed, rows), panels,
-               heads.out.from(rows.begin, panels.begin * kPanel));
+    share_out(q.columns, rows_.size(), pieces.size(), [&](Range rows, std::size_t index) {
+      const HeadPieces::Piece piece = pieces[index];
+      const auto& [weights, out] = heads[static_cast<std::size_t>(piece.kind)];
+      multiply(*weights, arranged(*weights, normed, rows), piece.panels,
+               out.from(rows.begin, piece.panels.begin * kPanel));
       done(PassPart::qkv);
       for (std::size_t row = rows.begin; row < rows.end; ++row)
-        finish_heads(heads, row, attention, layer);
+        finish_heads(piece, out[row], row, attention, layer);
       done(PassPart::heads);
     });
     expect(output, share(output.panels(), thread_, f_.team_.size()));
@@ -437,10 +386,10 @@ class Forward::Worker {
   // columns: of a row.
   template <typename F>
   void share_out(std::size_t columns, std::size_t n_rows, std::size_t n_pieces, const F& f) {
-    const std::size_t n_chunks = chunks(n_rows, columns);
+    const std::size_t chunks = n_chunks(n_rows, columns);
     room_.n_forms = 0;
-    f_.team_.share_out(thread_, n_chunks * n_pieces, [&](std::size_t item) {
-      f(share(n_rows, item / n_pieces, n_chunks, kChunkGrain), item % n_pieces);
+    f_.team_.share_out(thread_, chunks * n_pieces, [&](std::size_t item) {
+      f(share(n_rows, item / n_pieces, chunks, kChunkGrain), item % n_pieces);
     });
   }
 
@@ -449,7 +398,7 @@ class Forward::Worker {
   template <typename F>
   void project(const PackedMatrix& weights, const ProductInput& input, std::size_t n_rows,
                MatrixView<float> out, const F& finish) {
-    const std::size_t n_pieces = pieces(weights, static_cast<std::size_t>(f_.team_.size()));
+    const std::size_t n_pieces = n_panel_pieces(weights, f_.team_.size());
     share_out(weights.columns, n_rows, n_pieces, [&](Range rows, std::size_t piece) {
       const Range panels = share(weights.panels(), piece, n_pieces);
       const Range columns = {panels.begin * kPanel, std::min(panels.end * kPanel, weights.outputs)};
@@ -475,8 +424,10 @@ class Forward::Worker {
     return {index * group, (index + 1) * group};
   }
 
-  // Bias, head norms and rope of some heads of one row; keys and values go to their place.
-  void finish_heads(const Heads& some, std::size_t row, const Attention& attention, int layer) {
+  // Bias, head norms and rope of some heads of one row; keys and values go to their place. all:
+  // the row's heads of their kind.
+  void finish_heads(const HeadPieces::Piece& piece, std::span<float> all, std::size_t row,
+                    const Attention& attention, int layer) {
     const std::size_t head_dim = attention.head_dim;
     const RowContext& context = rows_[row].context;
     CacheRun place = context.path.back();
@@ -493,19 +444,19 @@ class Forward::Worker {
                                                                       : kernels_.rope_adjacent;
       turn(f_.rope_of_[layer]->cos(context.position), f_.rope_of_[layer]->sin(context.position), x);
     };
-    for (std::size_t head = some.heads.begin; head < some.heads.end; ++head) {
-      const std::span<float> x = some.out[row].subspan(head * head_dim, head_dim);
-      switch (some.kind) {
-        case HeadKind::query:
+    for (std::size_t head = piece.heads.begin; head < piece.heads.end; ++head) {
+      const std::span<float> x = all.subspan(head * head_dim, head_dim);
+      switch (piece.kind) {
+        case HeadPieces::Kind::query:
           bias(Role::attention_q_bias, head, x);
           norm_and_turn(Role::attention_q_norm, x);
           break;
-        case HeadKind::key:
+        case HeadPieces::Kind::key:
           bias(Role::attention_k_bias, head, x);
           norm_and_turn(Role::attention_k_norm, x);
           f_.memory_.store_key(f_.kernels_.attention, place, layer, static_cast<int>(head), x);
           break;
-        case HeadKind::value:
+        case HeadPieces::Kind::value:
           bias(Role::attention_v_bias, head, x);
           f_.memory_.store_value(f_.kernels_.attention, place, layer, static_cast<int>(head), x);
           break;

@@ -1,0 +1,57 @@
+#include "cpu/pieces.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace outrider {
+namespace {
+
+constexpr std::size_t kPieceBytes = 128 << 10, kLeastPieceBytes = 32 << 10;
+constexpr std::size_t kMostGatedPanels = 16, kLeastGatedPanels = 4;
+
+std::size_t divide_up(std::size_t n, std::size_t by) {
+  return (n + by - 1) / by;
+}
+
+}  // namespace
+
+std::size_t rows_a_chunk(std::size_t columns) {
+  const std::size_t row_bytes = columns * 9 / 8;  // arranged: what belongs to groups comes on top
+  return std::max(kChunkGrain, kChunkBytes / row_bytes / kChunkGrain * kChunkGrain);
+}
+
+std::size_t n_chunks(std::size_t n_rows, std::size_t columns) {
+  return divide_up(n_rows, rows_a_chunk(columns));
+}
+
+std::size_t n_panel_pieces(const PackedMatrix& weights, std::size_t n_threads) {
+  const std::size_t bytes = weights.panels() * weights.panel_bytes;
+  const std::size_t piece = std::clamp(bytes / (8 * n_threads), kLeastPieceBytes, kPieceBytes);
+  return std::clamp<std::size_t>(bytes / piece / n_threads * n_threads, 1, weights.panels());
+}
+
+std::size_t gated_panels(const PackedMatrix& gate, std::size_t n_threads) {
+  return gate.panels() >= 3 * n_threads * kMostGatedPanels ? kMostGatedPanels : kLeastGatedPanels;
+}
+
+HeadPieces::HeadPieces(std::size_t n_heads, std::size_t n_kv_heads, std::size_t head_dim)
+    : n_heads_(n_heads),
+      n_kv_heads_(n_kv_heads),
+      head_dim_(head_dim),
+      heads_a_piece_(kPanel / std::gcd(head_dim, kPanel)),
+      q_pieces_(divide_up(n_heads, heads_a_piece_)),
+      kv_pieces_(divide_up(n_kv_heads, heads_a_piece_)) {}
+
+HeadPieces::Piece HeadPieces::operator[](std::size_t index) const {
+  const auto piece = [&](Kind kind, std::size_t at, std::size_t n) -> Piece {
+    const Range heads = {at * heads_a_piece_, std::min((at + 1) * heads_a_piece_, n)};
+    return {
+        kind, heads, {heads.begin * head_dim_ / kPanel, divide_up(heads.end * head_dim_, kPanel)}};
+  };
+  if (index < q_pieces_) return piece(Kind::query, index, n_heads_);
+  index -= q_pieces_;
+  if (index < kv_pieces_) return piece(Kind::key, index, n_kv_heads_);
+  return piece(Kind::value, index - kv_pieces_, n_kv_heads_);
+}
+
+}  // namespace outrider

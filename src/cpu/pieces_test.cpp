@@ -1,0 +1,64 @@
+#include "cpu/pieces.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <vector>
+
+namespace outrider {
+namespace {
+
+// head_dim 100 needs four heads for whole panels, 8 two; three heads are no whole number of either.
+TEST(HeadPieces, CoverHeadsAndPanelsOnce) {
+  for (const std::size_t head_dim : {8u, 16u, 64u, 80u, 100u}) {
+    for (const std::size_t n_heads : {1u, 3u, 12u}) {
+      for (const std::size_t n_kv_heads : {1u, 2u, 3u}) {
+        const HeadPieces pieces(n_heads, n_kv_heads, head_dim);
+        std::array<std::size_t, 3> heads{}, panels{};
+        for (std::size_t i = 0; i < pieces.size(); ++i) {
+          const HeadPieces::Piece piece = pieces[i];
+          const auto kind = static_cast<std::size_t>(piece.kind);
+          EXPECT_EQ(piece.heads.begin, heads[kind]);
+          EXPECT_LT(piece.heads.begin, piece.heads.end);
+          EXPECT_EQ(piece.panels.begin, panels[kind]);
+          EXPECT_EQ(piece.panels.begin * kPanel, piece.heads.begin * head_dim);
+          EXPECT_GE(piece.panels.end * kPanel, piece.heads.end * head_dim);
+          heads[kind] = piece.heads.end;
+          panels[kind] = piece.panels.end;
+        }
+        EXPECT_EQ(heads, (std::array{n_heads, n_kv_heads, n_kv_heads}));
+        const auto whole = [&](std::size_t n) { return (n * head_dim + kPanel - 1) / kPanel; };
+        EXPECT_EQ(panels, (std::array{whole(n_heads), whole(n_kv_heads), whole(n_kv_heads)}));
+      }
+    }
+  }
+}
+
+TEST(Pieces, AreNeitherEmptyNorUneven) {
+  for (const std::size_t outputs : {1u, 16u, 100u, 576u, 1536u, 151936u}) {
+    for (const std::size_t n_threads : {1u, 2u, 3u, 64u}) {
+      const PackedMatrix weights = {.type = TensorType::q4_k,
+                                    .outputs = outputs,
+                                    .columns = 1536,
+                                    .panel_bytes = packed_panel_bytes(TensorType::q4_k, 1536)};
+      const std::size_t n = n_panel_pieces(weights, n_threads);
+      EXPECT_GE(n, 1u);
+      EXPECT_LE(n, weights.panels());
+      // All threads take as many, wherever there are as many as threads.
+      EXPECT_TRUE(n < n_threads || n % n_threads == 0 || n == weights.panels());
+    }
+  }
+}
+
+TEST(Chunks, AreWholeGrains) {
+  for (const std::size_t columns : {32u, 576u, 1536u, 8960u, 1000000u}) {
+    EXPECT_GE(rows_a_chunk(columns), kChunkGrain);
+    EXPECT_EQ(rows_a_chunk(columns) % kChunkGrain, 0u);
+    EXPECT_EQ(n_chunks(1, columns), 1u);
+    EXPECT_EQ(n_chunks(rows_a_chunk(columns), columns), 1u);
+    EXPECT_EQ(n_chunks(rows_a_chunk(columns) + 1, columns), 2u);
+  }
+}
+
+}  // namespace
+}  // namespace outrider
