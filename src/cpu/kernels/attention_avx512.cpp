@@ -19,11 +19,19 @@
 namespace outrider {
 namespace {
 
+using avx512::add;
+using avx512::all;
+using avx512::divide;
 using avx512::exp_of_negative;
+using avx512::fused;
 using avx512::kWidth;
 using avx512::lanes;
+using avx512::larger;
+using avx512::lesser;
 using avx512::load;
+using avx512::multiply;
 using avx512::store;
+using avx512::subtract;
 using avx512::tanh_f32;
 
 using Floats = __m512;
@@ -37,50 +45,17 @@ constexpr int kScoreVectors = 4;
 constexpr int kScoreVectorsQ8 = 2;
 constexpr int kValueVectors = 4;
 
-OUTRIDER_OP Floats all(float x) {
-  return _mm512_set1_ps(x);
-}
-OUTRIDER_OP Ints all(std::int32_t x) {
-  return _mm512_set1_epi32(x);
-}
 // The 4 bytes there in every lane.
 OUTRIDER_OP Ints all_unaligned(const void* at) {
   std::int32_t four;
   __builtin_memcpy(&four, at, sizeof four);
   return all(four);
 }
-OUTRIDER_OP Ints load(const std::int32_t* at) {
-  return _mm512_loadu_si512(at);
-}
-OUTRIDER_OP void store(std::int32_t* at, Ints x) {
-  _mm512_storeu_si512(at, x);
-}
 template <bool kWhole, typename T>
 OUTRIDER_OP Floats load_lanes(Mask some, const T* at) {
   return kWhole ? load(at) : load(some, at);
 }
 
-OUTRIDER_OP Floats add(Floats a, Floats b) {
-  return _mm512_add_ps(a, b);
-}
-OUTRIDER_OP Floats subtract(Floats a, Floats b) {
-  return _mm512_sub_ps(a, b);
-}
-OUTRIDER_OP Floats multiply(Floats a, Floats b) {
-  return _mm512_mul_ps(a, b);
-}
-OUTRIDER_OP Floats divide(Floats a, Floats b) {
-  return _mm512_div_ps(a, b);
-}
-OUTRIDER_OP Floats fused(Floats a, Floats b, Floats c) {
-  return _mm512_fmadd_ps(a, b, c);
-}
-OUTRIDER_OP Floats larger(Floats a, Floats b) {
-  return _mm512_max_ps(a, b);
-}
-OUTRIDER_OP Floats lesser(Floats a, Floats b) {
-  return _mm512_min_ps(a, b);
-}
 OUTRIDER_OP Nans either_nan(Floats a, Floats b) {
   return _mm512_cmp_ps_mask(a, b, _CMP_UNORD_Q);
 }
@@ -116,12 +91,6 @@ OUTRIDER_OP float total(const LaneSums& x) {
 
 OUTRIDER_OP Ints add(Ints a, Ints b) {
   return _mm512_add_epi32(a, b);
-}
-OUTRIDER_OP Ints larger(Ints a, Ints b) {
-  return _mm512_max_epi32(a, b);
-}
-OUTRIDER_OP Ints lesser(Ints a, Ints b) {
-  return _mm512_min_epi32(a, b);
 }
 OUTRIDER_OP std::int32_t largest_lane(Ints x) {
   return _mm512_reduce_max_epi32(x);

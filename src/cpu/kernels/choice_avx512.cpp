@@ -16,24 +16,22 @@
 namespace outrider {
 namespace {
 
+using avx512::add;
+using avx512::all;
+using avx512::divide;
+using avx512::fused;
+using avx512::larger;
+using avx512::lesser;
+using avx512::load;
+using avx512::multiply;
+using avx512::store;
+using avx512::subtract;
+
 using Floats = __m512;
 using Ints = __m512i;
 using Wide = __m512i;  // 8 lanes of 64 bits
 using Mask = __mmask16;
 
-OUTRIDER_OP Floats all(float x) {
-  return _mm512_set1_ps(x);
-}
-OUTRIDER_OP Ints all(std::int32_t x) {
-  return _mm512_set1_epi32(x);
-}
-
-OUTRIDER_OP Floats load(const float* at) {
-  return _mm512_loadu_ps(at);
-}
-OUTRIDER_OP Ints load(const std::int32_t* at) {
-  return _mm512_loadu_si512(at);
-}
 OUTRIDER_OP Mask first_lanes(std::size_t n) {
   return avx512::lanes(n);
 }
@@ -49,12 +47,6 @@ OUTRIDER_OP Floats load_fourth(Mask mask, const float* at, Floats others) {
       _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 32, 36, 40, 44, 48, 52, 56, 60);
   return _mm512_mask_i32gather_ps(others, mask, index, at, sizeof(float));
 }
-OUTRIDER_OP void store(float* at, Floats x) {
-  _mm512_storeu_ps(at, x);
-}
-OUTRIDER_OP void store(std::int32_t* at, Ints x) {
-  _mm512_storeu_si512(at, x);
-}
 // The lanes of the mask, close together; the rest of at[0 .. 15] is overwritten too. To a register
 // first: compressing to memory takes some 140 cycles on Zen 4.
 OUTRIDER_OP void store_close(float* at, Mask mask, Floats x) {
@@ -64,27 +56,6 @@ OUTRIDER_OP void store_close(std::int32_t* at, Mask mask, Ints x) {
   _mm512_storeu_si512(at, _mm512_maskz_compress_epi32(mask, x));
 }
 
-OUTRIDER_OP Floats add(Floats a, Floats b) {
-  return _mm512_add_ps(a, b);
-}
-OUTRIDER_OP Floats subtract(Floats a, Floats b) {
-  return _mm512_sub_ps(a, b);
-}
-OUTRIDER_OP Floats multiply(Floats a, Floats b) {
-  return _mm512_mul_ps(a, b);
-}
-OUTRIDER_OP Floats divide(Floats a, Floats b) {
-  return _mm512_div_ps(a, b);
-}
-OUTRIDER_OP Floats fused(Floats a, Floats b, Floats c) {
-  return _mm512_fmadd_ps(a, b, c);
-}
-OUTRIDER_OP Floats larger(Floats a, Floats b) {
-  return _mm512_max_ps(a, b);
-}
-OUTRIDER_OP Floats lesser(Floats a, Floats b) {
-  return _mm512_min_ps(a, b);
-}
 OUTRIDER_OP Floats size(Floats x) {
   return _mm512_abs_ps(x);
 }
@@ -101,12 +72,6 @@ OUTRIDER_OP Floats log1p_f32(Floats x) {
   return avx512::log1p_f32(x);
 }
 
-OUTRIDER_OP Ints larger(Ints a, Ints b) {
-  return _mm512_max_epi32(a, b);
-}
-OUTRIDER_OP Ints lesser(Ints a, Ints b) {
-  return _mm512_min_epi32(a, b);
-}
 OUTRIDER_OP Ints lesser_unsigned(Ints a, Ints b) {
   return _mm512_min_epu32(a, b);
 }

@@ -1,4 +1,5 @@
-// Loads and stores with ragged ends, and the lane sum (docs/arithmetic.md, rule 2), for AVX-512.
+// Loads and stores with ragged ends, operations by name, and the lane sum (docs/arithmetic.md, rule
+// 2), for AVX-512.
 
 #pragma once
 
@@ -41,6 +42,47 @@ inline constexpr std::size_t kWidth = 16;
                                                           __m512 x) {
   _mm256_mask_storeu_epi16(at, mask,
                            _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+
+// By the names that attention_*_lanes.h and choice_lanes.h call.
+[[OUTRIDER_AVX512, gnu::always_inline]] inline __m512 all(float x) {
+  return _mm512_set1_ps(x);
+}
+[[OUTRIDER_AVX512, gnu::always_inline]] inline __m512i all(std::int32_t x) {
+  return _mm512_set1_epi32(x);
+}
+[[OUTRIDER_AVX512, gnu::always_inline]] inline __m512i load(const std::int32_t* at) {
+  return _mm512_loadu_si512(at);
+}
+[[OUTRIDER_AVX512, gnu::always_inline]] inline void store(std::int32_t* at, __m512i x) {
+  _mm512_storeu_si512(at, x);
+}
+[[OUTRIDER_AVX512, gnu::always_inline]] inline __m512 add(__m512 a, __m512 b) {
+  return _mm512_add_ps(a, b);
+}
+[[OUTRIDER_AVX512, gnu::always_inline]] inline __m512 subtract(__m512 a, __m512 b) {
+  return _mm512_sub_ps(a, b);
+}
+[[OUTRIDER_AVX512, gnu::always_inline]] inline __m512 multiply(__m512 a, __m512 b) {
+  return _mm512_mul_ps(a, b);
+}
+[[OUTRIDER_AVX512, gnu::always_inline]] inline __m512 divide(__m512 a, __m512 b) {
+  return _mm512_div_ps(a, b);
+}
+[[OUTRIDER_AVX512, gnu::always_inline]] inline __m512 fused(__m512 a, __m512 b, __m512 c) {
+  return _mm512_fmadd_ps(a, b, c);
+}
+[[OUTRIDER_AVX512, gnu::always_inline]] inline __m512 larger(__m512 a, __m512 b) {
+  return _mm512_max_ps(a, b);
+}
+[[OUTRIDER_AVX512, gnu::always_inline]] inline __m512 lesser(__m512 a, __m512 b) {
+  return _mm512_min_ps(a, b);
+}
+[[OUTRIDER_AVX512, gnu::always_inline]] inline __m512i larger(__m512i a, __m512i b) {
+  return _mm512_max_epi32(a, b);
+}
+[[OUTRIDER_AVX512, gnu::always_inline]] inline __m512i lesser(__m512i a, __m512i b) {
+  return _mm512_min_epi32(a, b);
 }
 
 // Pairwise at distance 8, 4, 2, 1.
