@@ -155,11 +155,16 @@ KernelBody product(const KernelBench& bench, const Matrices& matrices,
   const ProductInput input = activations->input(one.type, rows, kernels);
   const std::size_t width = one.panels() * kPanel;
   const auto out = std::make_shared<std::vector<float>>(rows * width);
-  return [&bench, &matrices, &kernels, activations, input, out, rows, width](
+  // As in a pass, each thread arranges its rows for a matrix, in room that it keeps.
+  const auto arranged = std::make_shared<std::vector<ArrangedRows>>(bench.team.size());
+  return [&bench, &matrices, &kernels, activations, input, arranged, out, rows, width](
              int thread, std::size_t iteration) {
     const PackedMatrix matrix = matrices.at(iteration);
     const Range panels = share(matrix.panels(), thread, bench.team.size());
-    kernels.multiply(matrix, input, {0, rows}, panels, MatrixView<float>(out->data(), rows, width));
+    ArrangedRows& own = (*arranged)[static_cast<std::size_t>(thread)];
+    kernels.arrange(matrix, input, {0, rows}, own);
+    kernels.product(matrix, own, panels,
+                    MatrixView<float>(out->data(), rows, width).from(0, panels.begin * kPanel));
   };
 }
 
