@@ -29,34 +29,25 @@ constexpr unsigned kControlWord = 0x1f80;
 constexpr std::chrono::milliseconds kSpin{1};
 
 // Asks for two lines of memory at a time: a thread whose requests fill the buffers for misses would
-// see late what it waits for.
-class Bringing {
- public:
-  explicit Bringing(std::span<const std::byte> soon) : rest_(soon) {}
-
-  // False: nothing is left to ask for.
-  bool operator()() {
-    constexpr std::size_t kLine = 64, kStep = 2 * kLine;
-    if (rest_.size() < kStep) return false;
-    _mm_prefetch(reinterpret_cast<const char*>(rest_.data()), _MM_HINT_T1);
-    _mm_prefetch(reinterpret_cast<const char*>(rest_.data() + kLine), _MM_HINT_T1);
-    rest_ = rest_.subspan(kStep);
-    return true;
-  }
-
- private:
-  std::span<const std::byte> rest_;
-};
+// see late what it waits for. False: nothing is left to ask for.
+bool bring(std::span<const std::byte>& soon) {
+  constexpr std::size_t kLine = 64, kStep = 2 * kLine;
+  if (soon.size() < kStep) return false;
+  _mm_prefetch(reinterpret_cast<const char*>(soon.data()), _MM_HINT_T1);
+  _mm_prefetch(reinterpret_cast<const char*>(soon.data() + kLine), _MM_HINT_T1);
+  soon = soon.subspan(kStep);
+  return true;
+}
 
 // Returns once done() holds, or after a while.
 template <typename Done>
-void spin_until(const Done& done, Bringing bring) {
+void spin_until(const Done& done, std::span<const std::byte>& soon) {
   constexpr int kPausesALook = 256;  // some 6 microseconds between two looks at the clock
   const auto start = std::chrono::steady_clock::now();
   do {
     for (int i = 0; i < kPausesALook; ++i) {
       if (done()) return;
-      if (!bring()) _mm_pause();
+      if (!bring(soon)) _mm_pause();
     }
   } while (std::chrono::steady_clock::now() - start < kSpin);
 }
@@ -69,8 +60,8 @@ class WaitingRoom {
 
   // Returns once done() holds, which must stay so from then on.
   template <typename Done>
-  void wait(const Done& done, std::span<const std::byte> soon = {}) {
-    if (spins_) spin_until(done, Bringing(soon));
+  void wait(const Done& done, std::span<const std::byte>& soon) {
+    if (spins_) spin_until(done, soon);
     if (done()) return;
     // Sequentially consistent, as the event itself must be: either it is seen here or the sleeper
     // is seen there.
@@ -153,8 +144,9 @@ struct ThreadTeam::State {
   void worker(ThreadTeam& team, int thread) {
     _mm_setcsr(kControlWord);
     if (!cores.empty()) keep_to(cores[static_cast<std::size_t>(thread)]);
+    std::span<const std::byte> nothing_soon;
     for (std::uint64_t done = 0;; ++done) {
-      waiting.wait([&] { return jobs.load() > done; });
+      waiting.wait([&] { return jobs.load() > done; }, nothing_soon);
       if (stopping) return;
       (*body)(thread);
       team.barrier();
@@ -237,14 +229,17 @@ int ThreadTeam::begin_sharing(int thread) {
   return turn;
 }
 
-bool ThreadTeam::take(int owner, int turn, const Range& items, std::size_t& item) {
+bool ThreadTeam::take(int owner, int turn, const Range& items, std::size_t most, Range& run) {
   std::atomic<std::size_t>& taken =
       state_->shares[static_cast<std::size_t>(owner)].taken[static_cast<std::size_t>(turn)];
-  // A look first: many threads that come to an empty share need not write to it.
-  const std::size_t count = items.end - items.begin;
-  if (taken.load(std::memory_order_relaxed) >= count) return false;
-  item = items.begin + taken.fetch_add(1, std::memory_order_relaxed);
-  return item < items.end;
+  std::size_t before = taken.load(std::memory_order_relaxed), count = 0;
+  do {
+    const std::size_t left = items.end - items.begin - before;
+    if (left == 0) return false;
+    count = std::min(most, (left + 1) / 2);
+  } while (!taken.compare_exchange_weak(before, before + count, std::memory_order_relaxed));
+  run = {items.begin + before, items.begin + before + count};
+  return true;
 }
 
 ThreadTeam::Arrival ThreadTeam::arrive() {
@@ -258,7 +253,7 @@ void ThreadTeam::open(const Arrival& arrival) {
   state_->waiting.announce();
 }
 
-void ThreadTeam::wait(const Arrival& arrival, std::span<const std::byte> soon) {
+void ThreadTeam::wait(const Arrival& arrival, std::span<const std::byte>& soon) {
   state_->waiting.wait([&] { return state_->opened.load() >= arrival.barrier; }, soon);
 }
 

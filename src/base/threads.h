@@ -44,15 +44,20 @@ class ThreadTeam {
   // would wait for its thread for ever. Callers in several threads take turns; a body calls no
   // run().
   void run(const std::function<void(int thread)>& body) noexcept;
-  // Returns once every thread of the running body has called it. `soon`: memory that this thread
-  // reads next, which it brings into its second-level cache while it waits.
-  void barrier(std::span<const std::byte> soon = {}) {
+  // Returns once every thread of the running body has called it.
+  void barrier() {
+    std::span<const std::byte> nothing_soon;
+    barrier(nothing_soon);
+  }
+  // `soon`: memory that this thread reads next. It brings that into its second-level cache while it
+  // waits, and leaves in `soon` what it did not come to.
+  void barrier(std::span<const std::byte>& soon) {
     barrier([] {}, soon);
   }
   // The same, and the last thread to come has run its `between`: the others wait for that too.
   // Small work that one thread can do alone needs no second barrier in this way.
   template <std::invocable Between>
-  void barrier(const Between& between, std::span<const std::byte> soon = {}) {
+  void barrier(const Between& between, std::span<const std::byte>& soon) {
     const Arrival arrival = arrive();
     if (arrival.is_last) {
       between();
@@ -61,16 +66,17 @@ class ThreadTeam {
       wait(arrival, soon);
     }
   }
-  // Calls f(item) once for every item in [0, count), each on one thread: threads begin with even
-  // shares, in order, and one that is done takes from others what they have not begun. Every
+  // Calls f(run) for runs of at most `most` items, which together are [0, count): threads begin
+  // with even shares, in order, and one that is done takes from others what they have not begun.
+  // Runs get shorter as a share comes to its end, so that all are done at about one time. Every
   // thread of the running body calls it with one count; between two calls there is a barrier.
-  template <typename F>
-  void share_out(int thread, std::size_t count, const F& f) {
+  template <std::invocable<Range> F>
+  void share_out(int thread, std::size_t count, std::size_t most, const F& f) {
     const int turn = begin_sharing(thread);
     for (int other = 0; other < size(); ++other) {
       const int owner = (thread + other) % size();
       const Range items = share(count, owner, size());
-      for (std::size_t item; take(owner, turn, items, item);) f(item);
+      for (Range run; take(owner, turn, items, most, run);) f(run);
     }
   }
 
@@ -81,12 +87,12 @@ class ThreadTeam {
   };
   Arrival arrive();
   void open(const Arrival& arrival);
-  void wait(const Arrival& arrival, std::span<const std::byte> soon);
+  void wait(const Arrival& arrival, std::span<const std::byte>& soon);
 
   // Which of two sets of counters belongs to this call.
   int begin_sharing(int thread);
   // The next of `items`, the share of `owner`; false: none is left.
-  bool take(int owner, int turn, const Range& items, std::size_t& item);
+  bool take(int owner, int turn, const Range& items, std::size_t most, Range& run);
 
   struct State;
   std::unique_ptr<State> state_;

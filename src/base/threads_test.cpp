@@ -10,6 +10,7 @@
 #include <chrono>
 #include <fstream>
 #include <set>
+#include <span>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -60,17 +61,30 @@ TEST(ThreadTeam, SharesOutEachItemOnce) {
   for (const int n_threads : {1, 2, 3, 5}) {
     ThreadTeam team(n_threads);
     for (const std::size_t count : {0u, 1u, 2u, 7u, 100u}) {
-      constexpr int kCalls = 50;
-      std::vector<std::atomic<int>> times(count);
-      team.run([&](int thread) {
-        for (int call = 0; call < kCalls; ++call) {
-          team.share_out(thread, count, [&](std::size_t item) { ++times[item]; });
-          team.barrier();
-        }
-      });
-      for (const std::atomic<int>& each : times) EXPECT_EQ(each, kCalls);
+      for (const std::size_t most : {1u, 5u}) {
+        constexpr int kCalls = 50;
+        std::vector<std::atomic<int>> times(count);
+        team.run([&](int thread) {
+          for (int call = 0; call < kCalls; ++call) {
+            team.share_out(thread, count, most, [&](Range run) {
+              for (std::size_t item = run.begin; item < run.end; ++item) ++times[item];
+            });
+            team.barrier();
+          }
+        });
+        for (const std::atomic<int>& each : times) EXPECT_EQ(each, kCalls);
+      }
     }
   }
+}
+
+TEST(ThreadTeam, RunsGetShorterTowardsTheEnd) {
+  ThreadTeam team(1);
+  std::vector<std::size_t> lengths;
+  team.run([&](int thread) {
+    team.share_out(thread, 18, 4, [&](Range run) { lengths.push_back(run.end - run.begin); });
+  });
+  EXPECT_EQ(lengths, (std::vector<std::size_t>{4, 4, 4, 3, 2, 1}));
 }
 
 TEST(ThreadTeam, WhoeverIsDoneTakesWhatOthersHaveNotBegun) {
@@ -80,8 +94,8 @@ TEST(ThreadTeam, WhoeverIsDoneTakesWhatOthersHaveNotBegun) {
   std::atomic<std::size_t> done = 0;
   std::atomic<bool> has_begun = false;
   team.run([&](int thread) {
-    team.share_out(thread, kCount, [&](std::size_t item) {
-      thread_of[item] = thread;
+    team.share_out(thread, kCount, 1, [&](Range run) {
+      thread_of[run.begin] = thread;
       // The first item of thread 1 takes until all others are done.
       if (thread == 1) has_begun = true;
       while (thread == 0 && !has_begun) std::this_thread::yield();
@@ -155,13 +169,15 @@ TEST(ThreadTeam, BarrierRunsTheLastOnesWorkAlone) {
     std::atomic<int> mistakes = 0;
     for (int job = 0; job < 100; ++job) {
       team.run([&](int thread) {
+        std::span<const std::byte> soon;
+        const auto add_up = [&] {
+          for (int& other : written) sum += std::exchange(other, 0);
+        };
         for (int phase = 1; phase < 6; ++phase) {
           written[thread] = phase;
-          team.barrier([&] {
-            for (int& other : written) sum += std::exchange(other, 0);
-          });
+          team.barrier(add_up, soon);
           mistakes += sum != phase * size;
-          team.barrier([&] { sum = 0; });
+          team.barrier([&] { sum = 0; }, soon);
         }
       });
     }

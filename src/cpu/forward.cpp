@@ -133,7 +133,7 @@ Forward::Forward(const ModelSpec& spec, const Weights& weights, CacheMemory& mem
   gate_ = buffer(widths.mlp);
   forms_.resize(rows, std::max(widths.embedding, widths.heads));
   gated_forms_.resize(rows, widths.mlp);
-  gate_parts_ =
+  gate_columns_ =
       std::vector<std::atomic<std::size_t>>((rows / kChunkGrain + 1) * (widths.mlp / 256 + 1));
   workrooms_.resize(static_cast<std::size_t>(team.size()));
 
@@ -248,8 +248,8 @@ class Forward::Worker {
     }
     enter(operation, layer, PassPart::attention_in, {&q, &k, &v});
     const ProductInput normed = f_.forms_.input(f_.normed_);
-    share_out(q.columns, rows_.size(), pieces.size(), [&](Range rows, std::size_t index) {
-      const HeadPieces::Piece piece = pieces[index];
+    share_out(q.columns, rows_.size(), pieces.size(), 1, [&](Range rows, Range index) {
+      const HeadPieces::Piece piece = pieces[index.begin];
       const auto& [weights, out] = heads[static_cast<std::size_t>(piece.kind)];
       multiply(*weights, arranged(*weights, normed, rows), piece.panels,
                out.from(rows.begin, piece.panels.begin * kPanel));
@@ -272,19 +272,20 @@ class Forward::Worker {
     const PackedMatrix& up = matrix(Role::mlp_up, layer);
     const PackedMatrix& down = matrix(Role::mlp_down, layer);
 
-    const std::size_t piece = gated_panels(gate, f_.team_.size());
-    expect(gate, share(gate.panels(), thread_, f_.team_.size(), piece));
+    expect(gate, share(gate.panels(), thread_, f_.team_.size(), kGatedPanels));
     enter(operation, layer, PassPart::mlp_in, {&gate, &up});
     const ProductInput normed = f_.forms_.input(f_.normed_);
     const auto activate =
         mlp.activation == Activation::silu ? kernels_.silu_times : kernels_.gelu_tanh_times;
-    room_.up.resize(std::min(rows_.size(), rows_a_chunk(gate.columns)) * piece * kPanel);
+    constexpr std::size_t kMostColumns = kMostGated * kGatedPanels * kPanel;
+    room_.up.resize(std::min(rows_.size(), rows_a_chunk(gate.columns)) * kMostColumns);
 
-    const auto multiply_and_activate = [&](Range rows, std::size_t index) {
-      const Range panels = {index * piece, std::min((index + 1) * piece, gate.panels())};
+    const auto multiply_and_activate = [&](Range rows, Range run) {
+      const Range panels = {run.begin * kGatedPanels,
+                            std::min(run.end * kGatedPanels, gate.panels())};
       const Range columns = {panels.begin * kPanel, std::min(panels.end * kPanel, gate.outputs)};
       const std::size_t n = columns.end - columns.begin;
-      const MatrixView<float> up_part(room_.up.data(), rows.end - rows.begin, n, piece * kPanel);
+      const MatrixView<float> up_part(room_.up.data(), rows.end - rows.begin, n, kMostColumns);
       multiply(gate, arranged(gate, normed, rows), panels,
                f_.gate_.from(rows.begin, columns.begin));
       multiply(up, arranged(up, normed, rows), panels, up_part);
@@ -293,13 +294,13 @@ class Forward::Worker {
         const std::span<float> gated = f_.gate_[row].subspan(columns.begin, n);
         activate(gated, up_part[row - rows.begin], gated);
       }
-      const Range whole = finished_groups(rows, columns, piece * kPanel, down);
+      const Range whole = finished_groups(rows, columns, down);
       for (std::size_t row = rows.begin; row < rows.end && whole.begin < whole.end; ++row)
         quantize(f_.gate_[row], row, whole, f_.gated_forms_, {&down});
       done(PassPart::activation);
     };
-    share_out(gate.columns, rows_.size(), (gate.panels() + piece - 1) / piece,
-              multiply_and_activate);
+    share_out(gate.columns, rows_.size(), (gate.panels() + kGatedPanels - 1) / kGatedPanels,
+              kMostGated, multiply_and_activate);
     expect(down, share(down.panels(), thread_, f_.team_.size()));
     barrier(PassPart::activation);
     project(down, f_.gated_forms_.input(f_.gate_), rows_.size(), f_.projected_);
@@ -382,14 +383,20 @@ class Forward::Worker {
     f_.kernels_.products.product(weights, rows, panels, out);
   }
 
-  // Calls f(rows, piece) for every chunk of rows and every piece of panels, each on one thread.
-  // columns: of a row.
+  // Calls f(rows, run) for every chunk of rows and runs of at most `most` items, which together are
+  // [0, n_items), each on one thread. columns: of a row.
   template <typename F>
-  void share_out(std::size_t columns, std::size_t n_rows, std::size_t n_pieces, const F& f) {
+  void share_out(std::size_t columns, std::size_t n_rows, std::size_t n_items, std::size_t most,
+                 const F& f) {
     const std::size_t chunks = n_chunks(n_rows, columns);
     room_.n_forms = 0;
-    f_.team_.share_out(thread_, chunks * n_pieces, [&](std::size_t item) {
-      f(share(n_rows, item / n_pieces, chunks, kChunkGrain), item % n_pieces);
+    f_.team_.share_out(thread_, chunks * n_items, most, [&](Range run) {
+      while (run.begin < run.end) {
+        const std::size_t chunk = run.begin / n_items, before = chunk * n_items;
+        const std::size_t end = std::min(run.end, before + n_items);
+        f(share(n_rows, chunk, chunks, kChunkGrain), Range{run.begin - before, end - before});
+        run.begin = end;
+      }
     });
   }
 
@@ -398,9 +405,8 @@ class Forward::Worker {
   template <typename F>
   void project(const PackedMatrix& weights, const ProductInput& input, std::size_t n_rows,
                MatrixView<float> out, const F& finish) {
-    const std::size_t n_pieces = n_panel_pieces(weights, f_.team_.size());
-    share_out(weights.columns, n_rows, n_pieces, [&](Range rows, std::size_t piece) {
-      const Range panels = share(weights.panels(), piece, n_pieces);
+    const std::size_t most = panels_a_piece(weights);
+    share_out(weights.columns, n_rows, weights.panels(), most, [&](Range rows, Range panels) {
       const Range columns = {panels.begin * kPanel, std::min(panels.end * kPanel, weights.outputs)};
       multiply(weights, arranged(weights, input, rows), panels,
                out.from(rows.begin, columns.begin));
@@ -412,16 +418,23 @@ class Forward::Worker {
     project(weights, input, n_rows, out, [](Range, Range) {});
   }
 
-  // This thread activated a piece of columns of a chunk of rows: the whole groups, as `down` wants
-  // them quantized, that are complete now.
-  Range finished_groups(Range rows, Range columns, std::size_t piece, const PackedMatrix& down) {
+  // This thread activated some columns of a chunk of rows: the groups, as `down` wants them
+  // quantized, that are complete now, one after another.
+  Range finished_groups(Range rows, Range columns, const PackedMatrix& down) {
     const std::size_t group = group_columns(down.type);
-    if (group <= piece) return columns;
-    const std::size_t index = columns.begin / group, n_groups = down.columns / group;
-    std::atomic<std::size_t>& parts = f_.gate_parts_[rows.begin / kChunkGrain * n_groups + index];
-    if (parts.fetch_add(1, std::memory_order_acq_rel) + 1 < group / piece) return {};
-    parts.store(0, std::memory_order_relaxed);
-    return {index * group, (index + 1) * group};
+    if (kGatedPanels * kPanel % group == 0) return columns;
+    const std::size_t n_groups = down.columns / group;
+    Range finished;
+    for (std::size_t i = columns.begin / group; i * group < columns.end; ++i) {
+      const std::size_t here =
+          std::min(columns.end, (i + 1) * group) - std::max(columns.begin, i * group);
+      std::atomic<std::size_t>& done = f_.gate_columns_[rows.begin / kChunkGrain * n_groups + i];
+      if (done.fetch_add(here, std::memory_order_acq_rel) + here < group) continue;
+      done.store(0, std::memory_order_relaxed);
+      if (finished.end == 0) finished.begin = i * group;
+      finished.end = (i + 1) * group;
+    }
+    return finished;
   }
 
   // Bias, head norms and rope of some heads of one row; keys and values go to their place. all:

@@ -6,9 +6,6 @@
 namespace outrider {
 namespace {
 
-constexpr std::size_t kPieceBytes = 128 << 10, kLeastPieceBytes = 32 << 10;
-constexpr std::size_t kMostGatedPanels = 16, kLeastGatedPanels = 4;
-
 std::size_t divide_up(std::size_t n, std::size_t by) {
   return (n + by - 1) / by;
 }
@@ -24,14 +21,9 @@ std::size_t n_chunks(std::size_t n_rows, std::size_t columns) {
   return divide_up(n_rows, rows_a_chunk(columns));
 }
 
-std::size_t n_panel_pieces(const PackedMatrix& weights, std::size_t n_threads) {
-  const std::size_t bytes = weights.panels() * weights.panel_bytes;
-  const std::size_t piece = std::clamp(bytes / (8 * n_threads), kLeastPieceBytes, kPieceBytes);
-  return std::clamp<std::size_t>(bytes / piece / n_threads * n_threads, 1, weights.panels());
-}
-
-std::size_t gated_panels(const PackedMatrix& gate, std::size_t n_threads) {
-  return gate.panels() >= 3 * n_threads * kMostGatedPanels ? kMostGatedPanels : kLeastGatedPanels;
+std::size_t panels_a_piece(const PackedMatrix& weights) {
+  constexpr std::size_t kPieceBytes = 128 << 10;
+  return std::max<std::size_t>(1, kPieceBytes / weights.panel_bytes);
 }
 
 HeadPieces::HeadPieces(std::size_t n_heads, std::size_t n_kv_heads, std::size_t head_dim)

@@ -16,14 +16,12 @@ inline constexpr std::size_t kChunkBytes = 512 << 10;
 std::size_t rows_a_chunk(std::size_t columns);
 std::size_t n_chunks(std::size_t n_rows, std::size_t columns);
 
-// Pieces of a matrix's panels, of even size: of 128 KiB, or of less where threads would have fewer
-// than eight.
-std::size_t n_panel_pieces(const PackedMatrix& weights, std::size_t n_threads);
+// Panels that a thread takes at once, at most: some 128 KiB of them.
+std::size_t panels_a_piece(const PackedMatrix& weights);
 
-// Panels of a piece of gate and up, which is activated before the next is multiplied: as many as
-// have the columns that are quantized together where each thread has three such pieces, else a
-// quarter of them.
-std::size_t gated_panels(const PackedMatrix& gate, std::size_t n_threads);
+// Panels of gate and up are taken by fours, at most as many at once as have the columns that are
+// quantized together: what is multiplied is activated before the next is.
+inline constexpr std::size_t kGatedPanels = 4, kMostGated = 4;
 
 // Heads of queries, then of keys, then of values, as few together as have whole panels for outputs,
 // so that whoever multiplies them also finishes them.

@@ -34,19 +34,14 @@ TEST(HeadPieces, CoverHeadsAndPanelsOnce) {
   }
 }
 
-TEST(Pieces, AreNeitherEmptyNorUneven) {
-  for (const std::size_t outputs : {1u, 16u, 100u, 576u, 1536u, 151936u}) {
-    for (const std::size_t n_threads : {1u, 2u, 3u, 64u}) {
-      const PackedMatrix weights = {.type = TensorType::q4_k,
-                                    .outputs = outputs,
-                                    .columns = 1536,
-                                    .panel_bytes = packed_panel_bytes(TensorType::q4_k, 1536)};
-      const std::size_t n = n_panel_pieces(weights, n_threads);
-      EXPECT_GE(n, 1u);
-      EXPECT_LE(n, weights.panels());
-      // All threads take as many, wherever there are as many as threads.
-      EXPECT_TRUE(n < n_threads || n % n_threads == 0 || n == weights.panels());
-    }
+TEST(Pieces, AreAtLeastAPanel) {
+  for (const std::size_t columns : {32u, 1536u, 1000000u}) {
+    PackedMatrix weights = {.type = TensorType::q8_0, .outputs = 1600, .columns = columns};
+    weights.panel_bytes = packed_panel_bytes(weights.type, columns);
+    const std::size_t panels = panels_a_piece(weights);
+    EXPECT_GE(panels, 1u);
+    EXPECT_TRUE(panels == 1 || panels * weights.panel_bytes <= 128 << 10);
+    EXPECT_GT((panels + 1) * weights.panel_bytes, 128u << 10);
   }
 }
 
