@@ -58,10 +58,12 @@ float add_group_reference(TensorType type, const Block& block, const std::int8_t
     products += scaled ? block.scales[s] * product : product;
     if (shape.has_min) minimums += scaled ? block.mins[s] * sum : sum;
   }
-  acc = std::fma(half_to_float(block.d) * d, static_cast<float>(products), acc);
-  if (!shape.has_min) return acc;
-  const float m = half_to_float(block.m) * d;
-  return std::fma(scaled ? -m : m, static_cast<float>(minimums), acc);
+  float term = half_to_float(block.d) * static_cast<float>(products);
+  if (shape.has_min) {
+    const float m = half_to_float(block.m);
+    term = std::fma(scaled ? -m : m, static_cast<float>(minimums), term);
+  }
+  return std::fma(term, d, acc);
 }
 
 float product_reference(TensorType type, std::span<const std::byte> weights,

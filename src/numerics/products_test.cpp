@@ -51,10 +51,9 @@ TEST(ProductReference, AGroupsTwoTermsInTheirOrder) {
   ASSERT_EQ(quantized.q[63], -127);
   const float d0 = half_to_float(halves[0]), m0 = half_to_float(halves[1]);
   const float d1 = half_to_float(halves[2]), m1 = half_to_float(halves[3]);
-  float expected = std::fma(d0 * 1.0f, 16 * 127 * 3.0f, 0.0f);
-  expected = std::fma(m0 * 1.0f, 32 * 127.0f, expected);
-  expected = std::fma(d1 * 2.0f, 16 * -127 * 15.0f, expected);
-  expected = std::fma(m1 * 2.0f, 32 * -127.0f, expected);
+  const float first = std::fma(m0, 32 * 127.0f, d0 * (16 * 127 * 3.0f));
+  const float second = std::fma(m1, 32 * -127.0f, d1 * (16 * -127 * 15.0f));
+  const float expected = std::fma(second, 2.0f, std::fma(first, 1.0f, 0.0f));
   EXPECT_EQ(
       product_reference(TensorType::q4_1, std::as_bytes(std::span(block)), x, quantized.row()),
       expected);

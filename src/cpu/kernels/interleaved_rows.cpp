@@ -13,11 +13,10 @@
 namespace outrider {
 namespace {
 
-// Together some two thirds of a small second-level cache: the interleaved rows of a chunk of
-// groups, and panels that all of these pass before the next come. A group so keeps its rows in the
-// first-level cache for several panels, which kernels ask for early (24 rows, share of the int8
-// peak: Q4_K 0.80 where each panel met all groups before the next 0.78, Q6_K 0.81 and 0.77).
-constexpr std::size_t kChunkBytes = 512 << 10;
+// Panels that all groups of rows pass before the next come: with a chunk of rows (cpu/pieces.h)
+// some two thirds of a small second-level cache. A group so keeps its rows in the first-level cache
+// for several panels, which kernels ask for early (24 rows, share of the int8 peak: Q4_K 0.80 where
+// each panel met all groups before the next 0.78, Q6_K 0.81 and 0.77).
 constexpr std::size_t kPanelsBytes = 128 << 10;
 
 std::int32_t pair(std::int32_t low, std::int32_t high) {
@@ -158,8 +157,7 @@ void interleave(const PackedMatrix& weights, const ProductInput& input, Range ro
   const InterleavedShape shape = interleaved_shape(weights.type, bias_kind);
   const std::size_t words_a_row = weights.columns / shape.elements * shape.words();
   const std::size_t n_rows = rows.end - rows.begin;
-  arranged.n_words = n_rows * words_a_row;
-  const std::size_t n_lines = (arranged.n_words + 15) / 16;
+  const std::size_t n_lines = (n_rows * words_a_row + 15) / 16;
   if (arranged.room.size() < n_lines) arranged.room.resize(n_lines);
   arranged.input = input;
   arranged.rows = rows;
@@ -180,19 +178,13 @@ void interleave(const PackedMatrix& weights, const ProductInput& input, Range ro
 void product_of_interleaved(const PackedMatrix& weights, const ArrangedRows& rows, Range panels,
                             MatrixView<float> out) {
   const std::size_t panels_a_block = std::max<std::size_t>(1, kPanelsBytes / weights.panel_bytes);
-  const std::size_t n_groups = rows.groups.size();
-  const std::size_t n_chunks = std::min(n_groups, rows.n_words * 4 / kChunkBytes + 1);
-  for (std::size_t chunk = 0; chunk < n_chunks; ++chunk) {
-    const Range groups = share(n_groups, chunk, n_chunks);
-    for (std::size_t begin = panels.begin; begin < panels.end; begin += panels_a_block) {
-      const std::size_t end = std::min(panels.end, begin + panels_a_block);
-      for (std::size_t g = groups.begin; g < groups.end; ++g) {
-        const ArrangedRows::Group& group = rows.groups[g];
-        float* to = out[group.first].data();
-        for (std::size_t p = begin; p < end; ++p) {
-          group.kernel(weights.panel(p), weights.columns, group.words,
-                       to + (p - panels.begin) * kPanel, out.stride());
-        }
+  for (std::size_t begin = panels.begin; begin < panels.end; begin += panels_a_block) {
+    const std::size_t end = std::min(panels.end, begin + panels_a_block);
+    for (const ArrangedRows::Group& group : rows.groups) {
+      float* to = out[group.first].data();
+      for (std::size_t p = begin; p < end; ++p) {
+        group.kernel(weights.panel(p), weights.columns, group.words,
+                     to + (p - panels.begin) * kPanel, out.stride());
       }
     }
   }

@@ -48,7 +48,6 @@ struct ArrangedRows {
     PanelKernel kernel;
   };
   std::vector<Group> groups;
-  std::size_t n_words = 0;  // of all groups
   struct alignas(64) Line {
     std::int32_t words[16];
   };

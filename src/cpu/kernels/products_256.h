@@ -235,12 +235,9 @@ template <class Sums, TensorType kType, int kRows, From kFrom>
     for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 2
       for (int h = 0; h < 2; ++h) {
-        const __m256 scale = _mm256_mul_ps(d[h], broadcast(ds + r));
-        acc[r][h] = _mm256_fmadd_ps(scale, _mm256_cvtepi32_ps(totals[h][r]), acc[r][h]);
-        if constexpr (kHasMin) {
-          const __m256 min_scale = _mm256_mul_ps(m[h], broadcast(ds + r));
-          acc[r][h] = _mm256_fmadd_ps(min_scale, broadcast(extras + r), acc[r][h]);
-        }
+        __m256 term = _mm256_mul_ps(d[h], _mm256_cvtepi32_ps(totals[h][r]));
+        if constexpr (kHasMin) term = _mm256_fmadd_ps(m[h], broadcast(extras + r), term);
+        acc[r][h] = _mm256_fmadd_ps(term, broadcast(ds + r), acc[r][h]);
       }
     }
   }
@@ -297,10 +294,10 @@ template <class Sums, TensorType kType, int kRows, From kFrom>
       for (int i = 0; i < 4; ++i) {
         Sums::add_pairs(minimum, kept.mins[i][h], _mm256_set1_epi32(pairs[i * n + r]));
       }
-      const __m256 scale = _mm256_mul_ps(kept.d[0][h], broadcast(ds + r));
-      const __m256 min_scale = _mm256_mul_ps(kept.m[0][h], broadcast(ds + r));
-      const __m256 sum = _mm256_fmadd_ps(scale, _mm256_cvtepi32_ps(totals[h][r]), acc[r][h]);
-      acc[r][h] = _mm256_fnmadd_ps(min_scale, _mm256_cvtepi32_ps(minimum), sum);
+      const __m256 products = _mm256_mul_ps(kept.d[0][h], _mm256_cvtepi32_ps(totals[h][r]));
+      const __m256 term =
+          _mm256_fnmadd_ps(kept.m[0][h], _mm256_cvtepi32_ps(minimum), products);
+      acc[r][h] = _mm256_fmadd_ps(term, broadcast(ds + r), acc[r][h]);
     }
   }
 }
@@ -342,8 +339,8 @@ template <class Sums, TensorType kType, int kRows, From kFrom>
 #pragma GCC unroll 2
     for (int h = 0; h < 2; ++h) {
       const __m256 d = halves(panel + place.d + h * kHalfLine / 2);
-      const __m256 scale = _mm256_mul_ps(d, broadcast(ds + r));
-      acc[r][h] = _mm256_fmadd_ps(scale, _mm256_cvtepi32_ps(totals[h][r]), acc[r][h]);
+      const __m256 term = _mm256_mul_ps(d, _mm256_cvtepi32_ps(totals[h][r]));
+      acc[r][h] = _mm256_fmadd_ps(term, broadcast(ds + r), acc[r][h]);
     }
   }
 }

@@ -7,20 +7,20 @@
 #include "cpu/kernels/interleaved_rows.h"
 #include "cpu/kernels/intrinsics.h"
 #include "cpu/kernels/kernels.h"
-#include "cpu/panel.h"
+#include "cpu/kernels/panel_avx512.h"
 
 namespace outrider {
 namespace {
+
+using avx512::halves;
+using avx512::line;
+using avx512::or_masked;
 
 // Rows that a kernel holds in registers, up to three accumulators each.
 constexpr int kMostRows = 8;
 
 // So many rows wait for memory, and nothing that saves instructions shows.
 constexpr int kFewRows = 2;
-
-[[OUTRIDER_AVX512, gnu::always_inline]] inline __m512i line(const std::byte* at) {
-  return _mm512_load_si512(at);
-}
 
 // acc + sum of w * q over a unit's four columns; w: never negative, q: the word at `word`, for all
 // outputs.
@@ -61,11 +61,11 @@ template <int kRows>
     const __m512i both = line(lines + (i + 1) * kLine);
     const __m512i low = _mm512_and_si512(both, mask);
     const __m512i high = _mm512_and_si512(_mm512_srli_epi16(both, 4), mask);
-    // Bits i and i + 4 come to bit 4; 0xf8 is a | (b & c).
+    // Bits i and i + 4 come to bit 4.
     const __m512i low_fifth = _mm512_slli_epi16(fifths, 4 - i);
     const __m512i high_fifth = i == 0 ? fifths : _mm512_srli_epi16(fifths, i);
-    add_unit(acc, _mm512_ternarylogic_epi32(low, low_fifth, sixteen, 0xf8), words + i * kRows);
-    add_unit(acc, _mm512_ternarylogic_epi32(high, high_fifth, sixteen, 0xf8),
+    add_unit(acc, or_masked(low, low_fifth, sixteen), words + i * kRows);
+    add_unit(acc, or_masked(high, high_fifth, sixteen),
              words + (i + 4) * kRows);
   }
 }
@@ -79,10 +79,10 @@ template <int kRows>
   add_unit(acc, _mm512_and_si512(l0, mask), words);
   add_unit(acc, _mm512_and_si512(l1, mask), words + kRows);
   add_unit(acc, _mm512_and_si512(l2, mask), words + 2 * kRows);
-  // The lines' two high bits, side by side; 0xf8 is a | (b & c).
+  // The lines' two high bits, side by side.
   __m512i shared = _mm512_and_si512(_mm512_srli_epi16(l0, 6), _mm512_set1_epi8(3));
-  shared = _mm512_ternarylogic_epi32(shared, _mm512_srli_epi16(l1, 4), _mm512_set1_epi8(12), 0xf8);
-  shared = _mm512_ternarylogic_epi32(shared, _mm512_srli_epi16(l2, 2), _mm512_set1_epi8(48), 0xf8);
+  shared = or_masked(shared, _mm512_srli_epi16(l1, 4), _mm512_set1_epi8(12));
+  shared = or_masked(shared, _mm512_srli_epi16(l2, 2), _mm512_set1_epi8(48));
   add_unit(acc, shared, words + 3 * kRows);
 }
 
@@ -99,10 +99,6 @@ template <TensorType kType, int kRows>
 #pragma GCC unroll 8
     for (int u = 0; u < 8; ++u) add_unit(acc, line(lines + u * kLine), words + u * kRows);
   }
-}
-
-[[OUTRIDER_AVX512, gnu::always_inline]] inline __m512 halves(const std::byte* at) {
-  return _mm512_cvtph_ps(_mm256_load_si256(reinterpret_cast<const __m256i*>(at)));
 }
 
 [[OUTRIDER_AVX512, gnu::always_inline]] inline __m512 broadcast(const std::int32_t* word) {
@@ -155,18 +151,13 @@ template <TensorType kType, int kRows>
     }
     add_sub_block<kType>(sum, panel + place.body, words);
     const __m512 d = halves(panel + place.d);
+    __m512 m;
+    if constexpr (kHasMin) m = halves(panel + place.m);
 #pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r) {
-      const __m512 scale = _mm512_mul_ps(d, broadcast(ds + r));
-      acc[r] = _mm512_fmadd_ps(scale, _mm512_cvtepi32_ps(sum[r]), acc[r]);
-    }
-    if constexpr (kHasMin) {
-      const __m512 m = halves(panel + place.m);
-#pragma GCC unroll 16
-      for (int r = 0; r < kRows; ++r) {
-        const __m512 scale = _mm512_mul_ps(m, broadcast(ds + r));
-        acc[r] = _mm512_fmadd_ps(scale, broadcast(extras + r), acc[r]);
-      }
+      __m512 term = _mm512_mul_ps(d, _mm512_cvtepi32_ps(sum[r]));
+      if constexpr (kHasMin) term = _mm512_fmadd_ps(m, broadcast(extras + r), term);
+      acc[r] = _mm512_fmadd_ps(term, broadcast(ds + r), acc[r]);
     }
   }
   store(acc, out, stride);
@@ -181,10 +172,8 @@ template <TensorType kType, int kRows>
                                                                   __m512i (&pairs)[4]) {
   const __m512i even_bytes = _mm512_set1_epi16(255);
   const __m512i low = _mm512_and_si512(first, _mm512_set1_epi8(63));
-  // 0xf8 is a | (b & c).
-  const __m512i high =
-      _mm512_ternarylogic_epi32(_mm512_and_si512(second, _mm512_set1_epi8(15)),
-                                _mm512_srli_epi16(first, 2), _mm512_set1_epi8(48), 0xf8);
+  const __m512i high = or_masked(_mm512_and_si512(second, _mm512_set1_epi8(15)),
+                                 _mm512_srli_epi16(first, 2), _mm512_set1_epi8(48));
   pairs[0] = _mm512_and_si512(low, even_bytes);
   pairs[1] = _mm512_srli_epi16(low, 8);
   pairs[2] = _mm512_and_si512(high, even_bytes);
@@ -274,11 +263,9 @@ template <TensorType kType, Scaling kScaling, int kRows>
       }
     }
     const __m512 d = halves(panel + place.d);
+    __m512 terms[kRows];
 #pragma GCC unroll 16
-    for (int r = 0; r < kRows; ++r) {
-      const __m512 scale = _mm512_mul_ps(d, broadcast(ds + r));
-      acc[r] = _mm512_fmadd_ps(scale, _mm512_cvtepi32_ps(total[r]), acc[r]);
-    }
+    for (int r = 0; r < kRows; ++r) terms[r] = _mm512_mul_ps(d, _mm512_cvtepi32_ps(total[r]));
     if constexpr (kBlock.has_min) {
       __m512i mins[4];
       six_bit_pairs(line(small + kLine), _mm512_srli_epi16(line(small + 2 * kLine), 4), mins);
@@ -290,10 +277,11 @@ template <TensorType kType, Scaling kScaling, int kRows>
         for (int i = 0; i < 4; ++i) {
           minimum = _mm512_dpwssd_epi32(minimum, mins[i], _mm512_set1_epi32(extras[i * kRows + r]));
         }
-        const __m512 scale = _mm512_mul_ps(dmin, broadcast(ds + r));
-        acc[r] = _mm512_fnmadd_ps(scale, _mm512_cvtepi32_ps(minimum), acc[r]);
+        terms[r] = _mm512_fnmadd_ps(dmin, _mm512_cvtepi32_ps(minimum), terms[r]);
       }
     }
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r) acc[r] = _mm512_fmadd_ps(terms[r], broadcast(ds + r), acc[r]);
   }
   store(acc, out, stride);
 }

@@ -28,8 +28,6 @@ namespace outrider::tiled {
 // Weights are asked for this many bytes before they are unpacked, a few lines at a time: a block's
 // worth at once fills the buffers for misses.
 inline constexpr std::size_t kAhead = 5 << 10;
-// q of the rows that pass together: half of the second-level cache that processors with AMX have.
-inline constexpr std::size_t kChunkBytes = std::size_t{1} << 20;
 
 // Sum tiles; then two each of activations and weights.
 inline constexpr int kSums = 4, kA = 4, kB = 6;
@@ -158,8 +156,7 @@ struct BlocksOf256 {
         const __m512i total =
             _mm512_add_epi32(_mm512_slli_epi32(_mm512_load_si512(high.rows[r]), kDigitBits),
                              _mm512_load_si512(low.rows[r]));
-        __m512 sum = _mm512_load_ps(acc->outputs);
-        sum = _mm512_fmadd_ps(_mm512_mul_ps(d, x_d), _mm512_cvtepi32_ps(total), sum);
+        __m512 term = _mm512_mul_ps(d, _mm512_cvtepi32_ps(total));
         if constexpr (kHasMin) {
           const std::int32_t* pairs =
               rows.extras + (first + r) * rows.extras_stride + work.step * kExtrasAGroup;
@@ -168,9 +165,10 @@ struct BlocksOf256 {
           for (int i = 0; i < 4; ++i) {
             minimum = _mm512_dpwssd_epi32(minimum, mins[i], _mm512_set1_epi32(pairs[i]));
           }
-          sum = _mm512_fnmadd_ps(_mm512_mul_ps(dmin, x_d), _mm512_cvtepi32_ps(minimum), sum);
+          term = _mm512_fnmadd_ps(dmin, _mm512_cvtepi32_ps(minimum), term);
         }
-        _mm512_store_ps(acc->outputs, sum);
+        const __m512 sum = _mm512_load_ps(acc->outputs);
+        _mm512_store_ps(acc->outputs, _mm512_fmadd_ps(term, x_d, sum));
       }
     }
   }
@@ -321,13 +319,12 @@ struct GroupsOf32 {
       const std::int32_t* q_sums = rows.extras + (first + r) * rows.extras_stride + first_group;
       __m512 sum = _mm512_load_ps(acc[r].outputs);
       for (std::size_t g = 0; g < work.groups; ++g) {
-        const __m512 scale = _mm512_mul_ps(_mm512_load_ps(weights.d[g]), _mm512_set1_ps(x_d[g]));
         const __m512i product = _mm512_load_si512(sums[g].rows[r]);
-        sum = _mm512_fmadd_ps(scale, _mm512_cvtepi32_ps(product), sum);
+        __m512 term = _mm512_mul_ps(_mm512_load_ps(weights.d[g]), _mm512_cvtepi32_ps(product));
         if constexpr (kHasMin) {
-          const __m512 m = _mm512_mul_ps(_mm512_load_ps(weights.m[g]), _mm512_set1_ps(x_d[g]));
-          sum = _mm512_fmadd_ps(m, broadcast(q_sums + g), sum);
+          term = _mm512_fmadd_ps(_mm512_load_ps(weights.m[g]), broadcast(q_sums + g), term);
         }
+        sum = _mm512_fmadd_ps(term, _mm512_set1_ps(x_d[g]), sum);
       }
       _mm512_store_ps(acc[r].outputs, sum);
     }
@@ -423,10 +420,9 @@ inline Room& room() {
   return room;
 }
 
-template <typename Format, typename Tiles>
-[[OUTRIDER_AVX512]] void product_of_rows(const PackedMatrix& weights,
-                                         const ProductInput::Quantized& x, Range range,
-                                         Range panels, MatrixView<float> out) {
+template <typename Tiles, typename Format>
+[[OUTRIDER_AVX512]] void product(const PackedMatrix& weights, const ProductInput::Quantized& x,
+                                 Range range, Range panels, MatrixView<float> out) {
   const std::size_t count = range.end - range.begin;
   const std::size_t n_tiles = (count + kTileRows - 1) / kTileRows;
   const std::size_t height = (count + n_tiles - 1) / n_tiles;
@@ -457,19 +453,6 @@ template <typename Format, typename Tiles>
         _mm512_storeu_ps(to, _mm512_load_ps(acc[tile * height + r].outputs));
       }
     }
-  }
-}
-
-template <typename Tiles, typename Format>
-void product(const PackedMatrix& weights, const ProductInput::Quantized& x, Range rows,
-             Range panels, MatrixView<float> out) {
-  const std::size_t count = rows.end - rows.begin;
-  const std::size_t chunk = std::max<std::size_t>(2 * kTileRows, kChunkBytes / weights.columns);
-  const std::size_t n_chunks = (count + chunk - 1) / chunk;
-  for (std::size_t i = 0; i < n_chunks; ++i) {
-    const Range part = share(count, i, n_chunks);
-    product_of_rows<Format, Tiles>(weights, x, {rows.begin + part.begin, rows.begin + part.end},
-                                   panels, out.from(part.begin, 0));
   }
 }
 
