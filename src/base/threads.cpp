@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/team_cores.h"
 
 namespace outrider {
 namespace {
@@ -39,17 +40,19 @@ bool bring(std::span<const std::byte>& soon) {
   return true;
 }
 
-// Returns once done() holds, or after a while.
-template <typename Done>
-void spin_until(const Done& done, std::span<const std::byte>& soon) {
+// Returns once done() holds, or after a while. look(time spent here): called now and then.
+template <typename Done, typename Look>
+void spin_until(const Done& done, std::span<const std::byte>& soon, Look& look) {
   constexpr int kPausesALook = 256;  // some 6 microseconds between two looks at the clock
   const auto start = std::chrono::steady_clock::now();
-  do {
+  for (std::chrono::nanoseconds spun{}; spun < kSpin;
+       spun = std::chrono::steady_clock::now() - start) {
+    look(spun);
     for (int i = 0; i < kPausesALook; ++i) {
       if (done()) return;
       if (!bring(soon)) _mm_pause();
     }
-  } while (std::chrono::steady_clock::now() - start < kSpin);
+  }
 }
 
 // Threads wait here for an event that others bring about and then announce. Announcing costs one
@@ -59,9 +62,9 @@ class WaitingRoom {
   explicit WaitingRoom(bool spins) : spins_(spins) {}
 
   // Returns once done() holds, which must stay so from then on.
-  template <typename Done>
-  void wait(const Done& done, std::span<const std::byte>& soon) {
-    if (spins_) spin_until(done, soon);
+  template <typename Done, typename Look>
+  void wait(const Done& done, std::span<const std::byte>& soon, Look look) {
+    if (spins_) spin_until(done, soon, look);
     if (done()) return;
     // Sequentially consistent, as the event itself must be: either it is seen here or the sleeper
     // is seen there.
@@ -84,23 +87,8 @@ class WaitingRoom {
   alignas(64) std::atomic<std::uint32_t> sleepers_{0}, wakes_{0};
 };
 
-// The cores that this thread may use; empty if the system does not say.
-std::vector<int> allowed_cores() {
-  cpu_set_t allowed;
-  std::vector<int> cores;
-  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return cores;
-  for (int core = 0; core < CPU_SETSIZE; ++core) {
-    if (CPU_ISSET(core, &allowed)) cores.push_back(core);
-  }
-  return cores;
-}
-
-void keep_to(int core) {
-  cpu_set_t one;
-  CPU_ZERO(&one);
-  CPU_SET(core, &one);
-  sched_setaffinity(0, sizeof one, &one);  // a wish: without it a pass is slower, not wrong
-}
+// Which thread of its team the calling one is; 0 for callers of run().
+thread_local std::size_t this_thread = 0;
 
 // Threads started meanwhile take no signals: they interrupt the thread that waits for them. Only
 // SIGBUS is about what a thread itself did (base/mapped_file.h), and would end the program at once
@@ -126,7 +114,7 @@ class SignalsHeldBack {
 struct ThreadTeam::State {
   explicit State(std::size_t n_threads, const std::vector<int>& allowed)
       : size(n_threads),
-        cores(n_threads == allowed.size() && n_threads > 1 ? allowed : std::vector<int>()),
+        cores(n_threads == allowed.size() && n_threads > 1 ? allowed : std::vector<int>{}),
         shares(n_threads),
         waiting(n_threads <= allowed.size()) {}
 
@@ -143,10 +131,11 @@ struct ThreadTeam::State {
 
   void worker(ThreadTeam& team, int thread) {
     _mm_setcsr(kControlWord);
-    if (!cores.empty()) keep_to(cores[static_cast<std::size_t>(thread)]);
+    this_thread = static_cast<std::size_t>(thread);
+    cores.enter(this_thread);
     std::span<const std::byte> nothing_soon;
     for (std::uint64_t done = 0;; ++done) {
-      waiting.wait([&] { return jobs.load() > done; }, nothing_soon);
+      waiting.wait([&] { return jobs.load() > done; }, nothing_soon, [](auto) {});
       if (stopping) return;
       (*body)(thread);
       team.barrier();
@@ -154,10 +143,7 @@ struct ThreadTeam::State {
   }
 
   const std::uint64_t size;
-  // A core for each thread where the team takes all that there are; empty otherwise. A scheduler
-  // that finds a neighbour on one core likes to wake a thread on the core of the thread that woke
-  // it, and leaves both there: a pass then takes twice its time.
-  const std::vector<int> cores;
+  TeamCores cores;
   std::mutex turn;                                 // of run()'s callers
   const std::function<void(int)>* body = nullptr;  // written before `jobs` changes
   bool stopping = false;                           // likewise
@@ -211,13 +197,13 @@ void ThreadTeam::run(const std::function<void(int)>& body) noexcept {
   // The caller gets its cores back, for whatever else it does and for processes that it starts.
   cpu_set_t callers_cores;
   const bool moves =
-      !state_->cores.empty() && sched_getaffinity(0, sizeof callers_cores, &callers_cores) == 0;
-  if (moves) keep_to(state_->cores[0]);
+      state_->cores.are_kept() && sched_getaffinity(0, sizeof callers_cores, &callers_cores) == 0;
+  if (moves) state_->cores.enter(0);
   state_->body = &body;
   state_->next_job();
   body(0);
   barrier();
-  if (moves) sched_setaffinity(0, sizeof callers_cores, &callers_cores);
+  if (moves) state_->cores.leave(0, callers_cores);
   _mm_setcsr(callers_control_word);
 }
 
@@ -244,17 +230,21 @@ bool ThreadTeam::take(int owner, int turn, const Range& items, std::size_t most,
 
 ThreadTeam::Arrival ThreadTeam::arrive() {
   const std::uint64_t before = state_->arrivals.fetch_add(1);
-  return {.barrier = before / state_->size + 1,
-          .is_last = before % state_->size == state_->size - 1};
+  const Arrival arrival = {.barrier = before / state_->size + 1,
+                           .is_last = before % state_->size == state_->size - 1};
+  if (!arrival.is_last) state_->cores.passed(this_thread, arrival.barrier);
+  return arrival;
 }
 
 void ThreadTeam::open(const Arrival& arrival) {
+  state_->cores.passed(this_thread, arrival.barrier);
   state_->opened.store(arrival.barrier);
   state_->waiting.announce();
 }
 
 void ThreadTeam::wait(const Arrival& arrival, std::span<const std::byte>& soon) {
-  state_->waiting.wait([&] { return state_->opened.load() >= arrival.barrier; }, soon);
+  state_->waiting.wait([&] { return state_->opened.load() >= arrival.barrier; }, soon,
+                       TeamCores::Watch(state_->cores, this_thread, arrival.barrier));
 }
 
 }  // namespace outrider
