@@ -1,5 +1,9 @@
 #include "cpu/limit_loops.h"
 
+#include <cstdint>
+#include <numeric>
+#include <span>
+
 #include "base/error.h"
 #include "cpu/kernels/intrinsics.h"
 #include "cpu/kernels/tiles.h"
@@ -20,9 +24,13 @@ void ask_for(const std::byte* line) {
 // Four lines a turn and as many sums, whatever the width of a load.
 constexpr std::size_t kLines = 4;
 
+std::uint64_t sum_of(std::span<const std::uint64_t> lanes) {
+  return std::accumulate(lanes.begin(), lanes.end(), std::uint64_t{0});
+}
+
 template <Hint hint>
-[[OUTRIDER_AVX512]] std::int64_t read_512(const std::byte* first, std::size_t bytes,
-                                          const ReadLoop& loop) {
+[[OUTRIDER_AVX512]] std::uint64_t read_512(const std::byte* first, std::size_t bytes,
+                                           const ReadLoop& loop) {
   __m512i sums[kLines] = {};
   const std::size_t stream = bytes / loop.streams;
   for (std::size_t at = 0; at < stream; at += kLines * kLineBytes) {
@@ -35,13 +43,15 @@ template <Hint hint>
       }
     }
   }
-  return _mm512_reduce_add_epi64(
-      _mm512_add_epi64(_mm512_add_epi64(sums[0], sums[1]), _mm512_add_epi64(sums[2], sums[3])));
+  std::uint64_t lanes[8];
+  _mm512_storeu_si512(lanes, _mm512_add_epi64(_mm512_add_epi64(sums[0], sums[1]),
+                                              _mm512_add_epi64(sums[2], sums[3])));
+  return sum_of(lanes);
 }
 
 template <Hint hint>
-[[OUTRIDER_AVX2]] std::int64_t read_256(const std::byte* first, std::size_t bytes,
-                                        const ReadLoop& loop) {
+[[OUTRIDER_AVX2]] std::uint64_t read_256(const std::byte* first, std::size_t bytes,
+                                         const ReadLoop& loop) {
   __m256i sums[kLines] = {};
   const std::size_t stream = bytes / loop.streams;
   for (std::size_t at = 0; at < stream; at += kLines * kLineBytes) {
@@ -56,14 +66,15 @@ template <Hint hint>
       }
     }
   }
-  const __m256i sum =
-      _mm256_add_epi64(_mm256_add_epi64(sums[0], sums[1]), _mm256_add_epi64(sums[2], sums[3]));
-  return _mm256_extract_epi64(sum, 0) + _mm256_extract_epi64(sum, 1) +
-         _mm256_extract_epi64(sum, 2) + _mm256_extract_epi64(sum, 3);
+  std::uint64_t lanes[4];
+  _mm256_storeu_si256(
+      reinterpret_cast<__m256i*>(lanes),
+      _mm256_add_epi64(_mm256_add_epi64(sums[0], sums[1]), _mm256_add_epi64(sums[2], sums[3])));
+  return sum_of(lanes);
 }
 
 template <Hint hint>
-std::int64_t read_128(const std::byte* first, std::size_t bytes, const ReadLoop& loop) {
+std::uint64_t read_128(const std::byte* first, std::size_t bytes, const ReadLoop& loop) {
   __m128i sums[kLines] = {};
   const std::size_t stream = bytes / loop.streams;
   for (std::size_t at = 0; at < stream; at += kLineBytes) {
@@ -76,13 +87,14 @@ std::int64_t read_128(const std::byte* first, std::size_t bytes, const ReadLoop&
       }
     }
   }
-  const __m128i sum =
-      _mm_add_epi64(_mm_add_epi64(sums[0], sums[1]), _mm_add_epi64(sums[2], sums[3]));
-  return _mm_cvtsi128_si64(_mm_add_epi64(sum, _mm_unpackhi_epi64(sum, sum)));
+  std::uint64_t lanes[2];
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(lanes),
+                   _mm_add_epi64(_mm_add_epi64(sums[0], sums[1]), _mm_add_epi64(sums[2], sums[3])));
+  return sum_of(lanes);
 }
 
 template <Hint hint>
-std::int64_t read_with(const std::byte* first, std::size_t bytes, const ReadLoop& loop) {
+std::uint64_t read_with(const std::byte* first, std::size_t bytes, const ReadLoop& loop) {
   switch (loop.bits) {
     case 128: return read_128<hint>(first, bytes, loop);
     case 256: return read_256<hint>(first, bytes, loop);
@@ -126,7 +138,7 @@ struct Vnni512 {
 };
 
 template <typename Instruction>
-[[OUTRIDER_AVX2]] std::int64_t chains() {
+[[OUTRIDER_AVX2]] std::uint64_t chains() {
   const __m256i a = _mm256_castps_si256(_mm256_set1_ps(0.5f));  // as bytes: 0, 0, 0, 63
   __m256i sums[kChains];
 #pragma GCC unroll 12
@@ -135,7 +147,7 @@ template <typename Instruction>
 #pragma GCC unroll 12
     for (int i = 0; i < kChains; ++i) Instruction::step(sums[i], a, a);
   }
-  std::int64_t sum = 0;
+  std::uint64_t sum = 0;
 #pragma GCC unroll 12
   for (int i = 0; i < kChains; ++i) sum += _mm256_extract_epi64(sums[i], 0);
   return sum;
@@ -151,7 +163,7 @@ ComputeLoop chains_of() {
 // next.
 constexpr int kAvx2Chains = 4, kAvx2Steps = 250'000;
 
-[[OUTRIDER_AVX2]] std::int64_t products_256() {
+[[OUTRIDER_AVX2]] std::uint64_t products_256() {
   const __m256i a = _mm256_set1_epi8(1), b = _mm256_set1_epi8(2), ones = _mm256_set1_epi16(1);
   __m256i sums[kAvx2Chains] = {};
   for (int step = 0; step < kAvx2Steps; ++step) {
@@ -180,7 +192,7 @@ constexpr int kAvx2Chains = 4, kAvx2Steps = 250'000;
 // Six tiles of sums, the other two hold what is multiplied.
 constexpr int kTileSteps = 40'000;
 
-std::int64_t tiles() {
+std::uint64_t tiles() {
   TileConfig config;
   for (int tile = 0; tile < 8; ++tile) config.shape(tile, kTileRows, kTileBytes);
   alignas(64) std::int32_t out[kTileRows][kTileBytes / 4] = {{1}};
@@ -207,7 +219,7 @@ std::int64_t tiles() {
 
 }  // namespace
 
-std::int64_t read_all(const std::byte* first, std::size_t bytes, const ReadLoop& loop) {
+std::uint64_t read_all(const std::byte* first, std::size_t bytes, const ReadLoop& loop) {
   switch (loop.hint) {
     case Hint::none: return read_with<Hint::none>(first, bytes, loop);
     case Hint::l1: return read_with<Hint::l1>(first, bytes, loop);

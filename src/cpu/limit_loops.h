@@ -22,12 +22,12 @@ struct ReadLoop {
 
 // Reads every line of `bytes` (a multiple of 256 * streams) from `first` (64-byte aligned), which
 // returns a sum of what it read.
-std::int64_t read_all(const std::byte* first, std::size_t bytes, const ReadLoop& loop);
+std::uint64_t read_all(const std::byte* first, std::size_t bytes, const ReadLoop& loop);
 
 // Some 2 ms of work on registers only.
 struct ComputeLoop {
-  double operations;      // of one run, two a multiply-add
-  std::int64_t (*run)();  // returns something that depends on the work
+  double operations;       // of one run, two a multiply-add
+  std::uint64_t (*run)();  // returns something that depends on the work
 };
 
 // int8 products by VNNI, by AVX2 (16 bits between), by tiles; float fma. Each on the widest

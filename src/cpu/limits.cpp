@@ -48,11 +48,11 @@ constexpr Pattern kPatterns[] = {
 };
 
 // Sums of what was read or computed go here, so that no compiler drops the work.
-std::atomic<std::int64_t> sink;
+std::atomic<std::uint64_t> sink;
 
-std::int64_t walk(const std::byte* memory, int thread, int n_threads, const Pattern& pattern) {
+std::uint64_t walk(const std::byte* memory, int thread, int n_threads, const Pattern& pattern) {
   const auto part = [&](std::size_t begin, std::size_t end) {
-    return begin < end ? read_all(memory + begin, end - begin, pattern.loop) : 0;
+    return begin < end ? read_all(memory + begin, end - begin, pattern.loop) : std::uint64_t{0};
   };
   const Range own = share(kBufferBytes, thread, n_threads, kShareGrain);
   switch (pattern.walk) {
@@ -63,7 +63,7 @@ std::int64_t walk(const std::byte* memory, int thread, int n_threads, const Patt
       return part(own.begin + lag, own.end) + part(own.begin, own.begin + lag);
     }
     case Walk::interleaved: {
-      std::int64_t sum = 0;
+      std::uint64_t sum = 0;
       for (std::size_t at = thread * kMiB; at < kBufferBytes; at += n_threads * kMiB)
         sum += part(at, at + kMiB);
       return sum;

@@ -138,7 +138,7 @@ struct ChoiceKernels {
 
   // Of the 16 blocks from `first_block`, as far as there are any: the tokens with logit /
   // temperature + noise >= bar, in any order. Returns their number. maxima: of race.logits; out: at
-  // least 1024.
+  // least 1024. Slices of all 16 blocks can be read, whether the race has them or not.
   std::size_t (*scores_at_least)(const RaceView& race, std::span<const float> maxima,
                                  float temperature, const NoiseKey& noise, std::size_t first_block,
                                  float bar, std::span<RaceEntry> out);

@@ -35,7 +35,7 @@ TEST(ChoiceKernels, FindsEveryTokenThatReachesTheBar) {
     }
     const NoiseKey key = {.seed = random(), .stream = 2, .position = static_cast<unsigned>(round)};
     // Slices with gaps between them.
-    std::vector<std::uint32_t> slices(blocks_of(n) * 4);
+    std::vector<std::uint32_t> slices((blocks_of(n) + kScoredBlocks) * 4);
     for (std::size_t i = 0; i < slices.size(); ++i)
       slices[i] = static_cast<std::uint32_t>(i == 0 ? 0 : slices[i - 1] + 1 + random() % 2);
     std::vector<float> scores(n);

@@ -295,8 +295,7 @@ template <class Sums, TensorType kType, int kRows, From kFrom>
         Sums::add_pairs(minimum, kept.mins[i][h], _mm256_set1_epi32(pairs[i * n + r]));
       }
       const __m256 products = _mm256_mul_ps(kept.d[0][h], _mm256_cvtepi32_ps(totals[h][r]));
-      const __m256 term =
-          _mm256_fnmadd_ps(kept.m[0][h], _mm256_cvtepi32_ps(minimum), products);
+      const __m256 term = _mm256_fnmadd_ps(kept.m[0][h], _mm256_cvtepi32_ps(minimum), products);
       acc[r][h] = _mm256_fmadd_ps(term, broadcast(ds + r), acc[r][h]);
     }
   }

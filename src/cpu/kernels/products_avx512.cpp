@@ -65,8 +65,7 @@ template <int kRows>
     const __m512i low_fifth = _mm512_slli_epi16(fifths, 4 - i);
     const __m512i high_fifth = i == 0 ? fifths : _mm512_srli_epi16(fifths, i);
     add_unit(acc, or_masked(low, low_fifth, sixteen), words + i * kRows);
-    add_unit(acc, or_masked(high, high_fifth, sixteen),
-             words + (i + 4) * kRows);
+    add_unit(acc, or_masked(high, high_fifth, sixteen), words + (i + 4) * kRows);
   }
 }
 
