@@ -14,14 +14,14 @@
 namespace outrider {
 namespace {
 
-// A busy thread on that core, of equal right, for as long as this lives.
+// A busy thread on that processor, of equal right, for as long as this lives.
 class Neighbour {
  public:
-  explicit Neighbour(int core)
-      : thread_([core](const std::stop_token& stop) {
+  explicit Neighbour(int processor)
+      : thread_([processor](const std::stop_token& stop) {
           cpu_set_t one;
           CPU_ZERO(&one);
-          CPU_SET(core, &one);
+          CPU_SET(processor, &one);
           sched_setaffinity(0, sizeof one, &one);
           while (!stop.stop_requested()) {
           }
@@ -31,16 +31,16 @@ class Neighbour {
   std::jthread thread_;
 };
 
-// The scheduler takes the core from its thread for milliseconds, again and again, while the others
-// have nothing to do but wait: one of them gives it its own.
+// The scheduler takes the processor from its thread for milliseconds, again and again, while the
+// others have nothing to do but wait: one of them gives it its own.
 TEST(TeamCores, AThreadThatWaitsChangesPlacesWithOneThatIsKeptFromRunning) {
-  const std::vector<int> cores = allowed_cores();
-  if (cores.size() < 2) GTEST_SKIP() << "one core";
-  ThreadTeam team(static_cast<int>(cores.size()));
-  std::vector<int> now(cores.size());
+  const std::vector<int> processors = allowed_processors();
+  if (processors.size() < 2) GTEST_SKIP() << "one processor";
+  ThreadTeam team(static_cast<int>(processors.size()));
+  std::vector<int> now(processors.size());
   std::set<int> of_the_last;
   {
-    const Neighbour neighbour(cores.back());
+    const Neighbour neighbour(processors.back());
     constexpr int kMostJobs = 30'000;  // of some 0.2 ms: the scheduler's turns are shorter by far
     for (int job = 0; job < kMostJobs && of_the_last.size() < 2; ++job) {
       team.run([&](int thread) {
@@ -51,9 +51,14 @@ TEST(TeamCores, AThreadThatWaitsChangesPlacesWithOneThatIsKeptFromRunning) {
     }
   }
   EXPECT_EQ(of_the_last.size(), 2u);
-  team.run([&](int thread) { now[static_cast<std::size_t>(thread)] = sched_getcpu(); });
-  EXPECT_EQ(std::set<int>(now.begin(), now.end()).size(), cores.size());
-  EXPECT_EQ(allowed_cores(), cores);
+  // Seats are still one a processor, though another process may make two threads change in a job.
+  bool apart = false;
+  for (int job = 0; job < 100 && !apart; ++job) {
+    team.run([&](int thread) { now[static_cast<std::size_t>(thread)] = sched_getcpu(); });
+    apart = std::set<int>(now.begin(), now.end()).size() == processors.size();
+  }
+  EXPECT_TRUE(apart);
+  EXPECT_EQ(allowed_processors(), processors);
 }
 
 }  // namespace

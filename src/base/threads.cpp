@@ -162,7 +162,7 @@ struct ThreadTeam::State {
 };
 
 ThreadTeam::ThreadTeam(int n_threads)
-    : state_(std::make_unique<State>(static_cast<std::size_t>(n_threads), allowed_cores())) {
+    : state_(std::make_unique<State>(static_cast<std::size_t>(n_threads), allowed_processors())) {
   CHECK(n_threads >= 1);
   const SignalsHeldBack held_back;
   for (int thread = 1; thread < n_threads; ++thread) {
@@ -232,12 +232,12 @@ ThreadTeam::Arrival ThreadTeam::arrive() {
   const std::uint64_t before = state_->arrivals.fetch_add(1);
   const Arrival arrival = {.barrier = before / state_->size + 1,
                            .is_last = before % state_->size == state_->size - 1};
-  if (!arrival.is_last) state_->cores.passed(this_thread, arrival.barrier);
+  if (!arrival.is_last) state_->cores.arrived(this_thread, arrival.barrier);
   return arrival;
 }
 
 void ThreadTeam::open(const Arrival& arrival) {
-  state_->cores.passed(this_thread, arrival.barrier);
+  state_->cores.arrived(this_thread, arrival.barrier);
   state_->opened.store(arrival.barrier);
   state_->waiting.announce();
 }

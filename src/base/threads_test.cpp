@@ -192,12 +192,14 @@ TEST(ThreadTeam, SpreadsOverAllCoresWhileItRuns) {
   const int n_cores = CPU_COUNT(&before);
   ThreadTeam team(n_cores);
   std::vector<int> cores(n_cores);
-  for (int job = 0; job < 10; ++job) {
+  int n_apart = 0;  // threads may change cores within a job if another process takes one
+  for (int job = 0; job < 10 || (job < 100 && n_apart == 0); ++job) {
     team.run([&](int thread) { cores[thread] = sched_getcpu(); });
-    EXPECT_EQ(std::set<int>(cores.begin(), cores.end()).size(), cores.size());
+    n_apart += std::set<int>(cores.begin(), cores.end()).size() == cores.size();
     ASSERT_EQ(sched_getaffinity(0, sizeof after, &after), 0);
     EXPECT_TRUE(CPU_EQUAL(&before, &after));
   }
+  EXPECT_GT(n_apart, 0);
 }
 
 // Sleepers of the barrier, of the next run and of the end are woken.
