@@ -352,5 +352,39 @@ TEST(Rows, LayerListsGiveTheSameInCompany) {
   }
 }
 
+// Gate and up in floats, so that a few hundred rows come in chunks; down in groups of 256, which
+// three threads' pieces of gate and up do not end with.
+TEST(Rows, ChunksAndPiecesOfThreadsGiveTheSame) {
+  std::vector<TensorType> types(8, TensorType::q4_k);
+  types[5] = types[6] = TensorType::f16;  // after the embedding and attention's four
+  const Model model = tiny_model({.types = types, .n_layers = 1, .embedding = 1024});
+  constexpr int kRows = 300;
+  const auto logits_of_text = [&](int n_threads, int rows_a_pass) {
+    const auto backend =
+        load_cpu(model, {.context = 512, .batch_rows = kRows, .n_threads = n_threads},
+                 available_isas().back());
+    const SequenceId sequence = backend->begin();
+    std::vector<std::vector<std::uint32_t>> found;
+    for (int first = 0; first < kRows; first += rows_a_pass) {
+      std::vector<Row> rows;
+      for (int i = 0; i < rows_a_pass; ++i) {
+        rows.push_back({.sequence = sequence,
+                        .token = (first + i) * 37 % 277,
+                        .position = first + i,
+                        .parent = i == 0 ? Parent(CommittedText{}) : Parent(EarlierRow{i - 1}),
+                        .wants_logits = true});
+      }
+      const Pass pass = backend->forward(rows);
+      for (int i = 0; i < rows_a_pass; ++i) found.push_back(bits(logits_of(*backend, pass, i)));
+      backend->commit(sequence, pass.slots);
+    }
+    return found;
+  };
+  const auto expected = logits_of_text(1, 1);
+  for (const int n_threads : {1, 2, 3, 5})
+    EXPECT_EQ(logits_of_text(n_threads, kRows), expected) << n_threads << " threads";
+  EXPECT_EQ(logits_of_text(3, 1), expected);
+}
+
 }  // namespace
 }  // namespace outrider

@@ -248,7 +248,7 @@ class Forward::Worker {
     }
     enter(operation, layer, PassPart::attention_in, {&q, &k, &v});
     const ProductInput normed = f_.forms_.input(f_.normed_);
-    share_out(q.columns, rows_.size(), pieces.size(), 1, [&](Range rows, Range index) {
+    share_out(q, rows_.size(), pieces.size(), 1, [&](Range rows, Range index) {
       const HeadPieces::Piece piece = pieces[index.begin];
       const auto& [weights, out] = heads[static_cast<std::size_t>(piece.kind)];
       multiply(*weights, arranged(*weights, normed, rows), piece.panels,
@@ -272,17 +272,17 @@ class Forward::Worker {
     const PackedMatrix& up = matrix(Role::mlp_up, layer);
     const PackedMatrix& down = matrix(Role::mlp_down, layer);
 
-    expect(gate, share(gate.panels(), thread_, f_.team_.size(), kGatedPanels));
+    expect(gate, share(gate.panels(), thread_, f_.team_.size(), kPanelsAPart));
     enter(operation, layer, PassPart::mlp_in, {&gate, &up});
     const ProductInput normed = f_.forms_.input(f_.normed_);
     const auto activate =
         mlp.activation == Activation::silu ? kernels_.silu_times : kernels_.gelu_tanh_times;
-    constexpr std::size_t kMostColumns = kMostGated * kGatedPanels * kPanel;
-    room_.up.resize(std::min(rows_.size(), rows_a_chunk(gate.columns)) * kMostColumns);
+    constexpr std::size_t kMostColumns = kMostParts * kPanelsAPart * kPanel;
+    room_.up.resize(std::min(rows_.size(), rows_a_chunk(gate)) * kMostColumns);
 
     const auto multiply_and_activate = [&](Range rows, Range run) {
-      const Range panels = {run.begin * kGatedPanels,
-                            std::min(run.end * kGatedPanels, gate.panels())};
+      const Range panels = {run.begin * kPanelsAPart,
+                            std::min(run.end * kPanelsAPart, gate.panels())};
       const Range columns = {panels.begin * kPanel, std::min(panels.end * kPanel, gate.outputs)};
       const std::size_t n = columns.end - columns.begin;
       const MatrixView<float> up_part(room_.up.data(), rows.end - rows.begin, n, kMostColumns);
@@ -299,8 +299,8 @@ class Forward::Worker {
         quantize(f_.gate_[row], row, whole, f_.gated_forms_, {&down});
       done(PassPart::activation);
     };
-    share_out(gate.columns, rows_.size(), (gate.panels() + kGatedPanels - 1) / kGatedPanels,
-              kMostGated, multiply_and_activate);
+    share_out(gate, rows_.size(), (gate.panels() + kPanelsAPart - 1) / kPanelsAPart, kMostParts,
+              multiply_and_activate);
     expect(down, share(down.panels(), thread_, f_.team_.size()));
     barrier(PassPart::activation);
     project(down, f_.gated_forms_.input(f_.gate_), rows_.size(), f_.projected_);
@@ -384,11 +384,11 @@ class Forward::Worker {
   }
 
   // Calls f(rows, run) for every chunk of rows and runs of at most `most` items, which together are
-  // [0, n_items), each on one thread. columns: of a row.
+  // [0, n_items), each on one thread. weights: what is multiplied, or the first of these.
   template <typename F>
-  void share_out(std::size_t columns, std::size_t n_rows, std::size_t n_items, std::size_t most,
-                 const F& f) {
-    const std::size_t chunks = n_chunks(n_rows, columns);
+  void share_out(const PackedMatrix& weights, std::size_t n_rows, std::size_t n_items,
+                 std::size_t most, const F& f) {
+    const std::size_t chunks = n_chunks(n_rows, weights);
     room_.n_forms = 0;
     f_.team_.share_out(thread_, chunks * n_items, most, [&](Range run) {
       while (run.begin < run.end) {
@@ -406,7 +406,7 @@ class Forward::Worker {
   void project(const PackedMatrix& weights, const ProductInput& input, std::size_t n_rows,
                MatrixView<float> out, const F& finish) {
     const std::size_t most = panels_a_piece(weights);
-    share_out(weights.columns, n_rows, weights.panels(), most, [&](Range rows, Range panels) {
+    share_out(weights, n_rows, weights.panels(), most, [&](Range rows, Range panels) {
       const Range columns = {panels.begin * kPanel, std::min(panels.end * kPanel, weights.outputs)};
       multiply(weights, arranged(weights, input, rows), panels,
                out.from(rows.begin, columns.begin));
@@ -419,10 +419,12 @@ class Forward::Worker {
   }
 
   // This thread activated some columns of a chunk of rows: the groups, as `down` wants them
-  // quantized, that are complete now, one after another.
+  // quantized, that are complete now.
   Range finished_groups(Range rows, Range columns, const PackedMatrix& down) {
+    // They are one after another, for no more than two are touched.
+    static_assert(kMostParts * kPanelsAPart * kPanel <= 256);
     const std::size_t group = group_columns(down.type);
-    if (kGatedPanels * kPanel % group == 0) return columns;
+    if (kPanelsAPart * kPanel % group == 0) return columns;
     const std::size_t n_groups = down.columns / group;
     Range finished;
     for (std::size_t i = columns.begin / group; i * group < columns.end; ++i) {

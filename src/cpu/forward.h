@@ -98,7 +98,7 @@ class Forward {
   MatrixView<float> projected_;  // output of a body, [embedding]
   Forms forms_;                  // of normed_ or attended_, never of both at a time
   Forms gated_forms_;  // of gate_; a thread writes its part while others still read forms_
-  // Columns of gate_ that are done, of each group that is quantized at once, for each chunk of rows.
+  // Columns of gate_ that are done, of each group that is quantized at once: [chunks of rows][groups]
   std::vector<std::atomic<std::size_t>> gate_columns_;
   std::vector<Workroom> workrooms_;  // [threads]
   PagedAttention attention_;

@@ -12,13 +12,15 @@ std::size_t divide_up(std::size_t n, std::size_t by) {
 
 }  // namespace
 
-std::size_t rows_a_chunk(std::size_t columns) {
-  const std::size_t row_bytes = columns * 9 / 8;  // arranged: what belongs to groups comes on top
+std::size_t rows_a_chunk(const PackedMatrix& weights) {
+  // Arranged: floats, or bytes and what belongs to groups.
+  const bool floats = input_kind(weights.type) == InputKind::floats;
+  const std::size_t row_bytes = floats ? weights.columns * 4 : weights.columns * 9 / 8;
   return std::max(kChunkGrain, kChunkBytes / row_bytes / kChunkGrain * kChunkGrain);
 }
 
-std::size_t n_chunks(std::size_t n_rows, std::size_t columns) {
-  return divide_up(n_rows, rows_a_chunk(columns));
+std::size_t n_chunks(std::size_t n_rows, const PackedMatrix& weights) {
+  return divide_up(n_rows, rows_a_chunk(weights));
 }
 
 std::size_t panels_a_piece(const PackedMatrix& weights) {

@@ -13,15 +13,15 @@ namespace outrider {
 // that a chunk stays in the second-level cache while panels pass.
 inline constexpr std::size_t kChunkGrain = 16;
 inline constexpr std::size_t kChunkBytes = 512 << 10;
-std::size_t rows_a_chunk(std::size_t columns);
-std::size_t n_chunks(std::size_t n_rows, std::size_t columns);
+std::size_t rows_a_chunk(const PackedMatrix& weights);
+std::size_t n_chunks(std::size_t n_rows, const PackedMatrix& weights);
 
 // Panels that a thread takes at once, at most: some 128 KiB of them.
 std::size_t panels_a_piece(const PackedMatrix& weights);
 
-// Panels of gate and up are taken by fours, at most as many at once as have the columns that are
-// quantized together: what is multiplied is activated before the next is.
-inline constexpr std::size_t kGatedPanels = 4, kMostGated = 4;
+// Outputs of gate and up are taken in parts of some panels, at most as many parts at once as have
+// the columns that are quantized together: what is multiplied is activated before the next is.
+inline constexpr std::size_t kPanelsAPart = 4, kMostParts = 4;
 
 // Heads of queries, then of keys, then of values, as few together as have whole panels for outputs,
 // so that whoever multiplies them also finishes them.

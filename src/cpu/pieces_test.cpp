@@ -46,12 +46,18 @@ TEST(Pieces, AreAtLeastAPanel) {
 }
 
 TEST(Chunks, AreWholeGrains) {
-  for (const std::size_t columns : {32u, 576u, 1536u, 8960u, 1000000u}) {
-    EXPECT_GE(rows_a_chunk(columns), kChunkGrain);
-    EXPECT_EQ(rows_a_chunk(columns) % kChunkGrain, 0u);
-    EXPECT_EQ(n_chunks(1, columns), 1u);
-    EXPECT_EQ(n_chunks(rows_a_chunk(columns), columns), 1u);
-    EXPECT_EQ(n_chunks(rows_a_chunk(columns) + 1, columns), 2u);
+  for (const TensorType type : {TensorType::q4_k, TensorType::f16}) {
+    for (const std::size_t columns : {256u, 1536u, 8960u, 1000192u}) {
+      const PackedMatrix weights = {.type = type, .columns = columns};
+      const std::size_t rows = rows_a_chunk(weights);
+      EXPECT_GE(rows, kChunkGrain);
+      EXPECT_EQ(rows % kChunkGrain, 0u);
+      const std::size_t row_bytes = type == TensorType::f16 ? 4 * columns : columns;
+      EXPECT_TRUE(rows == kChunkGrain || rows * row_bytes <= kChunkBytes);
+      EXPECT_EQ(n_chunks(1, weights), 1u);
+      EXPECT_EQ(n_chunks(rows, weights), 1u);
+      EXPECT_EQ(n_chunks(rows + 1, weights), 2u);
+    }
   }
 }
 

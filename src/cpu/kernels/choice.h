@@ -51,7 +51,7 @@ struct RankCut {
 // Tokens in the race.
 struct RaceView {
   std::span<const float> logits;          // [slices][16]; the last slice may be cut short
-  std::span<const std::uint32_t> slices;  // their numbers, ascending; whole blocks can be read
+  std::span<const std::uint32_t> slices;  // their numbers, ascending; whole blocks can be read, some functions more
 };
 
 // Where what is left of a race goes, one slice after another.

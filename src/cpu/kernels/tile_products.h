@@ -39,7 +39,7 @@ struct alignas(64) SumRow {
   float outputs[kPanel];
 };
 
-// The rows of one call, or of a chunk of them, as `tiles` tiles of `height` rows each. The last two
+// The rows of one call as `tiles` tiles of `height` rows each. The last two
 // may share rows, which then are computed twice, to the same bits.
 struct TiledRows {
   ProductInput::Quantized x;  // from the first row on
