@@ -15,6 +15,9 @@ namespace {
 constexpr int kRounds = 5;         // at least, of everything, a --repeat
 constexpr double kTotalMs = 8000;  // then until this has passed, likewise
 constexpr int kRoundsMax = 100;
+// Memory changes its rate within tenths of a second: it, and what waits for it alone, is measured
+// once for so many counts of rows.
+constexpr int kFewRows = 4, kBetweenFew = 8;
 
 using Clock = std::chrono::steady_clock;
 
@@ -104,11 +107,17 @@ int bench_curve_command(const Device& device, const Settings& settings) {
   // Everything alternates, so that a slow moment does not fall on one count of rows alone.
   for (int round = 0; round < rounds_least || (round < kRoundsMax && ms_since(start) < total_ms);
        ++round) {
-    measured.limits.add(meter->measure(bench.n_threads()));
-    passes.time(1, Logits::all);  // the meter left nothing of the model in the caches
-    for (int rows = 1; rows <= kCurveRows; ++rows) {
+    const auto time = [&](int rows) {
       measured.passes[static_cast<std::size_t>(rows)].push_back(passes.time(rows, Logits::all));
       stop_if_interrupted();
+    };
+    for (int rows = 0; rows < kCurveRows; ++rows) {
+      if (rows % kBetweenFew == 0) {
+        measured.limits.add(meter->measure(bench.n_threads()));
+        passes.time(1, Logits::all);  // the meter left nothing of the model in the caches
+        for (int few = 1; few <= kFewRows; ++few) time(few);
+      }
+      if (rows + 1 > kFewRows) time(rows + 1);
     }
     measured.prefill.push_back(passes.time(kPrefillRows, Logits::last));
     if (settings.profile) {

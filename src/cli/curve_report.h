@@ -32,7 +32,7 @@ struct CurveMeasurements {
   double prompt_ms = 0;              // reading `depth` positions
   std::uint64_t resident_bytes = 0;  // of the process, after the largest pass
   LimitSamples limits;
-  // Milliseconds, one a round.
+  // Milliseconds, one or several a round.
   std::array<std::vector<double>, kCurveRows + 1> passes;  // [rows]
   std::vector<double> prefill;
   std::map<int, PassProfile> profiles = {{1, {}}, {4, {}}, {8, {}}, {16, {}}};
