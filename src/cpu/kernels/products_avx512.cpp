@@ -22,12 +22,12 @@ constexpr int kMostRows = 8;
 // So many rows wait for memory, and nothing that saves instructions shows.
 constexpr int kFewRows = 2;
 
-// A line of many that are read one after another, in the order of their addresses: the processor's
-// own prefetching follows that, and GCC 12 sorts loads in its own way (one row of Q8_0 from memory:
-// 6 % slower).
+// A line of many, with few rows read in the order of their addresses, which the processor's own
+// prefetching follows: GCC 12 sorts loads in its own way (one row of Q8_0 from memory: 6 % slower).
+template <int kRows>
 [[OUTRIDER_AVX512, gnu::always_inline]] inline __m512i next_line(const std::byte* at) {
   __m512i x = line(at);
-  asm volatile("" : "+v"(x) : : "memory");
+  if constexpr (kRows <= kFewRows) asm volatile("" : "+v"(x) : : "memory");
   return x;
 }
 
@@ -105,7 +105,8 @@ template <TensorType kType, int kRows>
   if constexpr (kBits == 6) add_six_bits(acc, lines, words);
   if constexpr (kBits == 8) {
 #pragma GCC unroll 8
-    for (int u = 0; u < 8; ++u) add_unit(acc, next_line(lines + u * kLine), words + u * kRows);
+    for (int u = 0; u < 8; ++u)
+      add_unit(acc, next_line<kRows>(lines + u * kLine), words + u * kRows);
   }
 }
 
