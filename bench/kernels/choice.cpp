@@ -1,14 +1,13 @@
 // Choosing a token among the 151,936 logits that Qwen2.5 has, on one thread: beside a pass of the
 // model it should cost next to nothing.
 
-#include "cpu/choice.h"
-
 #include <fmt/format.h>
 
 #include <memory>
 #include <random>
 #include <vector>
 
+#include "cpu/fast_choice.h"
 #include "kernels.h"
 
 namespace outrider {

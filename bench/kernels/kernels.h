@@ -7,7 +7,7 @@
 #include <functional>
 #include <string>
 
-#include "base/limits.h"
+#include "base/machine_limits.h"
 #include "base/threads.h"
 #include "cpu/isa.h"
 

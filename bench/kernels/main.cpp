@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 #include "base/machine.h"
-#include "cpu/limits.h"
+#include "cpu/limit_meter.h"
 #include "kernels.h"
 
 using namespace outrider;

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/limits.h"
+#include "base/machine_limits.h"
 #include "cli/settings.h"
 #include "model/backend.h"
 

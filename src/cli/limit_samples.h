@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "base/limits.h"
+#include "base/machine_limits.h"
 #include "cli/spread.h"
 
 namespace outrider {

@@ -4,7 +4,7 @@
 #include "cli/cli.h"
 #include "cpu/backend.h"
 #include "cpu/isa.h"
-#include "cpu/limits.h"
+#include "cpu/limit_meter.h"
 
 int main(int argc, char** argv) {
   using namespace outrider;

@@ -8,7 +8,7 @@
 #include "base/threads.h"
 #include "cache/cache.h"
 #include "cpu/cache_memory.h"
-#include "cpu/choice.h"
+#include "cpu/fast_choice.h"
 #include "cpu/forward.h"
 #include "cpu/kernels/kernels.h"
 #include "cpu/pass_timer.h"

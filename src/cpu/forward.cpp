@@ -4,7 +4,7 @@
 #include <array>
 
 #include "base/error.h"
-#include "cpu/pieces.h"
+#include "cpu/product_pieces.h"
 
 namespace outrider {
 namespace {

@@ -10,9 +10,9 @@
 
 #include "base/huge_buffer.h"
 #include "base/threads.h"
-#include "cpu/attention.h"
 #include "cpu/cache_memory.h"
 #include "cpu/kernels/kernels.h"
+#include "cpu/paged_attention.h"
 #include "cpu/pass_timer.h"
 #include "cpu/weights.h"
 #include "model/backend.h"

@@ -1,4 +1,4 @@
-// The loops behind cpu/limits.h: each does one thing as fast as the machine can.
+// The loops behind cpu/limit_meter.h: each does one thing as fast as the machine can.
 
 #pragma once
 

@@ -1,5 +1,5 @@
 // A row's token: filters, temperature and noise over one row of logits (docs/arithmetic.md, "The
-// rest"). The reference in plain loops; cpu/choice.h is its fast twin and gives the same bits.
+// rest"). The reference in plain loops; cpu/fast_choice.h is its fast twin and gives the same bits.
 
 #pragma once
 

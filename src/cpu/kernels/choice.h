@@ -1,5 +1,5 @@
-// What the fast choice (cpu/choice.h) does to whole vocabularies: its part of the table of fast
-// twins. The reference has none, for choose_reference works token by token.
+// What the fast choice (cpu/fast_choice.h) does to whole vocabularies: its part of the table of
+// fast twins. The reference has none, for choose_reference works token by token.
 //
 // Tokens in the race are kept in slices: the logits of 16 ids each, 16 s .. 16 s + 15, those not in
 // the race at -inf, so that an element's place mod 16 is its lane and sums of lanes come out as

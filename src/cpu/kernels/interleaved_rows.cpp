@@ -13,10 +13,10 @@
 namespace outrider {
 namespace {
 
-// Panels that all groups of rows pass before the next come: with a chunk of rows (cpu/pieces.h)
-// some two thirds of a small second-level cache. A group so keeps its rows in the first-level cache
-// for several panels, which kernels ask for early (24 rows, share of the int8 peak: Q4_K 0.80 where
-// each panel met all groups before the next 0.78, Q6_K 0.81 and 0.77).
+// Panels that all groups of rows pass before the next come: with a chunk of rows
+// (cpu/product_pieces.h) some two thirds of a small second-level cache. A group so keeps its rows
+// in the first-level cache for several panels, which kernels ask for early (24 rows, share of the
+// int8 peak: Q4_K 0.80 where each panel met all groups before the next 0.78, Q6_K 0.81 and 0.77).
 constexpr std::size_t kPanelsBytes = 128 << 10;
 
 std::int32_t pair(std::int32_t low, std::int32_t high) {

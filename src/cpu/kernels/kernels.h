@@ -1,6 +1,6 @@
 // The table of fast twins: every function here has a scalar reference in numerics/ and gives its
-// bits, on every instruction set. forward.cpp, attention.cpp and choice.cpp call through the table
-// and know no instruction set.
+// bits, on every instruction set. forward.cpp, paged_attention.cpp and fast_choice.cpp call through
+// the table and know no instruction set.
 
 #pragma once
 

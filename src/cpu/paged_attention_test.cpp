@@ -1,4 +1,4 @@
-#include "cpu/attention.h"
+#include "cpu/paged_attention.h"
 
 #include <gtest/gtest.h>
 

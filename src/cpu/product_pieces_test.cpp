@@ -1,4 +1,4 @@
-#include "cpu/pieces.h"
+#include "cpu/product_pieces.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "cpu/choice.h"
+#include "cpu/fast_choice.h"
 
 #include <algorithm>
 #include <array>

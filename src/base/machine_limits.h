@@ -1,5 +1,5 @@
 // What a machine can do at best: the figures that kernels are held against. A device measures them
-// (cpu/limits.h), the command line shows them.
+// (cpu/limit_meter.h), the command line shows them.
 
 #pragma once
 

@@ -1,10 +1,10 @@
-// Measures what this machine can do at best (base/limits.h).
+// Measures what this machine can do at best (base/machine_limits.h).
 
 #pragma once
 
 #include <memory>
 
-#include "base/limits.h"
+#include "base/machine_limits.h"
 
 namespace outrider {
 

@@ -1,4 +1,4 @@
-#include "cpu/limits.h"
+#include "cpu/limit_meter.h"
 
 #include <algorithm>
 #include <atomic>

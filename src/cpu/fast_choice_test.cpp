@@ -1,6 +1,6 @@
 // The fast choice against the reference: bits, over random requests and rows.
 
-#include "cpu/choice.h"
+#include "cpu/fast_choice.h"
 
 #include <gtest/gtest.h>
 
