@@ -165,69 +165,70 @@ std::vector<Flag> make_flags() {
   };
 
   add({"-m", "--model"}, "MODEL", model, kLoad | kTokenize, text(&Settings::model),
-      "a name of the catalogue, pulled if it is missing, or a .gguf file");
+      "a name of the catalogue, downloaded if it is missing, or a .gguf file");
   add({"-md", "--model-draft"}, "MODEL", model, kGenerate, optional_text(&Settings::model_draft),
-      "a small model with the same vocabulary that drafts: --draft auto then uses it");
+      "a smaller model with the same vocabulary; --draft auto then uses it as a drafter");
   add({"--offline"}, "", model, kLoad | kTokenize | kPull | kInspect, on(&Settings::offline),
-      "never fetch a model");
+      "never download a model");
   add({"-t", "--threads"}, "N", model, kCompute,
       optional_integer(&Settings::threads, 1, 1024, "physical cores that this process may use"),
-      "threads that compute");
+      "number of threads that compute");
   add({"-c", "--ctx-size"}, "N", model, kGenerate | kInspect,
       optional_integer(&Settings::ctx_size, 1, 1 << 20,  // as far as rope's tables are exact
-                       "what the model was trained for, at most 32768, less if memory demands"),
-      "tokens of context, prompt and answer together");
+                       "what the model was trained for, at most 32768, less if memory is short"),
+      "tokens of context: prompt and answer together");
   add({"-b", "--batch-size"}, "N", model, kGenerate, integer(&Settings::batch_size, 1, 4096),
-      "prompt tokens read in one pass");
+      "prompt tokens read in one pass, at most");
   add({"--cache-type"}, "TYPE", model, kLoad | kInspect,
       choice<CacheType>(
           &Settings::cache_type,
           {{"f16", CacheType::f16}, {"q8_0", CacheType::q8_0}, {"f32", CacheType::f32}}),
-      "how keys and values are kept: q8_0 in half of f16's memory, f32 in twice");
+      "how keys and values are stored: q8_0 takes half the memory of f16, f32 twice as much");
 
   add({"-p", "--prompt"}, "TEXT", prompt, kRun | kProve, texts(&Settings::prompt, true),
-      "what to answer; - reads standard input; prove takes several");
+      "the prompt; - reads standard input; may be repeated for prove");
   add({"-f", "--file"}, "FILE", prompt, kRun | kProve, optional_text(&Settings::prompt_file),
-      "a file with the prompt, its last line end dropped; - is standard input");
+      "a file with the prompt, without its last line end; - is standard input");
   add({"--prompts"}, "FILE", prompt, kProve | kBenchGenerate,
       optional_text(&Settings::prompts_file),
-      "prompts as JSON lines with prompt and group, or in the form of Spec-Bench");
+      "a file of prompts: JSON lines with prompt and group, or the format of Spec-Bench");
   add({"--chat"}, "FILE", prompt, kTokenize, optional_text(&Settings::chat_file),
-      "a conversation, OpenAI messages as JSON, through the model's template; - is standard input");
+      "a conversation as OpenAI messages in JSON, written by the model's template; - is standard "
+      "input");
   add({"-sys", "--system-prompt"}, "TEXT", prompt, kGenerate,
-      optional_text(&Settings::system_prompt), "what the conversation begins with");
+      optional_text(&Settings::system_prompt), "the system message that begins the conversation");
   add({"--raw"}, "", prompt, kGenerate | kTokenize, on(&Settings::raw),
-      "no chat template: the model goes on from the prompt as it stands, special tokens in it "
+      "no chat template: the model continues the prompt as it is; special tokens in it are "
       "recognised");
   add({"--no-special"}, "", prompt, kGenerate | kTokenize, on(&Settings::no_special),
-      "special tokens in a raw prompt are plain text");
+      "treat special tokens in a raw prompt as plain text");
 
   add({"-n", "--n-predict", "--predict"}, "N", generation, kGenerate,
       optional_integer(&Settings::predict, -1, INT_MAX, "-1; prove and bench generate: 256"),
-      "tokens to generate at most; -1: until the answer ends");
+      "tokens to generate, at most; -1: until the answer ends");
   add({"--stop"}, "TEXT", generation, kGenerate, texts(&Settings::stop, false),
-      "end before this text; may be repeated");
+      "end the answer before this text; may be repeated");
   add({"--ignore-eos"}, "", generation, kGenerate, on(&Settings::ignore_eos),
-      "do not end where the model does");
+      "continue where the model would end");
   add({"--repeat"}, "N", generation, kBenchBandwidth | kBenchCurve | kBenchGenerate,
-      integer(&Settings::repetitions, 1, 1000), "rounds over everything");
+      integer(&Settings::repetitions, 1, 1000), "how often everything is measured");
   add({"-d", "--n-depth", "--depth"}, "N", generation, kBenchCurve,
       integer(&Settings::depth, 0, (1 << 20) - 512), "positions of text before each pass");
 
   add({"-s", "--seed"}, "N", sampling, kGenerate, Field{set_seed, "random, and printed"},
-      "what the noise of sampling is made from: the same seed, the same text");
+      "seed of the random choices: the same seed gives the same text");
   add({"--temperature", "--temp"}, "T", sampling, kGenerate,
       filter(&FilterSettings::temperature, &Filters::temperature, 0.0f, kHuge),
-      "0: always the best token");
+      "randomness of choices; 0: always the best token");
   add({"--top-k"}, "N", sampling, kGenerate,
       filter(&FilterSettings::top_k, &Filters::top_k, 0, INT_MAX),
       "only the N best tokens; 0: all");
   add({"--typical-p", "--typical"}, "P", sampling, kGenerate,
       filter(&FilterSettings::typical_p, &Filters::typical_p, 0.0f, 1.0f),
-      "only the most typical tokens with probability P together; 1: all");
+      "only the most typical tokens whose probabilities add up to P; 1: all");
   add({"--top-p"}, "P", sampling, kGenerate,
       filter(&FilterSettings::top_p, &Filters::top_p, 0.0f, 1.0f),
-      "only the best tokens with probability P together; 1: all");
+      "only the best tokens whose probabilities add up to P; 1: all");
   add({"--min-p"}, "P", sampling, kGenerate,
       filter(&FilterSettings::min_p, &Filters::min_p, 0.0f, 1.0f),
       "only tokens at least P times as probable as the best; 0: all");
@@ -235,54 +236,55 @@ std::vector<Flag> make_flags() {
       filter(&FilterSettings::repeat_penalty, &Filters::repeat_penalty, 0.01f, kHuge),
       "makes tokens of the recent text less likely; 1: off");
   add({"--repeat-last-n"}, "N", sampling, kGenerate, integer(&Settings::repeat_last_n, -1),
-      "how many recent tokens penalties look at; 0: none, -1: all");
+      "how many recent tokens the penalties apply to; 0: none, -1: all");
   add({"--presence-penalty"}, "X", sampling, kGenerate,
       filter(&FilterSettings::presence_penalty, &Filters::presence_penalty, -kHuge, kHuge),
-      "subtracted once from tokens of the recent text");
+      "subtracted once from the logit of a token of the recent text");
   add({"--frequency-penalty"}, "X", sampling, kGenerate,
       filter(&FilterSettings::frequency_penalty, &Filters::frequency_penalty, -kHuge, kHuge),
-      "subtracted for each time a token stands in the recent text");
+      "subtracted from a token's logit each time that it appears in the recent text");
   add({"--logit-bias"}, "TOKEN±X", sampling, kGenerate, Field{add_bias, ""},
       "add X to a token's logit, as in 15043+1 or 15043-inf; may be repeated");
 
   add({"--draft"}, "HOW", speculation, kGenerate, texts(&Settings::draft, false),
-      "off, auto, or drafters joined by +: lookup, model=MODEL; prove and bench generate take "
-      "several (default: auto; there: off and auto)");
+      "off, auto, or drafters joined by +: lookup, model=MODEL; may be repeated for prove and "
+      "bench generate (default: auto; for these two: off and auto)");
   add({"--draft-quantize"}, "TYPE", speculation, kGenerate,
       choice(&Settings::draft_quantize, draft_types()),
-      "what a draft model's larger weights are encoded in when it is loaded; off: as in its file");
+      "type in which a draft model's larger weights are encoded when it is loaded; off: as in its "
+      "file");
   add({"--draft-vocab"}, "N[=FILE]", speculation, kGenerate,
       Field{set_draft_vocabulary, standard_text(*DraftVocabulary{}.size)},
-      "tokens that a draft model may propose: the N most frequent of the text in FILE and of the "
-      "vocabulary, and those of the text in progress; all: no limit");
+      "how many tokens a draft model may propose: the N most frequent of the text in FILE and then "
+      "of the vocabulary, and all tokens of the text in progress; all: no limit");
   add({"--draft-rows"}, "N", speculation, kGenerate, integer(&Settings::draft_rows, 0, 64),
       "drafted tokens checked in one pass, at most");
   add({"--draft-depth"}, "N", speculation, kGenerate, integer(&Settings::draft_depth, 1, 64),
-      "drafted tokens in a row, at most");
+      "length of a draft in tokens, at most");
   add({"--draft-width"}, "N", speculation, kGenerate, integer(&Settings::draft_width, 1, 64),
-      "continuations drafted for one token, at most");
+      "alternatives drafted for one token, at most");
   add({"--draft-memory"}, "MIB", speculation, kGenerate,
       integer(&Settings::draft_memory_mib, 1, 1 << 20), "memory for the drafters' indexes");
   add({"--budget"}, "HOW", speculation, kGenerate,
       choice<bool>(&Settings::budget_automatic, {{"auto", true}, {"fixed", false}}),
-      "auto: check what pays by measured time; fixed: the limits as given");
+      "auto: check the drafts that pay by measured time; fixed: always use the limits as given");
   add({"--verify"}, "HOW", speculation, kGenerate,
       choice<VerifyMode>(&Settings::verify, {{"coupled", VerifyMode::coupled}}),
-      "how drafts are checked; coupled gives the text of plain decoding");
+      "how drafts are checked; coupled gives the same text as plain decoding");
 
   add({"--steps"}, "", output, kGenerate, on(&Settings::steps),
-      "a line on standard error for each pass: rows, drafts accepted, time");
+      "a line on standard error for each pass: rows, accepted drafts, time");
   add({"--json"}, "", output, kCompute | kPull | kList | kInspect | kTokenize, on(&Settings::json),
       "one JSON document on standard output");
   add({"--all"}, "", output, kList | kInspect | kBenchCurve, on(&Settings::all),
-      "list: models that could be pulled too; inspect: long values and every tensor; bench curve: "
-      "every number of rows");
+      "list: also models that can be downloaded; inspect: also long values and every tensor; bench "
+      "curve: every number of rows");
   add({"--profile"}, "", output, kBenchCurve, on(&Settings::profile),
-      "where the time of 1, 4, 8 and 16 rows goes, per operation");
+      "also the time of each operation, for 1, 4, 8 and 16 rows");
   add({"--trace"}, "FILE", output, kGenerate, optional_text(&Settings::trace_file),
-      "a line of JSON for every step: what was drafted, checked and accepted");
+      "write a line of JSON for each step: what was drafted, checked and accepted");
   add({"--log-file"}, "FILE", output, kCompute | kPull, optional_text(&Settings::log_file),
-      "appends what --verbose would show, and errors, to this file");
+      "append errors and what --verbose shows to this file");
   add({"-q", "--quiet"}, "", output, kCompute | kPull, on(&Settings::quiet),
       "nothing on standard error but errors");
   add({"-v", "--verbose"}, "", output, kCompute | kPull, on(&Settings::verbose),
@@ -291,8 +293,8 @@ std::vector<Flag> make_flags() {
       choice<ColorMode>(&Settings::color, {{"auto", ColorMode::automatic},
                                            {"always", ColorMode::always},
                                            {"never", ColorMode::never}}),
-      "accepted draft tokens in colour; auto: on a terminal, unless NO_COLOR is set");
-  add({"-h", "--help"}, "", output, kEvery, on(&Settings::help), "print this and end");
+      "show accepted draft tokens in colour; auto: on a terminal, unless NO_COLOR is set");
+  add({"-h", "--help"}, "", output, kEvery, on(&Settings::help), "print this help and exit");
   return list;
 }
 

@@ -33,8 +33,8 @@ std::string spelling(const Flag& flag) {
 
 std::string overview_help(int width) {
   std::string text = lines(
-      "outrider runs language models on CPUs, several tokens a pass: it drafts how the answer "
-      "may go on, checks the drafts with the model itself and keeps what the model would have "
+      "outrider runs language models on CPUs, several tokens per pass: it drafts how the answer "
+      "may continue, checks the drafts with the model itself and keeps what the model would have "
       "said, bit for bit.",
       width);
   text += "\nusage: outrider COMMAND [FLAGS]\n\n";
@@ -43,8 +43,8 @@ std::string overview_help(int width) {
   }
   text += "\n";
   text += lines(
-      "outrider COMMAND --help explains one. outrider --version names the build. "
-      "Without further ado: outrider run",
+      "outrider COMMAND --help explains a command. outrider --version prints the version. "
+      "To start a chat: outrider run",
       width);
   return text;
 }

@@ -43,10 +43,10 @@ int manual_command(const Device&, const Settings&) {
   page += ".B outrider \\-\\-version\n";
   page +=
       ".SH DESCRIPTION\nA language model decodes at the speed at which its weights can be read "
-      "from "
-      "memory: one read, one token. Speculation drafts likely continuations cheaply, checks all of "
+      "from memory: one token per read. Speculation drafts likely continuations cheaply, checks "
+      "all of "
       "them in one read and keeps what the model itself would have said. The text is the same, bit "
-      "for bit, with and without it, also when sampling;\n.B outrider prove\nshows it.\n";
+      "for bit, with and without it, also when sampling;\n.B outrider prove\nchecks this.\n";
   page += ".SH COMMANDS\n";
   for (const Command& command : commands()) {
     page += tagged(fmt::format("{}{}{}", command.name, command.arguments.empty() ? "" : " ",
@@ -79,14 +79,14 @@ int manual_command(const Device&, const Settings&) {
                  "instead of the machine's best");
   page += tagged("NO_COLOR", "if set and not empty: no colour, unless --color always");
   page += ".SH EXIT STATUS\n";
-  page += tagged("0", "done; also when the reader of standard output went away");
-  page += tagged("1", "an error, or a difference that prove found");
-  page += tagged("2", "a command line that asks for what does not exist");
-  page += tagged("130, 143", "interrupted, terminated");
+  page += tagged("0", "success; also when the reader of standard output has closed it");
+  page += tagged("1", "an error, or a difference found by prove");
+  page += tagged("2", "a mistake in the command line");
+  page += tagged("130, 143", "ended by SIGINT, by SIGTERM");
   page += ".SH EXAMPLES\n";
   page += tagged("outrider run", "chat with the default model");
   page += tagged("outrider run -m qwen2.5-coder:1.5b -md qwen2.5-coder:0.5b -p 'Sort a list in C.'",
-                 "answer with a small model drafting");
+                 "answer, with a smaller model as drafter");
   page +=
       tagged("outrider prove --draft off --draft lookup -f letter.txt", "compare speed and tokens");
   write_output(page);
