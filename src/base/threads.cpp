@@ -2,7 +2,6 @@
 
 #include <sched.h>
 #include <signal.h>
-#include <xmmintrin.h>
 
 #include <array>
 #include <atomic>
@@ -15,13 +14,11 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/processor.h"
 #include "base/team_cores.h"
 
 namespace outrider {
 namespace {
-
-// Rounding to nearest even, subnormals kept, no exception traps: MXCSR's state at power-on.
-constexpr unsigned kControlWord = 0x1f80;
 
 // Long against waking a sleeper, 50 to 100 microseconds on a virtual machine: a thread that slept
 // would come late to the next barrier, where the others would fall asleep in turn, and so on: with
@@ -34,8 +31,9 @@ constexpr std::chrono::milliseconds kSpin{1};
 bool bring(std::span<const std::byte>& soon) {
   constexpr std::size_t kLine = 64, kStep = 2 * kLine;
   if (soon.size() < kStep) return false;
-  _mm_prefetch(reinterpret_cast<const char*>(soon.data()), _MM_HINT_T1);
-  _mm_prefetch(reinterpret_cast<const char*>(soon.data() + kLine), _MM_HINT_T1);
+  constexpr int kRead = 0, kSecondLevel = 2;
+  __builtin_prefetch(soon.data(), kRead, kSecondLevel);
+  __builtin_prefetch(soon.data() + kLine, kRead, kSecondLevel);
   soon = soon.subspan(kStep);
   return true;
 }
@@ -50,7 +48,7 @@ void spin_until(const Done& done, std::span<const std::byte>& soon, Look& look) 
     look(spun);
     for (int i = 0; i < kPausesALook; ++i) {
       if (done()) return;
-      if (!bring(soon)) _mm_pause();
+      if (!bring(soon)) spin_pause();
     }
   }
 }
@@ -130,7 +128,7 @@ struct ThreadTeam::State {
   }
 
   void worker(ThreadTeam& team, int thread) {
-    _mm_setcsr(kControlWord);
+    const IeeeFloats floats;
     this_thread = static_cast<std::size_t>(thread);
     cores.enter(this_thread);
     std::span<const std::byte> nothing_soon;
@@ -192,8 +190,7 @@ int ThreadTeam::size() const {
 
 void ThreadTeam::run(const std::function<void(int)>& body) noexcept {
   const std::lock_guard lock(state_->turn);
-  const unsigned callers_control_word = _mm_getcsr();
-  _mm_setcsr(kControlWord);
+  const IeeeFloats floats;
   // The caller gets its cores back, for whatever else it does and for processes that it starts.
   cpu_set_t callers_cores;
   const bool moves =
@@ -204,7 +201,6 @@ void ThreadTeam::run(const std::function<void(int)>& body) noexcept {
   body(0);
   barrier();
   if (moves) state_->cores.leave(0, callers_cores);
-  _mm_setcsr(callers_control_word);
 }
 
 int ThreadTeam::begin_sharing(int thread) {

@@ -1,9 +1,9 @@
 #include "cpu/pass_timer.h"
 
-#include <x86intrin.h>
-
 #include <optional>
 #include <span>
+
+#include "base/processor.h"
 
 namespace outrider {
 namespace {
@@ -60,17 +60,17 @@ PassTimer::PassTimer(PassProfile* profile, int n_threads, const Weights& weights
   if (profile_ == nullptr) return;
   threads_.resize(static_cast<std::size_t>(n_threads));
   start_ = std::chrono::steady_clock::now();
-  first_ = __rdtsc();
+  first_ = ticks();
   for (Thread& thread : threads_) thread.last = first_;
 }
 
 PassTimer::~PassTimer() {
   if (profile_ == nullptr) return;
   // The counter's rate is what it did during this pass.
-  const std::uint64_t last = __rdtsc(), ticks = last - first_;
+  const std::uint64_t last = ticks(), taken = last - first_;
   const std::chrono::duration<double, std::milli> ms = std::chrono::steady_clock::now() - start_;
   const double ms_a_tick =
-      ms.count() / static_cast<double>(ticks) / static_cast<double>(threads_.size());
+      ms.count() / static_cast<double>(taken) / static_cast<double>(threads_.size());
   for (Thread& thread : threads_) thread.parts.back().wait += last - thread.last;
   profile_->operations.resize(kPassParts);
   for (int part = 0; part < kPassParts; ++part) {
@@ -87,7 +87,7 @@ PassTimer::~PassTimer() {
 }
 
 void PassTimer::charge(Thread& thread, PassPart part, std::uint64_t Times::*kind) {
-  const std::uint64_t now = __rdtsc();
+  const std::uint64_t now = ticks();
   thread.parts[static_cast<std::size_t>(part)].*kind += now - thread.last;
   thread.last = now;
 }
