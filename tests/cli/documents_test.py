@@ -1,0 +1,78 @@
+"""README, CONTRIBUTING, CHANGELOG and docs/: what they name exists, and their lines of prose end at 120 columns."""
+
+import re
+import unittest
+from pathlib import Path
+
+from program import outrider
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENTS = {path: path.read_text() for path in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])}
+# Documents name files from the root or, in docs/design.md, from src/.
+BASES = [ROOT, ROOT / "src"]
+FOLDERS = {path.name for base in BASES for path in base.iterdir() if path.is_dir()} - {"build"}
+
+FENCED = re.compile(r"^```\n(.*?)^```", re.DOTALL | re.MULTILINE)
+
+
+def code_lines(text):
+    text = re.sub(r" \\\n *", " ", text)
+    lines = "".join(FENCED.findall(text)).splitlines()
+    return [line.strip() for line in lines + re.findall(r"^    .*", text, re.MULTILINE)]
+
+
+def code_spans(text):
+    return [" ".join(span.split()) for span in re.findall(r"`([^`]+)`", FENCED.sub("", text))]
+
+
+class Documents(unittest.TestCase):
+    def assert_none(self, problems):
+        self.assertEqual([f"{document.name}: {problem}" for document, problem in problems], [])
+
+    def test_lines_end_at_120_columns(self):
+        self.assert_none((document, line) for document, text in DOCUMENTS.items() for line in text.splitlines()
+                         if len(line) > 120 and not line.startswith("|"))
+
+    def test_links_lead_to_files(self):
+        links = [(document, link) for document, text in DOCUMENTS.items()
+                 for link in re.findall(r"\]\((?!https?:)([^)#]*)[^)]*\)", text)]
+        self.assert_none((document, link) for document, link in links if not (document.parent / link).exists())
+
+    def test_paths_exist(self):
+        paths = [(document, span.rstrip("/")) for document, text in DOCUMENTS.items() for span in code_spans(text)
+                 if re.fullmatch(r"[\w.*/-]+", span) and span.split("/")[0] in FOLDERS and "foo_" not in span]
+        self.assertGreater(len(paths), 50)
+        self.assert_none((document, path) for document, path in paths if not any(any(b.glob(path)) for b in BASES))
+
+    def test_makefile_has_the_targets(self):
+        targets = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[1].split()
+        self.assert_none((document, f"make {target}") for document, text in DOCUMENTS.items()
+                         for line in code_lines(text) + code_spans(text)
+                         for target in re.findall(r"^make ([\w-]+)", line) if target not in targets)
+
+    def test_the_program_has_the_commands_and_flags(self):
+        manual = outrider("manual").stdout.replace("\\-", "-")
+        help_of = {}
+        for name in re.findall(r"^\.B outrider ([a-z ]+)$", manual, re.MULTILINE):
+            help_of[name] = outrider(*name.split(), "--help").stdout
+        self.assertIn("bench curve", help_of)
+
+        problems = []
+        for document, text in DOCUMENTS.items():
+            for span in code_spans(text):
+                flag = re.fullmatch(r"(--[a-z-]+)( [\w.]+)?", span)
+                if flag and not re.search(rf"{flag[1]}\b", manual):
+                    problems.append((document, span))
+            for line in code_lines(text) + code_spans(text):
+                call = re.match(r"(?:OUTRIDER_\w+=\w+ )?outrider ((?:bench )?[a-z]+)(.*)", line)
+                if not call:
+                    continue
+                flags = re.findall(r" (--?[a-z][\w-]*)", call[2])
+                known = help_of.get(call[1])
+                if known is None or not all(re.search(rf"[ ,]{flag}\b", known) for flag in flags):
+                    problems.append((document, line))
+        self.assert_none(problems)
+
+
+if __name__ == "__main__":
+    unittest.main()
