@@ -4,7 +4,7 @@
 //   f16, f32  keys [head_dim][64], so that one vector holds one channel of many positions;
 //             values [64][head_dim]
 //   q8_0      keys [head_dim / 4][64][4], their scales [head_dim / 32][64],
-//             values [32][head_dim][2], their scales [64] (kernels/attention.h)
+//             values [32][head_dim][2], their scales [64] (kernels/attention_kernels.h)
 
 #pragma once
 
@@ -14,7 +14,7 @@
 
 #include "base/huge_buffer.h"
 #include "cache/cache.h"
-#include "cpu/kernels/attention.h"
+#include "cpu/kernels/attention_kernels.h"
 #include "model/backend.h"
 
 namespace outrider {

@@ -15,7 +15,7 @@
 #include <optional>
 #include <span>
 
-#include "cpu/kernels/choice.h"
+#include "cpu/kernels/choice_kernels.h"
 
 namespace outrider {
 

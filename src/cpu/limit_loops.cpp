@@ -5,8 +5,8 @@
 #include <span>
 
 #include "base/error.h"
-#include "cpu/kernels/intrinsics.h"
-#include "cpu/kernels/tiles.h"
+#include "cpu/kernels/x86/intrinsics.h"
+#include "cpu/kernels/x86/tiles.h"
 
 namespace outrider {
 namespace {

@@ -3,7 +3,7 @@
 #include <limits>
 #include <vector>
 
-#include "cpu/kernels/attention.h"
+#include "cpu/kernels/attention_kernels.h"
 #include "numerics/attention.h"
 #include "numerics/functions.h"
 #include "numerics/half.h"

@@ -1,8 +1,6 @@
 // Every instruction set's attention kernels against the reference table: bits, for ragged sizes,
 // few and many queries, and extreme values.
 
-#include "cpu/kernels/attention.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,6 +8,7 @@
 #include <functional>
 #include <vector>
 
+#include "cpu/kernels/attention_kernels.h"
 #include "cpu/kernels/kernels.h"
 #include "cpu/kernels/test_numbers.h"
 #include "numerics/half.h"

@@ -1,7 +1,5 @@
 // What choices through choice.h would show only by luck: tokens exactly at the bar.
 
-#include "cpu/kernels/choice.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,6 +9,7 @@
 #include <random>
 #include <vector>
 
+#include "cpu/kernels/choice_kernels.h"
 #include "cpu/kernels/kernels.h"
 
 namespace outrider {

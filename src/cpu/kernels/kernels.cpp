@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "cpu/kernels/x86/tables.h"
 
 namespace outrider {
 

@@ -12,8 +12,8 @@
 #include "base/matrix_view.h"
 #include "base/threads.h"
 #include "cpu/isa.h"
-#include "cpu/kernels/attention.h"
-#include "cpu/kernels/choice.h"
+#include "cpu/kernels/attention_kernels.h"
+#include "cpu/kernels/choice_kernels.h"
 #include "cpu/pack.h"
 #include "numerics/quantize.h"
 
@@ -40,8 +40,8 @@ using PanelKernel = void (*)(const std::byte* panel, std::size_t columns, const 
 struct ArrangedRows {
   ProductInput input;
   Range rows;
-  // Rows whose words stand side by side, and the kernel for them (cpu/kernels/interleaved_rows.h);
-  // none where kernels read the input as it is.
+  // Rows whose words stand side by side, and the kernel for them
+  // (cpu/kernels/x86/interleaved_rows.h); none where kernels read the input as it is.
   struct Group {
     std::size_t first, rows;  // `first` counted from rows.begin
     const std::int32_t* words;
@@ -107,9 +107,8 @@ struct Kernels {
 // The table for one of available_isas().
 const Kernels& kernels(Isa isa);
 
-// Each instruction set's part of the table, in its own files.
-extern const ProductKernels kProductsReference, kProductsAvx2, kProductsAvxVnniVex,
-    kProductsAvxVnniEvex, kProductsAvx512, kProductsAmx;
-extern const VectorKernels kVectorsReference, kVectorsAvx2, kVectorsAvx512;
+// The reference's parts of its table; other instruction sets have theirs in folders of their own.
+extern const ProductKernels kProductsReference;
+extern const VectorKernels kVectorsReference;
 
 }  // namespace outrider

@@ -14,9 +14,10 @@
 
 #include "base/huge_buffer.h"
 #include "cpu/kernels/kernels.h"
-#include "cpu/kernels/tile_products.h"
-#include "cpu/kernels/tiles_emulator.h"
-#include "cpu/kernels/tiles_software.h"
+#include "cpu/kernels/x86/tables.h"
+#include "cpu/kernels/x86/tile_products.h"
+#include "cpu/kernels/x86/tiles_emulator.h"
+#include "cpu/kernels/x86/tiles_software.h"
 #include "numerics/blocks.h"
 
 namespace outrider {

@@ -1,6 +1,6 @@
 // The processor's tiles, or tiles_emulator.h where it has none, against those in plain code.
 
-#include "cpu/kernels/tiles.h"
+#include "cpu/kernels/x86/tiles.h"
 
 #include <gtest/gtest.h>
 
@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "cpu/isa.h"
-#include "cpu/kernels/tiles_emulator.h"
-#include "cpu/kernels/tiles_software.h"
+#include "cpu/kernels/x86/tiles_emulator.h"
+#include "cpu/kernels/x86/tiles_software.h"
 
 namespace outrider {
 namespace {

@@ -13,7 +13,8 @@
 // |w| and w's sign given to q it would be vpsignb, vpmaddubsw and vpmaddwd, all three for the pipes
 // that multiply: four rows at 0.32 of the limit instead of 0.40.)
 
-#include "cpu/kernels/products_256.h"
+#include "cpu/kernels/x86/products_256.h"
+#include "cpu/kernels/x86/tables.h"
 
 namespace outrider {
 namespace {

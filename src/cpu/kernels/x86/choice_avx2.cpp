@@ -7,9 +7,10 @@
 #include <cstdint>
 #include <limits>
 
-#include "cpu/kernels/choice.h"
-#include "cpu/kernels/functions_avx2.h"
-#include "cpu/kernels/lanes_avx2.h"
+#include "cpu/kernels/choice_kernels.h"
+#include "cpu/kernels/x86/functions_avx2.h"
+#include "cpu/kernels/x86/lanes_avx2.h"
+#include "cpu/kernels/x86/tables.h"
 
 #define OUTRIDER_TARGET OUTRIDER_AVX2
 #define OUTRIDER_OP [[OUTRIDER_AVX2, gnu::always_inline]] inline
@@ -275,7 +276,7 @@ OUTRIDER_OP Ints interleaved(Wide even, Wide odd) {
           _mm256_blend_epi32(even.high, _mm256_slli_epi64(odd.high, 32), kOdd)};
 }
 
-#include "cpu/kernels/choice_lanes.h"
+#include "cpu/kernels/x86/choice_lanes.h"
 
 }  // namespace
 

@@ -6,9 +6,10 @@
 #include <cstdint>
 #include <limits>
 
-#include "cpu/kernels/choice.h"
-#include "cpu/kernels/functions_avx512.h"
-#include "cpu/kernels/lanes_avx512.h"
+#include "cpu/kernels/choice_kernels.h"
+#include "cpu/kernels/x86/functions_avx512.h"
+#include "cpu/kernels/x86/lanes_avx512.h"
+#include "cpu/kernels/x86/tables.h"
 
 #define OUTRIDER_TARGET OUTRIDER_AVX512
 #define OUTRIDER_OP [[OUTRIDER_AVX512, gnu::always_inline]] inline
@@ -182,7 +183,7 @@ OUTRIDER_OP Ints interleaved(Wide even, Wide odd) {
   return _mm512_mask_mov_epi32(even, 0xaaaa, _mm512_slli_epi64(odd, 32));
 }
 
-#include "cpu/kernels/choice_lanes.h"
+#include "cpu/kernels/x86/choice_lanes.h"
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// attention.h in vectors of 16. Queries share the registers of keys or values by sixes: 24
+// attention_kernels.h in vectors of 16. Queries share the registers of keys or values by sixes: 24
 // accumulators, 4 registers that they share and one that differs. (Twelve that share two would
 // widen halves half as often, but twelve addresses do not fit into registers: slower.)
 
@@ -6,10 +6,11 @@
 #include <bit>
 #include <limits>
 
-#include "cpu/kernels/attention.h"
-#include "cpu/kernels/functions_avx512.h"
-#include "cpu/kernels/lanes_avx512.h"
+#include "cpu/kernels/attention_kernels.h"
 #include "cpu/kernels/query_blocks.h"
+#include "cpu/kernels/x86/functions_avx512.h"
+#include "cpu/kernels/x86/lanes_avx512.h"
+#include "cpu/kernels/x86/tables.h"
 #include "numerics/attention.h"
 #include "numerics/half.h"
 
@@ -128,8 +129,8 @@ OUTRIDER_OP Ints add_pairs(Ints sum, Ints values, Ints weights) {
   return _mm512_dpwssd_epi32(sum, values, weights);
 }
 
-#include "cpu/kernels/attention_scores_lanes.h"
-#include "cpu/kernels/attention_values_lanes.h"
+#include "cpu/kernels/x86/attention_scores_lanes.h"
+#include "cpu/kernels/x86/attention_values_lanes.h"
 
 }  // namespace
 

@@ -1,5 +1,5 @@
-// Values, merges and what goes to the cache of attention.h, a lane a channel, and the table of all
-// kernels. Included after attention_scores_lanes.h, in the same way.
+// Values, merges and what goes to the cache of attention_kernels.h, a lane a channel, and the table
+// of all kernels. Included after attention_scores_lanes.h, in the same way.
 
 // One vector of channels without the keys whose weight is zero, added to `sum`.
 template <typename Kept>

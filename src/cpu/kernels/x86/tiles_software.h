@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "cpu/kernels/tiles.h"
+#include "cpu/kernels/x86/tiles.h"
 
 namespace outrider {
 

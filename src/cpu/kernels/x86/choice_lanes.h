@@ -1,5 +1,5 @@
-// The kernels of choice.h over 16 lanes. choice_avx2.cpp and choice_avx512.cpp each include this
-// once, inside a namespace in which they have said what 16 lanes are: Floats, Ints (signed, 32
+// The kernels of choice_kernels.h over 16 lanes. choice_avx2.cpp and choice_avx512.cpp each include
+// this once, inside a namespace in which they have said what 16 lanes are: Floats, Ints (signed, 32
 // bits), Mask, Wide (8 lanes of 64 bits), operations on them, and OUTRIDER_TARGET.
 
 constexpr float kAbsent = -std::numeric_limits<float>::infinity();

@@ -3,7 +3,8 @@
 // Laptops have its VEX encoding, processors with AVX-512 the EVEX one. Both are written out here
 // over the same code and the same registers, so that either machine tests all but the encoding.
 
-#include "cpu/kernels/products_256.h"
+#include "cpu/kernels/x86/products_256.h"
+#include "cpu/kernels/x86/tables.h"
 
 namespace outrider {
 namespace {

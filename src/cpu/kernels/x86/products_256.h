@@ -20,9 +20,9 @@
 #include <array>
 #include <utility>
 
-#include "cpu/kernels/interleaved_rows.h"
-#include "cpu/kernels/intrinsics.h"
 #include "cpu/kernels/kernels.h"
+#include "cpu/kernels/x86/interleaved_rows.h"
+#include "cpu/kernels/x86/intrinsics.h"
 #include "cpu/panel.h"
 
 namespace outrider::products256 {

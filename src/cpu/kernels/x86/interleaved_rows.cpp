@@ -1,4 +1,4 @@
-#include "cpu/kernels/interleaved_rows.h"
+#include "cpu/kernels/x86/interleaved_rows.h"
 
 #include <emmintrin.h>
 

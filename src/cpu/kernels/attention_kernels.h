@@ -115,6 +115,6 @@ struct AttentionKernels {
   void (*keep_q8_0)(std::span<const float> x, std::size_t group, std::int8_t* q, Half* d);
 };
 
-extern const AttentionKernels kAttentionReference, kAttentionAvx2, kAttentionAvx512;
+extern const AttentionKernels kAttentionReference;
 
 }  // namespace outrider

@@ -19,8 +19,8 @@
 
 #include "base/error.h"
 #include "cpu/kernels/kernels.h"
-#include "cpu/kernels/panel_avx512.h"
-#include "cpu/kernels/tiles.h"
+#include "cpu/kernels/x86/panel_avx512.h"
+#include "cpu/kernels/x86/tiles.h"
 #include "numerics/blocks.h"
 
 namespace outrider::tiled {

@@ -4,9 +4,10 @@
 #include <cmath>
 #include <limits>
 
-#include "cpu/kernels/functions_avx2.h"
 #include "cpu/kernels/kernels.h"
-#include "cpu/kernels/lanes_avx2.h"
+#include "cpu/kernels/x86/functions_avx2.h"
+#include "cpu/kernels/x86/lanes_avx2.h"
+#include "cpu/kernels/x86/tables.h"
 
 namespace outrider {
 namespace {

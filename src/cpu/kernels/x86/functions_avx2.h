@@ -5,7 +5,7 @@
 
 #include <limits>
 
-#include "cpu/kernels/intrinsics.h"
+#include "cpu/kernels/x86/intrinsics.h"
 #include "numerics/functions.h"
 
 namespace outrider::avx2 {

@@ -1,8 +1,9 @@
 // Products with AMX: tile_products.h on the processor's tiles, AVX-512 where that is faster.
 
 #include "cpu/kernels/kernels.h"
-#include "cpu/kernels/tile_products.h"
-#include "cpu/kernels/tiles.h"
+#include "cpu/kernels/x86/tables.h"
+#include "cpu/kernels/x86/tile_products.h"
+#include "cpu/kernels/x86/tiles.h"
 
 namespace outrider {
 namespace {

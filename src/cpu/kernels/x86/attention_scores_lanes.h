@@ -1,7 +1,7 @@
-// Scores and softmax of attention.h over vectors of kWidth lanes, a lane a key. attention_avx2.cpp
-// and attention_avx512.cpp each include this once, inside a namespace in which they have said what
-// a vector is: Floats, Ints (32 bits a lane), Mask, operations on them, how many of them a block
-// of queries shares, and OUTRIDER_TARGET.
+// Scores and softmax of attention_kernels.h over vectors of kWidth lanes, a lane a key.
+// attention_avx2.cpp and attention_avx512.cpp each include this once, inside a namespace in which
+// they have said what a vector is: Floats, Ints (32 bits a lane), Mask, operations on them, how
+// many of them a block of queries shares, and OUTRIDER_TARGET.
 
 constexpr std::size_t kMostQueries = 6;
 constexpr int kTileVectors = kTile / kWidth;
@@ -141,7 +141,7 @@ OUTRIDER_OP Floats largest_of(const Floats (&x)[kTileVectors]) {
                    : largest_lane(larger(max[0], max[1]));
 }
 
-// In 14 bits, with what they leave to the values' scales (attention.h, softmax_q8_0).
+// In 14 bits, with what they leave to the values' scales (attention_kernels.h, softmax_q8_0).
 struct WholeWeights {
   const Half* d;
   MatrixView<std::int16_t> weights;

@@ -4,10 +4,11 @@
 #include <array>
 #include <utility>
 
-#include "cpu/kernels/interleaved_rows.h"
-#include "cpu/kernels/intrinsics.h"
 #include "cpu/kernels/kernels.h"
-#include "cpu/kernels/panel_avx512.h"
+#include "cpu/kernels/x86/interleaved_rows.h"
+#include "cpu/kernels/x86/intrinsics.h"
+#include "cpu/kernels/x86/panel_avx512.h"
+#include "cpu/kernels/x86/tables.h"
 
 namespace outrider {
 namespace {

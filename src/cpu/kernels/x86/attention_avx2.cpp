@@ -1,14 +1,15 @@
-// attention.h in vectors of 8. Queries share the registers of keys or values by sixes: 12
+// attention_kernels.h in vectors of 8. Queries share the registers of keys or values by sixes: 12
 // accumulators, 2 registers that they share and one that differs.
 
 #include <algorithm>
 #include <bit>
 #include <limits>
 
-#include "cpu/kernels/attention.h"
-#include "cpu/kernels/functions_avx2.h"
-#include "cpu/kernels/lanes_avx2.h"
+#include "cpu/kernels/attention_kernels.h"
 #include "cpu/kernels/query_blocks.h"
+#include "cpu/kernels/x86/functions_avx2.h"
+#include "cpu/kernels/x86/lanes_avx2.h"
+#include "cpu/kernels/x86/tables.h"
 #include "numerics/attention.h"
 #include "numerics/half.h"
 
@@ -167,8 +168,8 @@ OUTRIDER_OP Ints add_pairs(Ints sum, Ints values, Ints weights) {
   return _mm256_add_epi32(sum, _mm256_madd_epi16(values, weights));
 }
 
-#include "cpu/kernels/attention_scores_lanes.h"
-#include "cpu/kernels/attention_values_lanes.h"
+#include "cpu/kernels/x86/attention_scores_lanes.h"
+#include "cpu/kernels/x86/attention_values_lanes.h"
 
 }  // namespace
 

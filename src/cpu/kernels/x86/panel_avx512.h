@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "cpu/kernels/intrinsics.h"
+#include "cpu/kernels/x86/intrinsics.h"
 #include "cpu/panel.h"
 
 namespace outrider::avx512 {

@@ -50,8 +50,9 @@ struct RankCut {
 
 // Tokens in the race.
 struct RaceView {
-  std::span<const float> logits;          // [slices][16]; the last slice may be cut short
-  std::span<const std::uint32_t> slices;  // their numbers, ascending; whole blocks can be read, some functions more
+  std::span<const float> logits;  // [slices][16]; the last slice may be cut short
+  std::span<const std::uint32_t>
+      slices;  // their numbers, ascending; whole blocks can be read, some functions more
 };
 
 // Where what is left of a race goes, one slice after another.
@@ -145,7 +146,5 @@ struct ChoiceKernels {
 };
 
 inline constexpr std::size_t kScoredBlocks = 16;
-
-extern const ChoiceKernels kChoiceAvx2, kChoiceAvx512;
 
 }  // namespace outrider

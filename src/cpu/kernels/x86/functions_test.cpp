@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "cpu/isa.h"
-#include "cpu/kernels/functions_avx2.h"
-#include "cpu/kernels/functions_avx512.h"
+#include "cpu/kernels/x86/functions_avx2.h"
+#include "cpu/kernels/x86/functions_avx512.h"
 
 namespace outrider {
 namespace {

@@ -1,0 +1,17 @@
+// What each instruction set of x86 puts into the table of kernels.h, in its own files.
+
+#pragma once
+
+#include "cpu/kernels/attention_kernels.h"
+#include "cpu/kernels/choice_kernels.h"
+#include "cpu/kernels/kernels.h"
+
+namespace outrider {
+
+extern const ProductKernels kProductsAvx2, kProductsAvxVnniVex, kProductsAvxVnniEvex,
+    kProductsAvx512, kProductsAmx;
+extern const VectorKernels kVectorsAvx2, kVectorsAvx512;
+extern const AttentionKernels kAttentionAvx2, kAttentionAvx512;
+extern const ChoiceKernels kChoiceAvx2, kChoiceAvx512;
+
+}  // namespace outrider
