@@ -130,8 +130,6 @@ void Engine::plan(Step& step) {
 
 void Engine::forward(Step& step) {
   std::vector<Row> rows;
-  std::vector<ProcessorState> states;  // of rows that want logits, as the next two
-  std::vector<int> asked;
   std::vector<ChoiceRequest> requests;
   for (Turn& turn : step.turns) {
     const Generation& generation = *turn.generation;
@@ -158,18 +156,11 @@ void Engine::forward(Step& step) {
     }
   }
 
-  // The questions: each node's choice, with the processor state of its own path.
+  // The questions: each node's choice, with the penalties of its own path.
   std::vector<std::vector<TokenCount>> counts;
-  for (Turn& turn : step.turns)
-    if (turn.generates) {
-      const std::size_t first = states.size();
-      states.push_back(turn.generation->state);
-      for (int node = 1; node < turn.checked.size(); ++node) {
-        states.push_back(states[first + turn.checked[node].parent]);
-        states.back().advance(turn.checked[node].token);
-      }
-    }
-  for (const ProcessorState& state : states) counts.push_back(state.counts());
+  for (const Turn& turn : step.turns)
+    for (int node = 0; node < static_cast<int>(turn.node_rows.size()); ++node)
+      counts.push_back(turn.generation->state.counts(turn.checked.path(node)));
   for (const Turn& turn : step.turns)
     for (std::size_t node = 0; node < turn.node_rows.size(); ++node) {
       const int position =

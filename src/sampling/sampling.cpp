@@ -1,36 +1,56 @@
 #include "sampling/sampling.h"
 
+#include <algorithm>
 #include <limits>
-#include <map>
 
 namespace outrider {
 namespace {
+
+constexpr std::size_t kWholeText = std::numeric_limits<std::size_t>::max();
 
 std::size_t window(const SamplingParams& params) {
   const Filters& filters = params.filters;
   if (filters.repeat_penalty == 1 && filters.frequency_penalty == 0 &&
       filters.presence_penalty == 0)
     return 0;
-  return params.repeat_last_n < 0 ? std::numeric_limits<std::size_t>::max()
-                                  : static_cast<std::size_t>(params.repeat_last_n);
+  return params.repeat_last_n < 0 ? kWholeText : static_cast<std::size_t>(params.repeat_last_n);
+}
+
+// counts: ids ascending, each token once.
+void add(std::vector<TokenCount>& counts, Token token, int change) {
+  const auto place = std::ranges::lower_bound(counts, token, {}, &TokenCount::token);
+  if (place == counts.end() || place->token != token)
+    counts.insert(place, {token, change});
+  else if ((place->count += change) == 0)
+    counts.erase(place);
 }
 
 }  // namespace
 
 ProcessorState::ProcessorState(const SamplingParams& params) : window_(window(params)) {}
 
-void ProcessorState::advance(Token token) {
+void ProcessorState::advance(std::span<const Token> tokens) {
   if (window_ == 0) return;
-  if (last_.size() == window_) last_.pop_front();
-  last_.push_back(token);
+  for (Token token : tokens) {
+    add(counts_, token, 1);
+    if (window_ == kWholeText) continue;
+    last_.push_back(token);
+    if (last_.size() <= window_) continue;
+    add(counts_, last_.front(), -1);
+    last_.pop_front();
+  }
 }
 
-std::vector<TokenCount> ProcessorState::counts() const {
-  std::map<Token, int> counted;
-  for (Token token : last_) ++counted[token];
+std::vector<TokenCount> ProcessorState::counts(std::span<const Token> path) const {
+  if (window_ == 0) return {};
+  if (path.size() > window_) path = path.last(window_);
   std::vector<TokenCount> counts;
-  counts.reserve(counted.size());
-  for (const auto& [token, count] : counted) counts.push_back({token, count});
+  counts.reserve(counts_.size() + path.size());
+  counts = counts_;
+  for (Token token : path) add(counts, token, 1);
+  if (window_ != kWholeText && last_.size() + path.size() > window_)
+    for (std::size_t i = 0; i < last_.size() + path.size() - window_; ++i)
+      add(counts, last_[i], -1);
   return counts;
 }
 

@@ -20,22 +20,25 @@ struct SamplingParams {
   std::uint32_t stream = 0;  // index among parallel answers
 };
 
-// A value: each path of a draft tree has its own. State after a text = advance over its tokens from
-// the empty state.
+// The tokens that penalties look at: the last repeat_last_n of a text. State after a text = advance
+// over its tokens from the empty state. Paths of a draft tree have no state of their own: counts()
+// is asked with the path. A value.
 class ProcessorState {
  public:
   explicit ProcessorState(const SamplingParams& params);
 
-  void advance(Token token);
-  void advance(std::span<const Token> tokens) {
-    for (Token token : tokens) advance(token);
-  }
-  // Of the last repeat_last_n tokens, each once, ids ascending. Empty if no penalty is on.
-  std::vector<TokenCount> counts() const;
+  // The tokens become part of the text.
+  void advance(std::span<const Token> tokens);
+
+  // Of the last repeat_last_n tokens of the text followed by `path`: each token once, ids
+  // ascending. Empty if no penalty is on. Takes memory and time for the different tokens among them
+  // and for the path, not for the length of the text.
+  std::vector<TokenCount> counts(std::span<const Token> path = {}) const;
 
  private:
-  std::size_t window_;  // 0: nothing to track
-  std::deque<Token> last_;
+  std::size_t window_;              // 0: nothing to track
+  std::deque<Token> last_;          // the text's tokens in the window; empty if no token leaves it
+  std::vector<TokenCount> counts_;  // of the text's tokens in the window, ids ascending
 };
 
 // The request for the choice that follows a text: `position` counts that text's tokens. The views

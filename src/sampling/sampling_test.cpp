@@ -1,9 +1,29 @@
 #include "sampling/sampling.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <map>
+#include <new>
 #include <random>
+
+// This program's allocations are counted.
+namespace {
+long allocated = 0;  // bytes
+}
+void* operator new(std::size_t size) {
+  allocated += static_cast<long>(size);
+  if (void* memory = std::malloc(size)) return memory;
+  throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, std::size_t) noexcept {
+  std::free(memory);
+}
 
 namespace outrider {
 namespace {
@@ -44,18 +64,59 @@ TEST(ProcessorState, CountsTheLastTokens) {
   }
 }
 
-// Copies go their own ways: a tree's paths do not see each other.
-TEST(ProcessorState, IsAValue) {
-  SamplingParams params;
-  params.filters.repeat_penalty = 1.2f;
-  params.repeat_last_n = 2;
-  ProcessorState parent(params);
-  parent.advance(Token{7});
-  ProcessorState child = parent;
-  child.advance(Token{8});
-  child.advance(Token{8});
-  EXPECT_EQ(as_map(parent.counts()), (std::map<Token, int>{{7, 1}}));
-  EXPECT_EQ(as_map(child.counts()), (std::map<Token, int>{{8, 2}}));
+// The counts at a node are those of a text that ends with the node's path, and the text's stay.
+TEST(ProcessorState, CountsAPathAsIfTheTextEndedWithIt) {
+  std::mt19937 random(3);
+  const auto tokens = [&](std::size_t n) {
+    std::vector<Token> tokens(n);
+    for (Token& token : tokens) token = static_cast<Token>(random() % 9);
+    return tokens;
+  };
+  for (int round = 0; round < 2000; ++round) {
+    const int last_n = static_cast<int>(random() % 12) - 1;
+    SCOPED_TRACE(fmt::format("round {}, repeat_last_n {}", round, last_n));
+    SamplingParams params;
+    params.filters.repeat_penalty = 1.2f;
+    params.repeat_last_n = last_n;
+    std::vector<Token> text = tokens(random() % 16);
+    const std::vector<Token> path = tokens(random() % 16);
+    ProcessorState state(params);
+    state.advance(text);
+    const auto before = as_map(state.counts());
+    const auto got = as_map(state.counts(path));
+    EXPECT_EQ(as_map(state.counts()), before);
+
+    text.insert(text.end(), path.begin(), path.end());
+    std::map<Token, int> expected;
+    const std::size_t first =
+        last_n < 0 ? 0 : text.size() - std::min(text.size(), static_cast<std::size_t>(last_n));
+    for (std::size_t i = first; i < text.size(); ++i) ++expected[text[i]];
+    ASSERT_EQ(got, expected);
+    state.advance(path);
+    ASSERT_EQ(as_map(state.counts()), expected);
+  }
+}
+
+// A step asks at each node of a tree: what that takes does not grow with the text.
+TEST(ProcessorState, TakesNoMoreMemoryForALongerText) {
+  for (const int last_n : {-1, 64}) {
+    SamplingParams params;
+    params.filters.repeat_penalty = 1.2f;
+    params.repeat_last_n = last_n;
+    const auto bytes = [&](int length) {
+      ProcessorState state(params);
+      std::vector<Token> text(length);
+      for (int i = 0; i < length; ++i) text[i] = i % 50;
+      state.advance(text);
+      const std::vector<Token> path{100, 7, 101};
+      const long before = allocated;
+      EXPECT_FALSE(state.counts(path).empty());
+      return allocated - before;
+    };
+    const long of_short = bytes(100);
+    EXPECT_GT(of_short, 0);
+    EXPECT_EQ(bytes(8000), of_short);
+  }
 }
 
 TEST(ProcessorState, CountsAscendByToken) {
@@ -63,7 +124,9 @@ TEST(ProcessorState, CountsAscendByToken) {
   params.filters.presence_penalty = 1;
   ProcessorState state(params);
   std::mt19937 random(1);
-  for (int i = 0; i < 200; ++i) state.advance(static_cast<Token>(random() % 40));
+  std::vector<Token> text(200);
+  for (Token& token : text) token = static_cast<Token>(random() % 40);
+  state.advance(text);
   const auto counts = state.counts();
   int total = 0;
   for (std::size_t i = 0; i < counts.size(); ++i) {

@@ -109,7 +109,7 @@ void ModelDrafter::propose(std::span<const DraftRequest> requests) {
       backend_->truncate(sequence.id, length - 1);
     else
       backend_->discard(sequence.id);
-    sequence.tree = {{sequence.text.back(), -1, 0, 1, 1, *request.state, std::nullopt}};
+    sequence.tree = {{sequence.text.back(), -1, 0, 1, 1, std::nullopt}};
     growths.push_back({&request, &sequence, *request.sampling});
     std::erase_if(growths.back().sampling.bias,
                   [&](const TokenBias& bias) { return bias.token >= backend_->spec().vocabulary; });
@@ -241,7 +241,10 @@ bool ModelDrafter::grow(std::vector<Growth>& growths) {
 // What the model is asked at a node; `counts` must outlive the request.
 ChoiceRequest ModelDrafter::question(const Growth& growth, const Node& node,
                                      std::vector<TokenCount>& counts, int row) const {
-  counts = node.state.counts();
+  std::vector<Token> path(node.depth);
+  for (const Node* at = &node; at->depth > 0; at = &growth.sequence->tree[at->parent])
+    path[at->depth - 1] = at->token;
+  counts = growth.request->state->counts(path);
   const int position = static_cast<int>(growth.sequence->text.size()) + node.depth;
   ChoiceRequest request = choice_request(growth.sampling, counts, row, position);
   request.allowed = allowed_;
@@ -259,10 +262,8 @@ void ModelDrafter::add_children(Growth& growth, int parent, const Choice& choice
   const std::vector<float> shares = confidences(choice.best, growth.sampling.filters.temperature);
   const std::size_t width = growth.request->limits.width;
   for (std::size_t i = 0; i < std::min(width, choice.best.size()); ++i) {
-    ProcessorState state = tree[parent].state;
-    state.advance(choice.best[i].token);
     tree.push_back({choice.best[i].token, parent, tree[parent].depth + 1, shares[i],
-                    tree[parent].value * shares[i], std::move(state), std::nullopt});
+                    tree[parent].value * shares[i], std::nullopt});
   }
 }
 

@@ -54,7 +54,6 @@ class ModelDrafter final : public Drafter {
     int depth;
     float confidence;            // given its parent
     double value;                // product of confidences along its path
-    ProcessorState state;        // after its path
     std::optional<SlotId> slot;  // where it was computed, if it was
   };
   struct Sequence {
