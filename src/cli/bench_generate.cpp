@@ -133,7 +133,7 @@ int bench_generate_command(const Device& device, const Settings& settings) {
   console.clear();
 
   Json summary = Json::array();
-  Table table({"group", "draft", "tokens/s", "speed", "accepted", "a pass", "identical"},
+  Table table({"group", "draft", "tokens/s", "speed", "accepted", "tokens/pass", "identical"},
               "llrrrrl");
   bool identical = true;
   const auto report = [&](const std::string& group, const std::vector<Cell>& line) {

@@ -42,10 +42,10 @@ std::string answer_summary(const Completion& answer) {
     text += fmt::format(", {:.1f} tokens/s", answer.tokens_per_second());
   }
   text += fmt::format("; prompt {} tokens", answer.prompt_tokens);
-  if (answer.reused_tokens) text += fmt::format(", {} of them known", answer.reused_tokens);
+  if (answer.reused_tokens) text += fmt::format(", {} of them reused", answer.reused_tokens);
   text += fmt::format(", {:.2f} s", answer.prompt_ms / 1000);
   if (const std::string drafts = drafts_text(answer); !drafts.empty()) {
-    text += fmt::format("; {}, {:.2f} tokens a pass", drafts, tokens_per_pass(answer.counters));
+    text += fmt::format("; {}, {:.2f} tokens per pass", drafts, tokens_per_pass(answer.counters));
   }
   return text + (answer.finish_reason == FinishReason::length ? "; cut at the limit]" : "]");
 }
@@ -54,10 +54,10 @@ namespace {
 
 constexpr std::string_view kHelp =
     "/reset       forget the conversation\n"
-    "/stats       what the last answer took\n"
-    "/draft HOW   draft otherwise: off, auto, lookup, model=MODEL, joined by +\n"
-    "/help        this\n"
-    "/exit        end, as Ctrl-D does\n"
+    "/stats       tokens and time of the last answer\n"
+    "/draft HOW   change drafters: off, auto, or lookup and model=MODEL joined by +\n"
+    "/help        this list\n"
+    "/exit        end the chat, as Ctrl-D does\n"
     "Ctrl-C stops an answer; twice at an empty line it ends the chat.";
 
 class Chat {
@@ -86,7 +86,7 @@ class Chat {
         if (take_signal() == SIGTERM) throw Interrupted{SIGTERM};
         if (interrupted && line->text.empty()) throw Interrupted{SIGINT};
         interrupted = line->text.empty();
-        if (interrupted) console_.note("once more, or Ctrl-D, ends the chat");
+        if (interrupted) console_.note("Ctrl-C once more, or Ctrl-D, ends the chat");
         continue;
       }
       interrupted = false;
@@ -126,7 +126,7 @@ class Chat {
       reset();
       console_.note("forgotten");
     } else if (name == "/stats") {
-      console_.note(last_ ? answer_summary(*last_) : "nothing was answered yet");
+      console_.note(last_ ? answer_summary(*last_) : "there is no answer yet");
       console_.note(fmt::format("{} of {} tokens of context used; --draft {}", session_->n_tokens(),
                                 bench_.context(), draft_));
     } else if (name == "/draft") {
@@ -185,7 +185,7 @@ class Chat {
 int chat(Workbench& bench, const DraftSetting& draft, const Settings& settings, Console& console) {
   if (!bench.file().chat_template) {
     throw Error(
-        "{}: has no chat template, so it cannot chat; give it a text to go on from: "
+        "{}: has no chat template, so it cannot chat; give it a text to continue: "
         "outrider run -m {} -p TEXT",
         bench.file().name, bench.file().name);
   }

@@ -95,8 +95,8 @@ struct PartCost {
 std::string profile_text(const std::map<int, PassProfile>& profiles, const Bounds& bounds,
                          int width) {
   if (profiles.begin()->second.operations.empty())
-    return "This device keeps no account of where its time goes.\n";
-  std::vector<std::string> header = {"where the ms go"};
+    return "This device does not measure where its time goes.\n";
+  std::vector<std::string> header = {"milliseconds"};
   for (const auto& [rows, profile] : profiles) {
     header.push_back(fmt::format("T({})", rows));
     header.push_back("lim.");
@@ -124,10 +124,10 @@ std::string profile_text(const std::map<int, PassProfile>& profiles, const Bound
       return PartCost{total_ms(operation), bounds.ms(rows, operation)};
     });
   }
-  add("a pass", [&](int rows, const PassProfile& profile) {
+  add("whole pass", [&](int rows, const PassProfile& profile) {
     return PartCost{sum(profile, total_ms), bounds.ms(rows)};
   });
-  add("of it waiting", [&](int, const PassProfile& profile) {
+  add("of which waiting", [&](int, const PassProfile& profile) {
     return PartCost{sum(profile, [](const auto& operation) { return operation.wait_ms; })};
   });
   return table.text(width);
@@ -221,12 +221,12 @@ std::string curve_text(const CurveSubject& subject, const CurveMeasurements& mea
       "rounds. *: logits of the last row only.",
       measured.prefill.size(),
       subject.depth ? fmt::format(" after {} positions", subject.depth) : ""));
-  say(fmt::format("reading: {:.1f} GB/s ({:.1f}..{:.1f}; {}), {} a token", reading.gbs.median,
+  say(fmt::format("reading: {:.1f} GB/s ({:.1f}..{:.1f}; {}), {} per token", reading.gbs.median,
                   reading.gbs.min, reading.gbs.max, reading.name,
                   human_bytes(bytes_per_token(subject.weights))));
   if (unit) {
     const LimitSamples::Unit work = measured.limits.unit(*unit);
-    say(fmt::format("work: {}, {:.3f}e12/s ({:.3f}..{:.3f}), {:.3f}e9 a row", work.title,
+    say(fmt::format("work: {}, {:.3f}e12/s ({:.3f}..{:.3f}), {:.3f}e9 per row", work.title,
                     work.tera.max, work.tera.min, work.tera.max,
                     2e-9 * static_cast<double>(weights_per_token(subject.weights))));
   }
@@ -235,7 +235,7 @@ std::string curve_text(const CurveSubject& subject, const CurveMeasurements& mea
                   measured.load_seconds, human_bytes(measured.resident_bytes),
                   human_bytes(subject.memory.weights), human_bytes(subject.memory.cache)));
   if (subject.depth) {
-    say(fmt::format("reading {} positions took {:.2f} s, {:.2f} ms each", subject.depth,
+    say(fmt::format("reading {} positions took {:.2f} s, {:.2f} ms per position", subject.depth,
                     measured.prompt_ms * 1e-3, measured.prompt_ms / subject.depth));
   }
   if (settings.profile) text += fmt::format("\n{}", profile_text(measured.profiles, bounds, width));

@@ -37,7 +37,7 @@ void check_draft_flags(const Settings& settings, std::span<const DraftSetting> d
   for (const DraftSetting& draft : drafts)
     if (std::ranges::count(draft.choices, "model", &DraftChoice::name) > 0) return;
   if (settings.given.contains("--model-draft"))
-    throw UsageError("--model-draft: no --draft asks for it; write --draft lookup+model");
+    throw UsageError("--model-draft: no --draft asks for a model; write --draft lookup+model");
   for (const char* flag : {"--draft-quantize", "--draft-vocab"}) {
     if (settings.given.contains(flag))
       throw UsageError("{}: no draft model is asked for; give --model-draft or --draft model=MODEL",

@@ -119,7 +119,7 @@ int inspect_command(const Device& device, const Settings& settings) {
   if (need) {
     text += fmt::format(
         "\nmemory\n  {} for a context of {}: weights {}, cache {}, working {}\n"
-        "  {} available\n  a token reads {} of weights\n",
+        "  {} available\n  {} of weights read per token\n",
         human_bytes(need->total()), options.context, human_bytes(need->weights),
         human_bytes(need->cache), human_bytes(need->working), human_bytes(available_memory()),
         human_bytes(bytes_per_token(*model)));

@@ -35,7 +35,7 @@ int list_command(const Device&, const Settings& settings) {
   if (settings.json) {
     write_json(list);
   } else if (list.empty()) {
-    write_output("no models here yet; outrider list --all shows what can be pulled\n");
+    write_output("no models yet; outrider list --all shows what outrider pull can download\n");
   } else {
     write_output(table.text(output_width()));
   }

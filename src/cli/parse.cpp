@@ -169,7 +169,7 @@ Invocation parse(std::span<const std::string> words) {
     }
     if (n > command.most_arguments) {
       throw UsageError("{}: takes no such argument{}", settings.arguments[command.most_arguments],
-                       command.bit == kRun ? "; a prompt goes behind -p" : "");
+                       command.bit == kRun ? "; write the prompt after -p" : "");
     }
   }
   return result;

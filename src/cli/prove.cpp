@@ -110,7 +110,7 @@ Json report_json(const std::vector<Tally>& tallies, const Workbench& bench, std:
 }
 
 std::string report_text(const std::vector<Tally>& tallies, std::size_t n_prompts) {
-  Table table({"draft", "tokens", "tokens/s", "speed", "accepted", "a pass", "tokens are"},
+  Table table({"draft", "tokens", "tokens/s", "speed", "accepted", "tokens/pass", "tokens are"},
               "lrrrrrl");
   const double plain = tallies[0].tokens_per_second();
   std::string remarks;

@@ -24,9 +24,9 @@ int pull_command(const Device&, const Settings& settings) {
   for (const CatalogEntry* entry : wanted) {
     const PullResult result = pull(*entry, {settings.offline, console.progress()});
     // What is fetched, and its licence, was said when fetching began.
-    console.note(result.was_cached
-                     ? fmt::format("{}: is here, licence: {}", entry->name, license_text(*entry))
-                     : fmt::format("{}: pulled", entry->name));
+    console.note(result.was_cached ? fmt::format("{}: already downloaded, licence: {}", entry->name,
+                                                 license_text(*entry))
+                                   : fmt::format("{}: downloaded", entry->name));
     pulled.push_back({{"name", entry->name},
                       {"path", result.path.string()},
                       {"bytes", entry->bytes},

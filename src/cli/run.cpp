@@ -60,7 +60,7 @@ int run_command(const Device& device, const Settings& settings) {
   const SamplingParams sampling = bench.sampling();
   const std::vector<Token> tokens = bench.prompt_tokens(*session, *prompt);
   if (!settings.raw && !bench.file().chat_template) {
-    console.note(fmt::format("{} has no chat template: it goes on from the prompt as it stands",
+    console.note(fmt::format("{} has no chat template: it continues the prompt as it is",
                              bench.file().name));
   }
   if (bench.seed_is_random() && sampling.filters.temperature > 0) {

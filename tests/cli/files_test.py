@@ -152,7 +152,7 @@ class Files(TestCase):
 
     def test_an_empty_cache(self):
         cache = self.path("cache")
-        self.assertIn("no models here", outrider("list", OUTRIDER_CACHE=cache).stdout)
+        self.assertIn("no models yet", outrider("list", OUTRIDER_CACHE=cache).stdout)
         self.assertEqual(json.loads(outrider("list", "--json", OUTRIDER_CACHE=cache).stdout), [])
         listed = json.loads(outrider("list", "--all", "--json", OUTRIDER_CACHE=cache).stdout)
         self.assertIn("smollm2:135m", [model["name"] for model in listed])

@@ -20,7 +20,7 @@ class Usage(TestCase):
             (["-p", "hi"], "a command comes first"),
             (["run", "--tmp", "0"], "--tmp: run has no such flag", 'did you mean "--temp"?'),
             (["list", "--temp", "0"], "--temp: not a flag of list, but of run"),
-            (["run", "hello"], "a prompt goes behind -p"),
+            (["run", "hello"], "write the prompt after -p"),
             (["run", "-p"], "-p: a value is missing"),
             (["run", "--draft-rows", "900"], "--draft-rows 900: at most 64"),
             (["run", "--draft-rows", "x"], "--draft-rows x: expected a whole number"),
