@@ -25,8 +25,7 @@ class ScriptedDrafter final : public Drafter {
 
   std::string_view name() const override { return "scripted"; }
   void begin(DraftSequence sequence) override { CHECK(texts_.try_emplace(sequence).second); }
-  void observe(DraftSequence sequence, std::span<const Token> tokens,
-               std::span<const float>) override {
+  void observe(DraftSequence sequence, std::span<const Token> tokens) override {
     auto& text = texts_.at(sequence);
     text.insert(text.end(), tokens.begin(), tokens.end());
   }

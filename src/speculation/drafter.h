@@ -61,9 +61,8 @@ class Drafter {
 
   // A new sequence without text. The number is not in use.
   virtual void begin(DraftSequence sequence) = 0;
-  // Tokens were appended to the text, prompt tokens too. `features`: [tokens, width] or empty.
-  virtual void observe(DraftSequence sequence, std::span<const Token> tokens,
-                       std::span<const float> features = {}) = 0;
+  // Tokens were appended to the text, prompt tokens too.
+  virtual void observe(DraftSequence sequence, std::span<const Token> tokens) = 0;
   // Adds guesses at what follows the text of each request's sequence, within the request's limits.
   // Each sequence occurs at most once and has a text.
   virtual void propose(std::span<const DraftRequest> requests) = 0;

@@ -105,8 +105,7 @@ void LookupDrafter::begin(DraftSequence sequence) {
   CHECK(texts_.try_emplace(sequence, n_indexed_max_).second);
 }
 
-void LookupDrafter::observe(DraftSequence sequence, std::span<const Token> tokens,
-                            std::span<const float>) {
+void LookupDrafter::observe(DraftSequence sequence, std::span<const Token> tokens) {
   texts_.at(sequence).append(tokens);
 }
 

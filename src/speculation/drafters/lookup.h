@@ -66,8 +66,7 @@ class LookupDrafter final : public Drafter {
 
   std::string_view name() const override { return "lookup"; }
   void begin(DraftSequence sequence) override;
-  void observe(DraftSequence sequence, std::span<const Token> tokens,
-               std::span<const float> features) override;
+  void observe(DraftSequence sequence, std::span<const Token> tokens) override;
 
   // Distinct continuations of the longest match, most recent first, then of shorter matches, merged
   // into a tree; of that the most likely nodes. After a match of m tokens the next one is right

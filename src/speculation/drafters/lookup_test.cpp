@@ -24,7 +24,7 @@ DraftTree propose(LookupDrafter& drafter, DraftSequence sequence, std::span<cons
 DraftTree propose(std::span<const Token> text, DraftLimits limits = {}) {
   LookupDrafter drafter({});
   drafter.begin({1});
-  drafter.observe({1}, text, {});
+  drafter.observe({1}, text);
   return propose(drafter, {1}, text, limits);
 }
 
@@ -168,13 +168,13 @@ TEST(Lookup, StateIsAFunctionOfTheText) {
         std::vector<Token> more(random() % 20);
         for (Token& token : more) token = static_cast<Token>(random() % 4);
         text.insert(text.end(), more.begin(), more.end());
-        drafter.observe({number}, more, {});
+        drafter.observe({number}, more);
       }
       for (const auto& [number, text] : texts) {
         if (text.empty()) continue;
         LookupDrafter fresh({memory});
         fresh.begin({0});
-        fresh.observe({0}, text, {});
+        fresh.observe({0}, text);
         ASSERT_EQ(content(propose(drafter, {number}, text)), content(propose(fresh, {0}, text)));
       }
     }
@@ -190,10 +190,10 @@ TEST(Lookup, StaysWithinItsMemory) {
   std::vector<Token> text{1000, 1001, 1002};
   for (Token token = 0; token < 600; ++token) text.push_back(token);
   text.insert(text.end(), {2000, 2001, 2002, 2000});
-  drafter.observe({0}, text, {});
+  drafter.observe({0}, text);
   EXPECT_EQ(propose(drafter, {0}, text).size(), 1);
   const std::vector<Token> more{1000, 1001};
-  drafter.observe({0}, more, {});
+  drafter.observe({0}, more);
   text.insert(text.end(), more.begin(), more.end());
   const DraftTree tree = propose(drafter, {0}, text);
   ASSERT_GT(tree.size(), 1);

@@ -70,8 +70,7 @@ void ModelDrafter::begin(DraftSequence sequence) {
   CHECK(sequences_.try_emplace(sequence, Sequence{backend_->begin(), {}, {}, {}}).second);
 }
 
-void ModelDrafter::observe(DraftSequence number, std::span<const Token> tokens,
-                           std::span<const float>) {
+void ModelDrafter::observe(DraftSequence number, std::span<const Token> tokens) {
   Sequence& sequence = sequences_.at(number);
   if (!sequence.tree.empty()) {
     std::vector<SlotId> path;

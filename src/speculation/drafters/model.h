@@ -34,8 +34,7 @@ class ModelDrafter final : public Drafter {
 
   std::string_view name() const override { return "model"; }
   void begin(DraftSequence sequence) override;
-  void observe(DraftSequence sequence, std::span<const Token> tokens,
-               std::span<const float> features) override;
+  void observe(DraftSequence sequence, std::span<const Token> tokens) override;
   void propose(std::span<const DraftRequest> requests) override;
   void truncate(DraftSequence sequence, int length) override;
   void fork(DraftSequence from, DraftSequence to) override;

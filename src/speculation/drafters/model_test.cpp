@@ -70,7 +70,7 @@ TEST(ModelDrafter, DraftsWhatTheModelWouldSay) {
     Drafting drafting;
     std::vector<Token> text{1, 2, 3};
     drafting.drafter->begin({0});
-    drafting.drafter->observe({0}, text, {});
+    drafting.drafter->observe({0}, text);
     const DraftTree tree = drafting.propose(0, text, {.rows = 6, .depth = 6, .width = 1}, sampling);
     ASSERT_EQ(tree.size(), 7);
     for (int node = 1; node < 7; ++node) {
@@ -86,7 +86,7 @@ TEST(ModelDrafter, ChildrenAreTheBestByTheNoisyScore) {
     Drafting drafting;
     const std::vector<Token> text{4, 5};
     drafting.drafter->begin({0});
-    drafting.drafter->observe({0}, text, {});
+    drafting.drafter->observe({0}, text);
     const DraftTree tree =
         drafting.propose(0, text, {.rows = 40, .depth = 3, .width = 3}, sampling);
     EXPECT_GT(tree.size(), 12);
@@ -112,8 +112,8 @@ TEST(ModelDrafter, ChildrenAreTheBestByTheNoisyScore) {
 TEST(ModelDrafter, AsksForLogitsOfTheTextsTokens) {
   Drafting drafting;
   drafting.drafter->begin({0});
-  drafting.drafter->observe({0}, std::vector<Token>{1, 2, 3}, {});
-  drafting.drafter->observe({0}, std::vector<Token>{7, 2}, {});
+  drafting.drafter->observe({0}, std::vector<Token>{1, 2, 3});
+  drafting.drafter->observe({0}, std::vector<Token>{7, 2});
   EXPECT_EQ(drafting.backend->outputs_added(), (std::set<Token>{1, 2, 3, 7}));
 }
 
@@ -123,7 +123,7 @@ TEST(ModelDrafter, KeepsItsLimits) {
     Drafting drafting;
     const std::vector<Token> text{static_cast<Token>(random() % 23)};
     drafting.drafter->begin({0});
-    drafting.drafter->observe({0}, text, {});
+    drafting.drafter->observe({0}, text);
     const DraftLimits limits{static_cast<int>(random() % 20), static_cast<int>(random() % 6),
                              static_cast<int>(random() % 5)};
     const DraftTree tree = drafting.propose(0, text, limits);
@@ -140,7 +140,7 @@ TEST(ModelDrafter, StopsWhereALevelIsNotWorthIt) {
   Drafting drafting;
   const std::vector<Token> text{4, 5};
   drafting.drafter->begin({0});
-  drafting.drafter->observe({0}, text, {});
+  drafting.drafter->observe({0}, text);
   drafting.propose(0, text, {.rows = 16, .depth = 16, .width = 2, .worth = 1});
   EXPECT_EQ(drafting.backend->counts.forwards, 1);
   drafting.propose(0, text, {.rows = 16, .depth = 16, .width = 2, .worth = 0.5});
@@ -153,7 +153,7 @@ TEST(ModelDrafter, ReusesWhatItComputed) {
   Drafting drafting;
   std::vector<Token> text{1, 2, 3, 4, 5};
   drafting.drafter->begin({0});
-  drafting.drafter->observe({0}, text, {});
+  drafting.drafter->observe({0}, text);
   const DraftLimits limits{.rows = 4, .depth = 4, .width = 1};
   for (int accepted = 0; accepted <= 4; ++accepted) {
     SCOPED_TRACE(accepted);
@@ -164,7 +164,7 @@ TEST(ModelDrafter, ReusesWhatItComputed) {
     taken.push_back(22);  // the target's own, which the draft did not foresee
     ASSERT_TRUE(accepted == 4 || tree[accepted + 1].token != 22);
     text.insert(text.end(), taken.begin(), taken.end());
-    drafting.drafter->observe({0}, taken, {});
+    drafting.drafter->observe({0}, taken);
     // Nodes at depth 1 to 3 had been computed, the leaf had not.
     const long before = drafting.backend->counts.rows;
     drafting.propose(0, text, {.rows = 1, .depth = 1, .width = 1});
@@ -178,7 +178,7 @@ TEST(ModelDrafter, ReadsALongPromptInPasses) {
     std::vector<Token> text;
     for (int i = 0; i < 100; ++i) text.push_back(i % 23);
     drafting.drafter->begin({0});
-    drafting.drafter->observe({0}, text, {});
+    drafting.drafter->observe({0}, text);
     const DraftTree tree = drafting.propose(0, text, {.rows = 1, .depth = 1, .width = 1});
     EXPECT_EQ(drafting.backend->counts.forwards, n_slots == 0 ? 7 : 20);
     EXPECT_EQ(drafting.backend->counts.rows, 100);
@@ -196,7 +196,7 @@ TEST(ModelDrafter, DraftsForSeveralSequencesInOnePass) {
   std::vector<DraftRequest> requests;
   for (int i = 0; i < 3; ++i) {
     together.drafter->begin({i});
-    together.drafter->observe({i}, texts[i], {});
+    together.drafter->observe({i}, texts[i]);
     trees.emplace_back(texts[i].back(), static_cast<int>(texts[i].size()));
     states.emplace_back(sampling);
     states.back().advance(texts[i]);
@@ -208,7 +208,7 @@ TEST(ModelDrafter, DraftsForSeveralSequencesInOnePass) {
   EXPECT_LE(together.backend->counts.forwards, 4);
   for (int i = 0; i < 3; ++i) {
     alone.drafter->begin({i});
-    alone.drafter->observe({i}, texts[i], {});
+    alone.drafter->observe({i}, texts[i]);
     const DraftTree tree = alone.propose(i, texts[i], limits, sampling);
     ASSERT_EQ(tree.size(), trees[i].size());
     for (int node = 1; node < tree.size(); ++node) {
@@ -225,7 +225,7 @@ TEST(ModelDrafter, NeverDraftsWhatTheTargetDoesNotHave) {
   sampling.bias.push_back({1000, 50.0f});  // beyond both
   std::vector<Token> text{1};
   drafting.drafter->begin({0});
-  drafting.drafter->observe({0}, text, {});
+  drafting.drafter->observe({0}, text);
   const DraftTree tree = drafting.propose(0, text, {.rows = 32, .depth = 8, .width = 4}, sampling);
   EXPECT_EQ(tree.size(), 33);
   for (int node = 1; node < tree.size(); ++node) EXPECT_LT(tree[node].token, 7);
@@ -235,7 +235,7 @@ TEST(ModelDrafter, IsSilentAboutTokensItDoesNotKnow) {
   Drafting drafting({.vocabulary = 10}, {.context = 256}, 23);
   std::vector<Token> text{1, 12, 3};
   drafting.drafter->begin({0});
-  drafting.drafter->observe({0}, text, {});
+  drafting.drafter->observe({0}, text);
   EXPECT_EQ(drafting.propose(0, text).size(), 1);
   EXPECT_EQ(drafting.backend->counts.forwards, 0);
   text.resize(1);
@@ -248,9 +248,8 @@ TEST(ModelDrafter, IsSilentBeyondItsContext) {
   std::vector<Token> text{1, 2, 3, 4, 5, 6};
   drafting.drafter->begin({0});
   for (; text.size() <= 10; text.push_back(7)) {
-    drafting.drafter->observe(
-        {0}, text.size() == 6 ? std::span<const Token>(text) : std::span<const Token>(text).last(1),
-        {});
+    drafting.drafter->observe({0}, text.size() == 6 ? std::span<const Token>(text)
+                                                    : std::span<const Token>(text).last(1));
     const DraftTree tree = drafting.propose(0, text, {.rows = 16, .depth = 16, .width = 1});
     // A row at position p gives a child, and positions end at 7.
     EXPECT_EQ(tree.size() - 1, std::max<int>(0, 9 - static_cast<int>(text.size())));
@@ -263,11 +262,11 @@ TEST(ModelDrafter, AnUnusableRowEndsItsDrafting) {
   Drafting drafting(model);
   std::vector<Token> text{1, 2};
   drafting.drafter->begin({0});
-  drafting.drafter->observe({0}, text, {});
+  drafting.drafter->observe({0}, text);
   const DraftTree tree = drafting.propose(0, text, {.rows = 16, .depth = 16, .width = 1});
   EXPECT_EQ(tree.size() - 1, 2);  // paths of 2 and 3 tokens could be used
   text.insert(text.end(), {3, 4});
-  drafting.drafter->observe({0}, std::vector<Token>{3, 4}, {});
+  drafting.drafter->observe({0}, std::vector<Token>{3, 4});
   EXPECT_EQ(drafting.propose(0, text).size(), 1);
 
   // Other branches end with it: after the pass with the bad row there is no further one.
@@ -279,7 +278,7 @@ TEST(ModelDrafter, AnUnusableRowEndsItsDrafting) {
   };
   Drafting wide(model);
   wide.drafter->begin({0});
-  wide.drafter->observe({0}, start, {});
+  wide.drafter->observe({0}, start);
   EXPECT_GT(wide.propose(0, start, limits).size() - 1, 2);
   EXPECT_EQ(wide.backend->counts.forwards, 2);
 }
@@ -289,7 +288,7 @@ TEST(ModelDrafter, MeasuresItsCost) {
   EXPECT_EQ(drafting.drafter->cost().fixed_ms, 0);
   const std::vector<Token> text{1, 2};
   drafting.drafter->begin({0});
-  drafting.drafter->observe({0}, text, {});
+  drafting.drafter->observe({0}, text);
   drafting.propose(0, text);
   const DraftCost cost = drafting.drafter->cost();
   EXPECT_GT(cost.fixed_ms, 0);
@@ -304,7 +303,7 @@ TEST(ModelDrafter, TellsWhatItHasNotRead) {
   Drafting drafting;
   const std::vector<Token> text(100, 1);
   drafting.drafter->begin({0});
-  drafting.drafter->observe({0}, text, {});
+  drafting.drafter->observe({0}, text);
   const int unread = drafting.drafter->unread({0});
   EXPECT_GT(unread, 80);
   EXPECT_LE(unread, 100);
@@ -323,7 +322,7 @@ TEST(ModelDrafter, MeasuringLeavesTextsAsTheyAre) {
   EXPECT_GT(drafting.drafter->cost().per_unread_ms, 0);
   std::vector<Token> text{1, 2, 3};
   drafting.drafter->begin({0});
-  drafting.drafter->observe({0}, text, {});
+  drafting.drafter->observe({0}, text);
   const DraftTree before = drafting.propose(0, text);
   drafting.drafter->measure_costs();
   const DraftTree after = drafting.propose(0, text);
@@ -360,12 +359,12 @@ TEST(ModelDrafter, StateIsAFunctionOfTheText) {
       std::vector<Token> more(random() % 6);
       for (Token& token : more) token = static_cast<Token>(random() % 23);
       text.insert(text.end(), more.begin(), more.end());
-      drafting.drafter->observe({number}, more, {});
+      drafting.drafter->observe({number}, more);
     } else {
       const DraftTree tree = drafting.propose(number, text, limits, sampling);
       Drafting fresh({}, {.context = 64, .batch_rows = 24});
       fresh.drafter->begin({0});
-      fresh.drafter->observe({0}, text, {});
+      fresh.drafter->observe({0}, text);
       const DraftTree wanted = fresh.propose(0, text, limits, sampling);
       ASSERT_EQ(tree.size(), wanted.size());
       for (int node = 1; node < tree.size(); ++node) {
@@ -377,7 +376,7 @@ TEST(ModelDrafter, StateIsAFunctionOfTheText) {
         const std::vector<Token> taken =
             tree.path(1 + static_cast<int>(random() % (tree.size() - 1)));
         text.insert(text.end(), taken.begin(), taken.end());
-        drafting.drafter->observe({number}, taken, {});
+        drafting.drafter->observe({number}, taken);
       }
     }
   }
