@@ -159,8 +159,10 @@ std::vector<std::unique_ptr<Drafter>> Workbench::drafters(const DraftSetting& dr
 }
 
 BudgetOptions Workbench::budget() const {
-  return {settings_.budget_automatic,
-          {settings_.draft_rows, settings_.draft_depth, settings_.draft_width}};
+  return {.automatic = settings_.budget_automatic,
+          .rows = settings_.draft_rows,
+          .depth = settings_.draft_depth,
+          .width = settings_.draft_width};
 }
 
 std::unique_ptr<Session> Workbench::open_session(const DraftSetting& draft) {

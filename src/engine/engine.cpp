@@ -113,7 +113,7 @@ void Engine::measure_costs(const Generation* generation) {
   const Stopwatch watch;
   const SequenceId sequence = generation ? generation->sequence : target_->begin();
   const int first = target_->committed(sequence);
-  const int rows_max = std::min({1 + options_.budget.limits.rows, target_->options().batch_rows,
+  const int rows_max = std::min({1 + options_.budget.rows, target_->options().batch_rows,
                                  target_->options().n_slots, target_->options().context - first});
   time_pass(*target_, sequence, 1, 1);  // first touches of memory
   for (int rows : {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 65}) {

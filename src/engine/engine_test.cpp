@@ -254,15 +254,17 @@ TEST(Engine, TextIsThatOfPlainDecoding) {
     wanted.push_back(decode_plainly(setting.model, tokenizer, request, setting.load.context));
 
   for (const Draft& draft : drafts())
-    for (const DraftLimits& limits :
-         {DraftLimits{0, 16, 4}, DraftLimits{1, 16, 4}, DraftLimits{5, 3, 1},
-          DraftLimits{16, 16, 4}, DraftLimits{30, 5, 8}})
+    for (BudgetOptions budget :
+         {BudgetOptions{.rows = 0}, BudgetOptions{.rows = 1},
+          BudgetOptions{.rows = 5, .depth = 3, .width = 1}, BudgetOptions{.rows = 16},
+          BudgetOptions{.rows = 30, .depth = 5, .width = 8}})
       for (const int chunk : {0, 1, 3})
         for (const bool automatic : {false, true}) {
+          budget.automatic = automatic;
           SCOPED_TRACE(fmt::format("{}, {} rows, depth {}, width {}, chunk {}, automatic {}",
-                                   draft.name, limits.rows, limits.depth, limits.width, chunk,
+                                   draft.name, budget.rows, budget.depth, budget.width, chunk,
                                    automatic));
-          setting.engine = {{automatic, limits}, chunk};
+          setting.engine = {budget, chunk};
           Engine together = make_engine(setting, draft.make());
           if (automatic) together.measure_costs();
           EXPECT_EQ(generate(together, tokenizer, all, /*stagger=*/chunk == 3), wanted);
@@ -293,7 +295,7 @@ TEST(Engine, DraftsAreAccepted) {
   // The target as its own draft: a token more than the depth in every step, sampled or not.
   for (const SamplingParams& sampling : {greedy(), sampled(3, true)}) {
     Setting setting;
-    setting.engine.budget.limits = {.rows = 4, .depth = 4, .width = 1};
+    setting.engine.budget = {.automatic = false, .rows = 4, .depth = 4, .width = 1};
     Engine engine = make_engine(setting, list(model({})));
     generate(engine, tokenizer, {{{1, 2}, sampling, {.n_predict = 50, .ignore_eos = true}}});
     EXPECT_EQ(engine.counters().steps, 10);
@@ -309,7 +311,7 @@ TEST(Engine, AcceptsExactlyWhatIsRight) {
   for (const SamplingParams& sampling : {greedy(), sampled(5, true)}) {
     const Request request{{1, 2, 3}, sampling, {.n_predict = 60, .ignore_eos = true}};
     Setting setting;
-    setting.engine.budget.limits = {.rows = 64, .depth = kDepth, .width = 8};
+    setting.engine.budget = {.automatic = false, .rows = 64, .depth = kDepth, .width = 8};
     const Outcome wanted = decode_plainly(setting.model, tokenizer, request, 200);
     std::vector<Token> whole = request.prompt;
     whole.insert(whole.end(), wanted.tokens.begin(), wanted.tokens.end());
@@ -353,9 +355,10 @@ TEST(Engine, RandomTreesChangeNothing) {
     setting.load.context = 24 + static_cast<int>(random() % 40);
     setting.load.batch_rows = 6 + static_cast<int>(random() % 30);
     setting.engine.prompt_chunk = static_cast<int>(random() % 5);
-    setting.engine.budget.automatic = random() % 2;
-    setting.engine.budget.limits = {static_cast<int>(random() % 20), static_cast<int>(random() % 8),
-                                    static_cast<int>(random() % 5)};
+    setting.engine.budget = {.automatic = random() % 2 == 1,
+                             .rows = static_cast<int>(random() % 20),
+                             .depth = static_cast<int>(random() % 8),
+                             .width = static_cast<int>(random() % 5)};
     std::vector<Request> all;
     std::vector<Outcome> wanted;
     std::map<std::vector<Token>, std::vector<Token>> truths;  // by prompt
@@ -382,7 +385,7 @@ TEST(Engine, RandomTreesChangeNothing) {
         if (whole.size() >= text.size() && std::equal(text.begin(), text.end(), whole.begin()))
           truth = &whole;
       CHECK(truth);
-      for (int i = 0; i < draft.limits.rows; ++i) {
+      for (int i = 0; i < draft.limits.nodes; ++i) {
         const int parent = static_cast<int>(random() % draft.tree->size());
         if ((*draft.tree)[parent].depth >= draft.limits.depth) continue;
         const std::size_t at = text.size() + (*draft.tree)[parent].depth;

@@ -108,7 +108,7 @@ int Session::n_tokens() const {
 // When there is something to budget.
 void Session::measure_costs() {
   const BudgetOptions& budget = engine_.options().budget;
-  if (!budget.automatic || engine_.drafters().empty() || budget.limits.rows == 0) return;
+  if (!budget.automatic || engine_.drafters().empty() || budget.rows == 0) return;
   engine_.measure_costs(generation_ ? &*generation_ : nullptr);
 }
 

@@ -53,17 +53,15 @@ Engine::Step Engine::open(std::span<Generation* const> generations) const {
 
     // The text goes on by a token after the last accepted draft; neither it nor the limit may be
     // passed.
-    DraftLimits limits = options_.budget.limits;
-    limits.depth = std::min(limits.depth, target_->options().context - length - 1);
-    if (const auto left = generation->stop.n_left())
-      limits.depth = std::min(limits.depth, *left - 1);
+    int depth_max = target_->options().context - length - 1;
+    if (const auto left = generation->stop.n_left()) depth_max = std::min(depth_max, *left - 1);
 
     const DraftTree node_0(generation->text.back(), length);
     step.turns.push_back({.generation = generation,
                           .first = first,
                           .n_text = 1 + more,
                           .generates = first + 1 + more == length,
-                          .limits = limits,
+                          .depth_max = depth_max,
                           .drafted = node_0,
                           .checked = node_0,
                           .text_rows = {},
@@ -93,7 +91,7 @@ void Engine::draft(Step& step) {
     for (Turn* turn : turns) {
       const Generation& generation = *turn->generation;
       DraftLimits here = *limits;
-      here.depth = std::min(here.depth, turn->limits.depth);
+      here.depth = std::min(here.depth, turn->depth_max);
       const int n_answered = static_cast<int>(generation.text.size()) - generation.n_prompt;
       if (here.depth > 0 &&
           budget_.worth_reading(i, drafter.cost(), drafter.unread(generation.draft_sequence),

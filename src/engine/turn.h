@@ -18,9 +18,9 @@ struct Turn {
   int n_text;
   bool generates;  // the last of them is the last of the text: node 0
 
-  DraftLimits limits;  // what the context and the token limit leave room for
-  DraftTree drafted;   // as proposed; node 0 alone unless it generates
-  DraftTree checked;   // as planned
+  int depth_max;      // of drafts: what the context and the token limit leave room for
+  DraftTree drafted;  // as proposed; node 0 alone unless it generates
+  DraftTree checked;  // as planned
 
   std::vector<int> text_rows;  // rows of the pass, [n_text]
   std::vector<int> node_rows;  // [checked.size()], node 0's is the last text row; if it generates

@@ -77,7 +77,7 @@ std::vector<Budget::Candidate> Budget::candidates(std::span<const DraftTree* con
   std::vector<Candidate> candidates;
   std::vector<int> n_nodes(trees.size());
   for (const Candidate& node : nodes)
-    if (candidates.size() < n_max && n_nodes[node.tree]++ < options_.limits.rows)
+    if (candidates.size() < n_max && n_nodes[node.tree]++ < options_.rows)
       candidates.push_back(node);
   return candidates;
 }
@@ -140,8 +140,8 @@ void Budget::begin_text() {
 std::optional<DraftLimits> Budget::limits(int drafter, const DraftCost& cost,
                                           std::span<const DraftTree* const> trees,
                                           const PassLoad& load) {
-  DraftLimits limits = options_.limits;
-  if (limits.rows == 0 || limits.depth == 0 || limits.width == 0) return std::nullopt;
+  DraftLimits limits{.nodes = options_.rows, .depth = options_.depth, .width = options_.width};
+  if (limits.nodes == 0 || limits.depth == 0 || limits.width == 0) return std::nullopt;
   if (!options_.automatic || curve_.empty()) return limits;
   Standing& standing = standings_[drafter];
   standing.cost = cost;
@@ -157,7 +157,7 @@ std::optional<DraftLimits> Budget::limits(int drafter, const DraftCost& cost,
     standing.share = blend(standing.share, needed, kSlowRate);
     if (!needed) return std::nullopt;
   }
-  const double row_ms = (curve_.ms(load.rows + limits.rows) - plain_ms) / limits.rows;
+  const double row_ms = (curve_.ms(load.rows + limits.nodes) - plain_ms) / limits.nodes;
   limits.worth = std::min(kWorthMost, tokens_per_ms * (cost.per_depth_ms + row_ms));
   return limits;
 }

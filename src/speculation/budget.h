@@ -15,9 +15,10 @@
 namespace outrider {
 
 struct BudgetOptions {
-  bool automatic = true;  // false ("fixed"): limits as given, no clocks
-  DraftLimits limits =
-      {};  // rows: drafted nodes checked per sequence and step, all drafters together
+  bool automatic = true;  // false ("fixed"): as much as the following allow, no clocks
+  int rows = 16;          // drafted nodes checked per sequence and step, all drafters together
+  int depth = 16;         // of the tree: edges from node 0
+  int width = 4;          // children that one drafter proposes for a node
 };
 
 // The rest of a step that drafts must share a pass with.

@@ -129,8 +129,8 @@ TEST(Budget, ChoosesTheBestOfAllCounts) {
 TEST(Budget, KeepsLimitsAndRoom) {
   const CostCurve flat = curve({{1, 30}, {512, 30}});
   const std::vector<float> confidences(20, 0.9f);
-  const BudgetOptions six{.automatic = true, .limits = {.rows = 6}};
-  const BudgetOptions fixed{.automatic = false, .limits = {.rows = 6}};
+  const BudgetOptions six{.automatic = true, .rows = 6};
+  const BudgetOptions fixed{.automatic = false, .rows = 6};
   for (const BudgetOptions& options : {six, fixed}) {
     const Budget limited = budget(flat, options);
     EXPECT_EQ(plan(limited, {chain(confidences)}, {1, 512})[0], 6);
@@ -142,12 +142,12 @@ TEST(Budget, KeepsLimitsAndRoom) {
 }
 
 TEST(Budget, FixedLooksAtNoClock) {
-  Budget fixed({.automatic = false, .limits = {.rows = 8}}, 1);
+  Budget fixed({.automatic = false, .rows = 8}, 1);
   const DraftTree tree = chain(std::vector<float>(8, 0.01f));
   for (int i = 0; i < 50; ++i) {
     const auto limits = fixed.limits(0, {1000, 1000}, {}, {1, 512});
     ASSERT_TRUE(limits);
-    EXPECT_EQ(limits->rows, 8);
+    EXPECT_EQ(limits->nodes, 8);
     EXPECT_EQ(limits->worth, 0);
     EXPECT_EQ(plan(fixed, {tree}, {1, 512}, 1e6)[0], 8);
     const std::vector<Token> taken{9};
@@ -158,8 +158,8 @@ TEST(Budget, FixedLooksAtNoClock) {
 }
 
 TEST(Budget, RowsOrDepthOfNothingAskNobody) {
-  for (const DraftLimits& limits : {DraftLimits{.rows = 0}, DraftLimits{.depth = 0}}) {
-    Budget none({.automatic = true, .limits = limits}, 1);
+  for (const BudgetOptions& options : {BudgetOptions{.rows = 0}, BudgetOptions{.depth = 0}}) {
+    Budget none(options, 1);
     EXPECT_FALSE(none.limits(0, {}, {}, {1, 512}));
   }
 }

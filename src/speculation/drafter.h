@@ -20,7 +20,7 @@ struct DraftSequence {
 };
 
 struct DraftLimits {
-  int rows = 16;   // drafted nodes that this drafter may add
+  int nodes = 16;  // that this drafter may add
   int depth = 16;  // edges from node 0
   int width = 4;   // children that this drafter proposes for a node
   // A further level of drafting does not pay where the product of confidences along every path that

@@ -168,7 +168,7 @@ void LookupDrafter::propose(const DraftRequest& request) const {
   std::ranges::stable_sort(order, std::greater<>{}, [&](int node) { return nodes[node].value; });
   std::vector<int> drafted(nodes.size(), -1);
   drafted[0] = 0;
-  order.resize(std::min<std::size_t>(order.size(), std::max(0, limits.rows)));
+  order.resize(std::min<std::size_t>(order.size(), std::max(0, limits.nodes)));
   for (int node : order)
     drafted[node] = request.tree->propose(drafted[nodes[node].parent], nodes[node].token,
                                           {request.drafter, nodes[node].confidence});

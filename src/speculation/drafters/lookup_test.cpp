@@ -56,7 +56,7 @@ using Paths = std::vector<std::vector<Token>>;
 TEST(Lookup, ContinuesTheLongestMatch) {
   // "1 2 3" stood at the start, "2 3" later, with another continuation.
   const std::vector<Token> text{1, 2, 3, 4, 5, 9, 2, 3, 6, 1, 2, 3};
-  const DraftTree tree = propose(text, {.rows = 3, .depth = 2, .width = 1});
+  const DraftTree tree = propose(text, {.nodes = 3, .depth = 2, .width = 1});
   EXPECT_EQ(paths(tree), (Paths{{4}, {4, 5}}));
   EXPECT_FLOAT_EQ(tree[1].proposals[0].confidence, 3.0f / 5);  // 3 tokens matched
   EXPECT_FLOAT_EQ(tree[2].proposals[0].confidence, 4.0f / 6);  // and then 4
@@ -64,7 +64,7 @@ TEST(Lookup, ContinuesTheLongestMatch) {
 
 TEST(Lookup, BranchesWhereContinuationsDiffer) {
   const std::vector<Token> text{1, 2, 3, 1, 2, 4, 1, 2};
-  const DraftTree tree = propose(text, {.rows = 4, .depth = 1, .width = 4});
+  const DraftTree tree = propose(text, {.nodes = 4, .depth = 1, .width = 4});
   // The most recent first.
   EXPECT_EQ(paths(tree), (Paths{{4}, {3}}));
   EXPECT_GT(tree[1].proposals[0].confidence, tree[2].proposals[0].confidence);
@@ -97,7 +97,7 @@ TEST(Lookup, KeepsItsLimits) {
     const DraftLimits limits{static_cast<int>(random() % 20), static_cast<int>(random() % 6),
                              static_cast<int>(random() % 4)};
     const DraftTree tree = propose(text, limits);
-    EXPECT_LE(tree.size() - 1, limits.rows);
+    EXPECT_LE(tree.size() - 1, limits.nodes);
     for (int node = 0; node < tree.size(); ++node) {
       EXPECT_LE(tree[node].depth, limits.depth);
       EXPECT_LE(static_cast<int>(tree.children(node).size()), limits.width);

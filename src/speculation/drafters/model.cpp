@@ -49,7 +49,7 @@ struct ModelDrafter::Growth {
     for (std::size_t node = 0; node < order.size(); ++node) order[node] = static_cast<int>(node);
     std::ranges::stable_sort(order, std::greater<>{},
                              [&](int node) { return sequence->tree[node].value; });
-    order.resize(std::min<std::size_t>(order.size(), request->limits.rows + 1));
+    order.resize(std::min<std::size_t>(order.size(), request->limits.nodes + 1));
     return order;
   }
 };
@@ -101,7 +101,7 @@ void ModelDrafter::propose(std::span<const DraftRequest> requests) {
     Sequence& sequence = sequences_.at(request.sequence);
     const int length = static_cast<int>(sequence.text.size());
     if (sequence.first_unknown || length > backend_->options().context) continue;
-    if (request.limits.rows <= 0 || request.limits.depth <= 0 || request.limits.width <= 0)
+    if (request.limits.nodes <= 0 || request.limits.depth <= 0 || request.limits.width <= 0)
       continue;
     // Its logits are wanted, so the last token is computed even if the cache has it.
     if (backend_->committed(sequence.id) >= length)

@@ -71,7 +71,8 @@ TEST(ModelDrafter, DraftsWhatTheModelWouldSay) {
     std::vector<Token> text{1, 2, 3};
     drafting.drafter->begin({0});
     drafting.drafter->observe({0}, text);
-    const DraftTree tree = drafting.propose(0, text, {.rows = 6, .depth = 6, .width = 1}, sampling);
+    const DraftTree tree =
+        drafting.propose(0, text, {.nodes = 6, .depth = 6, .width = 1}, sampling);
     ASSERT_EQ(tree.size(), 7);
     for (int node = 1; node < 7; ++node) {
       EXPECT_EQ(tree[node].parent, node - 1);
@@ -88,7 +89,7 @@ TEST(ModelDrafter, ChildrenAreTheBestByTheNoisyScore) {
     drafting.drafter->begin({0});
     drafting.drafter->observe({0}, text);
     const DraftTree tree =
-        drafting.propose(0, text, {.rows = 40, .depth = 3, .width = 3}, sampling);
+        drafting.propose(0, text, {.nodes = 40, .depth = 3, .width = 3}, sampling);
     EXPECT_GT(tree.size(), 12);
     for (int node = 0; node < tree.size(); ++node) {
       std::vector<Token> path = text;
@@ -127,7 +128,7 @@ TEST(ModelDrafter, KeepsItsLimits) {
     const DraftLimits limits{static_cast<int>(random() % 20), static_cast<int>(random() % 6),
                              static_cast<int>(random() % 5)};
     const DraftTree tree = drafting.propose(0, text, limits);
-    EXPECT_LE(tree.size() - 1, limits.rows);
+    EXPECT_LE(tree.size() - 1, limits.nodes);
     for (int node = 0; node < tree.size(); ++node) {
       EXPECT_LE(tree[node].depth, limits.depth);
       EXPECT_LE(static_cast<int>(tree.children(node).size()), limits.width);
@@ -141,9 +142,9 @@ TEST(ModelDrafter, StopsWhereALevelIsNotWorthIt) {
   const std::vector<Token> text{4, 5};
   drafting.drafter->begin({0});
   drafting.drafter->observe({0}, text);
-  drafting.propose(0, text, {.rows = 16, .depth = 16, .width = 2, .worth = 1});
+  drafting.propose(0, text, {.nodes = 16, .depth = 16, .width = 2, .worth = 1});
   EXPECT_EQ(drafting.backend->counts.forwards, 1);
-  drafting.propose(0, text, {.rows = 16, .depth = 16, .width = 2, .worth = 0.5});
+  drafting.propose(0, text, {.nodes = 16, .depth = 16, .width = 2, .worth = 0.5});
   EXPECT_GT(drafting.backend->counts.forwards, 2);
 }
 
@@ -154,7 +155,7 @@ TEST(ModelDrafter, ReusesWhatItComputed) {
   std::vector<Token> text{1, 2, 3, 4, 5};
   drafting.drafter->begin({0});
   drafting.drafter->observe({0}, text);
-  const DraftLimits limits{.rows = 4, .depth = 4, .width = 1};
+  const DraftLimits limits{.nodes = 4, .depth = 4, .width = 1};
   for (int accepted = 0; accepted <= 4; ++accepted) {
     SCOPED_TRACE(accepted);
     const DraftTree tree = drafting.propose(0, text, limits);
@@ -167,7 +168,7 @@ TEST(ModelDrafter, ReusesWhatItComputed) {
     drafting.drafter->observe({0}, taken);
     // Nodes at depth 1 to 3 had been computed, the leaf had not.
     const long before = drafting.backend->counts.rows;
-    drafting.propose(0, text, {.rows = 1, .depth = 1, .width = 1});
+    drafting.propose(0, text, {.nodes = 1, .depth = 1, .width = 1});
     EXPECT_EQ(drafting.backend->counts.rows - before, accepted == 4 ? 2 : 1);
   }
 }
@@ -179,7 +180,7 @@ TEST(ModelDrafter, ReadsALongPromptInPasses) {
     for (int i = 0; i < 100; ++i) text.push_back(i % 23);
     drafting.drafter->begin({0});
     drafting.drafter->observe({0}, text);
-    const DraftTree tree = drafting.propose(0, text, {.rows = 1, .depth = 1, .width = 1});
+    const DraftTree tree = drafting.propose(0, text, {.nodes = 1, .depth = 1, .width = 1});
     EXPECT_EQ(drafting.backend->counts.forwards, n_slots == 0 ? 7 : 20);
     EXPECT_EQ(drafting.backend->counts.rows, 100);
     EXPECT_EQ(drafting.backend->counts.logit_rows, 1);
@@ -201,7 +202,7 @@ TEST(ModelDrafter, DraftsForSeveralSequencesInOnePass) {
     states.emplace_back(sampling);
     states.back().advance(texts[i]);
   }
-  const DraftLimits limits{.rows = 8, .depth = 4, .width = 2};
+  const DraftLimits limits{.nodes = 8, .depth = 4, .width = 2};
   for (int i = 0; i < 3; ++i)
     requests.push_back({{i}, &trees[i], 0, limits, &sampling, &states[i]});
   together.drafter->propose(requests);
@@ -226,7 +227,7 @@ TEST(ModelDrafter, NeverDraftsWhatTheTargetDoesNotHave) {
   std::vector<Token> text{1};
   drafting.drafter->begin({0});
   drafting.drafter->observe({0}, text);
-  const DraftTree tree = drafting.propose(0, text, {.rows = 32, .depth = 8, .width = 4}, sampling);
+  const DraftTree tree = drafting.propose(0, text, {.nodes = 32, .depth = 8, .width = 4}, sampling);
   EXPECT_EQ(tree.size(), 33);
   for (int node = 1; node < tree.size(); ++node) EXPECT_LT(tree[node].token, 7);
 }
@@ -250,7 +251,7 @@ TEST(ModelDrafter, IsSilentBeyondItsContext) {
   for (; text.size() <= 10; text.push_back(7)) {
     drafting.drafter->observe({0}, text.size() == 6 ? std::span<const Token>(text)
                                                     : std::span<const Token>(text).last(1));
-    const DraftTree tree = drafting.propose(0, text, {.rows = 16, .depth = 16, .width = 1});
+    const DraftTree tree = drafting.propose(0, text, {.nodes = 16, .depth = 16, .width = 1});
     // A row at position p gives a child, and positions end at 7.
     EXPECT_EQ(tree.size() - 1, std::max<int>(0, 9 - static_cast<int>(text.size())));
   }
@@ -263,7 +264,7 @@ TEST(ModelDrafter, AnUnusableRowEndsItsDrafting) {
   std::vector<Token> text{1, 2};
   drafting.drafter->begin({0});
   drafting.drafter->observe({0}, text);
-  const DraftTree tree = drafting.propose(0, text, {.rows = 16, .depth = 16, .width = 1});
+  const DraftTree tree = drafting.propose(0, text, {.nodes = 16, .depth = 16, .width = 1});
   EXPECT_EQ(tree.size() - 1, 2);  // paths of 2 and 3 tokens could be used
   text.insert(text.end(), {3, 4});
   drafting.drafter->observe({0}, std::vector<Token>{3, 4});
@@ -271,7 +272,7 @@ TEST(ModelDrafter, AnUnusableRowEndsItsDrafting) {
 
   // Other branches end with it: after the pass with the bad row there is no further one.
   const std::vector<Token> start{1, 2};
-  const DraftLimits limits{.rows = 4, .depth = 16, .width = 2};
+  const DraftLimits limits{.nodes = 4, .depth = 16, .width = 2};
   const Token favourite = *choice(model, start, Drafting::greedy(), 0).token;
   model.unusable = [&](std::span<const Token> path) {
     return path.size() == 3 && path[2] == favourite;
@@ -336,7 +337,7 @@ TEST(ModelDrafter, StateIsAFunctionOfTheText) {
   Drafting drafting({}, {.context = 64, .n_sequences = 6, .batch_rows = 24});
   std::map<int, std::vector<Token>> texts;
   int next = 0;
-  const DraftLimits limits{.rows = 6, .depth = 4, .width = 2};
+  const DraftLimits limits{.nodes = 6, .depth = 4, .width = 2};
   for (int round = 0; round < 1500; ++round) {
     const int action = static_cast<int>(random() % 12);
     if (texts.empty() || (action == 0 && texts.size() < 5)) {
