@@ -12,7 +12,7 @@
 #include "cli/shared_backend.h"
 #include "cli/signals.h"
 #include "cli/text_input.h"
-#include "speculation/drafters/draft_vocabulary.h"
+#include "speculation/draft_vocabulary.h"
 
 namespace outrider {
 

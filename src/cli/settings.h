@@ -30,7 +30,7 @@ struct FilterSettings {
   std::optional<float> repeat_penalty, presence_penalty, frequency_penalty;
 };
 
-// Tokens that a draft model may propose: speculation/drafters/draft_vocabulary.h.
+// Tokens that a draft model may propose: speculation/draft_vocabulary.h.
 struct DraftVocabulary {
   std::optional<int> size = 32768;  // nothing: all
   std::string corpus;               // a file of text; empty: none

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/stopwatch.h"
 #include "engine/step.h"
-#include "speculation/stopwatch.h"
 
 namespace outrider {
 namespace {

@@ -9,10 +9,10 @@
 
 #include "base/error.h"
 #include "engine/step.h"
+#include "model/fake_backend.h"
 #include "sampling/fake_tokenizer.h"
 #include "speculation/drafters/lookup.h"
 #include "speculation/drafters/model.h"
-#include "speculation/fake_backend.h"
 
 namespace outrider {
 namespace {

@@ -3,10 +3,10 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "model/fake_backend.h"
 #include "sampling/fake_tokenizer.h"
 #include "speculation/drafters/lookup.h"
 #include "speculation/drafters/model.h"
-#include "speculation/fake_backend.h"
 
 namespace outrider {
 namespace {

@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/stopwatch.h"
 #include "engine/trace.h"
 #include "engine/turn.h"
-#include "speculation/stopwatch.h"
 #include "speculation/verify.h"
 
 namespace outrider {

@@ -4,7 +4,7 @@
 #include <cstddef>
 
 #include "base/error.h"
-#include "speculation/stopwatch.h"
+#include "base/stopwatch.h"
 
 namespace outrider {
 namespace {

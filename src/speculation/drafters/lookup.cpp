@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "speculation/stopwatch.h"
+#include "base/stopwatch.h"
 
 namespace outrider {
 namespace {

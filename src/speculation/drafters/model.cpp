@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/stopwatch.h"
 #include "speculation/cost_curve.h"
-#include "speculation/stopwatch.h"
 
 namespace outrider {
 namespace {

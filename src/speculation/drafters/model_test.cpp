@@ -5,7 +5,7 @@
 #include <random>
 #include <set>
 
-#include "speculation/fake_backend.h"
+#include "model/fake_backend.h"
 
 namespace outrider {
 namespace {

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "model/fake_backend.h"
 #include "sampling/fake_tokenizer.h"
-#include "speculation/fake_backend.h"
 
 namespace outrider {
 namespace {

@@ -1,4 +1,4 @@
-#include "speculation/drafters/draft_vocabulary.h"
+#include "speculation/draft_vocabulary.h"
 
 #include <algorithm>
 #include <cstddef>
