@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/stopwatch.h"
 #include "engine/step.h"
+#include "speculation/time_pass.h"
 
 namespace outrider {
 namespace {

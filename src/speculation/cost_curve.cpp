@@ -1,10 +1,8 @@
 #include "speculation/cost_curve.h"
 
 #include <algorithm>
-#include <cstddef>
 
 #include "base/error.h"
-#include "base/stopwatch.h"
 
 namespace outrider {
 namespace {
@@ -50,26 +48,6 @@ CostCurve::Between CostCurve::between(int rows) const {
   while (second < last && points_[second].rows < rows) ++second;
   const double step = points_[second].rows - points_[second - 1].rows;
   return {second - 1, second, (rows - points_[second - 1].rows) / step};
-}
-
-double time_pass(Backend& backend, SequenceId sequence, int n_rows, int n_logits) {
-  const int first = backend.committed(sequence);
-  std::vector<Row> rows;
-  std::vector<ChoiceRequest> requests;
-  for (int i = 0; i < n_rows; ++i) {
-    const bool wants_logits = i >= n_rows - n_logits;
-    rows.push_back({.sequence = sequence,
-                    .token = i % backend.spec().vocabulary,
-                    .position = first + i,
-                    .parent = i == 0 ? Parent{CommittedText{}} : Parent{EarlierRow{i - 1}},
-                    .wants_logits = wants_logits});
-    if (wants_logits) requests.push_back({.row = i});
-  }
-  const Stopwatch watch;
-  backend.choose(backend.forward(rows), requests);
-  const double ms = watch.ms();
-  backend.discard(sequence);
-  return ms;
 }
 
 }  // namespace outrider

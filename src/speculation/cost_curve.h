@@ -2,9 +2,8 @@
 
 #pragma once
 
+#include <cstddef>
 #include <vector>
-
-#include "model/backend.h"
 
 namespace outrider {
 
@@ -37,9 +36,5 @@ class CostCurve {
 
   std::vector<Point> points_;  // rows ascending
 };
-
-// Milliseconds of one pass over a chain of n rows that continues the sequence, and of the choices
-// at its last n_logits rows. The sequence's scratch rows are gone afterwards; it needs room for n.
-double time_pass(Backend& backend, SequenceId sequence, int n_rows, int n_logits);
 
 }  // namespace outrider

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/stopwatch.h"
-#include "speculation/cost_curve.h"
+#include "speculation/time_pass.h"
 
 namespace outrider {
 namespace {
