@@ -38,7 +38,6 @@ class ScriptedDrafter final : public Drafter {
     }
   }
   void truncate(DraftSequence sequence, int length) override { texts_.at(sequence).resize(length); }
-  void fork(DraftSequence from, DraftSequence to) override { texts_[to] = texts_.at(from); }
   void end(DraftSequence sequence) override { CHECK(texts_.erase(sequence) == 1); }
   DraftCost cost() const override { return {}; }
 

@@ -68,7 +68,6 @@ class Drafter {
   virtual void propose(std::span<const DraftRequest> requests) = 0;
   // Keeps the first `length` tokens of the text.
   virtual void truncate(DraftSequence sequence, int length) = 0;
-  virtual void fork(DraftSequence from, DraftSequence to) = 0;
   virtual void end(DraftSequence sequence) = 0;
 
   // Tokens of the text that the next propose() would have to read beyond what each step brings;

@@ -178,10 +178,6 @@ void LookupDrafter::truncate(DraftSequence sequence, int length) {
   texts_.at(sequence).truncate(length);
 }
 
-void LookupDrafter::fork(DraftSequence from, DraftSequence to) {
-  CHECK(texts_.try_emplace(to, texts_.at(from)).second);
-}
-
 void LookupDrafter::end(DraftSequence sequence) {
   CHECK(texts_.erase(sequence) == 1);
 }

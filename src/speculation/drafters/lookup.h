@@ -74,7 +74,6 @@ class LookupDrafter final : public Drafter {
   // the same node shares what the earlier ones leave.
   void propose(std::span<const DraftRequest> requests) override;
   void truncate(DraftSequence sequence, int length) override;
-  void fork(DraftSequence from, DraftSequence to) override;
   void end(DraftSequence sequence) override;
   DraftCost cost() const override { return {.fixed_ms = mean_ms_}; }
 

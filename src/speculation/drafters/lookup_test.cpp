@@ -155,13 +155,10 @@ TEST(Lookup, StateIsAFunctionOfTheText) {
       }
       auto at = std::next(texts.begin(), random() % texts.size());
       auto& [number, text] = *at;
-      if (action == 1) {
-        drafter.fork({number}, {next});
-        texts[next++] = text;
-      } else if (action == 2 && texts.size() > 1) {
+      if (action == 1 && texts.size() > 1) {
         drafter.end({number});
         texts.erase(at);
-      } else if (action == 3) {
+      } else if (action == 2) {
         text.resize(random() % (text.size() + 1));
         drafter.truncate({number}, static_cast<int>(text.size()));
       } else {

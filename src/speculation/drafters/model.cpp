@@ -299,14 +299,6 @@ void ModelDrafter::truncate(DraftSequence number, int length) {
     sequence.first_unknown.reset();
 }
 
-void ModelDrafter::fork(DraftSequence from, DraftSequence to) {
-  const Sequence& parent = sequences_.at(from);
-  CHECK(sequences_
-            .try_emplace(to,
-                         Sequence{backend_->fork(parent.id), parent.text, parent.first_unknown, {}})
-            .second);
-}
-
 void ModelDrafter::end(DraftSequence number) {
   backend_->end(sequences_.at(number).id);
   sequences_.erase(number);

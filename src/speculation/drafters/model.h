@@ -37,7 +37,6 @@ class ModelDrafter final : public Drafter {
   void observe(DraftSequence sequence, std::span<const Token> tokens) override;
   void propose(std::span<const DraftRequest> requests) override;
   void truncate(DraftSequence sequence, int length) override;
-  void fork(DraftSequence from, DraftSequence to) override;
   void end(DraftSequence sequence) override;
   int unread(DraftSequence sequence) const override;
   void measure_costs() override;

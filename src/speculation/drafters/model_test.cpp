@@ -347,13 +347,10 @@ TEST(ModelDrafter, StateIsAFunctionOfTheText) {
     }
     auto at = std::next(texts.begin(), random() % texts.size());
     auto& [number, text] = *at;
-    if (action == 1 && texts.size() < 5) {
-      drafting.drafter->fork({number}, {next});
-      texts[next++] = text;
-    } else if (action == 2 && texts.size() > 1) {
+    if (action == 1 && texts.size() > 1) {
       drafting.drafter->end({number});
       texts.erase(at);
-    } else if (action == 3) {
+    } else if (action == 2) {
       text.resize(random() % (text.size() + 1));
       drafting.drafter->truncate({number}, static_cast<int>(text.size()));
     } else if (action < 8 || text.empty()) {
