@@ -56,7 +56,7 @@ Engine::Step Engine::open(std::span<Generation* const> generations) const {
     int depth_max = target_->options().context - length - 1;
     if (const auto left = generation->stop.n_left()) depth_max = std::min(depth_max, *left - 1);
 
-    const DraftTree node_0(generation->text.back(), length);
+    const DraftTree node_0(generation->text.back());
     step.turns.push_back({.generation = generation,
                           .first = first,
                           .n_text = 1 + more,

@@ -74,7 +74,6 @@ class Budget {
   // After the step. Outcomes of the sequences that generated.
   void observe(std::span<const DraftOutcome> outcomes, const StepCost& cost);
 
-  const BudgetOptions& options() const { return options_; }
   CostCurve& curve() { return curve_; }
 
  private:

@@ -21,7 +21,7 @@ Budget budget(CostCurve costs, BudgetOptions options = {}, int n_drafters = 1) {
 }
 
 DraftTree chain(std::vector<float> confidences, int drafter = 0) {
-  DraftTree tree(0, 1);
+  DraftTree tree(0);
   int node = 0;
   for (float confidence : confidences) node = tree.propose(node, 1, {drafter, confidence});
   return tree;
@@ -57,7 +57,7 @@ TEST(Budget, KeepsTheCountThatPays) {
 
 // Four siblings cannot each be taken with probability 0.9: together they are worth at most 1.
 TEST(Budget, SiblingsExcludeEachOther) {
-  DraftTree siblings(0, 1);
+  DraftTree siblings(0);
   for (Token token = 0; token < 4; ++token) siblings.propose(0, token, {0, 0.9f});
   const PassLoad one{.rows = 1, .rows_max = 512};
   // Each row adds half a pass: worth it at 0.9, not at 0.25.
@@ -94,7 +94,7 @@ TEST(Budget, ChoosesTheBestOfAllCounts) {
     std::vector<DraftTree> trees;
     const int n_trees = 1 + static_cast<int>(random() % 3);
     for (int i = 0; i < n_trees; ++i) {
-      DraftTree tree(0, 1);
+      DraftTree tree(0);
       for (int node = 0; node < 12; ++node)
         tree.propose(static_cast<int>(random() % tree.size()), static_cast<Token>(random() % 40),
                      {0, static_cast<float>(uniform() / 4)});
@@ -166,7 +166,7 @@ TEST(Budget, RowsOrDepthOfNothingAskNobody) {
 
 // One step of a sequence whose drafter, if asked, is right `right` times at a draft cost of `ms`.
 bool step(Budget& budget, int right, double ms) {
-  const DraftTree empty(0, 1);
+  const DraftTree empty(0);
   const DraftTree* const trees[] = {&empty};
   const bool asked = budget.limits(0, {ms, 0}, trees, {1, 512}).has_value();
   DraftTree drafted = asked ? chain(std::vector<float>(4, 0.5f)) : empty;
@@ -214,7 +214,7 @@ TEST(Budget, GoesOnAskingADrafterThatPaysOrCostsNothing) {
 TEST(Budget, AsksADrafterThatWouldPayIfItStoppedEarlier) {
   const DraftCost cost{.fixed_ms = 10, .per_depth_ms = 10};
   Budget deep = budget(curve({{1, 30}, {64, 60}}));
-  const DraftTree empty(0, 1), drafted = chain(std::vector<float>(12, 0.5f));
+  const DraftTree empty(0), drafted = chain(std::vector<float>(12, 0.5f));
   const DraftTree* const trees[] = {&empty};
   const auto steps = [&](const std::vector<Token>& taken) {
     int n_asked = 0;
@@ -237,7 +237,7 @@ TEST(Budget, AsksADrafterThatWouldPayIfItStoppedEarlier) {
 // its own, so it is asked as soon as they hold less.
 TEST(Budget, LeavesOutACostlyDrafterWhereACheapOneSuffices) {
   Budget both = budget(curve({{1, 30}, {64, 40}}), {}, 2);
-  const DraftTree empty(0, 1), hopeful = chain(std::vector<float>(12, 0.97f));
+  const DraftTree empty(0), hopeful = chain(std::vector<float>(12, 0.97f));
   const DraftTree* const nothing[] = {&empty};
   const DraftTree* const much[] = {&hopeful};
   const DraftTree own = chain(std::vector<float>(3, 0.6f), 1);
@@ -254,7 +254,7 @@ TEST(Budget, LeavesOutACostlyDrafterWhereACheapOneSuffices) {
 TEST(Budget, TellsDraftersWhatALevelMustBeWorth) {
   Budget timed = budget(curve({{1, 30}, {64, 60}}));
   for (int i = 0; i < 30; ++i) step(timed, 1, 2);
-  const DraftTree empty(0, 1);
+  const DraftTree empty(0);
   const DraftTree* const trees[] = {&empty};
   const auto limits = timed.limits(0, {3, 3}, trees, {1, 512});
   ASSERT_TRUE(limits);

@@ -14,18 +14,16 @@ class Calibration {
  public:
   explicit Calibration(int n_drafters);
 
-  // The probability that this proposal's node, `depth` edges from node 0, is accepted given that
-  // its parent is. A new calibration believes the stated confidence; with evidence it moves towards
-  // what was seen, first over all depths of this drafter and confidence, then at this depth. Old
-  // evidence fades, so it follows a text that changes.
-  double acceptance(const Proposal& proposal, int depth) const;
-
-  // The same for a node with several proposals: the most hopeful counts.
+  // The estimated probability that this node is accepted, given that its parent is; of several
+  // proposals the highest estimate counts. The estimate starts at the confidence that the drafter
+  // stated. Observed outcomes move it towards the acceptance rate of this drafter at this
+  // confidence, first over all depths, then at this depth. Old outcomes fade, so the estimate
+  // follows a text that changes.
   double acceptance(const DraftNode& node) const;
 
-  // Takes the outcome of every proposal whose parent lies on the text, node 0 among them: `taken`
-  // is how the text went on. The tree may hold nodes that were never checked: their outcome is
-  // known all the same.
+  // Counts the outcome of every proposal whose parent is part of the text. `taken`: the tokens by
+  // which the text went on after node 0. The tree may hold nodes that were never checked, because
+  // the text decides about them too.
   void observe(const DraftTree& tree, std::span<const Token> taken);
 
  private:
@@ -38,6 +36,7 @@ class Calibration {
     Cell all;
     std::vector<Cell> by_depth;
   };
+  double acceptance(const Proposal& proposal, int depth) const;
   Cells& cells(const Proposal& proposal);
   const Cells& cells(const Proposal& proposal) const;
 

@@ -7,8 +7,7 @@
 
 namespace outrider {
 
-DraftTree::DraftTree(Token last, int text_length)
-    : nodes_{{last, -1, 0, {}}}, children_(1), text_length_(text_length) {}
+DraftTree::DraftTree(Token last) : nodes_{{last, -1, 0, {}}}, children_(1) {}
 
 int DraftTree::propose(int parent, Token token, Proposal proposal) {
   CHECK(parent >= 0 && parent < size());

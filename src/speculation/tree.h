@@ -11,14 +11,10 @@
 
 namespace outrider {
 
-// A proposal is a function of the past (lookup, top-k, shared noise), or drawn from a distribution.
-enum class Draw { chosen, drawn };
-
 struct Proposal {
   int drafter = 0;       // index in the engine's list
   float confidence = 0;  // the drafter's estimate that this child is taken given that its parent
                          // is, 0 to 1
-  Draw draw = Draw::chosen;
 };
 
 struct DraftNode {
@@ -32,8 +28,7 @@ struct DraftNode {
 // node; each proposal is kept. A value.
 class DraftTree {
  public:
-  // text_length counts the text's tokens, node 0 among them.
-  DraftTree(Token last, int text_length);
+  explicit DraftTree(Token last);
 
   // The child of `parent` with this token, made if it is new. A drafter proposes a child at most
   // once: a second proposal of the same drafter for the same node is dropped.
@@ -41,7 +36,6 @@ class DraftTree {
 
   const DraftNode& operator[](int node) const { return nodes_[node]; }
   int size() const { return static_cast<int>(nodes_.size()); }
-  int text_length() const { return text_length_; }
   std::span<const int> children(int node) const { return children_[node]; }  // in order of making
   std::optional<int> child(int node, Token token) const;
   // Tokens of the path to `node`, node 0's not among them.
@@ -58,7 +52,6 @@ class DraftTree {
  private:
   std::vector<DraftNode> nodes_;
   std::vector<std::vector<int>> children_;
-  int text_length_;
 };
 
 }  // namespace outrider

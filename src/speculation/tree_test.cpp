@@ -8,7 +8,7 @@ namespace outrider {
 namespace {
 
 TEST(DraftTree, EqualChildrenShareANode) {
-  DraftTree tree(7, 10);
+  DraftTree tree(7);
   const int a = tree.propose(0, 1, {0, 0.5f});
   const int b = tree.propose(a, 2, {0, 0.5f});
   EXPECT_EQ(tree.propose(0, 1, {1, 0.25f}), a);
@@ -24,14 +24,13 @@ TEST(DraftTree, EqualChildrenShareANode) {
   EXPECT_EQ(tree.path(b), (std::vector<Token>{1, 2}));
   EXPECT_EQ(tree.path(0), (std::vector<Token>{}));
   EXPECT_EQ(tree[b].depth, 2);
-  EXPECT_EQ(tree.text_length(), 10);
 }
 
 // Random trees, pruned at random: what is left has the paths and proposals that it had.
 TEST(DraftTree, KeepsPathsWhenPruned) {
   std::mt19937 random(3);
   for (int round = 0; round < 500; ++round) {
-    DraftTree tree(0, 1);
+    DraftTree tree(0);
     for (int i = 0; i < 30; ++i)
       tree.propose(static_cast<int>(random() % tree.size()), static_cast<Token>(random() % 5),
                    {static_cast<int>(random() % 3), 0.5f});
@@ -56,7 +55,7 @@ TEST(DraftTree, KeepsPathsWhenPruned) {
 }
 
 TEST(DraftTreeDeathTest, RefusesOrphans) {
-  DraftTree tree(0, 1);
+  DraftTree tree(0);
   const int a = tree.propose(0, 1, {});
   tree.propose(a, 2, {});
   EXPECT_DEATH(tree.keep({true, false, true}), "internal error");

@@ -62,7 +62,7 @@ TEST(VerifyCoupled, FollowsPlainDecodingOnEverySmallTree) {
         self(self, larger);
       }
   };
-  extend(extend, DraftTree(0, 1));
+  extend(extend, DraftTree(0));
   EXPECT_GT(n_trees, 500);
 }
 

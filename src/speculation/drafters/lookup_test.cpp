@@ -14,7 +14,7 @@ const ProcessorState kState(kGreedy);
 
 DraftTree propose(LookupDrafter& drafter, DraftSequence sequence, std::span<const Token> text,
                   DraftLimits limits = {}) {
-  DraftTree tree(text.back(), static_cast<int>(text.size()));
+  DraftTree tree(text.back());
   const DraftRequest request{sequence, &tree, 0, limits, &kGreedy, &kState};
   drafter.propose({&request, 1});
   tree.check_integrity();

@@ -55,16 +55,14 @@ struct ModelDrafter::Growth {
 };
 
 ModelDrafter::ModelDrafter(std::unique_ptr<Backend> backend, int target_vocabulary)
-    : backend_(std::move(backend)), target_vocabulary_(target_vocabulary) {
+    : backend_(std::move(backend)) {
   const int n = backend_->spec().vocabulary;
-  if (n > target_vocabulary_) {
+  if (n > target_vocabulary) {
     allowed_.assign((n + 63) / 64, 0);
-    for (int token = 0; token < target_vocabulary_; ++token)
+    for (int token = 0; token < target_vocabulary; ++token)
       allowed_[token / 64] |= std::uint64_t{1} << (token % 64);
   }
 }
-
-ModelDrafter::~ModelDrafter() = default;
 
 void ModelDrafter::begin(DraftSequence sequence) {
   CHECK(sequences_.try_emplace(sequence, Sequence{backend_->begin(), {}, {}, {}}).second);

@@ -30,7 +30,6 @@ class ModelDrafter final : public Drafter {
  public:
   // target_vocabulary: ids from there on are never drafted.
   ModelDrafter(std::unique_ptr<Backend> backend, int target_vocabulary);
-  ~ModelDrafter() override;
 
   std::string_view name() const override { return "model"; }
   void begin(DraftSequence sequence) override;
@@ -41,8 +40,6 @@ class ModelDrafter final : public Drafter {
   int unread(DraftSequence sequence) const override;
   void measure_costs() override;
   DraftCost cost() const override { return cost_; }
-
-  const Backend& backend() const { return *backend_; }
 
  private:
   // A node of this step's own tree. Node 0 is the text's last token and always committed.
@@ -69,7 +66,6 @@ class ModelDrafter final : public Drafter {
   void add_children(Growth& growth, int node, const Choice& choice);
 
   std::unique_ptr<Backend> backend_;
-  int target_vocabulary_;
   std::vector<std::uint64_t> allowed_;  // ids that both know; empty if the draft has no others
   std::map<DraftSequence, Sequence> sequences_;
   DraftCost cost_;

@@ -6,7 +6,6 @@
 #include <set>
 
 #include "model/fake_backend.h"
-
 namespace outrider {
 namespace {
 
@@ -22,7 +21,7 @@ struct Drafting {
                     const SamplingParams& sampling = greedy()) {
     ProcessorState state(sampling);
     state.advance(text);
-    DraftTree tree(text.back(), static_cast<int>(text.size()));
+    DraftTree tree(text.back());
     const DraftRequest request{{sequence}, &tree, 0, limits, &sampling, &state};
     drafter->propose({&request, 1});
     tree.check_integrity();
@@ -198,7 +197,7 @@ TEST(ModelDrafter, DraftsForSeveralSequencesInOnePass) {
   for (int i = 0; i < 3; ++i) {
     together.drafter->begin({i});
     together.drafter->observe({i}, texts[i]);
-    trees.emplace_back(texts[i].back(), static_cast<int>(texts[i].size()));
+    trees.emplace_back(texts[i].back());
     states.emplace_back(sampling);
     states.back().advance(texts[i]);
   }
