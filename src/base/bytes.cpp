@@ -5,8 +5,8 @@
 namespace outrider {
 namespace {
 
-// Bytes of the well-formed UTF-8 character at the start of `text` (Unicode 15, table 3-7); 0 if
-// there is none.
+// How many bytes the well-formed UTF-8 character at the start of `text` has (Unicode 15, table
+// 3-7); 0 if there is none.
 std::size_t utf8_character_bytes(std::string_view text) {
   const auto at = [&](std::size_t i) {
     return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u;

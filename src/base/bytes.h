@@ -1,4 +1,4 @@
-// Little-endian bytes, read with every length checked, and written.
+// Reads little-endian bytes, with every length checked, and writes them.
 
 #pragma once
 
@@ -17,17 +17,17 @@ namespace outrider {
 
 static_assert(std::endian::native == std::endian::little, "files are read as they lie in memory");
 
-// The product of sizes that a file claims; nothing if it wraps.
+// The product of sizes that a file states; nothing if it does not fit.
 inline std::optional<std::uint64_t> checked_multiply(std::uint64_t a, std::uint64_t b) {
   std::uint64_t product;
   return __builtin_mul_overflow(a, b, &product) ? std::nullopt : std::optional(product);
 }
 
-// Text from outside, fit for one line of a message: control characters, quotes and ill-formed UTF-8
-// escaped, long text cut.
+// Text from outside, made fit for one line of a message: control characters, quotes and ill-formed
+// UTF-8 are escaped, long text is cut.
 std::string printable(std::string_view text, std::size_t bytes_max = 80);
 
-// Walks forward through bytes that somebody else owns.
+// Reads forward through bytes, which must outlive it.
 class ByteReader {
  public:
   // `origin` names the bytes in messages.

@@ -1,6 +1,6 @@
-// Failures of two kinds. Input from outside (a file, a flag, a request, the network) fails by
-// throwing Error; a mistake of our own aborts through CHECK, in every build, and no input may reach
-// one.
+// Two kinds of failure:
+// - bad input from outside (a file, a flag, a request, the network) throws Error;
+// - a mistake of our own aborts through CHECK, in every build. No input may cause one.
 
 #pragma once
 
@@ -10,8 +10,8 @@
 
 namespace outrider {
 
-// One line for the person at the keyboard: where, what was found, what was expected, what to do.
-// Only cli/ and server/ print it.
+// One line for the user: where, what was found, what was expected, what to do.
+// Only cli/ prints it.
 class Error : public std::runtime_error {
  public:
   template <typename... Args>

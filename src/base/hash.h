@@ -1,3 +1,5 @@
+// SHA-256.
+
 #pragma once
 
 #include <cstddef>
@@ -10,7 +12,7 @@
 
 namespace outrider {
 
-// SHA-256 of bytes that come in pieces.
+// Of bytes that arrive in pieces.
 class Sha256 {
  public:
   Sha256();
@@ -23,7 +25,7 @@ class Sha256 {
   std::unique_ptr<State> state_;
 };
 
-// Throws Error if the file cannot be read or progress.interrupted says so.
+// Throws Error if the file cannot be read or progress.interrupted returns true.
 std::string sha256_of_file(const std::filesystem::path& path, const Progress& progress = {});
 
 }  // namespace outrider

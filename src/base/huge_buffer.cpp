@@ -18,12 +18,13 @@ constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 HugeBuffer::HugeBuffer(std::size_t bytes) {
   if (bytes == 0) return;
-  // Linux hands out more than it has and kills later, so ask first; small buffers do not decide it.
+  // Linux gives more than it has and kills the process later, so ask first. Small buffers are not
+  // worth the question.
   constexpr std::size_t kSmall = std::size_t{64} << 20;
   const std::uint64_t available = bytes > kSmall ? available_memory_bytes() : bytes;
   const bool fits =
       bytes <= available && bytes <= std::numeric_limits<std::size_t>::max() - 2 * kHugePage;
-  // Only whole, aligned huge pages count, so one more is mapped to find the boundary in.
+  // A huge page must be aligned, so one more is mapped: a boundary lies in it.
   const std::size_t length = bytes + (bytes >= kHugePage ? kHugePage : 0);
   void* address = MAP_FAILED;
   if (fits) {
@@ -32,8 +33,8 @@ HugeBuffer::HugeBuffer(std::size_t bytes) {
   }
   if (address == MAP_FAILED) {
     throw Error(
-        "{} of memory are needed at once, {} are available; use a smaller model, or a smaller "
-        "context with -c",
+        "{} of memory are needed at once, {} are available; use a smaller model or a smaller "
+        "context",
         human_bytes(bytes), human_bytes(std::min(available, available_memory_bytes())));
   }
   mapped_first_ = static_cast<std::byte*>(address);
@@ -43,8 +44,7 @@ HugeBuffer::HugeBuffer(std::size_t bytes) {
   if (bytes >= kHugePage) {
     const auto place = reinterpret_cast<std::uintptr_t>(address);
     first_ += (kHugePage - place % kHugePage) % kHugePage;
-    ::madvise(address, length,
-              MADV_HUGEPAGE);  // a wish: without it the buffer is slower, not wrong
+    ::madvise(address, length, MADV_HUGEPAGE);  // if refused, the buffer is slower, not wrong
   }
 }
 

@@ -77,8 +77,8 @@ std::optional<double> memory_left(const std::string& folder) {
 int usable_cores() {
   cpu_set_t allowed;
   if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return 1;
-  // Hyperthreads of one core share their list of siblings; a system without topology counts every
-  // processor.
+  // Hyperthreads of one core have the same list of siblings. Where Linux shows no topology, every
+  // processor counts.
   std::set<std::string> cores;
   for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
     if (!CPU_ISSET(cpu, &allowed)) continue;
@@ -116,7 +116,7 @@ std::uint64_t resident_bytes() {
 std::vector<std::string> group_folders(std::string_view groups, std::string_view controller) {
   std::vector<std::string> folders;
   while (!groups.empty()) {
-    // hierarchy:controllers:group; version 2 has no controllers there.
+    // hierarchy:controllers:group; version 2 names no controllers.
     const std::string_view line = groups.substr(0, groups.find('\n'));
     groups.remove_prefix(std::min(groups.size(), line.size() + 1));
     const std::size_t first = line.find(':'), second = line.find(':', first + 1);

@@ -1,4 +1,4 @@
-// What this process may take of the machine.
+// How much of the machine this process may use.
 
 #pragma once
 
@@ -9,20 +9,20 @@
 
 namespace outrider {
 
-// Physical cores: affinity and the quotas of control groups counted, parts of a core as a whole
-// one; at least 1.
+// Physical cores that affinity and the quotas of control groups allow; a fraction of a core counts
+// as one. At least 1.
 int usable_cores();
 
-// Bytes that can still be taken without being refused or killed: the machine's available memory, or
-// less where control groups or the limit of the address space leave less. Page cache that can be
-// dropped counts as free; buffers not yet written to do not count as taken.
+// Bytes that this process can still use without being refused or killed: the machine's available
+// memory, or less where control groups or the limit of the address space leave less. Page cache
+// that can be dropped counts as available, and so do buffers that are not written to yet.
 std::uint64_t available_memory_bytes();
 
-// Bytes that this process holds in memory, mapped files aside; 0 where the system does not say.
+// Bytes that this process holds in memory, without mapped files; 0 if Linux does not say.
 std::uint64_t resident_bytes();
 
-// Folders of the control groups, of version 2 and of version 1's `controller`, that this process is
-// in, each followed by those above it, which limit it as well. `groups`: /proc/self/cgroup's text.
+// Folders of the control groups of version 2, and of version 1's `controller`, that `groups`, the
+// text of /proc/self/cgroup, lists. Each is followed by those above it, which limit it as well.
 std::vector<std::string> group_folders(std::string_view groups, std::string_view controller);
 
 }  // namespace outrider

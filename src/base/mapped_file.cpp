@@ -17,35 +17,35 @@
 namespace outrider {
 namespace {
 
-// Where a file is mapped. Entries are used again and never freed, so that a signal handler can walk
-// them while other threads open and close files.
-struct Place {
+// Where a file is mapped. Entries are reused and never freed, so that a signal handler can walk the
+// list while other threads open and close files.
+struct Mapping {
   std::string path;
   std::atomic<const std::byte*> begin = nullptr;  // null while the entry is free
   std::atomic<const std::byte*> end = nullptr;
-  Place* next = nullptr;
+  Mapping* next = nullptr;
 };
-std::atomic<Place*> places = nullptr;
-std::mutex places_mutex;  // held to change them
+std::atomic<Mapping*> mappings = nullptr;
+std::mutex mappings_mutex;  // held to change them
 
 void remember(const std::filesystem::path& path, std::span<const std::byte> bytes) {
-  const std::lock_guard lock(places_mutex);
-  Place* place = places;
-  while (place != nullptr && place->begin != nullptr) place = place->next;
-  if (place == nullptr) {
-    place = new Place;
-    place->next = places;
-    places = place;
+  const std::lock_guard lock(mappings_mutex);
+  Mapping* mapping = mappings;
+  while (mapping != nullptr && mapping->begin != nullptr) mapping = mapping->next;
+  if (mapping == nullptr) {
+    mapping = new Mapping;
+    mapping->next = mappings;
+    mappings = mapping;
   }
-  place->path = path.string();
-  place->end = bytes.data() + bytes.size();
-  place->begin = bytes.data();  // last: from now on the entry counts
+  mapping->path = path.string();
+  mapping->end = bytes.data() + bytes.size();
+  mapping->begin = bytes.data();  // last: from now on the entry counts
 }
 
 void forget(std::span<const std::byte> bytes) {
-  const std::lock_guard lock(places_mutex);
-  for (Place* place = places; place != nullptr; place = place->next) {
-    if (place->begin == bytes.data()) place->begin = nullptr;
+  const std::lock_guard lock(mappings_mutex);
+  for (Mapping* mapping = mappings; mapping != nullptr; mapping = mapping->next) {
+    if (mapping->begin == bytes.data()) mapping->begin = nullptr;
   }
 }
 
@@ -92,7 +92,7 @@ void MappedFile::release(std::span<const std::byte> part) const {
                          part.data() + part.size() <= bytes_.data() + bytes_.size()));
   const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
   const auto begin = reinterpret_cast<std::uintptr_t>(part.data());
-  // Whole pages only: the rest of a page may belong to a part that is still needed.
+  // Whole pages only: the rest of a page may belong to bytes that are still needed.
   const std::uintptr_t first = (begin + page - 1) / page * page;
   const std::uintptr_t last = (begin + part.size()) / page * page;
   if (first < last) {
@@ -102,9 +102,10 @@ void MappedFile::release(std::span<const std::byte> part) const {
 }
 
 const char* mapped_file_at(const void* address) {
-  for (const Place* place = places; place != nullptr; place = place->next) {
-    const std::byte* begin = place->begin;
-    if (begin != nullptr && begin <= address && address < place->end) return place->path.c_str();
+  for (const Mapping* mapping = mappings; mapping != nullptr; mapping = mapping->next) {
+    const std::byte* begin = mapping->begin;
+    if (begin != nullptr && begin <= address && address < mapping->end)
+      return mapping->path.c_str();
   }
   return nullptr;
 }

@@ -1,5 +1,5 @@
-// A file's bytes, mapped read-only. Reading bytes that the file lost since it was opened, or that
-// its disk cannot give, raises SIGBUS: a program that maps files catches it and asks
+// A file's bytes, mapped read-only. Reading bytes that were cut off the file since it was opened,
+// or that its disk cannot read, raises SIGBUS: a program that maps files catches it and asks
 // mapped_file_at().
 
 #pragma once
@@ -21,16 +21,16 @@ class MappedFile {
   MappedFile& operator=(MappedFile&& other) noexcept;
 
   std::span<const std::byte> bytes() const { return bytes_; }
-  // Tells the system that the pages of `part`, a part of bytes(), are not needed any more; they can
-  // still be read.
+  // Tells Linux that the pages of `part`, a part of bytes(), are no longer needed. They can still
+  // be read, from the file again.
   void release(std::span<const std::byte> part) const;
 
  private:
   std::span<const std::byte> bytes_;
 };
 
-// The path of the file that is mapped at `address`, null if there is none. For signal handlers:
-// takes no lock and no memory.
+// The path of the file that is mapped at `address`; null if there is none. A signal handler may
+// call it: it takes no lock and allocates nothing.
 const char* mapped_file_at(const void* address);
 
 }  // namespace outrider

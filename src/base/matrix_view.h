@@ -1,4 +1,4 @@
-// A matrix that somebody else owns: row-major, rows `stride` elements apart.
+// A view of a matrix: row-major, rows `stride` elements apart. Does not own it.
 
 #pragma once
 
@@ -26,7 +26,7 @@ class MatrixView {
   std::size_t rows() const { return rows_; }
   std::size_t columns() const { return columns_; }
   std::size_t stride() const { return stride_; }
-  // What lies from that element on, down and to the right.
+  // The part from that element on, down and to the right.
   MatrixView from(std::size_t row, std::size_t column) const {
     return {first_ + row * stride_ + column, rows_ - row, columns_ - std::min(column, columns_),
             stride_};

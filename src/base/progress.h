@@ -1,4 +1,4 @@
-// How long work tells whoever started it how far it is.
+// How work that takes long reports its progress.
 
 #pragma once
 
@@ -9,8 +9,8 @@
 
 namespace outrider {
 
-// All callbacks may be empty. They are called on the thread that does the work, at most some ten
-// times a second.
+// All callbacks may be empty. The thread that does the work calls them, some ten times per second
+// at most.
 struct Progress {
   std::function<void(std::string_view activity, std::uint64_t bytes_done,
                      std::uint64_t bytes_total)>

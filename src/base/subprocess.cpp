@@ -21,7 +21,7 @@ namespace outrider {
 namespace {
 
 constexpr int kTickMs = 200;
-constexpr auto kGrace = std::chrono::seconds(2);  // between asking a group to end and ending it
+constexpr auto kGrace = std::chrono::seconds(2);  // between SIGTERM and SIGKILL
 constexpr std::size_t kErrorsMax = 16 << 10;
 
 class FileDescriptor {
@@ -71,13 +71,13 @@ std::vector<std::string> environment_with(
   return out;
 }
 
-// Between fork and exec: only calls that are safe there. Reports errno through `failure` if exec
-// fails.
+// Runs between fork and exec, so it makes only calls that are safe there. Writes errno to `failure`
+// if exec fails.
 [[noreturn]] void become(char* const* argv, char** environment, int null, int output, int errors,
                          int failure, pid_t parent) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
-  if (::getppid() != parent) ::_exit(127);  // it died before the line above
+  if (::getppid() != parent) ::_exit(127);  // the parent died before the line above
   sigset_t none;
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -102,7 +102,7 @@ int exec_problem(int fd) {
   return n == sizeof problem ? problem : 0;
 }
 
-// A running child. Its end is waited for in every case.
+// A running child. The destructor ends it and waits for that.
 class Child {
  public:
   explicit Child(pid_t pid) : pid_(pid) {}
@@ -110,7 +110,7 @@ class Child {
   Child& operator=(const Child&) = delete;
   ~Child() { end(); }
 
-  // The exit status once it has ended.
+  // Its exit status, once it has ended.
   std::optional<int> poll() {
     if (!status_) {
       int status;
@@ -136,7 +136,7 @@ class Child {
   std::optional<int> status_;
 };
 
-// What a pipe has at the moment; false at its end.
+// Gives what a pipe holds at the moment to `take`; false at its end.
 bool read_some(int fd, const std::function<void(std::span<const std::byte>)>& take) {
   std::array<std::byte, 1 << 16> buffer;
   const ssize_t n = ::read(fd, buffer.data(), buffer.size());
@@ -189,14 +189,14 @@ SubprocessResult run_subprocess(const Subprocess& subprocess) {
       next_tick = std::chrono::steady_clock::now() + std::chrono::milliseconds(kTickMs);
     }
     const bool ended = child.poll().has_value();
-    // Descriptors below zero are passed over by poll.
+    // poll() skips descriptors below zero.
     std::array<pollfd, 2> pipes = {pollfd{output.read.get(), POLLIN, 0},
                                    pollfd{errors.read.get(), POLLIN, 0}};
     const bool open = pipes[0].fd >= 0 || pipes[1].fd >= 0;
     const int n_ready = ::poll(pipes.data(), pipes.size(), ended ? 0 : open ? kTickMs : 10);
     if (pipes[0].revents != 0 && !read_some(pipes[0].fd, subprocess.on_output)) output.read.reset();
     if (pipes[1].revents != 0 && !read_some(pipes[1].fd, keep_errors)) errors.read.reset();
-    // A grandchild may hold the pipes open for ever; what the child itself wrote has been read.
+    // A grandchild may hold the pipes open for ever, but all that the child itself wrote is read.
     if (ended && n_ready == 0) break;
   }
   result.status = child.poll().value_or(128 + SIGTERM);

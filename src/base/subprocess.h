@@ -1,4 +1,4 @@
-// Another program run to its end, without a shell.
+// Runs another program to its end, without a shell.
 
 #pragma once
 
@@ -11,10 +11,10 @@
 
 namespace outrider {
 
-// All but argv may be left empty. The callbacks run on the calling thread, the last two some five
-// times a second.
+// All but argv may be empty. The callbacks run on the calling thread, on_tick and interrupted some
+// five times per second.
 struct Subprocess {
-  std::vector<std::string> argv;                                   // argv[0] is searched in PATH
+  std::vector<std::string> argv;                                   // argv[0] is looked up in PATH
   std::vector<std::pair<std::string, std::string>> environment{};  // added to ours
   std::function<void(std::span<const std::byte>)> on_output{};     // pieces of its standard output
   std::function<void()> on_tick{};
@@ -25,12 +25,12 @@ struct SubprocessResult {
   int status = 0;      // its exit status, or 128 + the signal that ended it
   std::string errors;  // the last 16 KiB of its standard error
   bool was_interrupted = false;
-  std::string start_problem;  // why it could not be started; empty if it was
+  std::string start_problem;  // why it could not be started; empty if it could
 };
 
 // Runs it with no standard input, in a process group of its own, and waits. The whole group is
-// ended if `interrupted` says so, if a callback throws (which goes on to the caller), and by the
-// system if the calling thread dies. Throws Error if the system has no more processes or pipes.
+// ended if `interrupted` returns true or a callback throws, which the caller then gets; the program
+// itself if the calling thread dies. Throws Error if the system has no more processes or pipes.
 SubprocessResult run_subprocess(const Subprocess& subprocess);
 
 }  // namespace outrider

@@ -24,7 +24,7 @@ Subprocess shell(const std::string& script, std::string* output = nullptr) {
   return subprocess;
 }
 
-// Waits for the process to be gone: it is no child of ours, so the system reaps it.
+// Waits until the process is gone: it is no child of this one, so the system reaps it.
 bool ends(pid_t pid) {
   for (int i = 0; i < 500; ++i) {
     if (::kill(pid, 0) != 0) return true;

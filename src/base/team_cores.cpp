@@ -8,8 +8,8 @@
 namespace outrider {
 namespace {
 
-// Between two looks, and before the first: together longer than a sleeping thread takes to wake up,
-// and short against a scheduler's turns of some milliseconds.
+// Between two looks, and before the first. Two of them take longer than waking a sleeping thread,
+// and less than a scheduler's time slice of some milliseconds.
 constexpr std::chrono::microseconds kBetweenLooks{100};
 
 cpu_set_t only(int processor) {
@@ -19,8 +19,9 @@ cpu_set_t only(int processor) {
   return one;
 }
 
-// A wish: without it a pass is slower, not wrong. Returns once the calling thread runs there.
-void keep_here(int processor) {
+// Returns once the calling thread runs there. A refusal is ignored: passes would be slower, not
+// wrong.
+void pin_to(int processor) {
   const cpu_set_t one = only(processor);
   sched_setaffinity(0, sizeof one, &one);
 }
@@ -41,68 +42,68 @@ std::vector<int> allowed_processors() {
   return processors;
 }
 
-TeamCores::TeamCores(const std::vector<int>& processors) : seats_(processors.size()) {
-  for (std::size_t i = 0; i < processors.size(); ++i) seats_[i].processor = processors[i];
+TeamCores::TeamCores(const std::vector<int>& processors) : threads_(processors.size()) {
+  for (std::size_t i = 0; i < processors.size(); ++i) threads_[i].processor = processors[i];
 }
 
 void TeamCores::enter(std::size_t thread) {
   if (!are_kept()) return;
-  go_to_seat(thread);
-  const std::lock_guard lock(changing_);
-  Seat& seat = seats_[thread];
-  getcpu(nullptr, &seat.node);
+  pin(thread);
+  const std::lock_guard lock(mutex_);
+  Thread& own = threads_[thread];
+  getcpu(nullptr, &own.node);
   clockid_t clock;
-  if (pthread_getcpuclockid(pthread_self(), &clock) == 0) seat.sitter = Sitter{gettid(), clock};
+  if (pthread_getcpuclockid(pthread_self(), &clock) == 0) own.running = Running{gettid(), clock};
 }
 
 void TeamCores::leave(std::size_t thread, const cpu_set_t& processors) {
   if (!are_kept()) return;
-  const std::lock_guard lock(changing_);
-  seats_[thread].sitter.reset();  // nobody moves it from here on
+  const std::lock_guard lock(mutex_);
+  threads_[thread].running.reset();  // from here on no other thread pins it
   sched_setaffinity(0, sizeof processors, &processors);
 }
 
-// Without the lock, for a neighbour may let this thread wait. Meanwhile another may have given it a
-// better place.
-void TeamCores::go_to_seat(std::size_t thread) {
-  const std::atomic<int>& processor = seats_[thread].processor;
-  for (int kept = -1; kept != processor;) {
-    kept = processor;
-    keep_here(kept);
+// Without the lock: the call may take as long as another process runs there. Meanwhile another
+// thread may have exchanged processors with this one, hence the loop.
+void TeamCores::pin(std::size_t thread) {
+  const std::atomic<int>& processor = threads_[thread].processor;
+  for (int pinned = -1; pinned != processor;) {
+    pinned = processor;
+    pin_to(pinned);
   }
 }
 
-bool TeamCores::gives_its_seat(std::size_t thread, std::uint64_t barrier,
-                               std::optional<Watch::Look>& seen) {
-  const std::unique_lock lock(changing_, std::try_to_lock);
+bool TeamCores::exchange_with_late(std::size_t thread, std::uint64_t barrier,
+                                   std::optional<Watch::Look>& seen) {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock()) return false;
   const std::optional<Watch::Look> before = std::exchange(seen, std::nullopt);
   std::size_t late = thread;
   do {
-    late = (late + 1) % seats_.size();
+    late = (late + 1) % threads_.size();
     if (late == thread) return false;
-  } while (seats_[late].arrived.load(std::memory_order_relaxed) >= barrier);
+  } while (threads_[late].arrived.load(std::memory_order_relaxed) >= barrier);
 
-  Seat &own = seats_[thread], &other = seats_[late];
+  Thread &own = threads_[thread], &other = threads_[late];
   timespec ran;
-  if (!other.sitter || clock_gettime(other.sitter->clock, &ran) != 0) return false;
-  seen = {late, ran, changes_};
+  if (!other.running || clock_gettime(other.running->clock, &ran) != 0) return false;
+  seen = {late, ran, exchanges_};
   const bool has_not_run =
-      before && before->late == late && before->ran == ran && before->changes == changes_;
+      before && before->late == late && before->ran == ran && before->exchanges == exchanges_;
   if (!has_not_run || own.node != other.node) return false;
   const int processor = own.processor;
   own.processor = other.processor.load();
   other.processor = processor;
-  ++changes_;
+  ++exchanges_;
   const cpu_set_t one = only(processor);
-  sched_setaffinity(other.sitter->id, sizeof one, &one);
+  sched_setaffinity(other.running->id, sizeof one, &one);
   return true;
 }
 
 void TeamCores::Watch::operator()(std::chrono::nanoseconds waited) {
   if (!cores_.are_kept() || waited < last_look_ + kBetweenLooks) return;
   last_look_ = waited;
-  if (cores_.gives_its_seat(thread_, barrier_, seen_)) cores_.go_to_seat(thread_);
+  if (cores_.exchange_with_late(thread_, barrier_, seen_)) cores_.pin(thread_);
 }
 
 }  // namespace outrider

@@ -1,5 +1,5 @@
-// Which processor each thread of a team keeps to, and what becomes of it when somebody else wants
-// one.
+// Pins each thread of a team to a processor of its own, and exchanges processors within the team
+// where another process keeps one of the threads from running.
 
 #pragma once
 
@@ -16,43 +16,45 @@
 
 namespace outrider {
 
-// The processors, as the system counts them, that this thread may use; empty if it does not say.
+// The processors, by Linux's numbers, that the calling thread may use; empty if Linux does not say.
 std::vector<int> allowed_processors();
 
-// A processor for each thread where a team takes all that there are. A scheduler that finds a
-// neighbour on one likes to wake a thread on the processor of the thread that woke it, and leaves
-// both there: a pass then takes twice its time. So threads are kept apart; but one whose processor
-// a neighbour has for a few milliseconds would hold up all others, and these give it one of theirs.
+// For a team with as many threads as there are processors. Without it the scheduler, which finds
+// another process on one processor, tends to wake a thread on the processor of the thread that woke
+// it, and leaves both there: a pass then takes twice its time. So each thread is pinned. A pinned
+// thread loses its processor to other processes for a few milliseconds at a time, and all other
+// threads would wait for it: one that waits gives it its own processor.
 class TeamCores {
  public:
-  // As many processors as threads, or none: threads then go where the system puts them.
+  // As many processors as threads; with none, threads run where the scheduler puts them.
   explicit TeamCores(const std::vector<int>& processors);
-  bool are_kept() const { return !seats_.empty(); }
+  bool are_kept() const { return !threads_.empty(); }
 
-  // The calling thread is `thread` of the team from now on, on that one's processor.
+  // The calling thread becomes the team's `thread` and is pinned.
   void enter(std::size_t thread);
-  // It no longer is, and may use all these.
+  // It leaves the team and may use all of `processors`.
   void leave(std::size_t thread, const cpu_set_t& processors);
-  // The calling thread, the team's `thread`, has come to so many barriers.
+  // The calling thread, the team's `thread`, has arrived at so many barriers.
   void arrived(std::size_t thread, std::uint64_t barriers) {
-    if (are_kept()) seats_[thread].arrived.store(barriers, std::memory_order_relaxed);
+    if (are_kept()) threads_[thread].arrived.store(barriers, std::memory_order_relaxed);
   }
 
-  // What a thread that waits for a barrier does from time to time: it looks for one that is late,
-  // the next one by number, and changes seats with it where that has not run since the last look.
+  // What a thread does now and then while it waits at a barrier: it looks at the next thread by
+  // number that has not arrived, and exchanges processors with it if that one has not run since the
+  // last look.
   class Watch {
    public:
     Watch(TeamCores& cores, std::size_t thread, std::uint64_t barrier)
         : cores_(cores), thread_(thread), barrier_(barrier) {}
-    // waited: how long by now.
+    // waited: how long the thread has waited so far.
     void operator()(std::chrono::nanoseconds waited);
 
    private:
     friend TeamCores;
     struct Look {
-      std::size_t late;
-      timespec ran;           // the late thread's processor time
-      std::uint64_t changes;  // of seats, before this look
+      std::size_t late;         // the thread that had not arrived
+      timespec ran;             // its processor time
+      std::uint64_t exchanges;  // before this look
     };
 
     TeamCores& cores_;
@@ -63,25 +65,26 @@ class TeamCores {
   };
 
  private:
-  struct Sitter {
+  struct Running {
     pid_t id;
     clockid_t clock;  // of its processor time
   };
-  struct alignas(64) Seat {
+  struct alignas(64) Thread {
     std::atomic<int> processor{0};
-    unsigned node = 0;  // of memory, near the processor
-    std::optional<Sitter> sitter;
+    unsigned node = 0;               // of memory, near the processor
+    std::optional<Running> running;  // set between enter() and leave()
     std::atomic<std::uint64_t> arrived{0};
   };
 
-  // The calling thread, the team's `thread`, moves to where it is to sit.
-  void go_to_seat(std::size_t thread);
-  // One look of `thread`; whether it sits elsewhere now.
-  bool gives_its_seat(std::size_t thread, std::uint64_t barrier, std::optional<Watch::Look>& seen);
+  // Pins the calling thread, the team's `thread`, to its processor.
+  void pin(std::size_t thread);
+  // One look of `thread`; true: it has exchanged processors and must pin itself again.
+  bool exchange_with_late(std::size_t thread, std::uint64_t barrier,
+                          std::optional<Watch::Look>& seen);
 
-  std::vector<Seat> seats_;
-  std::uint64_t changes_ = 0;
-  std::mutex changing_;  // guards all of seats_ but `arrived`, and changes_
+  std::vector<Thread> threads_;
+  std::uint64_t exchanges_ = 0;
+  std::mutex mutex_;  // guards all of threads_ except `arrived`, and exchanges_
 };
 
 }  // namespace outrider

@@ -14,7 +14,7 @@
 namespace outrider {
 namespace {
 
-// A busy thread on that processor, of equal right, for as long as this lives.
+// A busy thread of the same priority on that processor, as long as this lives.
 class Neighbour {
  public:
   explicit Neighbour(int processor)
@@ -31,9 +31,9 @@ class Neighbour {
   std::jthread thread_;
 };
 
-// The scheduler takes the processor from its thread for milliseconds, again and again, while the
-// others have nothing to do but wait: one of them gives it its own.
-TEST(TeamCores, AThreadThatWaitsChangesPlacesWithOneThatIsKeptFromRunning) {
+// The scheduler repeatedly gives the last thread's processor to the neighbour for milliseconds. The
+// others wait meanwhile, and one of them exchanges processors with it.
+TEST(TeamCores, AWaitingThreadExchangesProcessorsWithOneThatCannotRun) {
   const std::vector<int> processors = allowed_processors();
   if (processors.size() < 2) GTEST_SKIP() << "one processor";
   ThreadTeam team(static_cast<int>(processors.size()));
@@ -41,7 +41,8 @@ TEST(TeamCores, AThreadThatWaitsChangesPlacesWithOneThatIsKeptFromRunning) {
   std::set<int> of_the_last;
   {
     const Neighbour neighbour(processors.back());
-    constexpr int kMostJobs = 30'000;  // of some 0.2 ms: the scheduler's turns are shorter by far
+    constexpr int kMostJobs =
+        30'000;  // of some 0.2 ms: far longer than the scheduler's time slices
     for (int job = 0; job < kMostJobs && of_the_last.size() < 2; ++job) {
       team.run([&](int thread) {
         for (std::atomic<int> i = 0; i < 30'000; ++i) continue;
@@ -51,7 +52,8 @@ TEST(TeamCores, AThreadThatWaitsChangesPlacesWithOneThatIsKeptFromRunning) {
     }
   }
   EXPECT_EQ(of_the_last.size(), 2u);
-  // Seats are still one a processor, though another process may make two threads change in a job.
+  // Each thread still has a processor of its own, but another process may cause an exchange during
+  // a job.
   bool apart = false;
   for (int job = 0; job < 100 && !apart; ++job) {
     team.run([&](int thread) { now[static_cast<std::size_t>(thread)] = sched_getcpu(); });

@@ -20,15 +20,15 @@
 namespace outrider {
 namespace {
 
-// Long against waking a sleeper, 50 to 100 microseconds on a virtual machine: a thread that slept
-// would come late to the next barrier, where the others would fall asleep in turn, and so on: with
-// 40 microseconds here and a niced compiler as neighbour, passes took 2.5 times as long. But a team
-// with fewer cores than threads waits for those that do not run.
+// How long a thread spins before it sleeps. Waking a sleeper takes 50 to 100 microseconds on a
+// virtual machine, so a thread that slept comes late to the next barrier, where the others would
+// fall asleep in turn, and so on: with 40 microseconds here and a niced compiler as neighbour,
+// passes took 2.5 times as long.
 constexpr std::chrono::milliseconds kSpin{1};
 
-// Asks for two lines of memory at a time: a thread whose requests fill the buffers for misses would
-// see late what it waits for. False: nothing is left to ask for.
-bool bring(std::span<const std::byte>& soon) {
+// Prefetches the first two lines of `soon` and removes them from it; false if it has no two. No
+// more at a time: the load that tells whether the wait is over would queue behind them.
+bool prefetch_some(std::span<const std::byte>& soon) {
   constexpr std::size_t kLine = 64, kStep = 2 * kLine;
   if (soon.size() < kStep) return false;
   constexpr int kRead = 0, kSecondLevel = 2;
@@ -38,34 +38,19 @@ bool bring(std::span<const std::byte>& soon) {
   return true;
 }
 
-// Returns once done() holds, or after a while. look(time spent here): called now and then.
-template <typename Done, typename Look>
-void spin_until(const Done& done, std::span<const std::byte>& soon, Look& look) {
-  constexpr int kPausesALook = 256;  // some 6 microseconds between two looks at the clock
-  const auto start = std::chrono::steady_clock::now();
-  for (std::chrono::nanoseconds spun{}; spun < kSpin;
-       spun = std::chrono::steady_clock::now() - start) {
-    look(spun);
-    for (int i = 0; i < kPausesALook; ++i) {
-      if (done()) return;
-      if (!bring(soon)) spin_pause();
-    }
-  }
-}
-
-// Threads wait here for an event that others bring about and then announce. Announcing costs one
-// look at a counter while nobody sleeps.
-class WaitingRoom {
+// Threads wait here until a condition holds, which others make true and then announce. Announcing
+// costs one load while nobody sleeps.
+class EventCount {
  public:
-  explicit WaitingRoom(bool spins) : spins_(spins) {}
+  explicit EventCount(bool spins) : spins_(spins) {}
 
-  // Returns once done() holds, which must stay so from then on.
+  // Returns once done() holds, which must stay so from then on. look(time spent here) is called
+  // every few microseconds while the thread spins.
   template <typename Done, typename Look>
   void wait(const Done& done, std::span<const std::byte>& soon, Look look) {
-    if (spins_) spin_until(done, soon, look);
-    if (done()) return;
-    // Sequentially consistent, as the event itself must be: either it is seen here or the sleeper
-    // is seen there.
+    if (spins_ ? spin_until(done, soon, look) : done()) return;
+    // Sequentially consistent, as the condition itself must be: either this thread sees it or
+    // announce() sees the sleeper.
     sleepers_.fetch_add(1);
     for (;;) {
       const std::uint32_t seen = wakes_.load();
@@ -81,6 +66,22 @@ class WaitingRoom {
   }
 
  private:
+  // Whether done() holds; false only after kSpin.
+  template <typename Done, typename Look>
+  bool spin_until(const Done& done, std::span<const std::byte>& soon, Look& look) {
+    constexpr int kChecks = 256;  // some 6 microseconds between two looks at the clock
+    const auto start = std::chrono::steady_clock::now();
+    for (std::chrono::nanoseconds spun{}; spun < kSpin;
+         spun = std::chrono::steady_clock::now() - start) {
+      look(spun);
+      for (int i = 0; i < kChecks; ++i) {
+        if (done()) return true;
+        if (!prefetch_some(soon)) spin_pause();
+      }
+    }
+    return done();
+  }
+
   const bool spins_;
   alignas(64) std::atomic<std::uint32_t> sleepers_{0}, wakes_{0};
 };
@@ -88,20 +89,20 @@ class WaitingRoom {
 // Which thread of its team the calling one is; 0 for callers of run().
 thread_local std::size_t this_thread = 0;
 
-// Threads started meanwhile take no signals: they interrupt the thread that waits for them. Only
-// SIGBUS is about what a thread itself did (base/mapped_file.h), and would end the program at once
-// if it were held back.
-class SignalsHeldBack {
+// While one lives, the calling thread blocks signals, and threads that it starts block them for
+// ever: a signal is to interrupt the thread that waits for it. SIGBUS stays: a thread causes it
+// itself (base/mapped_file.h), and blocked it would end the program at once.
+class BlockedSignals {
  public:
-  SignalsHeldBack() {
+  BlockedSignals() {
     sigset_t all;
     sigfillset(&all);
     sigdelset(&all, SIGBUS);
     pthread_sigmask(SIG_SETMASK, &all, &before_);
   }
-  ~SignalsHeldBack() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsHeldBack(const SignalsHeldBack&) = delete;
-  SignalsHeldBack& operator=(const SignalsHeldBack&) = delete;
+  ~BlockedSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  BlockedSignals(const BlockedSignals&) = delete;
+  BlockedSignals& operator=(const BlockedSignals&) = delete;
 
  private:
   sigset_t before_;
@@ -114,7 +115,7 @@ struct ThreadTeam::State {
       : size(n_threads),
         cores(n_threads == allowed.size() && n_threads > 1 ? allowed : std::vector<int>{}),
         shares(n_threads),
-        waiting(n_threads <= allowed.size()) {}
+        events(n_threads <= allowed.size()) {}
 
   // Before the threads are joined.
   ~State() {
@@ -124,7 +125,7 @@ struct ThreadTeam::State {
 
   void next_job() {
     jobs.fetch_add(1);
-    waiting.announce();
+    events.announce();
   }
 
   void worker(ThreadTeam& team, int thread) {
@@ -133,7 +134,7 @@ struct ThreadTeam::State {
     cores.enter(this_thread);
     std::span<const std::byte> nothing_soon;
     for (std::uint64_t done = 0;; ++done) {
-      waiting.wait([&] { return jobs.load() > done; }, nothing_soon, [](auto) {});
+      events.wait([&] { return jobs.load() > done; }, nothing_soon, [](auto) {});
       if (stopping) return;
       (*body)(thread);
       team.barrier();
@@ -148,26 +149,26 @@ struct ThreadTeam::State {
   alignas(64) std::atomic<std::uint64_t> jobs{0};
   alignas(64) std::atomic<std::uint64_t> arrivals{0};  // at all barriers so far
   alignas(64) std::atomic<std::uint64_t> opened{0};    // barriers
-  // How many items of each thread's share are taken. Two calls of share_out() have counters of
-  // their own: a thread clears its next one while nobody can still be in the call before.
+  // How many items of each thread's share are taken. Calls of share_out() use two counters in turn:
+  // a thread clears the next one when no thread can still be in the last call that used it.
   struct alignas(64) Share {
     std::array<std::atomic<std::size_t>, 2> taken{};
     int turn = 0;  // of the thread's next call
   };
   std::vector<Share> shares;
-  WaitingRoom waiting;
+  EventCount events;
   std::vector<std::jthread> threads;
 };
 
 ThreadTeam::ThreadTeam(int n_threads)
     : state_(std::make_unique<State>(static_cast<std::size_t>(n_threads), allowed_processors())) {
   CHECK(n_threads >= 1);
-  const SignalsHeldBack held_back;
+  const BlockedSignals blocked;
   for (int thread = 1; thread < n_threads; ++thread) {
     try {
       state_->threads.emplace_back([this, thread] { state_->worker(*this, thread); });
     } catch (const std::system_error& error) {
-      throw Error("thread {} of {} cannot be started: {}; use fewer with -t", thread + 1, n_threads,
+      throw Error("thread {} of {} cannot be started: {}; use fewer threads", thread + 1, n_threads,
                   error.code().message());
     }
   }
@@ -191,7 +192,8 @@ int ThreadTeam::size() const {
 void ThreadTeam::run(const std::function<void(int)>& body) noexcept {
   const std::lock_guard lock(state_->turn);
   const IeeeFloats floats;
-  // The caller gets its cores back, for whatever else it does and for processes that it starts.
+  // Afterwards the caller may use the same processors as before, and so may processes that it
+  // starts.
   cpu_set_t callers_cores;
   const bool moves =
       state_->cores.are_kept() && sched_getaffinity(0, sizeof callers_cores, &callers_cores) == 0;
@@ -235,12 +237,12 @@ ThreadTeam::Arrival ThreadTeam::arrive() {
 void ThreadTeam::open(const Arrival& arrival) {
   state_->cores.arrived(this_thread, arrival.barrier);
   state_->opened.store(arrival.barrier);
-  state_->waiting.announce();
+  state_->events.announce();
 }
 
 void ThreadTeam::wait(const Arrival& arrival, std::span<const std::byte>& soon) {
-  state_->waiting.wait([&] { return state_->opened.load() >= arrival.barrier; }, soon,
-                       TeamCores::Watch(state_->cores, this_thread, arrival.barrier));
+  state_->events.wait([&] { return state_->opened.load() >= arrival.barrier; }, soon,
+                      TeamCores::Watch(state_->cores, this_thread, arrival.barrier));
 }
 
 }  // namespace outrider

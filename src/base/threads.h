@@ -1,5 +1,4 @@
-// A team of threads that walks through one piece of work together, and an even division of that
-// work.
+// A team of threads that do one piece of work together, and an even division of that work.
 
 #pragma once
 
@@ -25,37 +24,37 @@ inline Range share(std::size_t count, std::size_t part, std::size_t parts, std::
           std::min(count, units * (part + 1) / parts * grain)};
 }
 
-// Every thread runs the same body; barrier() inside it waits for all. The caller is thread 0.
-// Threads round to nearest even and keep subnormals (docs/arithmetic.md, rule 1).
+// Every thread runs the same body; barrier() inside it waits for all threads. The caller is thread
+// 0. Threads round to nearest even and keep subnormals (docs/arithmetic.md, rule 1).
 class ThreadTeam {
  public:
-  // n_threads >= 1. Throws Error if the system has no room for as many.
+  // n_threads >= 1. Throws Error if the system cannot start as many.
   explicit ThreadTeam(int n_threads);
   ~ThreadTeam();
   ThreadTeam(const ThreadTeam&) = delete;
   ThreadTeam& operator=(const ThreadTeam&) = delete;
 
-  // The process's team of that size, made where nobody holds it: a model and the one that drafts
-  // for it answer in turn, and a second team's threads, waiting for work, would be in the way.
+  // The process's team of that size; made if nobody holds one. A model and its draft model run in
+  // turn, and the threads of a second team would spin, waiting for work, on the first one's cores.
   static std::shared_ptr<ThreadTeam> shared(int n_threads);
 
   int size() const;
-  // body(thread) on each thread, 0 <= thread < size(). A body that throws ends the program: others
-  // would wait for its thread for ever. Callers in several threads take turns; a body calls no
-  // run().
+  // Calls body(thread) on each thread, 0 <= thread < size(). A body that throws ends the program,
+  // because the other threads would wait for its thread for ever. Callers in several threads take
+  // turns. A body must not call run().
   void run(const std::function<void(int thread)>& body) noexcept;
   // Returns once every thread of the running body has called it.
   void barrier() {
     std::span<const std::byte> nothing_soon;
     barrier(nothing_soon);
   }
-  // `soon`: memory that this thread reads next. It brings that into its second-level cache while it
-  // waits, and leaves in `soon` what it did not come to.
+  // `soon`: memory that this thread reads next. While it waits, it prefetches that into its
+  // second-level cache, and leaves in `soon` what it has not prefetched.
   void barrier(std::span<const std::byte>& soon) {
     barrier([] {}, soon);
   }
-  // The same, and the last thread to come has run its `between`: the others wait for that too.
-  // Small work that one thread can do alone needs no second barrier in this way.
+  // The same, and the last thread to arrive calls its `between` before any thread goes on. So small
+  // work for one thread needs no second barrier.
   template <std::invocable Between>
   void barrier(const Between& between, std::span<const std::byte>& soon) {
     const Arrival arrival = arrive();
@@ -66,10 +65,11 @@ class ThreadTeam {
       wait(arrival, soon);
     }
   }
-  // Calls f(run) for runs of at most `most` items, which together are [0, count): threads begin
-  // with even shares, in order, and one that is done takes from others what they have not begun.
-  // Runs get shorter as a share comes to its end, so that all are done at about one time. Every
-  // thread of the running body calls it with one count; between two calls there is a barrier.
+  // Calls f(run) for runs of at most `most` items, which together are [0, count). Each thread
+  // begins with an even share, in order; one that is done takes items that others have not begun.
+  // Runs get shorter towards the end of a share, so that all threads finish at about the same time.
+  // Every thread of the running body calls it with the same count; there is a barrier between two
+  // calls.
   template <std::invocable<Range> F>
   void share_out(int thread, std::size_t count, std::size_t most, const F& f) {
     const int turn = begin_sharing(thread);
@@ -82,7 +82,7 @@ class ThreadTeam {
 
  private:
   struct Arrival {
-    std::uint64_t barrier;  // how many there were before, and this one
+    std::uint64_t barrier;  // its number, from 1 on
     bool is_last;
   };
   Arrival arrive();
@@ -91,7 +91,7 @@ class ThreadTeam {
 
   // Which of two sets of counters belongs to this call.
   int begin_sharing(int thread);
-  // The next of `items`, the share of `owner`; false: none is left.
+  // Takes the next run of `items`, the share of `owner`; false if none is left.
   bool take(int owner, int turn, const Range& items, std::size_t most, Range& run);
 
   struct State;

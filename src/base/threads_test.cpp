@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -47,7 +48,7 @@ TEST(Share, PartsCoverEverythingOnce) {
   }
 }
 
-TEST(ThreadTeam, IsSharedByThoseWhoHoldIt) {
+TEST(ThreadTeam, IsSharedAmongItsHolders) {
   std::shared_ptr<ThreadTeam> first = ThreadTeam::shared(2);
   EXPECT_EQ(first->size(), 2);
   EXPECT_EQ(first, ThreadTeam::shared(2));
@@ -126,7 +127,8 @@ TEST(ThreadTeam, CallersInSeveralThreadsTakeTurns) {
   EXPECT_EQ(most, 1);
 }
 
-// They interrupt the thread that waits for the keyboard. A thread's own fault is its own.
+// Signals are to interrupt the thread that waits for the keyboard; SIGBUS goes to whoever caused
+// it.
 TEST(ThreadTeam, ItsThreadsTakeNoSignals) {
   ThreadTeam team(3);
   std::vector<int> blocked(3), own_blocked(3);
@@ -160,7 +162,7 @@ TEST(ThreadTeam, BarrierOrdersPhases) {
   }
 }
 
-// What runs inside a barrier sees everything before it and is seen by everything after it.
+// What runs inside a barrier sees everything before it, and everything after it sees what it did.
 TEST(ThreadTeam, BarrierRunsTheLastOnesWorkAlone) {
   for (int size : {1, 2, 5}) {
     ThreadTeam team(size);
@@ -218,7 +220,7 @@ TEST(ThreadTeam, WakesThoseThatFellAsleep) {
   EXPECT_EQ(done, 4);
 }
 
-// On whichever thread: nobody may be left waiting.
+// Whichever thread it is, no other may be left waiting.
 TEST(ThreadTeamDeathTest, ABodyThatThrowsEndsTheProgram) {
   for (const int thrower : {0, 1}) {
     EXPECT_DEATH(
@@ -253,8 +255,15 @@ TEST(ThreadTeam, EndsIfTheSystemHasNoRoomForIt) {
   rlimit tight = before;
   tight.rlim_cur = pages * sysconf(_SC_PAGESIZE) + (std::uint64_t{200} << 20);
   ASSERT_EQ(setrlimit(RLIMIT_AS, &tight), 0);
-  EXPECT_THROW(ThreadTeam team(1024), Error);
+  constexpr std::size_t kTooMuch = std::size_t{1} << 30;
+  void* const refused =
+      mmap(nullptr, kTooMuch, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (refused == MAP_FAILED) EXPECT_THROW(ThreadTeam team(1024), Error);
   ASSERT_EQ(setrlimit(RLIMIT_AS, &before), 0);
+  if (refused != MAP_FAILED) {
+    munmap(refused, kTooMuch);
+    GTEST_SKIP() << "the limit has no effect, as under qemu-user";
+  }
 }
 
 }  // namespace
