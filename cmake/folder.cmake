@@ -3,8 +3,8 @@
 # A folder of src/ is one library, outrider_NAME. Sources are found by their names: foo.cpp is library code, foo_test.cpp
 # belongs to the folder's test program NAME_tests, foo_fuzz.cpp is a fuzz target of its own (with OUTRIDER_FUZZ), which
 # ctest runs for OUTRIDER_FUZZ_SECONDS, beginning with the files of tests/corpus/foo_fuzz if there are any.
-# main.cpp belongs to a program that the folder declares itself. What is called foo_x86.cpp, foo_x86_test.cpp or lies in a
-# folder x86/ is built for that architecture only; the other one is aarch64.
+# main.cpp belongs to a program that the folder declares itself. foo_x86.cpp is built for x86 alone, foo_aarch64.cpp for
+# aarch64; a subfolder of one architecture is named by OUTRIDER_ARCHITECTURE.
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|amd64|AMD64)$")
   set(OUTRIDER_ARCHITECTURE x86)
 elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
@@ -23,7 +23,7 @@ function(outrider_folder name)
   file(GLOB sources CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} ${patterns})
   set(elsewhere x86 aarch64)
   list(REMOVE_ITEM elsewhere ${OUTRIDER_ARCHITECTURE})
-  list(FILTER sources EXCLUDE REGEX "(^|[/_])${elsewhere}(/|(_test)?\\.cpp$)")
+  list(FILTER sources EXCLUDE REGEX "_${elsewhere}\\.cpp$")
   set(tests ${sources})
   set(fuzzers ${sources})
   list(FILTER sources EXCLUDE REGEX "((_test|_fuzz)\\.cpp|^main\\.cpp)$")

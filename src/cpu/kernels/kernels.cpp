@@ -3,22 +3,12 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "cpu/kernels/x86/tables.h"
 
 namespace outrider {
 
 const Kernels& kernels(Isa isa) {
-  static const Kernels tables[] = {
-      {Isa::reference, kProductsReference, kVectorsReference, kAttentionReference, nullptr},
-      {Isa::avx2, kProductsAvx2, kVectorsAvx2, kAttentionAvx2, &kChoiceAvx2},
-      {Isa::avxvnni,
-       vnni_encoding() == VnniEncoding::vex ? kProductsAvxVnniVex : kProductsAvxVnniEvex,
-       kVectorsAvx2, kAttentionAvx2, &kChoiceAvx2},
-      {Isa::avx512, kProductsAvx512, kVectorsAvx512, kAttentionAvx512, &kChoiceAvx512},
-      {Isa::amx, kProductsAmx, kVectorsAvx512, kAttentionAvx512, &kChoiceAvx512},
-  };
   CHECK(is_available(isa));
-  return *std::ranges::find(tables, isa, &Kernels::isa);
+  return *std::ranges::find(kernel_tables(), isa, &Kernels::isa);
 }
 
 }  // namespace outrider

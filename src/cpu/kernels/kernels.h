@@ -106,6 +106,8 @@ struct Kernels {
 
 // The table for one of available_isas().
 const Kernels& kernels(Isa isa);
+// Those of this architecture; its folder, such as kernels/x86/, has them.
+std::span<const Kernels> kernel_tables();
 
 // The reference's parts of its table; other instruction sets have theirs in folders of their own.
 extern const ProductKernels kProductsReference;

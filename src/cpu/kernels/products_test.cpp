@@ -14,10 +14,7 @@
 
 #include "base/huge_buffer.h"
 #include "cpu/kernels/kernels.h"
-#include "cpu/kernels/x86/tables.h"
-#include "cpu/kernels/x86/tile_products.h"
-#include "cpu/kernels/x86/tiles_emulator.h"
-#include "cpu/kernels/x86/tiles_software.h"
+#include "cpu/kernels/product_variants.h"
 #include "numerics/blocks.h"
 
 namespace outrider {
@@ -25,45 +22,9 @@ namespace {
 
 using Rng = std::mt19937;
 
-// AMX's kernels on tiles of another kind, for any number of rows. Unpacking needs AVX-512.
-template <typename Tiles>
-void product_on_tiles(const PackedMatrix& weights, const ArrangedRows& rows, Range panels,
-                      MatrixView<float> out) {
-  if (input_kind(weights.type) == InputKind::floats) {
-    kProductsReference.product(weights, rows, panels, out);
-  } else {
-    tiled::product<Tiles>(weights, rows, panels, out);
-  }
-}
-
-// On the instructions themselves, where the processor does not know them.
-void product_on_emulated_tiles(const PackedMatrix& weights, const ArrangedRows& rows, Range panels,
-                               MatrixView<float> out) {
-  const TileEmulator emulator;
-  product_on_tiles<HardwareTiles>(weights, rows, panels, out);
-}
-
-// What can run here.
-struct Twin {
-  std::string_view name;
-  ProductKernels kernels;
-};
-
-std::vector<Twin> twins() {
-  std::vector<Twin> all;
+std::vector<ProductVariant> variants() {
+  std::vector<ProductVariant> all = variants_without_table();
   for (const Isa isa : available_isas()) all.push_back({name(isa), kernels(isa).products});
-  if (is_available(Isa::avx512)) {
-    // The table has one encoding of AVX-VNNI, VEX where there are both.
-    if (vnni_encoding() == VnniEncoding::vex) {
-      all.push_back({"avxvnni, EVEX", kProductsAvxVnniEvex});
-    }
-    all.push_back({"tiles in plain code",
-                   {tiled::arrange, product_on_tiles<SoftwareTiles>, quantize_reference}});
-    if (!is_available(Isa::amx)) {
-      all.push_back(
-          {"emulated tiles", {tiled::arrange, product_on_emulated_tiles, quantize_reference}});
-    }
-  }
   return all;
 }
 
@@ -243,8 +204,8 @@ void check(TensorType type, const Case& c) {
       expected[r * c.outputs + o] = canonical(x.expected(matrix, r, o));
     }
   }
-  for (const Twin& twin : twins()) {
-    SCOPED_TRACE(twin.name);
+  for (const ProductVariant& variant : variants()) {
+    SCOPED_TRACE(variant.name);
     // One more line than needed on each side of a row shows writes outside.
     const std::size_t stride = matrix.packed.panels() * kPanel + 16;
     constexpr float kUntouched = 12345;
@@ -255,7 +216,7 @@ void check(TensorType type, const Case& c) {
     for (const Range panels : {Range{0, cut}, Range{cut, matrix.packed.panels()}}) {
       for (const Range rows : {Range{0, middle}, Range{middle, c.rows}}) {
         if (rows.begin == rows.end) continue;
-        twin.kernels.multiply(matrix.packed, x.input(), rows, panels, view);
+        variant.kernels.multiply(matrix.packed, x.input(), rows, panels, view);
       }
     }
     std::size_t wrong = 0;
@@ -332,14 +293,14 @@ TEST(Products, LargestSums) {
       }
       x.quantize(32, 8, x.of_32);
       x.quantize(256, 8, x.of_256);
-      for (const Twin& twin : twins()) {
-        SCOPED_TRACE(twin.name);
+      for (const ProductVariant& variant : variants()) {
+        SCOPED_TRACE(variant.name);
         std::vector<float> out(8 * 16);
         const MatrixView<float> view(out.data(), 8, 16);
         // Few rows and many take different ways.
         for (const std::size_t rows_a_call : {8, 4, 1}) {
           for (std::size_t r = 0; r < 8; r += rows_a_call) {
-            twin.kernels.multiply(matrix.packed, x.input(), {r, r + rows_a_call}, {0, 1}, view);
+            variant.kernels.multiply(matrix.packed, x.input(), {r, r + rows_a_call}, {0, 1}, view);
           }
           for (std::size_t r = 0; r < 8; ++r) {
             for (std::size_t o = 0; o < 16; ++o) {
@@ -350,15 +311,6 @@ TEST(Products, LargestSums) {
       }
     }
   }
-}
-
-// EVEX is tested wherever there is AVX-512: it differs from VEX in the encoding alone.
-TEST(Products, VexEncodingOfVnni) {
-  if (!is_available(Isa::avxvnni) || vnni_encoding() != VnniEncoding::vex) {
-    GTEST_SKIP() << "no AVX-VNNI in VEX encoding";
-  }
-  // So all of the tests above ran it.
-  EXPECT_EQ(kernels(Isa::avxvnni).products.arrange, kProductsAvxVnniVex.arrange);
 }
 
 // Kernels that keep the sum of a sub-block in 16 bits must know the rows whose sums do not fit:
@@ -429,15 +381,15 @@ TEST(Quantize, AgreesWithTheReference) {
     for (float& value : x) value = std::bit_cast<float>(static_cast<std::uint32_t>(rng()) & mask);
     rows.push_back(x);
   }
-  for (const Twin& twin : twins()) {
-    SCOPED_TRACE(twin.name);
+  for (const ProductVariant& variant : variants()) {
+    SCOPED_TRACE(variant.name);
     for (const std::size_t group : {32, 256}) {
       for (const std::vector<float>& x : rows) {
         std::vector<std::int8_t> q(512), q_expected(512);
         std::vector<float> d(512 / group), d_expected(512 / group);
         std::vector<std::int16_t> sums(32), sums_expected(32);
         quantize_reference(x, group, {q_expected.data(), d_expected.data(), sums_expected.data()});
-        twin.kernels.quantize(x, group, {q.data(), d.data(), sums.data()});
+        variant.kernels.quantize(x, group, {q.data(), d.data(), sums.data()});
         EXPECT_EQ(q, q_expected);
         EXPECT_EQ(sums, sums_expected);
         for (std::size_t i = 0; i < d.size(); ++i) {

@@ -1,0 +1,9 @@
+#include "cpu/kernels/product_variants.h"
+
+namespace outrider {
+
+std::vector<ProductVariant> variants_without_table() {
+  return {};
+}
+
+}  // namespace outrider

@@ -1,0 +1,58 @@
+#include "cpu/kernels/product_variants.h"
+
+#include <gtest/gtest.h>
+
+#include "cpu/kernels/x86/tables.h"
+#include "cpu/kernels/x86/tile_products.h"
+#include "cpu/kernels/x86/tiles_emulator.h"
+#include "cpu/kernels/x86/tiles_software.h"
+
+namespace outrider {
+namespace {
+
+// AMX's kernels on tiles of another kind, for any number of rows. Unpacking needs AVX-512.
+template <typename Tiles>
+void product_on_tiles(const PackedMatrix& weights, const ArrangedRows& rows, Range panels,
+                      MatrixView<float> out) {
+  if (input_kind(weights.type) == InputKind::floats) {
+    kProductsReference.product(weights, rows, panels, out);
+  } else {
+    tiled::product<Tiles>(weights, rows, panels, out);
+  }
+}
+
+// On the instructions themselves, where the processor does not know them.
+void product_on_emulated_tiles(const PackedMatrix& weights, const ArrangedRows& rows, Range panels,
+                               MatrixView<float> out) {
+  const TileEmulator emulator;
+  product_on_tiles<HardwareTiles>(weights, rows, panels, out);
+}
+
+// EVEX is tested wherever there is AVX-512: it differs from VEX in the encoding alone.
+TEST(Products, VexEncodingOfVnni) {
+  if (!is_available(Isa::avxvnni) || vnni_encoding() != VnniEncoding::vex) {
+    GTEST_SKIP() << "no AVX-VNNI in VEX encoding";
+  }
+  // So all tests of products_test.cpp run it.
+  EXPECT_EQ(kernels(Isa::avxvnni).products.arrange, kProductsAvxVnniVex.arrange);
+}
+
+}  // namespace
+
+std::vector<ProductVariant> variants_without_table() {
+  std::vector<ProductVariant> all;
+  if (!is_available(Isa::avx512)) return all;
+  // The table has one encoding of AVX-VNNI, VEX where there are both.
+  if (vnni_encoding() == VnniEncoding::vex) {
+    all.push_back({"avxvnni, EVEX", kProductsAvxVnniEvex});
+  }
+  all.push_back({"tiles in plain code",
+                 {tiled::arrange, product_on_tiles<SoftwareTiles>, quantize_reference}});
+  if (!is_available(Isa::amx)) {
+    all.push_back(
+        {"emulated tiles", {tiled::arrange, product_on_emulated_tiles, quantize_reference}});
+  }
+  return all;
+}
+
+}  // namespace outrider

@@ -1,0 +1,18 @@
+#include "cpu/kernels/x86/tables.h"
+
+namespace outrider {
+
+std::span<const Kernels> kernel_tables() {
+  static const Kernels tables[] = {
+      {Isa::reference, kProductsReference, kVectorsReference, kAttentionReference, nullptr},
+      {Isa::avx2, kProductsAvx2, kVectorsAvx2, kAttentionAvx2, &kChoiceAvx2},
+      {Isa::avxvnni,
+       vnni_encoding() == VnniEncoding::vex ? kProductsAvxVnniVex : kProductsAvxVnniEvex,
+       kVectorsAvx2, kAttentionAvx2, &kChoiceAvx2},
+      {Isa::avx512, kProductsAvx512, kVectorsAvx512, kAttentionAvx512, &kChoiceAvx512},
+      {Isa::amx, kProductsAmx, kVectorsAvx512, kAttentionAvx512, &kChoiceAvx512},
+  };
+  return tables;
+}
+
+}  // namespace outrider
