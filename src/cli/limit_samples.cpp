@@ -55,7 +55,7 @@ std::string threads_text(int n_threads) {
     return fmt::format("{} {}{}", n, word, n == 1 ? "" : "s");
   };
   return fmt::format("{} on {}{}", count(n_threads, "thread"), count(cores, "core"),
-                     n_threads > cores ? ", so more than one a core" : "");
+                     n_threads > cores ? ", so more than one per core" : "");
 }
 
 }  // namespace outrider

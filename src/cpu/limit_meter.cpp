@@ -42,7 +42,7 @@ constexpr Pattern kPatterns[] = {
     {"prefetch to L1, 5 KiB ahead", {.bits = 256, .hint = Hint::l1, .ahead = 5 << 10}},
     {"prefetch to L2, 1 KiB ahead", {.bits = 256, .hint = Hint::l2, .ahead = 1 << 10}},
     {"prefetchnta, 4 KiB ahead", {.bits = 256, .hint = Hint::once, .ahead = 4 << 10}},
-    {"two streams a thread", {.bits = 256, .streams = 2}},
+    {"two streams per thread", {.bits = 256, .streams = 2}},
     {"threads in turn, 1 MiB each", {.bits = 256}, Walk::interleaved},
     {"threads staggered", {.bits = 256}, Walk::staggered},
 };
