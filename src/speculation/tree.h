@@ -13,15 +13,15 @@ namespace outrider {
 
 struct Proposal {
   int drafter = 0;       // index in the engine's list
-  float confidence = 0;  // the drafter's estimate that this child is taken given that its parent
-                         // is, 0 to 1
+  float confidence = 0;  // the drafter's estimate of the probability, 0 to 1, that this node is
+                         // accepted if its parent is
 };
 
 struct DraftNode {
   Token token;
   int parent;                       // an earlier node; -1 for node 0
   int depth;                        // edges from node 0
-  std::vector<Proposal> proposals;  // empty for node 0; order of proposing
+  std::vector<Proposal> proposals;  // in the order made; empty for node 0
 };
 
 // Node 0 is the last token of the text, not yet in the cache. Equal children of a node share one
@@ -30,13 +30,13 @@ class DraftTree {
  public:
   explicit DraftTree(Token last);
 
-  // The child of `parent` with this token, made if it is new. A drafter proposes a child at most
-  // once: a second proposal of the same drafter for the same node is dropped.
+  // The child of `parent` with this token, made if it is new. A second proposal of the same drafter
+  // for one node is dropped.
   int propose(int parent, Token token, Proposal proposal);
 
   const DraftNode& operator[](int node) const { return nodes_[node]; }
   int size() const { return static_cast<int>(nodes_.size()); }
-  std::span<const int> children(int node) const { return children_[node]; }  // in order of making
+  std::span<const int> children(int node) const { return children_[node]; }  // in the order made
   std::optional<int> child(int node, Token token) const;
   // Tokens of the path to `node`, node 0's not among them.
   std::vector<Token> path(int node) const;
@@ -45,8 +45,8 @@ class DraftTree {
   // order is preserved.
   void keep(const std::vector<bool>& kept);
 
-  // Every child stands after its parent and in its list, one deeper; siblings differ; every node
-  // but node 0 has proposals, of different drafters.
+  // A child has a higher number than its parent, is one level deeper and is in its parent's list;
+  // siblings have different tokens; every node but node 0 has proposals, of different drafters.
   void check_integrity() const;
 
  private:

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <functional>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -13,12 +14,72 @@ namespace outrider {
 namespace {
 
 constexpr std::size_t kFirstBuckets = 64;
-// Matches that are looked at; more of them seldom bring a new continuation.
-constexpr std::size_t kMatches = 16;
+// Matches that a proposal follows; more of them seldom have a new continuation.
+constexpr std::size_t kMatchesMax = 16;
 
 float confidence(int match_length) {
   return static_cast<float>(match_length) / static_cast<float>(match_length + 2);
 }
+
+// Continuations merged into a tree, whose nodes are numbered as they were found.
+class Continuations {
+ public:
+  explicit Continuations(const DraftLimits& limits) : limits_(limits) {}
+
+  // What followed an earlier match of this length.
+  void add(std::span<const Token> continuation, int match_length) {
+    int node = 0;
+    for (int depth = 0; depth < std::ssize(continuation) && depth < limits_.depth; ++depth) {
+      if (const auto existing = child(node, continuation[depth])) {
+        node = *existing;
+        continue;
+      }
+      Node& parent = nodes_[node];
+      if (parent.n_children == limits_.width) return;
+      ++parent.n_children;
+      const float given = parent.left * confidence(match_length + depth);
+      parent.left -= given;
+      nodes_.push_back({continuation[depth], node, given, parent.value * given});
+      node = static_cast<int>(nodes_.size()) - 1;
+    }
+  }
+
+  // Node 0 takes no further child.
+  bool is_full() const { return nodes_[0].n_children >= limits_.width; }
+
+  // Proposes the most likely nodes.
+  void hand_over(DraftTree& tree, int drafter) const {
+    // A parent's value is at least its child's and its number is lower, so a stable sort puts it
+    // first.
+    std::vector<int> order(nodes_.size() - 1);
+    std::iota(order.begin(), order.end(), 1);
+    std::ranges::stable_sort(order, std::greater<>{}, [&](int node) { return nodes_[node].value; });
+    order.resize(std::min<std::size_t>(order.size(), std::max(0, limits_.nodes)));
+    std::vector<int> proposed(nodes_.size(), 0);  // numbers in `tree`
+    for (int node : order)
+      proposed[node] = tree.propose(proposed[nodes_[node].parent], nodes_[node].token,
+                                    {drafter, nodes_[node].confidence});
+  }
+
+ private:
+  struct Node {
+    Token token;
+    int parent;
+    float confidence;  // given its parent
+    float value;       // product of confidences along its path
+    float left = 1;    // probability left for further children
+    int n_children = 0;
+  };
+
+  std::optional<int> child(int parent, Token token) const {
+    for (int node = parent + 1; node < std::ssize(nodes_); ++node)
+      if (nodes_[node].parent == parent && nodes_[node].token == token) return node;
+    return std::nullopt;
+  }
+
+  const DraftLimits& limits_;
+  std::vector<Node> nodes_{{.token = -1, .parent = -1, .confidence = 1, .value = 1}};
+};
 
 }  // namespace
 
@@ -51,14 +112,14 @@ void NgramIndex::truncate(std::size_t length) {
   text_.resize(length);
 }
 
-std::vector<std::size_t> NgramIndex::find(std::size_t length_class, std::size_t most) const {
+std::vector<std::size_t> NgramIndex::find(std::size_t length_class, std::size_t n_max) const {
   std::vector<std::size_t> found;
   const std::size_t n = kLengths[length_class];
   if (text_.size() <= n || n_buckets_ == 0) return found;
   const Table& table = tables_[length_class];
   const auto last = text_.end() - n;
   for (std::uint32_t position = table.buckets[bucket(length_class, text_.size())];
-       position != 0 && found.size() < most; position = table.previous[position])
+       position != 0 && found.size() < n_max; position = table.previous[position])
     if (position < text_.size() && std::equal(last, text_.end(), text_.begin() + position - n))
       found.push_back(position);
   return found;
@@ -82,7 +143,7 @@ void NgramIndex::insert(std::size_t position) {
   }
 }
 
-// More buckets than positions, so chains of strangers stay short; everything is entered anew.
+// There are more buckets than positions, so few n-grams share one. Enters all positions again.
 void NgramIndex::grow() {
   n_buckets_ = std::max(kFirstBuckets, std::bit_ceil(text_.size() + 1));
   text_.reserve(n_buckets_);
@@ -95,7 +156,7 @@ void NgramIndex::grow() {
 }
 
 LookupDrafter::LookupDrafter(LookupOptions options) {
-  // The most tokens whose index fits; bytes() is a little more than linear.
+  // The most tokens whose index fits: its bits from the highest, for bytes() never falls.
   n_indexed_max_ = 0;
   for (std::size_t step = std::size_t{1} << 31; step > 0; step /= 2)
     if (NgramIndex::bytes(n_indexed_max_ + step) <= options.memory_bytes) n_indexed_max_ += step;
@@ -118,60 +179,16 @@ void LookupDrafter::propose(std::span<const DraftRequest> requests) {
 
 void LookupDrafter::propose(const DraftRequest& request) const {
   const NgramIndex& index = texts_.at(request.sequence);
-  const std::span<const Token> text = index.text();
-  const DraftLimits& limits = request.limits;
-
-  // The continuations merged: a tree of our own, numbered as found.
-  struct Node {
-    Token token;
-    int parent;
-    float confidence;  // given its parent
-    float value;       // product of confidences along its path
-    float left;        // of certainty, for children yet to be found
-    int n_children = 0;
-  };
-  std::vector<Node> nodes{{text.back(), -1, 1, 1, 1}};
-  const auto child = [&](int parent, Token token) -> std::optional<int> {
-    for (int node = parent + 1; node < static_cast<int>(nodes.size()); ++node)
-      if (nodes[node].parent == parent && nodes[node].token == token) return node;
-    return std::nullopt;
-  };
-  const auto merge = [&](std::size_t from, int match_length) {
-    int node = 0;
-    for (int depth = 0; depth < limits.depth && from + depth < text.size(); ++depth) {
-      const Token token = text[from + depth];
-      if (const auto existing = child(node, token)) {
-        node = *existing;
-        continue;
-      }
-      Node& parent = nodes[node];
-      if (parent.n_children == limits.width) return;
-      ++parent.n_children;
-      const float given = parent.left * confidence(match_length + depth);
-      parent.left -= given;
-      nodes.push_back({token, node, given, parent.value * given, 1});
-      node = static_cast<int>(nodes.size()) - 1;
-    }
-  };
+  Continuations continuations(request.limits);
   std::vector<std::size_t> seen;
-  for (std::size_t i = NgramIndex::kClasses; i-- > 0 && nodes[0].n_children < limits.width;)
-    for (std::size_t position : index.find(i, kMatches)) {
-      if (seen.size() == kMatches) break;
+  for (std::size_t i = NgramIndex::kClasses; i-- > 0 && !continuations.is_full();)
+    for (std::size_t position : index.find(i, kMatchesMax)) {
+      if (seen.size() == kMatchesMax) break;
       if (std::ranges::find(seen, position) != seen.end()) continue;
       seen.push_back(position);
-      merge(position, NgramIndex::kLengths[i]);
+      continuations.add(index.text().subspan(position), NgramIndex::kLengths[i]);
     }
-
-  // The most likely ones; a parent's value is at least its child's and its number is lower.
-  std::vector<int> order;
-  for (int node = 1; node < static_cast<int>(nodes.size()); ++node) order.push_back(node);
-  std::ranges::stable_sort(order, std::greater<>{}, [&](int node) { return nodes[node].value; });
-  std::vector<int> drafted(nodes.size(), -1);
-  drafted[0] = 0;
-  order.resize(std::min<std::size_t>(order.size(), std::max(0, limits.nodes)));
-  for (int node : order)
-    drafted[node] = request.tree->propose(drafted[nodes[node].parent], nodes[node].token,
-                                          {request.drafter, nodes[node].confidence});
+  continuations.hand_over(*request.tree, request.drafter);
 }
 
 void LookupDrafter::truncate(DraftSequence sequence, int length) {

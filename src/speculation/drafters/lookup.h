@@ -1,6 +1,6 @@
-// Drafts by looking up: where the text's last tokens stood before in prompt or output, what
-// followed them then. Prompt lookup decoding, Saxena 2023,
-// https://github.com/apoorvumang/prompt-lookup-decoding; several continuations as a tree.
+// Drafts from the text itself: where its last tokens occur earlier in prompt or answer, it proposes
+// what followed there. Prompt lookup decoding, Saxena 2023,
+// https://github.com/apoorvumang/prompt-lookup-decoding; several continuations form a tree.
 
 #pragma once
 
@@ -19,19 +19,19 @@ struct LookupOptions {
   std::size_t memory_bytes = std::size_t{256} << 20;  // of one text's index
 };
 
-// Every position of one text by the n-gram that ends there, for several n. Appending and removing a
-// token touches one entry for each n.
+// The positions of one text by the n-gram that ends there, for several n. Appending or removing a
+// token touches one entry per n.
 class NgramIndex {
  public:
-  // Match lengths that are told apart: a longer match counts as the next one below.
+  // The lengths n. A match of another length is found as one of the next smaller length.
   static constexpr int kLengths[] = {1, 2, 3, 4, 6, 8, 12, 16};
   static constexpr std::size_t kClasses = std::size(kLengths);
 
-  // Bytes that a text of n tokens needs at most.
+  // The most bytes that the index of a text of n tokens takes.
   static std::size_t bytes(std::size_t n);
 
-  // Tokens beyond the first `n_indexed_max` are kept but not found. A text always keeps its first
-  // part, so truncation gives what a shorter text would have given.
+  // Only positions in the first `n_indexed_max` tokens are found. It is the first tokens, so that
+  // truncate() gives the index of a text that was never longer.
   explicit NgramIndex(std::size_t n_indexed_max) : n_indexed_max_(n_indexed_max) {}
 
   void append(std::span<const Token> tokens);
@@ -40,12 +40,13 @@ class NgramIndex {
   std::span<const Token> text() const { return text_; }
 
   // Earlier positions p < text().size() with text()[p - n, p) equal to the last n tokens of the
-  // text, n = kLengths[length_class]; the most recent first, at most `most` of them.
-  std::vector<std::size_t> find(std::size_t length_class, std::size_t most) const;
+  // text, n = kLengths[length_class]; the most recent first, at most n_max of them.
+  std::vector<std::size_t> find(std::size_t length_class, std::size_t n_max) const;
 
  private:
-  // For one n. Position p stands for the n-gram that ends before it; 0 is none. A bucket holds the
-  // most recent position whose n-gram falls into it, `previous` chains to the one before.
+  // For one n. Position p stands for the n-gram that ends before it; 0 stands for none. A bucket
+  // holds the most recent position whose n-gram has its hash; `previous` leads from each position
+  // to the one before it in the same bucket.
   struct Table {
     std::vector<std::uint32_t> buckets;
     std::vector<std::uint32_t> previous;  // [positions so far, 0 among them]
@@ -68,10 +69,10 @@ class LookupDrafter final : public Drafter {
   void begin(DraftSequence sequence) override;
   void observe(DraftSequence sequence, std::span<const Token> tokens) override;
 
-  // Distinct continuations of the longest match, most recent first, then of shorter matches, merged
-  // into a tree; of that the most likely nodes. After a match of m tokens the next one is right
-  // with confidence m / (m + 2), and a right one makes the match longer; a later continuation at
-  // the same node shares what the earlier ones leave.
+  // Merges continuations into a tree, those of longer matches first and of equal matches the most
+  // recent first, and proposes its most likely nodes. After a match of m tokens the next token has
+  // confidence m / (m + 2), and if it is right the match is m + 1 tokens long. A further child of a
+  // node has this share of the probability that the earlier children left.
   void propose(std::span<const DraftRequest> requests) override;
   void truncate(DraftSequence sequence, int length) override;
   void end(DraftSequence sequence) override;
