@@ -1,7 +1,8 @@
-// How often proposals come true, learned: per drafter, depth and stated confidence.
+// How often proposals are accepted: learned per drafter, stated confidence and depth.
 
 #pragma once
 
+#include <cstddef>
 #include <span>
 #include <vector>
 
@@ -27,20 +28,20 @@ class Calibration {
   void observe(const DraftTree& tree, std::span<const Token> taken);
 
  private:
-  struct Cell {
-    double accepted = 0, seen = 0;
+  // Outcomes, the older ones with less weight.
+  struct Outcomes {
+    double accepted = 0, total = 0;
     void add(bool was_accepted);
-    double estimate(double prior) const;
+    double acceptance(double prior) const;
   };
-  struct Cells {  // of one drafter and confidence
-    Cell all;
-    std::vector<Cell> by_depth;
+  struct Bin {  // of one drafter and range of confidences
+    Outcomes all_depths;
+    std::vector<Outcomes> by_depth;  // [depth ranges]
   };
   double acceptance(const Proposal& proposal, int depth) const;
-  Cells& cells(const Proposal& proposal);
-  const Cells& cells(const Proposal& proposal) const;
+  std::size_t bin(const Proposal& proposal) const;
 
-  std::vector<Cells> cells_;  // [drafters, confidences]
+  std::vector<Bin> bins_;  // [drafters, confidence ranges]
 };
 
 }  // namespace outrider

@@ -7,8 +7,8 @@
 namespace outrider {
 namespace {
 
-constexpr double kRate = 0.1;     // of a pass on the points beside it
-constexpr double kOutlier = 0.5;  // a pass counts as off by at most this part of the estimate
+constexpr double kRate = 0.1;     // weight of one pass in the points next to it
+constexpr double kOutlier = 0.5;  // largest error that counts, as a share of the estimate
 
 }  // namespace
 
@@ -24,7 +24,7 @@ void CostCurve::refine(int rows, double ms) {
   if (empty() || rows > points_.back().rows) return measure(rows, ms);
   const double estimate = this->ms(rows);
   const double error = std::clamp(ms - estimate, -kOutlier * estimate, kOutlier * estimate);
-  const Between at = between(rows);
+  const Segment at = segment(rows);
   points_[at.first].ms += kRate * error * (1 - at.weight);
   points_[at.second].ms += kRate * error * at.weight;
 }
@@ -35,13 +35,13 @@ double CostCurve::ms(int rows) const {
     const Point& only = points_[0];
     return only.ms * std::max(1.0, static_cast<double>(rows) / only.rows);
   }
-  const Between at = between(rows);
+  const Segment at = segment(rows);
   const double first = points_[at.first].ms, second = points_[at.second].ms;
   if (at.weight > 1) return second + std::max(0.0, second - first) * (at.weight - 1);
   return first + (second - first) * at.weight;
 }
 
-CostCurve::Between CostCurve::between(int rows) const {
+CostCurve::Segment CostCurve::segment(int rows) const {
   const std::size_t last = points_.size() - 1;
   if (last == 0 || rows <= points_[0].rows) return {0, 0, 0};
   std::size_t second = 1;

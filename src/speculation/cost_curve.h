@@ -1,4 +1,4 @@
-// T(n): what one pass over n rows costs, measured on this machine with this model.
+// T(n): the time of one pass over n rows, measured on this machine with this model.
 
 #pragma once
 
@@ -7,15 +7,16 @@
 
 namespace outrider {
 
-// Milliseconds of one target pass over n rows, all with logits, their choices among it. Linear
-// between measured points, constant before the first; beyond the last it goes on as steeply as
-// between the last two, or in proportion to the rows if there is one only.
+// Milliseconds of one target pass over n rows that all have logits, choices included. Linear
+// between measured points and constant below the first. Beyond the last point the curve goes on
+// with the slope between the last two; if there is only one point, in proportion to the rows.
 class CostCurve {
  public:
-  // A measurement with nothing else going on: the least of several at the same `rows` stands.
+  // Adds a measurement made while nothing else ran. Of several at the same `rows` the least counts.
   void measure(int rows, double ms);
-  // A pass in the course of work: moves the measured points around `rows` a little towards it. One
-  // outlier, however far out, counts as half as slow again.
+  // Takes the time of a pass in normal work: moves the measured points next to `rows` a little
+  // towards it, and an outlier no further than a pass that was half as slow again. Beyond the last
+  // point it is added as a measurement.
   void refine(int rows, double ms);
 
   bool empty() const { return points_.empty(); }
@@ -26,13 +27,13 @@ class CostCurve {
     int rows;
     double ms;
   };
-  // The points on both sides of `rows` and the weight of the second, which lies outside 0 to 1 only
-  // where the curve is extended. Both are the same where there is but one.
-  struct Between {
+  // The points on both sides of `rows`, by index, and the weight of the second, which is above 1
+  // beyond the last point. Both are the first point where `rows` is not above it.
+  struct Segment {
     std::size_t first, second;
     double weight;
   };
-  Between between(int rows) const;
+  Segment segment(int rows) const;
 
   std::vector<Point> points_;  // rows ascending
 };
