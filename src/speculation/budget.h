@@ -1,5 +1,6 @@
-// How much to draft and which nodes to check: expected tokens over expected time, from a measured
-// cost curve T(n) and learned acceptance. It decides how fast a text comes, never what it says.
+// How much to draft, and which drafted nodes to check: as much as gives the most expected tokens
+// per expected time, by a measured cost curve T(n) and learned acceptance. The budget decides how
+// fast a text comes, never what it says.
 
 #pragma once
 
@@ -15,23 +16,23 @@
 namespace outrider {
 
 struct BudgetOptions {
-  bool automatic = true;  // false ("fixed"): as much as the following allow, no clocks
+  bool automatic = true;  // false ("fixed"): always as much as the following allow, no clocks
   int rows = 16;          // drafted nodes checked per sequence and step, all drafters together
-  int depth = 16;         // of the tree: edges from node 0
+  int depth = 16;         // of drafts: edges from node 0
   int width = 4;          // children that one drafter proposes for a node
 };
 
-// The rest of a step that drafts must share a pass with.
+// Rows of a step's pass.
 struct PassLoad {
-  int rows = 0;      // without any draft: node 0 of every sequence, and prompt rows
-  int rows_max = 0;  // of the pass, drafts among them
+  int rows = 0;      // without drafts: node 0 of every sequence, and prompt rows
+  int rows_max = 0;  // that the pass may have, with drafts
 };
 
 // What became of one sequence's drafts.
 struct DraftOutcome {
   const DraftTree* drafted;      // as proposed
   const DraftTree* checked;      // as planned
-  std::span<const Token> taken;  // how the text went on
+  std::span<const Token> taken;  // tokens that the step added to the text
 };
 
 struct StepCost {
@@ -46,29 +47,30 @@ class Budget {
  public:
   Budget(BudgetOptions options, int n_drafters);
 
-  // A text begins, or goes on with another prompt: what a drafter brought of late counts no more
-  // than what it usually brings.
+  // A text begins, or goes on with another prompt: each drafter is judged by what it gave over a
+  // longer time again, not by the recent steps.
   void begin_text();
 
-  // What drafter `drafter` may add to each of these trees this step; nothing: do not ask it. A
-  // drafter is asked if the tokens that it is expected to add to what the trees hold already,
-  // judged by what it brought before, are more than its time would bring at the speed of late. One
-  // that fails this on its own account is left out for a number of steps which doubles each time,
-  // then tried once more; one whose asking costs next to nothing is always asked.
+  // What drafter `drafter` may add to each of these trees in this step; nothing: do not ask it. The
+  // trees may hold proposals of other drafters. A drafter is asked if it is expected to add more
+  // tokens than its time would give at the recent speed. One that would be slower than plain
+  // decoding even with the trees to itself is paused for some steps and then tried once; each
+  // failed trial doubles the pause. A drafter that takes next to no time is always asked.
   std::optional<DraftLimits> limits(int drafter, const DraftCost& cost,
                                     std::span<const DraftTree* const> trees, const PassLoad& load);
 
-  // Whether a drafter that limits() wants asked should first read `n_unread` tokens of a text whose
-  // answer has `n_answered` tokens so far and may have `n_left` more. An answer is taken to go on
-  // for as long again. A drafter that lately did not pay reads no more than a small share of the
-  // time is worth; the time that it reads counts as spent.
+  // Whether a drafter that limits() lets propose should first read `n_unread` tokens of a text. The
+  // answer has `n_answered` tokens so far and may have `n_left` more; it is assumed to become twice
+  // as long. The drafter should read if its drafts are expected to save more time in the rest of
+  // the answer than reading takes. While a drafter does not pay, its reading is limited to a small
+  // share of the time that passes; true then counts the time of reading as spent.
   bool worth_reading(int drafter, const DraftCost& cost, int n_unread, int n_answered,
                      std::optional<int> n_left);
 
-  // Prunes all trees of a step together to the nodes that pay: with a node's value the product of
-  // calibrated acceptances along its path, nodes best first, that many for which
-  // (sequences + sum of values) / (T(rows) + draft_ms) is largest over all counts, none among them.
-  // Fixed: as many as the limits allow. draft_ms: what drafting took this step.
+  // Prunes the trees of a step to the nodes that pay. A node's value is the product of calibrated
+  // acceptances along its path. Of all nodes, ordered by value, that many are kept for which
+  // (sequences + sum of values) / (T(rows) + draft_ms) is largest, perhaps none. Fixed: as many as
+  // the options allow. draft_ms: what drafting took in this step.
   void plan(std::span<DraftTree* const> trees, const PassLoad& load, double draft_ms) const;
 
   // After the step. Outcomes of the sequences that generated.
@@ -77,48 +79,56 @@ class Budget {
   CostCurve& curve() { return curve_; }
 
  private:
-  // What asking a drafter brings, from the times it was asked: running means.
-  struct Standing {
-    double tokens;        // proposed that came true, per sequence
-    double usual_tokens;  // the same over a longer time
-    double rows = 0;      // checked per sequence
-    double depth = 0;     // of its deepest proposal
-    double ms = 0;        // of drafting
-    DraftCost cost = {};  // as the drafter last said
-    double share = 1;     // of the steps: what it brings was needed beside what the trees held
-    double spare_ms = 0;  // what it may spend on reading while it does not pay
-    bool asked = false;   // ever
-    int pause = 0;        // steps of the last pause; 0: it pays
-    int steps_left = 0;   // of it
+  // What one drafter did in the steps that asked it, as running means per step.
+  struct Record {
+    double tokens;            // proposed and taken into the text, per sequence
+    double long_term_tokens;  // the same over a longer time
+    double rows = 0;          // of its nodes checked, per sequence
+    double depth = 0;         // of its deepest proposal
+    double ms = 0;            // of drafting
+    DraftCost cost = {};      // as stated last
+    double needed = 1;        // share of steps where other drafters' proposals were not enough
+    double reading_ms = 0;    // that it may spend on reading while it does not pay
+    bool asked = false;       // at least once
+    int pause = 0;            // steps from its last failed trial to the next trial; 0: it pays
+    int pause_left = 0;       // of these
   };
-  struct Candidate {  // a drafted node
+  // What one more request to a drafter is expected to give, per sequence.
+  struct DraftEstimate {
+    double tokens, rows, ms;
+  };
+  struct RankedNode {
     int tree, node;
     double value;
   };
-  struct Prospect {  // of a pass with the best `count` candidates
-    int count = 0;
+  // A pass that checks the best `n_nodes` drafted nodes.
+  struct PassEstimate {
+    int n_nodes = 0;
     double tokens = 0, ms = 0;
   };
-  // What asking a drafter brings: as deep as of late, then at each lesser depth.
-  struct Offer {
-    double tokens, rows, ms;
+  struct Tally {  // of a drafter's nodes in one step, over all sequences
+    double taken = 0, checked = 0;
+    int depth = 0;  // of the deepest proposal
   };
-  static std::vector<Offer> offers(const Standing& standing);
+
   std::vector<double> values(const DraftTree& tree) const;
-  std::vector<Candidate> candidates(std::span<const DraftTree* const> trees,
-                                    const PassLoad& load) const;
-  Prospect best(std::span<const Candidate> candidates, std::size_t n_sequences,
-                const PassLoad& load, double draft_ms) const;
-  bool pays(const Standing& standing, const Prospect& without, std::size_t n_sequences,
+  std::vector<RankedNode> ranked_nodes(std::span<const DraftTree* const> trees,
+                                       const PassLoad& load) const;
+  PassEstimate best_pass(std::span<const RankedNode> nodes, std::size_t n_sequences,
+                         const PassLoad& load, double draft_ms) const;
+  static std::vector<DraftEstimate> estimates(const Record& record);
+  bool pays(const Record& record, const PassEstimate& without, std::size_t n_sequences,
             const PassLoad& load, double tokens_per_ms) const;
-  bool pays_alone(const Standing& standing, std::size_t n_sequences) const;
+  bool beats_plain_decoding(const Record& record, std::size_t n_sequences) const;
+  std::vector<Tally> tally(std::span<const DraftOutcome> outcomes) const;
+  void update(Record& record, const Tally& tally, double draft_ms, std::size_t n_sequences) const;
 
   BudgetOptions options_;
   CostCurve curve_;
   Calibration calibration_;
-  std::vector<Standing> standings_;  // [drafters]
-  double tokens_per_ms_ = 0;         // of one sequence, running mean; 0: not known
-  double tokens_per_step_ = 0;       // likewise
+  std::vector<Record> records_;  // [drafters]
+  // Running means of one sequence, drafts included; 0: not known yet.
+  double tokens_per_ms_ = 0, tokens_per_step_ = 0;
 };
 
 }  // namespace outrider

@@ -148,7 +148,7 @@ TEST(Budget, FixedLooksAtNoClock) {
     const auto limits = fixed.limits(0, {1000, 1000}, {}, {1, 512});
     ASSERT_TRUE(limits);
     EXPECT_EQ(limits->nodes, 8);
-    EXPECT_EQ(limits->worth, 0);
+    EXPECT_EQ(limits->min_value, 0);
     EXPECT_EQ(plan(fixed, {tree}, {1, 512}, 1e6)[0], 8);
     const std::vector<Token> taken{9};
     const DraftOutcome outcome{&tree, &tree, taken};
@@ -259,14 +259,14 @@ TEST(Budget, TellsDraftersWhatALevelMustBeWorth) {
   const auto limits = timed.limits(0, {3, 3}, trees, {1, 512});
   ASSERT_TRUE(limits);
   // About 2 tokens in some 34 ms, so 3 ms of drafting and half a millisecond for the row buy 0.2.
-  EXPECT_NEAR(limits->worth, 0.2, 0.04);
+  EXPECT_NEAR(limits->min_value, 0.2, 0.04);
   EXPECT_EQ(limits->depth, 16);
   // Before anything is known, plain decoding is what drafting competes with.
   Budget fresh = budget(curve({{1, 30}, {65, 94}}));
   const auto first = fresh.limits(0, {0, 9}, trees, {1, 512});
   ASSERT_TRUE(first);
   EXPECT_EQ(first->depth, 16);
-  EXPECT_NEAR(first->worth, 10.0 / 30, 1e-6);
+  EXPECT_NEAR(first->min_value, 10.0 / 30, 1e-6);
 }
 
 // A long text is read where the answer may be long enough to make up for it.

@@ -1,5 +1,5 @@
-// A way to guess. A drafter sees the text of every sequence and proposes continuations into a draft
-// tree; that it is wrong costs time, never a different text.
+// A drafter guesses how texts go on. It is shown the text of every sequence and adds its guesses to
+// a draft tree. A wrong guess costs time, never a different text.
 
 #pragma once
 
@@ -13,46 +13,46 @@
 
 namespace outrider {
 
-// The engine's number of a text in progress; unrelated to a backend's SequenceId.
+// The engine's number for a text in progress; unrelated to a backend's SequenceId.
 struct DraftSequence {
   int value = -1;
   friend auto operator<=>(DraftSequence, DraftSequence) = default;
 };
 
+// What one drafter may add to one tree.
 struct DraftLimits {
-  int nodes = 16;  // that this drafter may add
+  int nodes = 16;
   int depth = 16;  // edges from node 0
   int width = 4;   // children that this drafter proposes for a node
-  // A further level of drafting does not pay where the product of confidences along every path that
-  // could be lengthened is below this; 0: go on to the other limits. Set by the budget: the tokens
-  // that the time of drafting a level and of checking its row would otherwise bring.
-  double worth = 0;
+  // A drafter whose levels take time should not give children to a node of less value than this. A
+  // node's value is the product of the drafter's confidences along its path; min_value is the
+  // number of tokens that the time for a further level and its row would give otherwise. 0: no such
+  // limit.
+  double min_value = 0;
 };
 
-// One sequence's turn. The tree may already hold other drafters' proposals.
 struct DraftRequest {
   DraftSequence sequence;
-  DraftTree* tree;
-  int drafter;  // this drafter's index, for its proposals
+  DraftTree* tree;  // may hold other drafters' proposals
+  int drafter;      // this drafter's index, for its proposals
   DraftLimits limits;
   const SamplingParams* sampling;
-  const ProcessorState* state;  // after the whole text, node 0 among it
+  const ProcessorState* state;  // after the whole text, node 0 included
 };
 
-// What a proposal costs, for the budget: milliseconds, as measured by the drafter so far; 0 if it
-// does not know yet.
+// Milliseconds that a proposal takes, as the drafter measured so far; 0 where it does not know yet.
 struct DraftCost {
-  double fixed_ms = 0;       // of a propose() at all, with proposals at depth 1
+  double fixed_ms = 0;       // of a propose() whose proposals all have depth 1
   double per_depth_ms = 0;   // of each further level
-  double per_unread_ms = 0;  // of each token that it has to read first
+  double per_unread_ms = 0;  // of each token of unread()
 
-  // Of a propose() whose deepest proposal was at `depth`.
+  // Of a propose() whose deepest proposal has this depth.
   double ms(int depth) const { return fixed_ms + per_depth_ms * (depth > 1 ? depth - 1 : 0); }
 };
 
-// State equals that of a fresh drafter (same corpus and history) shown the same text; what a draft
-// model's backend learned from earlier texts (Backend::add_outputs) is history, too. One thread at
-// a time calls a drafter.
+// A drafter proposes what a new one would propose that was shown the same text, whatever it was
+// shown before. One exception: a draft model's backend keeps the outputs that earlier texts added
+// (Backend::add_outputs). One thread at a time calls a drafter.
 class Drafter {
  public:
   virtual ~Drafter() = default;
@@ -61,7 +61,7 @@ class Drafter {
 
   // A new sequence without text. The number is not in use.
   virtual void begin(DraftSequence sequence) = 0;
-  // Tokens were appended to the text, prompt tokens too.
+  // Tokens were appended to the text, those of the prompt too.
   virtual void observe(DraftSequence sequence, std::span<const Token> tokens) = 0;
   // Adds guesses at what follows the text of each request's sequence, within the request's limits.
   // Each sequence occurs at most once and has a text.
@@ -70,11 +70,11 @@ class Drafter {
   virtual void truncate(DraftSequence sequence, int length) = 0;
   virtual void end(DraftSequence sequence) = 0;
 
-  // Tokens of the text that the next propose() would have to read beyond what each step brings;
-  // 0 for drafters that read as they observe.
+  // Tokens of the text that the next propose() has to read first, without the few that each step
+  // adds. 0 for drafters that read in observe().
   virtual int unread(DraftSequence) const { return 0; }
 
-  // Times what proposing takes, if that is worth knowing beforehand. Texts stay as they are.
+  // Measures cost() before the first proposal, if that is worth the time. Texts stay as they are.
   virtual void measure_costs() {}
   virtual DraftCost cost() const = 0;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <numeric>
 #include <utility>
 
 #include "base/error.h"
@@ -12,13 +13,14 @@
 namespace outrider {
 namespace {
 
-// The best scores among which a sampled child's confidence is shared out.
+// The number of best scores in the softmax that gives a sampled child's confidence.
 constexpr int kRivals = 8;
-// Tokens that the first pass of a proposal may have to read without being slower for it.
+// Tokens that the pass of node 0 can read without taking noticeably longer.
 constexpr int kUsualCatchUp = 16;
 
-// A running mean that one slow pass hardly moves: passes are slow by accident, never fast.
-void blend(double& mean, double last) {
+// A running mean that counts a slow pass as at most half as slow again, because other work on the
+// machine makes passes slow and nothing makes them too fast.
+void update_mean(double& mean, double last) {
   mean = mean == 0 ? last : mean + 0.25 * (std::min(last, 1.5 * mean) - mean);
 }
 
@@ -37,21 +39,36 @@ std::vector<float> confidences(const std::vector<Candidate>& best, float tempera
 
 }  // namespace
 
-struct ModelDrafter::Growth {
+struct ModelDrafter::Draft {
   const DraftRequest* request;
   Sequence* sequence;
-  SamplingParams sampling;  // the request's, without biases of tokens that the draft does not have
-  bool ended = false;
+  bool ended = false;  // by a row without usable logits
 
-  // Nodes in the order of their value, as many as may be proposed; node 0 first.
+  // As many nodes as may be proposed, in the order of their value; node 0 first.
   std::vector<int> best() const {
     std::vector<int> order(sequence->tree.size());
-    for (std::size_t node = 0; node < order.size(); ++node) order[node] = static_cast<int>(node);
+    std::iota(order.begin(), order.end(), 0);
     std::ranges::stable_sort(order, std::greater<>{},
                              [&](int node) { return sequence->tree[node].value; });
     order.resize(std::min<std::size_t>(order.size(), request->limits.nodes + 1));
     return order;
   }
+
+  // Makes the best nodes proposals.
+  void hand_over() const {
+    const std::vector<Node>& tree = sequence->tree;
+    std::vector<int> proposed(tree.size(), 0);  // their numbers in the request's tree
+    for (int node : best())
+      if (node != 0)
+        proposed[node] = request->tree->propose(proposed[tree[node].parent], tree[node].token,
+                                                {request->drafter, tree[node].confidence});
+  }
+};
+
+struct ModelDrafter::Computed {
+  Draft* draft;
+  int node;
+  int row;
 };
 
 ModelDrafter::ModelDrafter(std::unique_ptr<Backend> backend, int target_vocabulary)
@@ -71,6 +88,7 @@ void ModelDrafter::begin(DraftSequence sequence) {
 void ModelDrafter::observe(DraftSequence number, std::span<const Token> tokens) {
   Sequence& sequence = sequences_.at(number);
   if (!sequence.tree.empty()) {
+    // The nodes along which the text went on, as far as they were computed, become history.
     std::vector<SlotId> path;
     int node = 0;
     for (Token token : tokens) {
@@ -93,123 +111,110 @@ void ModelDrafter::observe(DraftSequence number, std::span<const Token> tokens) 
 }
 
 void ModelDrafter::propose(std::span<const DraftRequest> requests) {
-  std::vector<Growth> growths;
-  int depth = 0;
+  std::vector<Draft> drafts = start(requests);
+  if (drafts.empty()) return;
+  int n_levels = 0;
+  for (const Draft& draft : drafts) n_levels = std::max(n_levels, draft.request->limits.depth);
+
+  catch_up(drafts);
+  for (int level = 2; level <= n_levels; ++level)
+    if (!grow(drafts)) break;
+  for (const Draft& draft : drafts) draft.hand_over();
+}
+
+// A tree of node 0 alone for each request that can be answered.
+std::vector<ModelDrafter::Draft> ModelDrafter::start(std::span<const DraftRequest> requests) {
+  std::vector<Draft> drafts;
   for (const DraftRequest& request : requests) {
     Sequence& sequence = sequences_.at(request.sequence);
     const int length = static_cast<int>(sequence.text.size());
     if (sequence.first_unknown || length > backend_->options().context) continue;
-    if (request.limits.nodes <= 0 || request.limits.depth <= 0 || request.limits.width <= 0)
-      continue;
-    // Its logits are wanted, so the last token is computed even if the cache has it.
+    const DraftLimits& limits = request.limits;
+    if (limits.nodes <= 0 || limits.depth <= 0 || limits.width <= 0) continue;
+    // The last token is computed even if the cache has it, because its logits are wanted.
     if (backend_->committed(sequence.id) >= length)
       backend_->truncate(sequence.id, length - 1);
     else
       backend_->discard(sequence.id);
     sequence.tree = {{sequence.text.back(), -1, 0, 1, 1, std::nullopt}};
-    growths.push_back({&request, &sequence, *request.sampling});
-    std::erase_if(growths.back().sampling.bias,
-                  [&](const TokenBias& bias) { return bias.token >= backend_->spec().vocabulary; });
-    depth = std::max(depth, request.limits.depth);
+    drafts.push_back({&request, &sequence});
   }
-  if (growths.empty()) return;
-
-  catch_up(growths);
-  for (int level = 2; level <= depth && grow(growths); ++level) {
-  }
-
-  for (const Growth& growth : growths) {
-    const std::vector<Node>& tree = growth.sequence->tree;
-    std::vector<int> drafted(tree.size(), 0);
-    for (int node : growth.best())
-      if (node != 0)
-        drafted[node] =
-            growth.request->tree->propose(drafted[tree[node].parent], tree[node].token,
-                                          {growth.request->drafter, tree[node].confidence});
-  }
+  return drafts;
 }
 
-// Computes and commits what the caches lack, node 0 among it, and gives each node 0 its children.
-void ModelDrafter::catch_up(std::vector<Growth>& growths) {
+// Reads all texts to their ends, so node 0 gets its children.
+void ModelDrafter::catch_up(std::span<Draft> drafts) {
   const Stopwatch watch;
   int n_unread = 0;
-  for (const Growth& growth : growths) n_unread += unread(growth.request->sequence);
-  for (bool caught_up = false; !caught_up;) {
-    caught_up = true;
-    std::vector<Row> rows;
-    std::vector<std::vector<int>> rows_of(growths.size());
-    std::vector<int> last;  // growths whose node 0 is in this pass
-    for (std::size_t i = 0; i < growths.size(); ++i) {
-      const Sequence& sequence = *growths[i].sequence;
-      const std::size_t committed = backend_->committed(sequence.id);
-      const std::size_t n_lacking = sequence.text.size() - committed;
-      const std::size_t n =
-          std::min({n_lacking, static_cast<std::size_t>(backend_->free_slots(sequence.id)),
-                    backend_->options().batch_rows - rows.size()});
-      caught_up = caught_up && n == n_lacking;
-      for (std::size_t j = 0; j < n; ++j) {
-        const std::size_t position = committed + j;
-        Parent parent = CommittedText{};
-        if (j > 0) parent = EarlierRow{rows_of[i].back()};
-        rows_of[i].push_back(static_cast<int>(rows.size()));
-        rows.push_back({.sequence = sequence.id,
-                        .token = sequence.text[position],
-                        .position = static_cast<int>(position),
-                        .parent = parent,
-                        .wants_logits = position + 1 == sequence.text.size()});
-      }
-      if (n > 0 && n == n_lacking) last.push_back(static_cast<int>(i));
-    }
-    const Pass pass = backend_->forward(rows);
-
-    std::vector<std::vector<TokenCount>> counts(last.size());
-    std::vector<ChoiceRequest> questions;
-    for (std::size_t i = 0; i < last.size(); ++i) {
-      const Growth& growth = growths[last[i]];
-      questions.push_back(
-          question(growth, growth.sequence->tree[0], counts[i], rows_of[last[i]].back()));
-    }
-    const std::vector<Choice> choices = backend_->choose(pass, questions);
-    for (std::size_t i = 0; i < last.size(); ++i) add_children(growths[last[i]], 0, choices[i]);
-
-    for (std::size_t i = 0; i < growths.size(); ++i) {
-      std::vector<SlotId> path;
-      for (int row : rows_of[i]) path.push_back(pass.slots[row]);
-      if (!path.empty()) backend_->commit(growths[i].sequence->id, path);
-    }
+  for (const Draft& draft : drafts) n_unread += unread(draft.request->sequence);
+  while (!read(drafts)) {
   }
   if (n_unread == 0)
-    blend(cost_.fixed_ms, watch.ms());
+    update_mean(cost_.fixed_ms, watch.ms());
   else if (n_unread > kUsualCatchUp)
-    blend(cost_.per_unread_ms, std::max(0.0, watch.ms() - cost_.fixed_ms) / n_unread);
+    update_mean(cost_.per_unread_ms, std::max(0.0, watch.ms() - cost_.fixed_ms) / n_unread);
 }
 
-// One pass over the most hopeful nodes without children, at most `width` of each sequence. False if
-// there is none that is worth it.
-bool ModelDrafter::grow(std::vector<Growth>& growths) {
-  const Stopwatch watch;
-  struct Grown {
-    Growth* growth;
-    int node;
-  };
-  std::vector<Grown> grown;
+// One pass over tokens that the caches lack; it commits them. True once no text has any left.
+bool ModelDrafter::read(std::span<Draft> drafts) {
   std::vector<Row> rows;
-  for (Growth& growth : growths) {
-    if (growth.ended) continue;
-    const DraftLimits& limits = growth.request->limits;
-    const Sequence& sequence = *growth.sequence;
+  std::vector<std::size_t> n_read;  // [drafts]
+  std::vector<Computed> last;
+  bool all_read = true;
+  for (Draft& draft : drafts) {
+    const Sequence& sequence = *draft.sequence;
+    const int length = static_cast<int>(sequence.text.size());
+    const int first = backend_->committed(sequence.id);
+    const int n = std::min({length - first, backend_->free_slots(sequence.id),
+                            backend_->options().batch_rows - static_cast<int>(rows.size())});
+    for (int position = first; position < first + n; ++position) {
+      Parent parent = CommittedText{};
+      if (position > first) parent = EarlierRow{static_cast<int>(rows.size()) - 1};
+      rows.push_back({.sequence = sequence.id,
+                      .token = sequence.text[position],
+                      .position = position,
+                      .parent = parent,
+                      .wants_logits = position + 1 == length});
+    }
+    n_read.push_back(n);
+    if (first + n < length)
+      all_read = false;
+    else if (n > 0)
+      last.push_back({&draft, 0, static_cast<int>(rows.size()) - 1});
+  }
+  const Pass pass = backend_->forward(rows);
+  add_children(pass, last);
+
+  std::span<const SlotId> slots = pass.slots;
+  for (std::size_t i = 0; i < drafts.size(); ++i) {
+    if (n_read[i] > 0) backend_->commit(drafts[i].sequence->id, slots.first(n_read[i]));
+    slots = slots.subspan(n_read[i]);
+  }
+  return all_read;
+}
+
+// One pass over the best nodes without children, at most `width` of each sequence, which gives them
+// children. False if no node may or should have any.
+bool ModelDrafter::grow(std::span<Draft> drafts) {
+  const Stopwatch watch;
+  std::vector<Row> rows;
+  std::vector<Computed> computed;
+  for (Draft& draft : drafts) {
+    if (draft.ended) continue;
+    const DraftLimits& limits = draft.request->limits;
+    const Sequence& sequence = *draft.sequence;
     const int length = static_cast<int>(sequence.text.size());
     int n_left = std::min({limits.width, backend_->free_slots(sequence.id),
                            backend_->options().batch_rows - static_cast<int>(rows.size())});
-    for (int i : growth.best()) {
+    for (int i : draft.best()) {
       const Node& node = sequence.tree[i];
       if (i == 0 || node.slot || node.depth >= limits.depth) continue;
       const int position = length - 1 + node.depth;
-      if (n_left == 0 || node.value < limits.worth || position >= backend_->options().context)
+      if (n_left == 0 || node.value < limits.min_value || position >= backend_->options().context)
         break;
       --n_left;
       const Node& parent = sequence.tree[node.parent];
-      grown.push_back({&growth, i});
+      computed.push_back({&draft, i, static_cast<int>(rows.size())});
       rows.push_back({.sequence = sequence.id,
                       .token = node.token,
                       .position = position,
@@ -219,49 +224,53 @@ bool ModelDrafter::grow(std::vector<Growth>& growths) {
   }
   if (rows.empty()) return false;
   const Pass pass = backend_->forward(rows);
-
-  std::vector<std::vector<TokenCount>> counts(grown.size());
-  std::vector<ChoiceRequest> questions;
-  for (std::size_t row = 0; row < grown.size(); ++row) {
-    const auto& [growth, i] = grown[row];
-    Node& node = growth->sequence->tree[i];
-    node.slot = pass.slots[row];
-    questions.push_back(question(*growth, node, counts[row], static_cast<int>(row)));
-  }
-  const std::vector<Choice> choices = backend_->choose(pass, questions);
-  for (std::size_t row = 0; row < grown.size(); ++row)
-    add_children(*grown[row].growth, grown[row].node, choices[row]);
-  blend(cost_.per_depth_ms, watch.ms());
+  for (const Computed& at : computed) at.draft->sequence->tree[at.node].slot = pass.slots[at.row];
+  add_children(pass, computed);
+  update_mean(cost_.per_depth_ms, watch.ms());
   return true;
 }
 
-// What the model is asked at a node; `counts` must outlive the request.
-ChoiceRequest ModelDrafter::question(const Growth& growth, const Node& node,
-                                     std::vector<TokenCount>& counts, int row) const {
-  std::vector<Token> path(node.depth);
-  for (const Node* at = &node; at->depth > 0; at = &growth.sequence->tree[at->parent])
-    path[at->depth - 1] = at->token;
-  counts = growth.request->state->counts(path);
-  const int position = static_cast<int>(growth.sequence->text.size()) + node.depth;
-  ChoiceRequest request = choice_request(growth.sampling, counts, row, position);
-  request.allowed = allowed_;
-  const int width = growth.request->limits.width;
-  request.n_best = request.filters.temperature == 0 ? width : std::max(width, kRivals);
-  return request;
+// The children of a node are the model's best tokens after its path.
+void ModelDrafter::add_children(const Pass& pass, std::span<const Computed> nodes) {
+  std::vector<std::vector<TokenCount>> counts(nodes.size());
+  std::vector<ChoiceRequest> questions;
+  for (std::size_t i = 0; i < nodes.size(); ++i) questions.push_back(question(nodes[i], counts[i]));
+  const std::vector<Choice> choices = backend_->choose(pass, questions);
+
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    const Choice& choice = choices[i];
+    Draft& draft = *nodes[i].draft;
+    if (!choice.token) {
+      draft.ended = true;
+      continue;
+    }
+    const std::vector<float> given =
+        confidences(choice.best, draft.request->sampling->filters.temperature);
+    std::vector<Node>& tree = draft.sequence->tree;
+    const int parent = nodes[i].node;
+    const std::size_t width = draft.request->limits.width;
+    for (std::size_t j = 0; j < std::min(width, choice.best.size()); ++j)
+      tree.push_back({choice.best[j].token, parent, tree[parent].depth + 1, given[j],
+                      tree[parent].value * given[j], std::nullopt});
+  }
 }
 
-void ModelDrafter::add_children(Growth& growth, int parent, const Choice& choice) {
-  if (!choice.token) {
-    growth.ended = true;
-    return;
-  }
-  std::vector<Node>& tree = growth.sequence->tree;
-  const std::vector<float> shares = confidences(choice.best, growth.sampling.filters.temperature);
-  const std::size_t width = growth.request->limits.width;
-  for (std::size_t i = 0; i < std::min(width, choice.best.size()); ++i) {
-    tree.push_back({choice.best[i].token, parent, tree[parent].depth + 1, shares[i],
-                    tree[parent].value * shares[i], std::nullopt});
-  }
+// What the model is asked at a node. The request points into `counts`.
+ChoiceRequest ModelDrafter::question(const Computed& computed,
+                                     std::vector<TokenCount>& counts) const {
+  const DraftRequest& draft = *computed.draft->request;
+  const Sequence& sequence = *computed.draft->sequence;
+  const Node& node = sequence.tree[computed.node];
+  std::vector<Token> path(node.depth);
+  for (const Node* at = &node; at->depth > 0; at = &sequence.tree[at->parent])
+    path[at->depth - 1] = at->token;
+  counts = draft.state->counts(path);
+  const int position = static_cast<int>(sequence.text.size()) + node.depth;
+  ChoiceRequest request = choice_request(*draft.sampling, counts, computed.row, position);
+  request.allowed = allowed_;
+  const int width = draft.limits.width;
+  request.n_best = request.filters.temperature == 0 ? width : std::max(width, kRivals);
+  return request;
 }
 
 int ModelDrafter::unread(DraftSequence number) const {

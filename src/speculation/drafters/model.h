@@ -1,8 +1,9 @@
 // Drafts with a smaller model: Leviathan et al. 2023, arXiv:2211.17192; Chen et al. 2023,
-// arXiv:2302.01318. Its children of a node are the best of its own processed logit / temperature +
-// the noise that the target's choice will use, so when sampling too it guesses the target's very
-// choice (Daliri, Musco, Suresh 2025, arXiv:2408.07978). The tree grows at its most hopeful nodes
-// (EAGLE-2, Li et al. 2024, arXiv:2406.16858).
+// arXiv:2302.01318. A node's children are the tokens with the draft model's best scores, processed
+// logit / temperature + noise, with the noise that the target's choice will use: also when
+// sampling, the drafter guesses the target's own choice (Daliri, Musco, Suresh 2025,
+// arXiv:2408.07978). The tree grows where a path is most likely to be accepted (EAGLE-2, Li et al.
+// 2024, arXiv:2406.16858).
 
 #pragma once
 
@@ -16,16 +17,17 @@
 
 namespace outrider {
 
-// The draft model has a cache of its own, which catches up lazily: tokens that it lacks go into the
-// pass of the first draft row, long prompts in passes of batch_rows before. What an accepted path
-// already computed becomes history without computing it again. A text whose tokens the draft model
-// does not know, or that fills its context, gets no proposals. A row without usable logits (NaN)
-// ends this step's drafting for its sequence. Where the draft model has logits for some tokens
-// only, those of the text join them: what a text has said it often says again.
+// The draft model has a cache of its own, which reads a text when proposals are wanted: the tokens
+// that it lacks are rows of the pass of node 0, a long prompt takes passes of batch_rows before it.
+// Rows that were computed for nodes of an accepted path become history. There are no proposals for
+// a text that fills the draft model's context or has tokens that the draft model does not know. A
+// row without usable logits (NaN) ends the drafting for its sequence in this step. Where the draft
+// model has logits for some tokens only, the text's own tokens are added to these, because texts
+// repeat their words.
 //
-// Confidence of a child: at temperature 0 its probability. Otherwise the softmax of noisy scores
-// over the best ones, for what the noise already decided is no longer open: its lead says how far
-// the target would have to disagree.
+// The confidence of a child is its probability at temperature 0. When sampling, the noise is known
+// and only the target's logits are open: the confidence is a softmax of the best noisy scores,
+// which grows with the child's lead over the others.
 class ModelDrafter final : public Drafter {
  public:
   // target_vocabulary: ids from there on are never drafted.
@@ -42,31 +44,33 @@ class ModelDrafter final : public Drafter {
   DraftCost cost() const override { return cost_; }
 
  private:
-  // A node of this step's own tree. Node 0 is the text's last token and always committed.
+  // A node of a tree in the making. Node 0 is the text's last token and always committed.
   struct Node {
     Token token;
     int parent;
     int depth;
     float confidence;            // given its parent
     double value;                // product of confidences along its path
-    std::optional<SlotId> slot;  // where it was computed, if it was
+    std::optional<SlotId> slot;  // of its row, if it was computed
   };
   struct Sequence {
     SequenceId id;
     std::vector<Token> text;
-    std::optional<std::size_t> first_unknown;  // position of a token beyond the draft vocabulary
-    std::vector<Node> tree;                    // what the scratch slots hold
+    std::optional<std::size_t> first_unknown;  // position of a token that the draft model lacks
+    std::vector<Node> tree;                    // of the last propose(), until the text changes
   };
-  struct Growth;  // one request's tree in the making
+  struct Draft;     // one request and its tree
+  struct Computed;  // a node whose row in a pass has logits
 
-  void catch_up(std::vector<Growth>& growths);
-  bool grow(std::vector<Growth>& growths);
-  ChoiceRequest question(const Growth& growth, const Node& node, std::vector<TokenCount>& counts,
-                         int row) const;
-  void add_children(Growth& growth, int node, const Choice& choice);
+  std::vector<Draft> start(std::span<const DraftRequest> requests);
+  void catch_up(std::span<Draft> drafts);
+  bool read(std::span<Draft> drafts);
+  bool grow(std::span<Draft> drafts);
+  void add_children(const Pass& pass, std::span<const Computed> nodes);
+  ChoiceRequest question(const Computed& computed, std::vector<TokenCount>& counts) const;
 
   std::unique_ptr<Backend> backend_;
-  std::vector<std::uint64_t> allowed_;  // ids that both know; empty if the draft has no others
+  std::vector<std::uint64_t> allowed_;  // bit per id that both models have; empty: all
   std::map<DraftSequence, Sequence> sequences_;
   DraftCost cost_;
 };

@@ -141,9 +141,9 @@ TEST(ModelDrafter, StopsWhereALevelIsNotWorthIt) {
   const std::vector<Token> text{4, 5};
   drafting.drafter->begin({0});
   drafting.drafter->observe({0}, text);
-  drafting.propose(0, text, {.nodes = 16, .depth = 16, .width = 2, .worth = 1});
+  drafting.propose(0, text, {.nodes = 16, .depth = 16, .width = 2, .min_value = 1});
   EXPECT_EQ(drafting.backend->counts.forwards, 1);
-  drafting.propose(0, text, {.nodes = 16, .depth = 16, .width = 2, .worth = 0.5});
+  drafting.propose(0, text, {.nodes = 16, .depth = 16, .width = 2, .min_value = 0.5});
   EXPECT_GT(drafting.backend->counts.forwards, 2);
 }
 
