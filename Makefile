@@ -13,7 +13,7 @@ JOBS = $(shell scripts/jobs)
 OUTRIDER := build/release/outrider
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test soak prove-install install clean
+.PHONY: help build demo test test-arm64 soak prove-install install clean
 
 help:
 	@echo 'make build          build $(OUTRIDER), installing Debian packages that are missing'
@@ -21,6 +21,7 @@ help:
 	@echo "                    PROMPT='…'    another prompt"
 	@echo '                    MODEL=…       another model: a name of `outrider list --all`, or a .gguf file'
 	@echo 'make test           build and run all tests, some of them under sanitizers'
+	@echo 'make test-arm64     build everything for arm64 and run unit tests under qemu'
 	@echo 'make soak           the long tests: whole matrices, long fuzzing'
 	@echo 'make prove-install  run demo and test in a bare Debian 12 (needs root and mmdebstrap)'
 	@echo 'make install        install program, manual page and completions under PREFIX=$(PREFIX)'
@@ -51,6 +52,15 @@ test:
 	@OUTRIDER_CACHE='$(CACHE)' $(OUTRIDER) pull $(TEST_MODELS)
 	@echo 'subdirs(release asan)' >build/CTestTestfile.cmake
 	@OUTRIDER_CACHE='$(CACHE)' ctest --test-dir build --output-on-failure --no-tests=error --timeout 900 -j $(JOBS)
+
+# The folders whose tests run no kernel, so that qemu's speed does: minutes. Models are not looked for.
+test-arm64:
+	@scripts/install-packages build arm64
+	@scripts/arm64-sysroot build/arm64/sysroot
+	@$(call configure,arm64,build/arm64)
+	@cmake --build build/arm64 -j $(JOBS)
+	@ctest --test-dir build/arm64 -R '^(base|numerics|cache|sampling|speculation)\.' --output-on-failure --no-tests=error \
+	  --timeout 900 -j $(JOBS)
 
 soak: test
 	@OUTRIDER_CACHE='$(CACHE)' scripts/soak
