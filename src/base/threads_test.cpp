@@ -17,15 +17,7 @@
 #include <vector>
 
 #include "base/error.h"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define OUTRIDER_HAS_SHADOW_MEMORY 1
-#elif defined(__has_feature)
-#define OUTRIDER_HAS_SHADOW_MEMORY \
-  (__has_feature(address_sanitizer) || __has_feature(thread_sanitizer))
-#else
-#define OUTRIDER_HAS_SHADOW_MEMORY 0
-#endif
+#include "base/sanitizers.h"
 
 namespace outrider {
 namespace {
@@ -247,7 +239,7 @@ TEST(ThreadTeam, KeepsSubnormals) {
 
 // The threads that did start must end, not wait for work for ever.
 TEST(ThreadTeam, EndsIfTheSystemHasNoRoomForIt) {
-  if (OUTRIDER_HAS_SHADOW_MEMORY) GTEST_SKIP() << "sanitizers need all of the address space";
+  if (OUTRIDER_SANITIZES_MEMORY) GTEST_SKIP() << "sanitizers need all of the address space";
   rlimit before = {};
   ASSERT_EQ(getrlimit(RLIMIT_AS, &before), 0);
   std::uint64_t pages = 0;
@@ -258,7 +250,9 @@ TEST(ThreadTeam, EndsIfTheSystemHasNoRoomForIt) {
   constexpr std::size_t kTooMuch = std::size_t{1} << 30;
   void* const refused =
       mmap(nullptr, kTooMuch, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (refused == MAP_FAILED) EXPECT_THROW(ThreadTeam team(1024), Error);
+  if (refused == MAP_FAILED) {
+    EXPECT_THROW(ThreadTeam team(1024), Error);
+  }
   ASSERT_EQ(setrlimit(RLIMIT_AS, &before), 0);
   if (refused != MAP_FAILED) {
     munmap(refused, kTooMuch);
