@@ -10,13 +10,25 @@
 
 namespace outrider {
 
+// What a request may set differently to avoid a failure. Whoever shows the message adds their own
+// name for it: a flag, a field of a request.
+enum class Setting { none, context, logit_bias, raw_prompt };
+
 // One line for the user: where, what was found, what was expected, what to do.
 // Only cli/ prints it.
 class Error : public std::runtime_error {
  public:
   template <typename... Args>
   explicit Error(fmt::format_string<Args...> format, Args&&... args)
-      : std::runtime_error(fmt::format(format, std::forward<Args>(args)...)) {}
+      : Error(Setting::none, format, std::forward<Args>(args)...) {}
+  template <typename... Args>
+  Error(Setting setting, fmt::format_string<Args...> format, Args&&... args)
+      : std::runtime_error(fmt::format(format, std::forward<Args>(args)...)), setting_(setting) {}
+
+  Setting setting() const { return setting_; }
+
+ private:
+  Setting setting_;
 };
 
 [[noreturn]] void check_failed(const char* condition, const char* file, int line);

@@ -30,7 +30,8 @@ double median(std::vector<double> values) {
   return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
-Measured answer(Workbench& bench, Session& session, const BenchPrompt& prompt) {
+Measured answer(Workbench& bench, Engine& engine, const BenchPrompt& prompt) {
+  Session session = bench.open_session(engine);
   Measured measured;
   std::vector<Message> messages = bench.conversation();
   std::string raw;
@@ -57,7 +58,6 @@ Measured answer(Workbench& bench, Session& session, const BenchPrompt& prompt) {
     messages.push_back({"assistant", completion.text});
     raw += completion.text;
   }
-  session.reset();
   return measured;
 }
 
@@ -82,8 +82,8 @@ int bench_generate_command(const Device& device, const Settings& settings) {
   if (bench.seed_is_random() && bench.sampling().filters.temperature > 0) {
     console.note(fmt::format("seed {}", bench.seed()));
   }
-  std::vector<std::unique_ptr<Session>> sessions;
-  for (const DraftSetting& draft : drafts) sessions.push_back(bench.open_session(draft));
+  std::vector<std::unique_ptr<Engine>> engines;
+  for (const DraftSetting& draft : drafts) engines.push_back(bench.make_engine(draft));
 
   const std::size_t n = drafts.size();
   std::vector<std::string> groups;  // in order of their first prompt
@@ -103,7 +103,7 @@ int bench_generate_command(const Device& device, const Settings& settings) {
       const std::size_t s = (i + k) % n;
       console.advance(fmt::format("{} {}, --draft {}", prompt.group, prompt.id, drafts[s].text),
                       static_cast<double>(i * n + k) / static_cast<double>(total * n));
-      measured[s] = answer(bench, *sessions[s], prompt);
+      measured[s] = answer(bench, *engines[s], prompt);
     }
     for (std::size_t s = 0; s < n; ++s) {
       const double speed = measured[s].tokens_per_second();

@@ -66,7 +66,8 @@ class Chat {
       : bench_(bench),
         settings_(settings),
         console_(console),
-        session_(bench.open_session(draft)),
+        engine_(bench.make_engine(draft)),
+        session_(bench.open_session(*engine_)),
         sampling_(bench.sampling()),
         draft_(draft.text),
         printer_(settings) {
@@ -101,14 +102,14 @@ class Chat {
       } catch (const Error& error) {
         // The person can say something else.
         console_.clear();
-        fmt::print(stderr, "{}\n", error.what());
+        fmt::print(stderr, "{}\n", message_of(error));
       }
     }
   }
 
  private:
   void reset() {
-    session_->reset();
+    session_.reset();
     messages_ = bench_.conversation();
   }
 
@@ -127,12 +128,13 @@ class Chat {
       console_.note("forgotten");
     } else if (name == "/stats") {
       console_.note(last_ ? answer_summary(*last_) : "there is no answer yet");
-      console_.note(fmt::format("{} of {} tokens of context used; --draft {}", session_->n_tokens(),
+      console_.note(fmt::format("{} of {} tokens of context used; --draft {}", session_.n_tokens(),
                                 bench_.context(), draft_));
     } else if (name == "/draft") {
       if (!rest.empty()) {
         const DraftSetting draft = parse_draft_setting(rest, settings_);
-        session_->set_drafters(bench_.drafters(draft), bench_.budget());
+        engine_->set_drafters(bench_.drafters(draft));
+        engine_->measure_costs();
         draft_ = rest;
       }
       console_.note(fmt::format("--draft {}", draft_));
@@ -146,12 +148,12 @@ class Chat {
   void answer(const std::string& text) {
     messages_.push_back({"user", text});
     try {
-      last_ = session_->complete(session_->tokens_of(messages_), sampling_, bench_.stop(-1),
-                                 printer_.show(), &interrupt_flag());
+      last_ = session_.complete(session_.tokens_of(messages_), sampling_, bench_.stop(-1),
+                                printer_.show(), &interrupt_flag());
     } catch (const Error&) {
       messages_.pop_back();
       printer_.end_line();
-      if (session_->n_tokens() > 0)
+      if (session_.n_tokens() > 0)
         console_.note("/reset forgets the conversation, -c N makes room for more");
       throw;
     }
@@ -160,7 +162,7 @@ class Chat {
     if (pending_signal()) {
       if (take_signal() == SIGTERM) throw Interrupted{SIGTERM};
       console_.note("stopped");
-    } else if (session_->n_tokens() >= bench_.context()) {
+    } else if (session_.n_tokens() >= bench_.context()) {
       console_.note(
           fmt::format("the context of {} tokens is full: /reset forgets the conversation, "
                       "-c N makes room for more",
@@ -171,7 +173,8 @@ class Chat {
   Workbench& bench_;
   const Settings& settings_;
   Console& console_;
-  std::unique_ptr<Session> session_;
+  std::unique_ptr<Engine> engine_;
+  Session session_;
   SamplingParams sampling_;
   std::string draft_;
   AnswerPrinter printer_;

@@ -47,7 +47,7 @@ int dispatch(std::vector<std::string> words, const Device& device) {
   try {
     return invocation.command->run(device, invocation.settings);
   } catch (const Error& error) {
-    if (const auto& log_file = invocation.settings.log_file) append_log(*log_file, error.what());
+    if (const auto& log_file = invocation.settings.log_file) append_log(*log_file, message_of(error));
     throw;
   }
 }
@@ -70,7 +70,7 @@ int run_command_line(std::span<const std::string> arguments, const Device& devic
   } catch (const std::exception& error) {
     // Work that watches for a signal by itself ends with an error of its own.
     if (pending_signal()) return 128 + pending_signal();
-    return fail(kFailed, error.what());
+    return fail(kFailed, message_of(error));
   }
 }
 

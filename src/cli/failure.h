@@ -3,9 +3,14 @@
 
 #pragma once
 
+#include <string>
+
 #include "base/error.h"
 
 namespace outrider {
+
+// The message with the flag that may help, where there is one.
+std::string message_of(const std::exception& error);
 
 enum ExitStatus { kDone = 0, kFailed = 1, kUsage = 2 };
 

@@ -7,10 +7,9 @@
 
 #include "base/machine.h"
 #include "cli/failure.h"
-#include "cli/json.h"
 #include "cli/memory.h"
-#include "cli/shared_backend.h"
 #include "cli/signals.h"
+#include "cli/step_lines.h"
 #include "cli/text_input.h"
 #include "speculation/draft_vocabulary.h"
 
@@ -153,50 +152,31 @@ std::vector<std::unique_ptr<Drafter>> Workbench::drafters(const DraftSetting& dr
     const ModelFile& file = draft_file(name);
     std::shared_ptr<Backend>& backend = draft_backends_[name];
     if (!backend) backend = load(file, draft_options(file));
-    return DraftModel{share_backend(backend), make_tokenizer(file.model.checkpoint->metadata)};
+    return DraftModel{backend, make_tokenizer(file.model.checkpoint->metadata)};
   };
   return make_drafters(draft.choices, context);
 }
 
-BudgetOptions Workbench::budget() const {
-  return {.automatic = settings_.budget_automatic,
-          .rows = settings_.draft_rows,
-          .depth = settings_.draft_depth,
-          .width = settings_.draft_width};
-}
-
-std::unique_ptr<Session> Workbench::open_session(const DraftSetting& draft) {
-  const Metadata& metadata = file_.model.checkpoint->metadata;
+std::unique_ptr<Engine> Workbench::make_engine(const DraftSetting& draft) {
   EngineOptions options;
-  options.budget = budget();
+  options.budget = {.automatic = settings_.budget_automatic,
+                    .rows = settings_.draft_rows,
+                    .depth = settings_.draft_depth,
+                    .width = settings_.draft_width};
   options.prompt_chunk = settings_.batch_size;
-  auto tokenizer = std::shared_ptr<const Tokenizer>(make_tokenizer(metadata));
-  auto chat_template = make_chat_template(metadata, *tokenizer);
-  auto session = std::make_unique<Session>(share_backend(target_), tokenizer,
-                                           std::move(chat_template), drafters(draft), options);
-  watch_steps(*session);
-  return session;
+  auto engine = std::make_unique<Engine>(target_, drafters(draft), options);
+  engine->measure_costs();
+  if (settings_.trace_file || settings_.steps)
+    engine->on_step([this](const StepReport& report) { show_step(report); });
+  return engine;
 }
 
-void Workbench::watch_steps(Session& session) {
-  if (!settings_.trace_file && !settings_.steps) return;
-  session.engine().set_trace([this](const std::string& line) {
-    if (settings_.trace_file) {
-      trace_ << line << std::endl;
-      if (!trace_) throw Error("--trace {}: cannot be written", *settings_.trace_file);
-    }
-    if (!settings_.steps) return;
-    const Json step = Json::parse(line);
-    for (const Json& text : step["sequences"]) {
-      const auto accepted = std::ranges::count_if(
-          text["nodes"], [](const Json& node) { return node["accepted"].get<bool>(); });
-      console_.note(fmt::format(
-          "step {}: position {}, {} rows, {} of {} drafts accepted, {:.1f} ms, drafting {:.1f} ms",
-          step["step"].get<long>(), text["position"].get<long>(), step["rows"].get<long>(),
-          accepted, text["nodes"].size(), step["forward_ms"].get<double>(),
-          step["draft_ms"].get<double>()));
-    }
-  });
+void Workbench::show_step(const StepReport& report) {
+  if (settings_.trace_file) {
+    trace_ << step_json(report) << std::endl;
+    if (!trace_) throw Error("--trace {}: cannot be written", *settings_.trace_file);
+  }
+  if (settings_.steps) console_.note(step_text(report));
 }
 
 SamplingParams Workbench::sampling() const {

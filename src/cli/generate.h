@@ -31,8 +31,8 @@ std::vector<DraftSetting> parse_draft_settings(const Settings& settings,
 // UsageError where a flag speaks of a draft model and none of the settings has one.
 void check_draft_flags(const Settings& settings, std::span<const DraftSetting> drafts);
 
-// The target, loaded once, draft models likewise, and any number of sessions on them. Only one
-// session may hold a text at a time: reset() it before another completes.
+// The target, loaded once, draft models too, and any number of engines on them. Only one session
+// may hold a text at a time: reset() it before another completes.
 class Workbench {
  public:
   // Opens and loads settings.model with the context that flags and memory allow; says on the
@@ -41,8 +41,12 @@ class Workbench {
   Workbench(const Device& device, const Settings& settings, std::span<const DraftSetting> drafts,
             Console& console);
 
-  std::unique_ptr<Session> open_session(const DraftSetting& draft);
+  // Engines share the models; --steps and --trace watch each.
+  std::unique_ptr<Engine> make_engine(const DraftSetting& draft);
   std::vector<std::unique_ptr<Drafter>> drafters(const DraftSetting& draft);
+  Session open_session(Engine& engine) const {
+    return Session(engine, tokenizer(), file_.chat_template.get());
+  }
 
   const ModelFile& file() const { return file_; }
   const Tokenizer& tokenizer() const { return *file_.tokenizer; }
@@ -50,7 +54,6 @@ class Workbench {
   int n_threads() const { return options_.n_threads; }
   const Model& model() const { return file_.model; }
   const std::shared_ptr<Backend>& target() const { return target_; }
-  BudgetOptions budget() const;
 
   // The flags' parameters, the model's own where flags are silent. Seed as given, or `random_seed`.
   SamplingParams sampling() const;
@@ -71,7 +74,7 @@ class Workbench {
   std::shared_ptr<Backend> load(const ModelFile& file, const LoadOptions& options);
   LoadOptions draft_options(const ModelFile& draft) const;
   void choose_context();
-  void watch_steps(Session& session);
+  void show_step(const StepReport& report);
 
   const Device& device_;
   const Settings& settings_;

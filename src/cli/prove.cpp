@@ -14,7 +14,7 @@ constexpr int kPredict = 256;
 // One --draft over all prompts.
 struct Tally {
   std::string draft;
-  std::unique_ptr<Session> session;
+  std::unique_ptr<Engine> engine;
   long tokens = 0, timed_tokens = 0;
   double generation_ms = 0;
   Counters counters;
@@ -152,7 +152,7 @@ int prove_command(const Device& device, const Settings& settings) {
   std::vector<Tally> tallies(drafts.size());
   for (std::size_t i = 0; i < drafts.size(); ++i) {
     tallies[i].draft = drafts[i].text;
-    tallies[i].session = bench.open_session(drafts[i]);
+    tallies[i].engine = bench.make_engine(drafts[i]);
   }
 
   // One prompt is read along; of many only the table counts.
@@ -168,10 +168,10 @@ int prove_command(const Device& device, const Settings& settings) {
         console.advance(fmt::format("prompt {}, --draft {}", p + 1, tally.draft),
                         static_cast<double>(p) / static_cast<double>(prompts.size()));
       }
-      const Completion answer = tally.session->complete(
-          bench.prompt_tokens(*tally.session, prompts[p]), sampling, bench.stop(kPredict),
-          streams ? printer.show() : ShowText{}, &interrupt_flag());
-      tally.session->reset();
+      Session session = bench.open_session(*tally.engine);
+      const Completion answer =
+          session.complete(bench.prompt_tokens(session, prompts[p]), sampling, bench.stop(kPredict),
+                           streams ? printer.show() : ShowText{}, &interrupt_flag());
       printer.end_line();
       stop_if_interrupted();
       if (streams) write_output("\n");

@@ -15,9 +15,7 @@ Json answer_json(const Completion& answer, const Workbench& bench, double load_m
     drafts[draft.name] = {{"proposed", draft.counts.proposed}, {"accepted", draft.counts.accepted}};
   }
   Json reason;
-  if (answer.finish_reason) {
-    reason = *answer.finish_reason == FinishReason::stop ? "stop" : "length";
-  }
+  if (answer.finish_reason) reason = name(*answer.finish_reason);
   return {{"schema", 1},
           {"version", version()},
           {"model", bench.file().name},
@@ -55,10 +53,11 @@ int run_command(const Device& device, const Settings& settings) {
   Workbench bench(device, settings, {&draft, 1}, console);
   if (!prompt) return chat(bench, draft, settings, console);
 
-  const auto session = bench.open_session(draft);
+  const std::unique_ptr<Engine> engine = bench.make_engine(draft);
+  Session session = bench.open_session(*engine);
   const double load_ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
   const SamplingParams sampling = bench.sampling();
-  const std::vector<Token> tokens = bench.prompt_tokens(*session, *prompt);
+  const std::vector<Token> tokens = bench.prompt_tokens(session, *prompt);
   if (!settings.raw && !bench.file().chat_template) {
     console.note(fmt::format("{} has no chat template: it continues the prompt as it is",
                              bench.file().name));
@@ -69,8 +68,8 @@ int run_command(const Device& device, const Settings& settings) {
 
   AnswerPrinter printer(settings);
   const Completion answer =
-      session->complete(tokens, sampling, bench.stop(-1),
-                        settings.json ? ShowText{} : printer.show(), &interrupt_flag());
+      session.complete(tokens, sampling, bench.stop(-1),
+                       settings.json ? ShowText{} : printer.show(), &interrupt_flag());
   if (settings.json) {
     write_json(answer_json(answer, bench, load_ms));
   } else {

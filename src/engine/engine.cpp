@@ -1,4 +1,4 @@
-// An engine's texts, how they begin, change and end; what a step does with them is in step.cpp.
+#include "engine/engine.h"
 
 #include <algorithm>
 #include <utility>
@@ -12,42 +12,61 @@ namespace outrider {
 namespace {
 
 int committed_prefix(const Generation& generation, std::span<const Token> prompt, int committed) {
-  const auto end = std::ranges::mismatch(generation.text, prompt).in2;
+  const auto end = std::ranges::mismatch(generation.tokens, prompt).in2;
   const int common = static_cast<int>(end - prompt.begin());
   return std::min({common, committed, static_cast<int>(prompt.size()) - 1});
 }
 
 }  // namespace
 
-Engine::Engine(std::unique_ptr<Backend> target, std::vector<std::unique_ptr<Drafter>> drafters,
+Generation::Generation(Engine& engine, DraftSequence draft_sequence, SamplingParams sampling,
+                       StopRules stop)
+    : engine(engine),
+      sequence(engine.target_->begin()),
+      draft_sequence(draft_sequence),
+      sampling(std::move(sampling)),
+      state(this->sampling),
+      stop(std::move(stop)) {
+  for (const auto& drafter : engine.drafters_) drafter->begin(draft_sequence);
+  engine.living_.push_back(this);
+}
+
+Generation::~Generation() {
+  std::erase(engine.living_, this);
+  for (const auto& drafter : engine.drafters_) drafter->end(draft_sequence);
+  engine.target_->end(sequence);
+}
+
+Engine::Engine(std::shared_ptr<Backend> target, std::vector<std::unique_ptr<Drafter>> drafters,
                EngineOptions options)
     : target_(std::move(target)),
       drafters_(std::move(drafters)),
       options_(options),
       budget_(options.budget, static_cast<int>(drafters_.size())) {}
 
-Engine::~Engine() = default;
+Engine::~Engine() {
+  CHECK(living_.empty());
+}
 
-Generation Engine::begin(std::span<const Token> prompt, SamplingParams sampling, StopRules stop) {
+std::unique_ptr<Generation> Engine::begin(std::span<const Token> prompt, SamplingParams sampling,
+                                          StopRules stop) {
   check(prompt);
-  const ProcessorState state(sampling);
-  Generation generation{.sequence = target_->begin(),
-                        .draft_sequence = {next_draft_sequence_++},
-                        .text = {},
-                        .sampling = {},
-                        .state = state,
-                        .stop = stop,
-                        .finished = std::nullopt,
-                        .emitted = {},
-                        .counters = {}};
-  for (const auto& drafter : drafters_) drafter->begin(generation.draft_sequence);
-  restart(generation, prompt, std::move(sampling), std::move(stop));
+  auto generation = std::make_unique<Generation>(*this, DraftSequence{next_draft_sequence_++},
+                                                 std::move(sampling), std::move(stop));
+  start(*generation, prompt);
   return generation;
 }
 
 void Engine::restart(Generation& generation, std::span<const Token> prompt, SamplingParams sampling,
                      StopRules stop) {
   check(prompt);
+  generation.sampling = std::move(sampling);
+  generation.stop = std::move(stop);
+  start(generation, prompt);
+}
+
+// Reads nothing yet: what the cache lacks of the prompt is left to the steps.
+void Engine::start(Generation& generation, std::span<const Token> prompt) {
   const int kept = committed_prefix(generation, prompt, target_->committed(generation.sequence));
   target_->truncate(generation.sequence, kept);
   for (const auto& drafter : drafters_) {
@@ -55,64 +74,61 @@ void Engine::restart(Generation& generation, std::span<const Token> prompt, Samp
     drafter->observe(generation.draft_sequence, prompt.subspan(kept));
   }
   budget_.begin_text();
-  generation.text.assign(prompt.begin(), prompt.end());
+  generation.tokens.assign(prompt.begin(), prompt.end());
   generation.n_prompt = static_cast<int>(prompt.size());
   generation.n_reused = kept;
-  generation.state = ProcessorState(sampling);
+  generation.state = ProcessorState(generation.sampling);
   generation.state.advance(prompt);
-  generation.sampling = std::move(sampling);
-  generation.stop = std::move(stop);
-  generation.finished.reset();
-  if (generation.stop.n_left() == 0) generation.finished = FinishReason::length;
+  generation.finish_reason.reset();
+  if (generation.stop.n_left() == 0) generation.finish_reason = FinishReason::length;
+  generation.error.reset();
   generation.emitted.clear();
   generation.counters = {};
   generation.counters.drafters.resize(drafters_.size());
-}
-
-void Engine::end(const Generation& generation) {
-  for (const auto& drafter : drafters_) drafter->end(generation.draft_sequence);
-  target_->end(generation.sequence);
 }
 
 void Engine::check(std::span<const Token> prompt) const {
   if (prompt.empty()) throw Error("the prompt is empty; give at least one token");
   const std::size_t context = target_->options().context;
   if (prompt.size() >= context)
-    throw Error(
-        "the prompt has {} tokens, but the context of {} has room for {} and an answer; "
-        "shorten it or raise --ctx-size",
-        prompt.size(), context, context - 1);
+    throw Error(Setting::context,
+                "the prompt has {} tokens, but the context of {} has room for {} and an answer; "
+                "shorten it or choose a longer context",
+                prompt.size(), context, context - 1);
   for (Token token : prompt)
     if (token < 0 || token >= target_->spec().vocabulary)
       throw Error("the prompt holds token {}, but the model's vocabulary has {}", token,
                   target_->spec().vocabulary);
 }
 
-void Engine::set_drafters(std::vector<std::unique_ptr<Drafter>> drafters, BudgetOptions budget,
-                          std::span<Generation* const> alive) {
-  for (Generation* generation : alive) {
+void Engine::step(std::span<Generation* const> generations) {
+  Step(*this, generations).run();
+}
+
+void Engine::set_drafters(std::vector<std::unique_ptr<Drafter>> drafters) {
+  for (Generation* generation : living_) {
     for (const auto& drafter : drafters_) drafter->end(generation->draft_sequence);
     for (const auto& drafter : drafters) {
       drafter->begin(generation->draft_sequence);
-      drafter->observe(generation->draft_sequence, generation->text);
+      drafter->observe(generation->draft_sequence, generation->tokens);
     }
     generation->counters = {};
+    generation->counters.drafters.resize(drafters.size());
   }
   drafters_ = std::move(drafters);
-  options_.budget = budget;
   CostCurve curve = budget_.curve();
-  budget_ = Budget(budget, static_cast<int>(drafters_.size()));
+  budget_ = Budget(options_.budget, static_cast<int>(drafters_.size()));
   budget_.curve() = std::move(curve);
-  counters_ = {};
 }
 
-void Engine::measure_costs(const Generation* generation) {
+void Engine::measure_costs() {
+  if (!options_.budget.automatic || options_.budget.rows == 0 || drafters_.empty()) return;
   for (const auto& drafter : drafters_) drafter->measure_costs();
   if (!budget_.curve().empty()) return;
   // Slow machines get fewer points; the curve goes on beyond them and is refined by every step.
   constexpr double kEnoughMs = 1000;
   const Stopwatch watch;
-  const SequenceId sequence = generation ? generation->sequence : target_->begin();
+  const SequenceId sequence = living_.empty() ? target_->begin() : living_.front()->sequence;
   const int first = target_->committed(sequence);
   const int rows_max = std::min({1 + options_.budget.rows, target_->options().batch_rows,
                                  target_->options().n_slots, target_->options().context - first});
@@ -123,7 +139,7 @@ void Engine::measure_costs(const Generation* generation) {
     budget_.curve().measure(n, time_pass(*target_, sequence, n, n));
     if (rows >= rows_max) break;
   }
-  if (!generation) target_->end(sequence);
+  if (living_.empty()) target_->end(sequence);
 }
 
 }  // namespace outrider

@@ -1,14 +1,14 @@
 // The judge of speculation: whatever is drafted, planned, chunked or batched, the text is the one
 // of plain decoding, token by token. The target is a fake whose logits tell every wrong row apart.
 
+#include "engine/engine.h"
+
 #include <gtest/gtest.h>
 
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <random>
 
 #include "base/error.h"
-#include "engine/step.h"
 #include "model/fake_backend.h"
 #include "sampling/fake_tokenizer.h"
 #include "speculation/drafters/lookup.h"
@@ -83,24 +83,40 @@ struct Setting {
   FakeModel model;
 };
 
-Engine make_engine(const Setting& setting, Drafters drafters) {
-  return Engine(std::make_unique<FakeBackend>(setting.model, setting.load), std::move(drafters),
-                setting.engine);
-}
+// Adds up what its steps report.
+struct WatchedEngine : Engine {
+  WatchedEngine(const Setting& setting, Drafters drafters)
+      : Engine(std::make_shared<FakeBackend>(setting.model, setting.load), std::move(drafters),
+               setting.engine) {
+    on_step([this](const StepReport& report) {
+      reports.push_back(report);
+      rows += report.rows;
+      for (const auto& sequence : report.sequences) {
+        drafted += static_cast<long>(sequence.nodes.size());
+        accepted += std::ranges::count(sequence.nodes, true, &StepReport::Node::accepted);
+        emitted += static_cast<long>(sequence.emitted.size());
+      }
+    });
+  }
+  long steps() const { return static_cast<long>(reports.size()); }
+
+  std::vector<StepReport> reports;
+  long rows = 0, drafted = 0, accepted = 0, emitted = 0;
+};
 
 // The cache holds all but the last token; drafters saw the whole text.
 void check_state(const Engine& engine, const Generation& generation) {
   const auto& backend = dynamic_cast<const FakeBackend&>(engine.target());
   const auto cached = backend.text(generation.sequence);
-  ASSERT_LT(cached.size(), generation.text.size());
-  ASSERT_TRUE(std::equal(cached.begin(), cached.end(), generation.text.begin()));
+  ASSERT_LT(cached.size(), generation.tokens.size());
+  ASSERT_TRUE(std::equal(cached.begin(), cached.end(), generation.tokens.begin()));
   if (!generation.emitted.empty()) {
-    ASSERT_EQ(cached.size() + 1, generation.text.size());
+    ASSERT_EQ(cached.size() + 1, generation.tokens.size());
   }
   ASSERT_EQ(backend.free_slots(generation.sequence), backend.options().n_slots);
   for (const auto& drafter : engine.drafters())
     if (const auto* scripted = dynamic_cast<const ScriptedDrafter*>(drafter.get())) {
-      ASSERT_EQ(scripted->texts().at(generation.draft_sequence), generation.text);
+      ASSERT_EQ(scripted->texts().at(generation.draft_sequence), generation.tokens);
     }
 }
 
@@ -108,7 +124,7 @@ void check_state(const Engine& engine, const Generation& generation) {
 // step 2i.
 std::vector<Outcome> generate(Engine& engine, const Tokenizer& tokenizer,
                               const std::vector<Request>& requests, bool stagger = false) {
-  std::vector<std::optional<Generation>> generations(requests.size());
+  std::vector<std::unique_ptr<Generation>> generations(requests.size());
   std::vector<Outcome> outcomes(requests.size());
   for (std::size_t step = 0;; ++step) {
     std::vector<Generation*> alive;
@@ -121,27 +137,27 @@ std::vector<Outcome> generate(Engine& engine, const Tokenizer& tokenizer,
       if (!generations[i])
         generations[i] = engine.begin(requests[i].prompt, requests[i].sampling,
                                       StopRules(tokenizer, requests[i].stop));
-      outcomes[i].finished = generations[i]->finished;
-      if (!generations[i]->finished) alive.push_back(&*generations[i]);
+      outcomes[i].finished = generations[i]->finish_reason;
+      if (!generations[i]->ended()) alive.push_back(generations[i].get());
     }
     if (alive.empty() && !more) break;
     if (alive.empty()) continue;
     engine.step(alive);
     for (std::size_t i = 0; i < requests.size(); ++i) {
-      if (!generations[i] || std::ranges::find(alive, &*generations[i]) == alive.end()) continue;
+      if (!generations[i] || std::ranges::count(alive, generations[i].get()) == 0) continue;
       check_state(engine, *generations[i]);
       for (const Emitted& emitted : generations[i]->emitted) {
         outcomes[i].tokens.push_back(emitted.token);
         outcomes[i].text += emitted.text;
       }
-      outcomes[i].finished = generations[i]->finished;
+      outcomes[i].finished = generations[i]->finish_reason;
     }
   }
   for (const auto& generation : generations) {
     EXPECT_EQ(generation->counters.emitted,
-              static_cast<long>(generation->text.size()) - generation->n_prompt);
-    engine.end(*generation);
+              static_cast<long>(generation->tokens.size()) - generation->n_prompt);
   }
+  generations.clear();
   EXPECT_EQ(dynamic_cast<const FakeBackend&>(engine.target()).n_alive(), 0);
   return outcomes;
 }
@@ -263,10 +279,10 @@ TEST(Engine, TextIsThatOfPlainDecoding) {
                                    draft.name, budget.rows, budget.depth, budget.width, chunk,
                                    automatic));
           setting.engine = {budget, chunk};
-          Engine together = make_engine(setting, draft.make());
+          WatchedEngine together(setting, draft.make());
           if (automatic) together.measure_costs();
           EXPECT_EQ(generate(together, tokenizer, all, /*stagger=*/chunk == 3), wanted);
-          Engine alone = make_engine(setting, draft.make());
+          WatchedEngine alone(setting, draft.make());
           for (std::size_t i = 0; i < all.size(); ++i)
             EXPECT_EQ(generate(alone, tokenizer, {all[i]})[0], wanted[i]);
         }
@@ -278,26 +294,19 @@ TEST(Engine, DraftsAreAccepted) {
   for (const Draft& draft : drafts()) {
     if (draft.make().empty()) continue;
     SCOPED_TRACE(draft.name);
-    Engine engine = make_engine({}, draft.make());
+    WatchedEngine engine({}, draft.make());
     generate(engine, tokenizer, requests());
-    const Counters& counters = engine.counters();
-    EXPECT_GT(counters.accepted, 10);
-    EXPECT_LE(counters.accepted, counters.drafted);
-    long most = 0;
-    for (const DrafterCounts& counts : counters.drafters) {
-      EXPECT_LE(counts.accepted, counts.proposed);
-      most = std::max(most, counts.accepted);
-    }
-    EXPECT_LE(most, counters.accepted);
+    EXPECT_GT(engine.accepted, 10);
+    EXPECT_LE(engine.accepted, engine.drafted);
   }
   // The target as its own draft: a token more than the depth in every step, sampled or not.
   for (const SamplingParams& sampling : {greedy(), sampled(3, true)}) {
     Setting setting;
     setting.engine.budget = {.automatic = false, .rows = 4, .depth = 4, .width = 1};
-    Engine engine = make_engine(setting, list(model({})));
+    WatchedEngine engine(setting, list(model({})));
     generate(engine, tokenizer, {{{1, 2}, sampling, {.n_predict = 50, .ignore_eos = true}}});
-    EXPECT_EQ(engine.counters().steps, 10);
-    EXPECT_EQ(engine.counters().accepted, 40);
+    EXPECT_EQ(engine.steps(), 10);
+    EXPECT_EQ(engine.accepted, 40);
   }
 }
 
@@ -334,10 +343,10 @@ TEST(Engine, AcceptsExactlyWhatIsRight) {
               node = next;
             }
           };
-          Engine engine = make_engine(setting, list(std::make_unique<ScriptedDrafter>(script)));
+          WatchedEngine engine(setting, list(std::make_unique<ScriptedDrafter>(script)));
           EXPECT_EQ(generate(engine, tokenizer, {request})[0], wanted);
-          EXPECT_EQ(engine.counters().steps, 60 / (right + 1));
-          EXPECT_EQ(engine.counters().accepted, 60 - 60 / (right + 1));
+          EXPECT_EQ(engine.steps(), 60 / (right + 1));
+          EXPECT_EQ(engine.accepted, 60 - 60 / (right + 1));
         }
   }
 }
@@ -392,8 +401,8 @@ TEST(Engine, RandomTreesChangeNothing) {
                             {draft.drafter, static_cast<float>(random() % 100) / 100});
       }
     };
-    Engine engine = make_engine(setting, list(std::make_unique<ScriptedDrafter>(script),
-                                              std::make_unique<ScriptedDrafter>(script)));
+    WatchedEngine engine(setting, list(std::make_unique<ScriptedDrafter>(script),
+                                       std::make_unique<ScriptedDrafter>(script)));
     if (setting.engine.budget.automatic) engine.measure_costs();
     ASSERT_EQ(generate(engine, tokenizer, all, random() % 2), wanted) << "round " << round;
   }
@@ -406,7 +415,7 @@ TEST(Engine, StopsAtAFullContext) {
       SCOPED_TRACE(draft.name);
       Setting setting;
       setting.load.context = context;
-      Engine engine = make_engine(setting, draft.make());
+      WatchedEngine engine(setting, draft.make());
       const Request request{{1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2}, greedy(), {.ignore_eos = true}};
       const Outcome outcome = generate(engine, tokenizer, {request})[0];
       EXPECT_EQ(outcome, decode_plainly(setting.model, tokenizer, request, context));
@@ -427,7 +436,7 @@ TEST(Engine, LeavesDraftersTheRoomThatThereIs) {
       last_depth = std::min(16, (n_predict < 0 ? 20 : 3 + n_predict) - length - 1);
       EXPECT_EQ(request.limits.depth, last_depth);
     };
-    Engine engine = make_engine(setting, list(std::make_unique<ScriptedDrafter>(script)));
+    WatchedEngine engine(setting, list(std::make_unique<ScriptedDrafter>(script)));
     generate(engine, tokenizer,
              {{{1, 2, 3}, greedy(), {.n_predict = n_predict, .ignore_eos = true}}});
     EXPECT_EQ(last_depth, 1);  // with room for a single token nobody is asked
@@ -448,21 +457,21 @@ TEST(Engine, StopRulesCutTheAcceptedPath) {
         cut.stop.texts = {whole.text.substr(0, length)};
       else
         cut.stop.n_predict = static_cast<int>(length);
-      Engine engine = make_engine(setting, list(model({})));
+      WatchedEngine engine(setting, list(model({})));
       const Outcome outcome = generate(engine, tokenizer, {cut})[0];
       EXPECT_EQ(outcome.tokens.size(), length);
       EXPECT_EQ(outcome.text, by_text ? "" : whole.text.substr(0, length));
-      EXPECT_EQ(engine.counters().emitted, static_cast<long>(length));
-      EXPECT_LE(engine.counters().accepted, static_cast<long>(length));
+      EXPECT_EQ(engine.emitted, static_cast<long>(length));
+      EXPECT_LE(engine.accepted, static_cast<long>(length));
     }
 }
 
 TEST(Engine, NoTokensAskedForNeedNoStep) {
   const FakeTokenizer tokenizer = words();
-  Engine engine = make_engine({}, {});
+  WatchedEngine engine({}, {});
   EXPECT_EQ(generate(engine, tokenizer, {{{1}, greedy(), {.n_predict = 0}}})[0],
             (Outcome{{}, "", FinishReason::length}));
-  EXPECT_EQ(engine.counters().steps, 0);
+  EXPECT_EQ(engine.steps(), 0);
 }
 
 // Prompt rows go in chunks whose last carries node 0 and already drafts.
@@ -472,14 +481,14 @@ TEST(Engine, ReadsPromptsInChunks) {
   for (const auto& [chunk, steps] : {std::pair{0, 1}, {10, 1}, {4, 3}, {1, 10}}) {
     Setting setting;
     setting.engine.prompt_chunk = chunk;
-    Engine engine = make_engine(setting, list(lookup()));
-    Generation generation = engine.begin(prompt, greedy(), StopRules(tokenizer, {}));
-    Generation* const alive[] = {&generation};
+    WatchedEngine engine(setting, list(lookup()));
+    const auto generation = engine.begin(prompt, greedy(), StopRules(tokenizer, {}));
+    Generation* const alive[] = {generation.get()};
     int n = 0;
-    for (; generation.emitted.empty(); ++n) engine.step(alive);
+    for (; generation->emitted.empty(); ++n) engine.step(alive);
     EXPECT_EQ(n, steps);
-    EXPECT_GT(engine.counters().drafted, 0);
-    EXPECT_EQ(engine.counters().rows, 10 + engine.counters().drafted);
+    EXPECT_GT(engine.drafted, 0);
+    EXPECT_EQ(engine.rows, 10 + engine.drafted);
   }
 }
 
@@ -502,9 +511,9 @@ TEST(Engine, AnUnusableRowMattersOnlyOnThePath) {
   setting.model.unusable = [&](std::span<const Token> path) {
     return path.size() > truth.size() || !std::equal(path.begin(), path.end(), truth.begin());
   };
-  Engine beside = make_engine(setting, list(std::make_unique<ScriptedDrafter>(script)));
+  WatchedEngine beside(setting, list(std::make_unique<ScriptedDrafter>(script)));
   EXPECT_EQ(generate(beside, tokenizer, {request})[0], wanted);
-  EXPECT_GT(beside.counters().accepted, 20);
+  EXPECT_GT(beside.accepted, 20);
 
   // On the path: the text goes up to there, as in plain decoding, then fails, for ever. A batch
   // mate goes on.
@@ -520,29 +529,74 @@ TEST(Engine, AnUnusableRowMattersOnlyOnThePath) {
             [&](std::span<const Token> text, const DraftRequest& draft) {
               if (text[0] == 1) script(text, draft);
             }));
-      Engine engine = make_engine(setting, std::move(drafters));
-      Generation generation =
+      WatchedEngine engine(setting, std::move(drafters));
+      const auto generation =
           engine.begin(request.prompt, request.sampling, StopRules(tokenizer, request.stop));
       const Request other{{5, 6}, greedy(), {.n_predict = 30, .ignore_eos = true}};
-      Generation mate =
+      const auto mate =
           engine.begin(other.prompt, other.sampling, StopRules(tokenizer, other.stop));
-      Generation* const both[] = {&generation, &mate};
-      EXPECT_THROW(for (;;) engine.step(both), Error);
-      EXPECT_EQ(static_cast<int>(generation.text.size()), fails_at);
-      EXPECT_TRUE(std::equal(generation.text.begin(), generation.text.end(), truth.begin()));
-      const std::size_t length = mate.text.size();
-      EXPECT_THROW(engine.step(both), Error);
-      EXPECT_GT(mate.text.size(), length);
-      EXPECT_EQ(static_cast<int>(generation.text.size()), fails_at);
+      Generation* const both[] = {generation.get(), mate.get()};
+      while (!generation->ended()) engine.step(both);
+      ASSERT_TRUE(generation->error);
+      EXPECT_EQ(engine.reports.back().sequences[0].error, generation->error->what());
+      EXPECT_EQ(static_cast<int>(generation->tokens.size()), fails_at);
+      EXPECT_TRUE(std::equal(generation->tokens.begin(), generation->tokens.end(), truth.begin()));
+      EXPECT_FALSE(mate->emitted.empty());  // it went on in that very step
+      while (!mate->ended()) engine.step({&both[1], 1});
+      EXPECT_EQ(std::vector(mate->tokens.begin() + 2, mate->tokens.end()),
+                decode_plainly(setting.model, tokenizer, other, 200).tokens);
     }
   }
+}
+
+// A pass that fails ends the texts of its step where they stood; the engine, the other texts and
+// the drafters go on.
+TEST(Engine, AFailedPassEndsItsStep) {
+  const FakeTokenizer tokenizer = words();
+  const Request request{{1, 2, 3, 1, 2}, greedy(), {.n_predict = 30, .ignore_eos = true}};
+  const Outcome wanted = decode_plainly({}, tokenizer, request, 200);
+  for (const Draft& draft : drafts())
+    for (const int good_steps : {0, 1, 3})
+      for (const bool lacks_memory : {false, true}) {
+        SCOPED_TRACE(draft.name);
+        auto target = std::make_shared<FakeBackend>(FakeModel{}, Setting{}.load);
+        Engine engine(target, draft.make(),
+                      {.budget = {.automatic = false, .rows = 4, .depth = 4}});
+        const auto begin = [&] {
+          return engine.begin(request.prompt, request.sampling, StopRules(tokenizer, request.stop));
+        };
+        const auto one = begin(), two = begin(), spared = begin();
+        Generation* const both[] = {one.get(), two.get()};
+        Generation* const third[] = {spared.get()};
+        for (int i = 0; i < good_steps; ++i) engine.step(both);
+        const std::vector<Token> before = one->tokens;
+        target->before_forward = [&] {
+          if (lacks_memory) throw std::bad_alloc();
+          throw Error("no room");
+        };
+        engine.step(both);
+        target->before_forward = nullptr;
+        for (const Generation* failed : both) {
+          ASSERT_TRUE(failed->error);
+          EXPECT_FALSE(failed->finish_reason);
+          EXPECT_EQ(failed->tokens, before);
+          EXPECT_TRUE(failed->emitted.empty());
+        }
+        while (!spared->ended()) engine.step(third);
+        EXPECT_EQ(std::vector(spared->tokens.begin() + 5, spared->tokens.end()), wanted.tokens);
+        // The failed one can be taken up again.
+        engine.restart(*one, before, request.sampling, StopRules(tokenizer, {.n_predict = 5}));
+        while (!one->ended()) engine.step({both, 1});
+        ASSERT_FALSE(one->error);
+        EXPECT_TRUE(std::equal(one->tokens.begin() + 5, one->tokens.end(), wanted.tokens.begin()));
+      }
 }
 
 TEST(Engine, RefusesPromptsThatCannotWork) {
   const FakeTokenizer tokenizer = words();
   Setting setting;
   setting.load.context = 5;
-  Engine engine = make_engine(setting, {});
+  WatchedEngine engine(setting, {});
   const auto begin = [&](std::vector<Token> prompt) {
     return engine.begin(prompt, greedy(), StopRules(tokenizer, {}));
   };
@@ -550,11 +604,10 @@ TEST(Engine, RefusesPromptsThatCannotWork) {
   EXPECT_THROW(begin({1, 2, 3, 4, 5}), Error);
   EXPECT_THROW(begin({1, 23}), Error);
   EXPECT_THROW(begin({-1}), Error);
-  Generation generation = begin({1, 2, 3, 4});
-  EXPECT_THROW(engine.restart(generation, std::vector<Token>{}, greedy(), StopRules(tokenizer, {})),
-               Error);
-  EXPECT_EQ(generation.text.size(), 4u);
-  engine.end(generation);
+  const auto generation = begin({1, 2, 3, 4});
+  EXPECT_THROW(
+      engine.restart(*generation, std::vector<Token>{}, greedy(), StopRules(tokenizer, {})), Error);
+  EXPECT_EQ(generation->tokens.size(), 4u);
 }
 
 TEST(Engine, RestartKeepsTheCommonPrefix) {
@@ -567,19 +620,20 @@ TEST(Engine, RestartKeepsTheCommonPrefix) {
                  }});
   for (const Draft& draft : all) {
     SCOPED_TRACE(draft.name);
-    Engine engine = make_engine(setting, draft.make());
+    WatchedEngine engine(setting, draft.make());
     const StopParams stop{.n_predict = 10, .ignore_eos = true};
     const auto run = [&](Generation& generation) {
       Generation* const alive[] = {&generation};
-      while (!generation.finished) engine.step(alive);
+      while (!generation.ended()) engine.step(alive);
     };
-    Generation generation =
+    const auto begun =
         engine.begin(std::vector<Token>{1, 2, 3}, sampled(1, true), StopRules(tokenizer, stop));
+    Generation& generation = *begun;
     run(generation);
-    ASSERT_EQ(generation.text.size(), 13u);
+    ASSERT_EQ(generation.tokens.size(), 13u);
 
     std::vector<std::pair<std::vector<Token>, int>> turns;  // prompt, tokens reused
-    std::vector<Token> longer = generation.text;
+    std::vector<Token> longer = generation.tokens;
     longer.insert(longer.end(), {7, 8, 9});
     turns.emplace_back(longer, 12);                            // the last token was never computed
     turns.emplace_back(std::vector<Token>{1, 2, 3}, 2);        // all but the last
@@ -592,8 +646,8 @@ TEST(Engine, RestartKeepsTheCommonPrefix) {
       check_state(engine, generation);
       run(generation);
       check_state(engine, generation);
-      const std::vector<Token> answer(generation.text.begin() + generation.n_prompt,
-                                      generation.text.end());
+      const std::vector<Token> answer(generation.tokens.begin() + generation.n_prompt,
+                                      generation.tokens.end());
       EXPECT_EQ(answer, decode_plainly(setting.model, tokenizer, request, 200).tokens);
     }
   }
@@ -603,38 +657,52 @@ TEST(Engine, DraftersCanChangeInMidText) {
   const FakeTokenizer tokenizer = words();
   const Request request{{1, 2, 3}, sampled(4, true), {.n_predict = 60, .ignore_eos = true}};
   Setting setting;
-  Engine engine = make_engine(setting, {});
-  Generation generation =
-      engine.begin(request.prompt, request.sampling, StopRules(tokenizer, request.stop));
-  Generation* const alive[] = {&generation};
-  const auto all = drafts();
-  for (std::size_t i = 0; !generation.finished; ++i) {
-    engine.step(alive);
-    check_state(engine, generation);
-    engine.set_drafters(all[i % all.size()].make(), {.automatic = i % 2 == 0}, alive);
-    if (i % 3 == 0) engine.measure_costs(&generation);
+  for (const bool automatic : {false, true}) {
+    setting.engine.budget.automatic = automatic;
+    WatchedEngine engine(setting, {});
+    const auto generation =
+        engine.begin(request.prompt, request.sampling, StopRules(tokenizer, request.stop));
+    Generation* const alive[] = {generation.get()};
+    const auto all = drafts();
+    for (std::size_t i = 0; !generation->ended(); ++i) {
+      engine.step(alive);
+      check_state(engine, *generation);
+      engine.set_drafters(all[i % all.size()].make());
+      if (i % 3 == 0) engine.measure_costs();
+    }
+    const std::vector<Token> answer(generation->tokens.begin() + 3, generation->tokens.end());
+    EXPECT_EQ(answer, decode_plainly(setting.model, tokenizer, request, 200).tokens);
   }
-  const std::vector<Token> answer(generation.text.begin() + 3, generation.text.end());
-  EXPECT_EQ(answer, decode_plainly(setting.model, tokenizer, request, 200).tokens);
 }
 
-TEST(Engine, TracesEachStep) {
+TEST(Engine, ReportsEachStep) {
   const FakeTokenizer tokenizer = words();
-  Engine engine = make_engine({}, list(lookup(), model({})));
-  std::vector<nlohmann::json> lines;
-  engine.set_trace([&](const std::string& line) { lines.push_back(nlohmann::json::parse(line)); });
+  WatchedEngine engine({}, list(lookup(), model({})));
   const Outcome outcome = generate(
       engine, tokenizer, {{{1, 2, 3, 1, 2}, greedy(), {.n_predict = 20, .ignore_eos = true}}})[0];
-  std::vector<Token> taken;
-  long accepted = 0;
-  for (const auto& line : lines) {
-    for (Token token : line["sequences"][0]["taken"]) taken.push_back(token);
-    for (const auto& node : line["sequences"][0]["nodes"]) accepted += node["accepted"].get<bool>();
+  std::vector<Token> emitted;
+  for (const StepReport& report : engine.reports) {
+    EXPECT_EQ(report.drafters, (std::vector<std::string>{"lookup", "model"}));
+    ASSERT_EQ(report.sequences.size(), 1u);
+    const StepReport::Sequence& sequence = report.sequences[0];
+    EXPECT_EQ(sequence.position + sequence.n_tokens, 5 + static_cast<int>(emitted.size()));
+    EXPECT_EQ(report.rows, sequence.n_tokens + static_cast<int>(sequence.nodes.size()));
+    // The accepted nodes are a path, and its tokens the ones that were emitted first.
+    int last = 0;
+    std::size_t n_accepted = 0;
+    for (std::size_t i = 0; i < sequence.nodes.size(); ++i) {
+      const StepReport::Node& node = sequence.nodes[i];
+      EXPECT_FALSE(node.proposals.empty());
+      if (!node.accepted) continue;
+      EXPECT_EQ(node.parent, last);
+      EXPECT_EQ(node.token, sequence.emitted[n_accepted++]);
+      last = static_cast<int>(i) + 1;
+    }
+    emitted.insert(emitted.end(), sequence.emitted.begin(), sequence.emitted.end());
   }
-  EXPECT_EQ(static_cast<long>(lines.size()), engine.counters().steps);
-  EXPECT_EQ(taken, outcome.tokens);
-  EXPECT_EQ(accepted, engine.counters().accepted);
-  EXPECT_EQ(lines.back()["sequences"][0]["finish"], "length");
+  EXPECT_EQ(emitted, outcome.tokens);
+  EXPECT_GT(engine.accepted, 5);
+  EXPECT_EQ(engine.reports.back().sequences[0].finish_reason, FinishReason::length);
 }
 
 }  // namespace

@@ -13,24 +13,13 @@ double Completion::tokens_per_second() const {
   return n > 0 && generation_ms > 0 ? 1000 * n / generation_ms : 0;
 }
 
-Session::Session(std::unique_ptr<Backend> target, std::shared_ptr<const Tokenizer> tokenizer,
-                 std::unique_ptr<ChatTemplate> chat_template,
-                 std::vector<std::unique_ptr<Drafter>> drafters, EngineOptions options)
-    : tokenizer_(std::move(tokenizer)),
-      chat_template_(std::move(chat_template)),
-      engine_(std::move(target), std::move(drafters), options) {
-  measure_costs();
-}
-
-Session::~Session() = default;
-
 std::vector<Token> Session::tokens_of(std::span<const TextPiece> pieces) const {
-  return tokenizer_->encode_whole(pieces);
+  return tokenizer_.encode_whole(pieces);
 }
 
 std::vector<Token> Session::tokens_of(std::span<const Message> messages) const {
   if (!chat_template_)
-    throw Error("this model has no chat template; give it a text to continue (--raw)");
+    throw Error(Setting::raw_prompt, "this model has no chat template; give it a text to continue");
   return tokens_of(chat_template_->render(messages, /*add_generation_prompt=*/true));
 }
 
@@ -39,9 +28,9 @@ Completion Session::complete(std::span<const Token> prompt, SamplingParams sampl
                              const std::atomic<bool>* interrupted) {
   using Clock = std::chrono::steady_clock;
   if (stop.ignore_eos)
-    for (Token token : tokenizer_->end_tokens)
+    for (Token token : tokenizer_.end_tokens)
       sampling.bias.push_back({token, -std::numeric_limits<float>::infinity()});
-  StopRules rules(*tokenizer_, std::move(stop));
+  StopRules rules(tokenizer_, std::move(stop));
   if (generation_)
     engine_.restart(*generation_, prompt, std::move(sampling), std::move(rules));
   else
@@ -55,8 +44,8 @@ Completion Session::complete(std::span<const Token> prompt, SamplingParams sampl
   };
   const Clock::time_point start = Clock::now();
   std::optional<Clock::time_point> first;
-  while (!generation_->finished && !(interrupted && interrupted->load())) {
-    Generation* const generations[] = {&*generation_};
+  while (!generation_->ended() && !(interrupted && interrupted->load())) {
+    Generation* const generations[] = {generation_.get()};
     engine_.step(generations);
     for (const Emitted& emitted : generation_->emitted) {
       completion.tokens.push_back(emitted.token);
@@ -68,15 +57,13 @@ Completion Session::complete(std::span<const Token> prompt, SamplingParams sampl
     }
   }
   const Clock::time_point end = Clock::now();
-  if (!generation_->finished) {
-    generation_->stop.finish();
-    take(generation_->stop.take_text(), false);
-  }
+  if (generation_->error) throw Error(*generation_->error);
+  if (!generation_->finish_reason) take(generation_->take_held_text(), false);
 
   const auto ms = [](auto duration) {
     return std::chrono::duration<double, std::milli>(duration).count();
   };
-  completion.finish_reason = generation_->finished;
+  completion.finish_reason = generation_->finish_reason;
   completion.prompt_tokens = generation_->n_prompt;
   completion.reused_tokens = generation_->n_reused;
   completion.completion_tokens = static_cast<int>(completion.tokens.size());
@@ -89,27 +76,8 @@ Completion Session::complete(std::span<const Token> prompt, SamplingParams sampl
   return completion;
 }
 
-void Session::reset() {
-  if (generation_) engine_.end(*generation_);
-  generation_.reset();
-}
-
-void Session::set_drafters(std::vector<std::unique_ptr<Drafter>> drafters, BudgetOptions budget) {
-  std::vector<Generation*> alive;
-  if (generation_) alive.push_back(&*generation_);
-  engine_.set_drafters(std::move(drafters), budget, alive);
-  measure_costs();
-}
-
 int Session::n_tokens() const {
-  return generation_ ? static_cast<int>(generation_->text.size()) : 0;
-}
-
-// When there is something to budget.
-void Session::measure_costs() {
-  const BudgetOptions& budget = engine_.options().budget;
-  if (!budget.automatic || engine_.drafters().empty() || budget.rows == 0) return;
-  engine_.measure_costs(generation_ ? &*generation_ : nullptr);
+  return generation_ ? static_cast<int>(generation_->tokens.size()) : 0;
 }
 
 }  // namespace outrider

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/step.h"
+#include "engine/engine.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 
@@ -43,15 +43,13 @@ struct Completion {
 // Text as it becomes showable. `was_draft`: it came with an accepted draft token.
 using ShowText = std::function<void(std::string_view text, bool was_draft)>;
 
-// Not thread-safe, but for the flag that interrupts.
+// Not thread-safe, except for the flag that interrupts.
 class Session {
  public:
-  // chat_template may be null. The backend needs one sequence. With an automatic budget and
-  // drafters the target is timed first.
-  Session(std::unique_ptr<Backend> target, std::shared_ptr<const Tokenizer> tokenizer,
-          std::unique_ptr<ChatTemplate> chat_template,
-          std::vector<std::unique_ptr<Drafter>> drafters, EngineOptions options);
-  ~Session();
+  // All three are borrowed and must outlive the session. chat_template may be null. The engine's
+  // target must have a sequence left when complete() is called first.
+  Session(Engine& engine, const Tokenizer& tokenizer, const ChatTemplate* chat_template)
+      : engine_(engine), tokenizer_(tokenizer), chat_template_(chat_template) {}
 
   // A text's tokens as complete() takes them: BOS in front where the model expects it and the text
   // does not begin with it.
@@ -63,26 +61,21 @@ class Session {
   // in the cache is reused. Positions of choices count from its beginning, so an answer depends on
   // prompt, parameters and seed, not on how the conversation got there. With stop.ignore_eos end
   // tokens are also forbidden. `interrupted` is looked at after each step. Throws Error like
-  // Engine::begin and Engine::step; the session can be used further.
+  // Engine::begin, and the error that ended the generation if there was one; the session can be
+  // used further.
   Completion complete(std::span<const Token> prompt, SamplingParams sampling, StopParams stop,
                       const ShowText& show = {}, const std::atomic<bool>* interrupted = nullptr);
 
-  // Forgets the text.
-  void reset();
-  void set_drafters(std::vector<std::unique_ptr<Drafter>> drafters, BudgetOptions budget);
+  // Forgets the text and returns its sequence.
+  void reset() { generation_.reset(); }
 
-  Engine& engine() { return engine_; }
-  const Tokenizer& tokenizer() const { return *tokenizer_; }
-  bool has_chat_template() const { return chat_template_ != nullptr; }
   int n_tokens() const;  // of the text so far
 
  private:
-  void measure_costs();
-
-  std::shared_ptr<const Tokenizer> tokenizer_;
-  std::unique_ptr<ChatTemplate> chat_template_;
-  Engine engine_;
-  std::optional<Generation> generation_;
+  Engine& engine_;
+  const Tokenizer& tokenizer_;
+  const ChatTemplate* chat_template_;
+  std::unique_ptr<Generation> generation_;
 };
 
 }  // namespace outrider

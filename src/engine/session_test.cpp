@@ -30,9 +30,13 @@ std::vector<std::unique_ptr<Drafter>> perfect_drafter() {
 struct Talk {
   explicit Talk(std::vector<std::unique_ptr<Drafter>> drafters, bool automatic = false,
                 FakeModel model = {})
-      : session(std::make_unique<FakeBackend>(model, LoadOptions{.context = 100}), letters(),
-                nullptr, std::move(drafters), {{.automatic = automatic}}) {}
-  Session session;
+      : engine(std::make_shared<FakeBackend>(model, LoadOptions{.context = 100}),
+               std::move(drafters), {.budget = {.automatic = automatic}}) {
+    engine.measure_costs();
+  }
+  std::shared_ptr<FakeTokenizer> tokenizer = letters();
+  Engine engine;
+  Session session{engine, *tokenizer, nullptr};
 };
 
 SamplingParams sampled() {
@@ -152,8 +156,8 @@ TEST(Session, BosIsNeverDoubled) {
   const auto tokenizer = letters();
   tokenizer->bos = 2;
   tokenizer->add_bos = true;
-  const Session session(std::make_unique<FakeBackend>(FakeModel{}, LoadOptions{}), tokenizer,
-                        nullptr, {}, {});
+  Engine engine(std::make_shared<FakeBackend>(FakeModel{}, LoadOptions{}), {}, {});
+  const Session session(engine, *tokenizer, nullptr);
   const auto tokens = [&](std::string text) {
     const TextPiece piece{std::move(text), true};
     return session.tokens_of({&piece, 1});
@@ -162,7 +166,6 @@ TEST(Session, BosIsNeverDoubled) {
   EXPECT_EQ(tokens("cab"), (std::vector<Token>{2, 0, 1}));
   EXPECT_EQ(tokens(""), (std::vector<Token>{2}));
   const Message message{"user", "hello"};
-  EXPECT_FALSE(session.has_chat_template());
   EXPECT_THROW(session.tokens_of({&message, 1}), Error);
 }
 
@@ -170,12 +173,12 @@ TEST(Session, DraftersCanChangeBetweenTurns) {
   Talk talk({}), plain({});
   const StopParams stop{.n_predict = 12, .ignore_eos = true};
   std::vector<Token> text{1, 2, 3};
-  for (const bool automatic : {true, false}) {
+  for (int turn = 0; turn < 2; ++turn) {
     const Completion answer = talk.session.complete(text, sampled(), stop);
     EXPECT_EQ(answer.tokens, plain.session.complete(text, sampled(), stop).tokens);
     text.insert(text.end(), answer.tokens.begin(), answer.tokens.end());
     text.push_back(4);
-    talk.session.set_drafters(perfect_drafter(), {.automatic = automatic});
+    talk.engine.set_drafters(perfect_drafter());
   }
   const Completion last = talk.session.complete(text, sampled(), stop);
   EXPECT_EQ(last.reused_tokens, static_cast<int>(text.size()) - 2);

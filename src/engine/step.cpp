@@ -1,262 +1,309 @@
 #include "engine/step.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "base/error.h"
 #include "base/stopwatch.h"
-#include "engine/trace.h"
-#include "engine/turn.h"
-#include "speculation/verify.h"
 
 namespace outrider {
 
-struct Engine::Step {
-  std::vector<Turn> turns;
-  PassLoad load;
-  StepCost cost;        // as the budget sees it
-  double draft_ms = 0;  // by the clock
-  Pass pass;
-
-  std::vector<Turn*> generating() {
-    std::vector<Turn*> generating;
-    for (Turn& turn : turns)
-      if (turn.generates) generating.push_back(&turn);
-    return generating;
+void Step::run() {
+  try {
+    draft();
+    plan();
+    forward();
+  } catch (const Error& error) {
+    return fail(error);
+  } catch (const std::bad_alloc&) {
+    return fail(Error("out of memory in a pass over {} sequences", turns_.size()));
   }
-};
-
-void Engine::step(std::span<Generation* const> generations) {
-  Step step = open(generations);
-  draft(step);
-  plan(step);
-  forward(step);
-  verify(step);
-  commit(step);
-  emit(step);
+  verify();
+  emit();
+  commit();
+  learn();
 }
 
 // Shares out the pass: a row for every sequence, then prompt rows as far as they fit.
-Engine::Step Engine::open(std::span<Generation* const> generations) const {
-  Step step;
-  step.load.rows_max = std::min(target_->options().batch_rows, target_->options().n_slots);
-  int room = step.load.rows_max - static_cast<int>(generations.size());
+Step::Step(Engine& engine, std::span<Generation* const> generations) : engine_(engine) {
+  const LoadOptions& target = engine_.target_->options();
+  const EngineOptions& options = engine_.options_;
+  load_.rows_max = std::min(target.batch_rows, target.n_slots);
+  int room = load_.rows_max - static_cast<int>(generations.size());
   CHECK(!generations.empty() && room >= 0);
-  const int chunk = options_.prompt_chunk > 0 ? options_.prompt_chunk : step.load.rows_max;
+  const int chunk = options.prompt_chunk > 0 ? options.prompt_chunk : load_.rows_max;
   for (Generation* generation : generations) {
-    CHECK(!generation->finished);
-    const int length = static_cast<int>(generation->text.size());
-    const int first = target_->committed(generation->sequence);
+    CHECK(!generation->ended());
+    const int length = static_cast<int>(generation->tokens.size());
+    const int first = engine_.target_->committed(generation->sequence);
     CHECK(first < length);
     const int more = std::min({length - first - 1, chunk - 1, room});
     room -= more;
 
     // The text goes on by a token after the last accepted draft; neither it nor the limit may be
     // passed.
-    int depth_max = target_->options().context - length - 1;
+    int depth_max = target.context - length - 1;
     if (const auto left = generation->stop.n_left()) depth_max = std::min(depth_max, *left - 1);
 
-    const DraftTree node_0(generation->text.back());
-    step.turns.push_back({.generation = generation,
-                          .first = first,
-                          .n_text = 1 + more,
-                          .generates = first + 1 + more == length,
-                          .depth_max = depth_max,
-                          .drafted = node_0,
-                          .checked = node_0,
-                          .text_rows = {},
-                          .node_rows = {},
-                          .choices = {},
-                          .accepted = {},
-                          .taken = {}});
-    step.load.rows += step.turns.back().n_text;
-    step.cost.with_prompt_rows |= more > 0;
+    const DraftTree node_0(generation->tokens.back());
+    turns_.push_back({.generation = generation,
+                      .first = first,
+                      .n_tokens = 1 + more,
+                      .generates = first + 1 + more == length,
+                      .depth_max = depth_max,
+                      .drafted = node_0,
+                      .checked = node_0,
+                      .token_rows = {},
+                      .node_rows = {},
+                      .choices = {},
+                      .verdict = {}});
+    load_.rows += turns_.back().n_tokens;
+    cost_.with_prompt_rows |= more > 0;
   }
-  return step;
 }
 
-void Engine::draft(Step& step) {
-  const std::vector<Turn*> turns = step.generating();
+std::vector<Step::Turn*> Step::generating() {
+  std::vector<Turn*> generating;
+  for (Turn& turn : turns_)
+    if (turn.generates) generating.push_back(&turn);
+  return generating;
+}
+
+// Drafters are asked in order; each sees what those before it proposed.
+void Step::draft() {
+  const Stopwatch watch;
+  cost_.draft_ms.resize(engine_.drafters_.size());
+  const std::vector<Turn*> turns = generating();
+  if (turns.empty()) return;
+  for (int i = 0; i < static_cast<int>(engine_.drafters_.size()); ++i) ask(i, turns);
+  draft_ms_ = watch.ms();
+}
+
+void Step::ask(int index, std::span<Turn* const> turns) {
+  Drafter& drafter = *engine_.drafters_[index];
   std::vector<const DraftTree*> trees;
   for (const Turn* turn : turns) trees.push_back(&turn->drafted);
-  step.cost.draft_ms.resize(drafters_.size());
-  if (turns.empty()) return;
+  const auto limits = engine_.budget_.limits(index, drafter.cost(), trees, load_);
+  if (!limits) return;
 
-  const Stopwatch watch;
-  for (int i = 0; i < static_cast<int>(drafters_.size()); ++i) {
-    Drafter& drafter = *drafters_[i];
-    const auto limits = budget_.limits(i, drafter.cost(), trees, step.load);
-    if (!limits) continue;
-    std::vector<DraftRequest> requests;
-    for (Turn* turn : turns) {
-      const Generation& generation = *turn->generation;
-      DraftLimits here = *limits;
-      here.depth = std::min(here.depth, turn->depth_max);
-      const int n_answered = static_cast<int>(generation.text.size()) - generation.n_prompt;
-      if (here.depth > 0 &&
-          budget_.worth_reading(i, drafter.cost(), drafter.unread(generation.draft_sequence),
-                                n_answered, generation.stop.n_left()))
-        requests.push_back({turn->generation->draft_sequence, &turn->drafted, i, here,
-                            &turn->generation->sampling, &turn->generation->state});
-    }
-    if (requests.empty()) continue;
-    drafter.propose(requests);
-
-    int deepest = 0;
-    for (const DraftRequest& request : requests)
-      for (int node = 1; node < request.tree->size(); ++node) {
-        const auto& proposals = (*request.tree)[node].proposals;
-        if (std::ranges::find(proposals, i, &Proposal::drafter) == proposals.end()) continue;
-        CHECK((*request.tree)[node].depth <= request.limits.depth);
-        deepest = std::max(deepest, (*request.tree)[node].depth);
-      }
-    step.cost.draft_ms[i] = drafter.cost().ms(deepest);
+  std::vector<DraftRequest> requests;
+  for (Turn* turn : turns) {
+    const Generation& generation = *turn->generation;
+    DraftLimits here = *limits;
+    here.depth = std::min(here.depth, turn->depth_max);
+    const int n_answered = static_cast<int>(generation.tokens.size()) - generation.n_prompt;
+    if (here.depth > 0 && engine_.budget_.worth_reading(index, drafter.cost(),
+                                                        drafter.unread(generation.draft_sequence),
+                                                        n_answered, generation.stop.n_left()))
+      requests.push_back({generation.draft_sequence, &turn->drafted, index, here,
+                          &generation.sampling, &generation.state});
   }
-  step.draft_ms = watch.ms();
+  if (requests.empty()) return;
+  drafter.propose(requests);
+
+  int deepest = 0;
+  for (const DraftRequest& request : requests)
+    for (int node = 1; node < request.tree->size(); ++node) {
+      const auto& proposals = (*request.tree)[node].proposals;
+      if (std::ranges::find(proposals, index, &Proposal::drafter) == proposals.end()) continue;
+      CHECK((*request.tree)[node].depth <= request.limits.depth);
+      deepest = std::max(deepest, (*request.tree)[node].depth);
+    }
+  cost_.draft_ms[index] = drafter.cost().ms(deepest);
 }
 
-void Engine::plan(Step& step) {
+void Step::plan() {
   std::vector<DraftTree*> trees;
-  for (Turn* turn : step.generating()) {
+  for (Turn* turn : generating()) {
     turn->checked = turn->drafted;
     trees.push_back(&turn->checked);
   }
   double draft_ms = 0;
-  for (const auto& ms : step.cost.draft_ms) draft_ms += ms.value_or(0);
-  budget_.plan(trees, step.load, draft_ms);
+  for (const auto& ms : cost_.draft_ms) draft_ms += ms.value_or(0);
+  engine_.budget_.plan(trees, load_, draft_ms);
 }
 
-void Engine::forward(Step& step) {
-  std::vector<Row> rows;
+void Step::forward() {
+  const std::vector<Row> rows = lay_out_rows();
+  cost_.rows = static_cast<int>(rows.size());
+
+  // The questions: each node's choice, with the penalties of its own path.
+  std::vector<std::vector<TokenCount>> counts;
+  for (const Turn* turn : generating())
+    for (int node = 0; node < turn->checked.size(); ++node)
+      counts.push_back(turn->generation->state.counts(turn->checked.path(node)));
   std::vector<ChoiceRequest> requests;
-  for (Turn& turn : step.turns) {
+  for (const Turn* turn : generating())
+    for (int node = 0; node < turn->checked.size(); ++node) {
+      const int length = static_cast<int>(turn->generation->tokens.size());
+      requests.push_back(choice_request(turn->generation->sampling, counts[requests.size()],
+                                        turn->node_rows[node], length + turn->checked[node].depth));
+    }
+
+  const Stopwatch watch;
+  pass_ = engine_.target_->forward(rows);
+  const std::vector<Choice> choices = engine_.target_->choose(pass_, requests);
+  cost_.forward_ms = watch.ms();
+
+  std::size_t next = 0;
+  for (Turn* turn : generating())
+    for (int node = 0; node < turn->checked.size(); ++node)
+      turn->choices.push_back(choices[next++].token);
+}
+
+// A sequence's rows: a chain of its text's tokens, then the drafted nodes, parents first.
+std::vector<Row> Step::lay_out_rows() {
+  std::vector<Row> rows;
+  for (Turn& turn : turns_) {
     const Generation& generation = *turn.generation;
-    const int length = static_cast<int>(generation.text.size());
-    for (int i = 0; i < turn.n_text; ++i) {
-      turn.text_rows.push_back(static_cast<int>(rows.size()));
+    for (int i = 0; i < turn.n_tokens; ++i) {
       const Parent parent =
-          i == 0 ? Parent{CommittedText{}} : Parent{EarlierRow{turn.text_rows[i - 1]}};
+          i == 0 ? Parent{CommittedText{}} : Parent{EarlierRow{turn.token_rows[i - 1]}};
+      turn.token_rows.push_back(static_cast<int>(rows.size()));
       rows.push_back({.sequence = generation.sequence,
-                      .token = generation.text[turn.first + i],
+                      .token = generation.tokens[turn.first + i],
                       .position = turn.first + i,
                       .parent = parent});
     }
     if (!turn.generates) continue;
-    turn.node_rows.push_back(turn.text_rows.back());
+    turn.node_rows.push_back(turn.token_rows.back());
     rows.back().wants_logits = true;
     for (int node = 1; node < turn.checked.size(); ++node) {
+      const DraftNode& drafted = turn.checked[node];
       turn.node_rows.push_back(static_cast<int>(rows.size()));
       rows.push_back({.sequence = generation.sequence,
-                      .token = turn.checked[node].token,
-                      .position = length - 1 + turn.checked[node].depth,
-                      .parent = EarlierRow{turn.node_rows[turn.checked[node].parent]},
+                      .token = drafted.token,
+                      .position = static_cast<int>(generation.tokens.size()) - 1 + drafted.depth,
+                      .parent = EarlierRow{turn.node_rows[drafted.parent]},
                       .wants_logits = true});
     }
   }
-
-  // The questions: each node's choice, with the penalties of its own path.
-  std::vector<std::vector<TokenCount>> counts;
-  for (const Turn& turn : step.turns)
-    for (int node = 0; node < static_cast<int>(turn.node_rows.size()); ++node)
-      counts.push_back(turn.generation->state.counts(turn.checked.path(node)));
-  for (const Turn& turn : step.turns)
-    for (std::size_t node = 0; node < turn.node_rows.size(); ++node) {
-      const int position =
-          static_cast<int>(turn.generation->text.size()) + turn.checked[node].depth;
-      requests.push_back(choice_request(turn.generation->sampling, counts[requests.size()],
-                                        turn.node_rows[node], position));
-    }
-
-  const Stopwatch watch;
-  step.pass = target_->forward(rows);
-  const std::vector<Choice> choices = target_->choose(step.pass, requests);
-  step.cost.forward_ms = watch.ms();
-  step.cost.rows = static_cast<int>(rows.size());
-
-  std::size_t next = 0;
-  for (Turn& turn : step.turns)
-    for (std::size_t node = 0; node < turn.node_rows.size(); ++node)
-      turn.choices.push_back(choices[next++].token);
+  return rows;
 }
 
-// Walks each tree by the model's own choices; the stop rules, token by token, cut the walk.
-void Engine::verify(Step& step) {
-  for (Turn& turn : step.turns) {
+// Walks each tree by the model's own choices.
+void Step::verify() {
+  for (Turn* turn : generating()) turn->verdict = verify_coupled(turn->checked, turn->choices);
+}
+
+// Texts grow by what was accepted and one token more; the stop rules, token by token, cut that.
+void Step::emit() {
+  for (Turn& turn : turns_) {
     Generation& generation = *turn.generation;
     generation.emitted.clear();
     if (!turn.generates) continue;
-    const Verdict verdict = verify_coupled(turn.checked, turn.choices);
     const auto take = [&](Token token, std::optional<int> drafter) {
-      turn.taken.push_back(token);
-      generation.finished = generation.stop.push(token);
-      const std::size_t length = generation.text.size() + turn.taken.size();
-      if (!generation.finished && static_cast<int>(length) == target_->options().context) {
+      generation.tokens.push_back(token);
+      generation.finish_reason = generation.stop.push(token);
+      if (!generation.ended() &&
+          static_cast<int>(generation.tokens.size()) == engine_.target_->options().context) {
         generation.stop.finish();
-        generation.finished = FinishReason::length;
+        generation.finish_reason = FinishReason::length;
       }
       generation.emitted.push_back({token, drafter, generation.stop.take_text()});
     };
-    for (int node : verdict.accepted) {
-      if (generation.finished) break;
-      turn.accepted.push_back(node);
-      take(turn.checked[node].token, turn.checked[node].proposals[0].drafter);
+    auto& [accepted, next] = turn.verdict;
+    for (std::size_t i = 0; i < accepted.size(); ++i) {
+      const DraftNode& node = turn.checked[accepted[i]];
+      take(node.token, node.proposals[0].drafter);
+      if (generation.ended()) accepted.resize(i + 1);
     }
-    if (verdict.next && !generation.finished) take(*verdict.next, std::nullopt);
+    if (next && !generation.ended()) take(*next, std::nullopt);
+    generation.state.advance(std::span(generation.tokens).last(generation.emitted.size()));
+    if (generation.emitted.empty())
+      generation.error =
+          Error(Setting::logit_bias,
+                "the model gave no usable logits at position {} (NaN, infinite, or every token "
+                "forbidden); the file may be damaged, or a bias forbids everything",
+                generation.tokens.size() - 1);
   }
 }
 
-// The text that was computed becomes history: all but the last token taken.
-void Engine::commit(Step& step) {
-  for (Turn& turn : step.turns) {
+// The text that was computed becomes history: all but the last token.
+void Step::commit() {
+  for (const Turn& turn : turns_) {
+    const Generation& generation = *turn.generation;
     std::vector<SlotId> path;
-    if (!turn.generates || !turn.taken.empty())
-      for (int row : turn.text_rows) path.push_back(step.pass.slots[row]);
-    for (std::size_t i = 0; i + 1 < turn.taken.size(); ++i)
-      path.push_back(step.pass.slots[turn.node_rows[turn.accepted[i]]]);
-    target_->commit(turn.generation->sequence, path);
+    if (!generation.error)
+      for (int row : turn.token_rows) path.push_back(pass_.slots[row]);
+    for (std::size_t i = 0; i + 1 < generation.emitted.size(); ++i)
+      path.push_back(pass_.slots[turn.node_rows[turn.verdict.accepted[i]]]);
+    engine_.target_->commit(generation.sequence, path);
   }
 }
 
-void Engine::emit(Step& step) {
+// Drafters see the new tokens, the budget what drafts cost and what became of them.
+void Step::learn() {
   std::vector<DraftOutcome> outcomes;
-  for (Turn& turn : step.turns) {
-    Generation& generation = *turn.generation;
-    generation.text.insert(generation.text.end(), turn.taken.begin(), turn.taken.end());
-    generation.state.advance(turn.taken);
-    if (!turn.taken.empty())
-      for (const auto& drafter : drafters_) drafter->observe(generation.draft_sequence, turn.taken);
-    if (turn.generates) outcomes.push_back({&turn.drafted, &turn.checked, turn.taken});
-
-    for (Counters* counters : {&generation.counters, &counters_}) {
-      counters->drafters.resize(drafters_.size());
-      counters->rows += turn.n_text + turn.checked.size() - 1;
-      counters->drafted += turn.checked.size() - 1;
-      counters->accepted += static_cast<long>(turn.accepted.size());
-      counters->emitted += static_cast<long>(turn.taken.size());
-      for (int node = 1; node < turn.checked.size(); ++node)
-        for (const Proposal& proposal : turn.checked[node].proposals)
-          ++counters->drafters[proposal.drafter].proposed;
-      for (int node : turn.accepted)
-        for (const Proposal& proposal : turn.checked[node].proposals)
-          ++counters->drafters[proposal.drafter].accepted;
-    }
-    ++generation.counters.steps;
+  for (const Turn& turn : turns_) {
+    const Generation& generation = *turn.generation;
+    const auto taken = std::span(generation.tokens).last(generation.emitted.size());
+    if (!taken.empty())
+      for (const auto& drafter : engine_.drafters_)
+        drafter->observe(generation.draft_sequence, taken);
+    if (turn.generates) outcomes.push_back({&turn.drafted, &turn.checked, taken});
+    count(turn);
   }
-  budget_.observe(outcomes, step.cost);
-  ++counters_.steps;
-  forward_ms_ += step.cost.forward_ms;
-  draft_ms_ += step.draft_ms;
-  if (trace_)
-    trace_(trace_line(step.turns,
-                      {counters_.steps, step.cost.rows, step.draft_ms, step.cost.forward_ms},
-                      drafters_));
+  engine_.budget_.observe(outcomes, cost_);
+  report();
+}
 
-  for (const Turn* turn : step.generating())
-    if (turn->taken.empty())
-      throw Error(
-          "the model gave no usable logits at position {} (NaN, infinite, or every token "
-          "forbidden); the file may be damaged, or --logit-bias forbids everything",
-          turn->generation->text.size() - 1);
+void Step::count(const Turn& turn) {
+  Counters& counters = turn.generation->counters;
+  ++counters.steps;
+  counters.rows += turn.n_tokens + turn.checked.size() - 1;
+  counters.drafted += turn.checked.size() - 1;
+  counters.accepted += static_cast<long>(turn.verdict.accepted.size());
+  counters.emitted += static_cast<long>(turn.generation->emitted.size());
+  for (int node = 1; node < turn.checked.size(); ++node)
+    for (const Proposal& proposal : turn.checked[node].proposals)
+      ++counters.drafters[proposal.drafter].proposed;
+  for (int node : turn.verdict.accepted)
+    for (const Proposal& proposal : turn.checked[node].proposals)
+      ++counters.drafters[proposal.drafter].accepted;
+}
+
+// Before anything was taken: all texts of the step stay as they are, and none goes on.
+void Step::fail(const Error& error) {
+  for (Turn& turn : turns_) {
+    engine_.target_->discard(turn.generation->sequence);
+    turn.generation->emitted.clear();
+    turn.generation->error = error;
+  }
+  report();
+}
+
+void Step::report() {
+  ++engine_.n_steps_;
+  if (!engine_.observe_) return;
+  StepReport report{.step = engine_.n_steps_,
+                    .rows = cost_.rows,
+                    .draft_ms = draft_ms_,
+                    .forward_ms = cost_.forward_ms,
+                    .drafters = {},
+                    .sequences = {}};
+  for (const auto& drafter : engine_.drafters_) report.drafters.emplace_back(drafter->name());
+  for (const Turn& turn : turns_) {
+    const Generation& generation = *turn.generation;
+    StepReport::Sequence& sequence = report.sequences.emplace_back(
+        StepReport::Sequence{.id = generation.draft_sequence,
+                             .position = turn.first,
+                             .n_tokens = turn.n_tokens,
+                             .n_proposed = turn.drafted.size() - 1,
+                             .nodes = {},
+                             .emitted = {},
+                             .finish_reason = generation.finish_reason,
+                             .error = {}});
+    for (int node = 1; node < turn.checked.size(); ++node) {
+      const DraftNode& drafted = turn.checked[node];
+      const bool accepted = std::ranges::count(turn.verdict.accepted, node) > 0;
+      sequence.nodes.push_back({drafted.token, drafted.parent, accepted, drafted.proposals});
+    }
+    for (const Emitted& emitted : generation.emitted) sequence.emitted.push_back(emitted.token);
+    if (generation.error) sequence.error = generation.error->what();
+  }
+  engine_.observe_(report);
 }
 
 }  // namespace outrider

@@ -82,7 +82,10 @@ class FakeBackend final : public Backend {
   const ModelSpec& spec() const override { return spec_; }
   const LoadOptions& options() const override { return options_; }
 
+  std::function<void()> before_forward = nullptr;  // may throw
+
   Pass forward(std::span<const Row> rows, const ForwardOptions& options) override {
+    if (before_forward) before_forward();
     CHECK(!rows.empty() && static_cast<int>(rows.size()) <= options_.batch_rows);
     std::vector<int> layers(spec_.n_layers());
     std::iota(layers.begin(), layers.end(), 0);

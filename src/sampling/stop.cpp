@@ -33,10 +33,14 @@ std::size_t possible_stop(const std::string& text, const std::vector<std::string
 
 }  // namespace
 
+std::string_view name(FinishReason reason) {
+  return reason == FinishReason::stop ? "stop" : "length";
+}
+
 StopRules::StopRules(const Tokenizer& tokenizer, StopParams params)
     : tokenizer_(&tokenizer), params_(std::move(params)), decoder_(tokenizer) {
   for (const std::string& stop : params_.texts)
-    if (stop.empty()) throw Error("--stop: the text is empty; give at least one character");
+    if (stop.empty()) throw Error("a stop string is empty; give at least one character");
 }
 
 std::optional<FinishReason> StopRules::push(Token token) {

@@ -5,6 +5,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/token.h"
@@ -14,6 +15,7 @@
 namespace outrider {
 
 enum class FinishReason { stop, length };
+std::string_view name(FinishReason reason);  // "stop", "length": OpenAI's words
 
 struct StopParams {
   int n_predict = -1;                   // tokens at most; -1: no limit

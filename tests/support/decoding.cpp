@@ -3,7 +3,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "engine/step.h"
+#include "engine/engine.h"
 #include "speculation/drafters/lookup.h"
 #include "speculation/drafters/model.h"
 
@@ -49,7 +49,7 @@ Decoded decode(const Task& task, const Way& way) {
         prompt, sampling,
         StopRules(*task.tokenizer, {.n_predict = task.n_predict, .ignore_eos = true}));
   };
-  std::vector<Generation> generations;
+  std::vector<std::unique_ptr<Generation>> generations;
   const int place = way.n_mates / 2;  // mates on both sides
   for (int i = 0; i <= way.n_mates; ++i) {
     // Mates read other texts of other lengths, so their rows come and go at other places of the
@@ -59,15 +59,15 @@ Decoded decode(const Task& task, const Way& way) {
     generations.push_back(begin(std::span(task.prompt).subspan(skipped),
                                 task.sampling.seed + (i == place ? 0 : i + 1)));
   }
-  while (!generations[place].finished) {
+  while (!generations[place]->ended()) {
     std::vector<Generation*> alive;
-    for (Generation& generation : generations) {
-      if (!generation.finished) alive.push_back(&generation);
+    for (const auto& generation : generations) {
+      if (!generation->ended()) alive.push_back(generation.get());
     }
     engine.step(alive);
   }
-  const Generation& generation = generations[place];
-  return {{generation.text.begin() + generation.n_prompt, generation.text.end()},
+  const Generation& generation = *generations[place];
+  return {{generation.tokens.begin() + generation.n_prompt, generation.tokens.end()},
           generation.counters.accepted,
           generation.counters.drafted};
 }

@@ -71,7 +71,7 @@ struct ModelDrafter::Computed {
   int row;
 };
 
-ModelDrafter::ModelDrafter(std::unique_ptr<Backend> backend, int target_vocabulary)
+ModelDrafter::ModelDrafter(std::shared_ptr<Backend> backend, int target_vocabulary)
     : backend_(std::move(backend)) {
   const int n = backend_->spec().vocabulary;
   if (n > target_vocabulary) {

@@ -30,8 +30,9 @@ namespace outrider {
 // which grows with the child's lead over the others.
 class ModelDrafter final : public Drafter {
  public:
+  // Several drafters may share a backend on one thread, with as many sequences together as it has.
   // target_vocabulary: ids from there on are never drafted.
-  ModelDrafter(std::unique_ptr<Backend> backend, int target_vocabulary);
+  ModelDrafter(std::shared_ptr<Backend> backend, int target_vocabulary);
 
   std::string_view name() const override { return "model"; }
   void begin(DraftSequence sequence) override;
@@ -69,7 +70,7 @@ class ModelDrafter final : public Drafter {
   void add_children(const Pass& pass, std::span<const Computed> nodes);
   ChoiceRequest question(const Computed& computed, std::vector<TokenCount>& counts) const;
 
-  std::unique_ptr<Backend> backend_;
+  std::shared_ptr<Backend> backend_;
   std::vector<std::uint64_t> allowed_;  // bit per id that both models have; empty: all
   std::map<DraftSequence, Sequence> sequences_;
   DraftCost cost_;

@@ -33,7 +33,7 @@ std::vector<DraftChoice> parse_draft(std::string_view text, std::string_view mod
 
 // What drafters are made from.
 struct DraftModel {
-  std::unique_ptr<Backend> backend;
+  std::shared_ptr<Backend> backend;
   std::unique_ptr<Tokenizer> tokenizer;
 };
 struct DraftContext {

@@ -1,0 +1,83 @@
+// Speculative decoding over any number of sequences: who owns the target, the drafters and the
+// budget, and how texts begin and change. What a step does is in step.h.
+
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "engine/generation.h"
+#include "engine/step_report.h"
+#include "model/backend.h"
+#include "speculation/budget.h"
+#include "speculation/drafter.h"
+
+namespace outrider {
+
+struct EngineOptions {
+  BudgetOptions budget = {};
+  int prompt_chunk = 0;  // prompt rows of a sequence in one pass at most; 0: as many as fit
+};
+
+// Not thread-safe.
+class Engine {
+ public:
+  // Several engines may share a target, on one thread at a time: together they have as many
+  // generations as the target has sequences. Drafters are asked in order.
+  Engine(std::shared_ptr<Backend> target, std::vector<std::unique_ptr<Drafter>> drafters,
+         EngineOptions options);
+  ~Engine();  // its generations are gone by then
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // A text with this prompt. The target must have a sequence left. Throws Error if the prompt is
+  // empty, fills the context or holds tokens that the model does not have.
+  std::unique_ptr<Generation> begin(std::span<const Token> prompt, SamplingParams sampling,
+                                    StopRules stop);
+
+  // The same sequence with another prompt: what the longest common prefix of text and prompt left
+  // in the cache is kept, except for the last token of the prompt. Throws like begin(), and then
+  // leaves the generation as it was.
+  void restart(Generation& generation, std::span<const Token> prompt, SamplingParams sampling,
+               StopRules stop);
+
+  // One pass for all given generations, none of them ended, each at most once and no more than the
+  // target's batch_rows: for each a chunk of its prompt, or draft and verify. A failure ends
+  // generations with an error, and the engine stays usable: a text whose logits cannot be used
+  // (NaN) ends alone; if drafting or the pass fails (memory), all texts of this step end.
+  void step(std::span<Generation* const> generations);
+
+  // For an automatic budget: times the drafters and, the first time, the target on as many rows as
+  // a step may have. On top of a living generation's text, which stays as it is, or if there is
+  // none on a sequence of its own.
+  void measure_costs();
+
+  // Other drafters from now on; they are shown the texts of the living generations, whose counters
+  // begin anew.
+  void set_drafters(std::vector<std::unique_ptr<Drafter>> drafters);
+
+  // Called at the end of every step.
+  void on_step(std::function<void(const StepReport&)> observe) { observe_ = std::move(observe); }
+
+  const Backend& target() const { return *target_; }
+  std::span<const std::unique_ptr<Drafter>> drafters() const { return drafters_; }
+
+ private:
+  friend struct Generation;
+  friend class Step;
+  void check(std::span<const Token> prompt) const;
+  void start(Generation& generation, std::span<const Token> prompt);
+
+  std::shared_ptr<Backend> target_;
+  std::vector<std::unique_ptr<Drafter>> drafters_;
+  EngineOptions options_;
+  Budget budget_;
+  std::vector<Generation*> living_;
+  int next_draft_sequence_ = 0;
+  long n_steps_ = 0;
+  std::function<void(const StepReport&)> observe_;
+};
+
+}  // namespace outrider

@@ -1,0 +1,78 @@
+// A text in progress, and what became of it in the last step.
+
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/token.h"
+#include "cache/ids.h"
+#include "sampling/sampling.h"
+#include "sampling/stop.h"
+#include "speculation/drafter.h"
+
+namespace outrider {
+
+class Engine;
+
+// One token by which a step lengthened the text.
+struct Emitted {
+  Token token;
+  std::optional<int> drafter;  // who proposed it first, if it was an accepted draft
+  std::string text;            // became showable with it: whole characters, perhaps none
+};
+
+struct DrafterCounts {
+  long proposed = 0;  // checked nodes that this drafter had proposed
+  long accepted = 0;  // of these, tokens of the text
+};
+
+// Of one answer.
+struct Counters {
+  long steps = 0;
+  long rows = 0;     // of passes, prompt rows among them
+  long drafted = 0;  // nodes checked, each once
+  long accepted = 0;
+  long emitted = 0;
+  std::vector<DrafterCounts> drafters;  // [drafters]
+};
+
+// Made by Engine::begin and changed by its engine alone; everybody else reads it. Destroying it
+// returns its sequence and its drafters' state, which must happen before the engine dies.
+//
+// The cache holds tokens[0, committed), at least the last token is still to be computed.
+struct Generation {
+  Generation(Engine& engine, DraftSequence draft_sequence, SamplingParams sampling, StopRules stop);
+  ~Generation();
+  Generation(const Generation&) = delete;
+  Generation& operator=(const Generation&) = delete;
+
+  // Nothing follows: a stop rule ended the answer, or an error did.
+  bool ended() const { return finish_reason || error; }
+
+  // An answer that is broken off here: the text that was held back because it could have become a
+  // stop string.
+  std::string take_held_text() {
+    stop.finish();
+    return stop.take_text();
+  }
+
+  Engine& engine;
+  const SequenceId sequence;
+  const DraftSequence draft_sequence;
+  std::vector<Token> tokens;  // prompt and answer
+  int n_prompt = 0;
+  int n_reused = 0;  // tokens of the prompt that the cache had already
+  SamplingParams sampling;
+  ProcessorState state;  // after `tokens`
+  StopRules stop;
+  std::optional<FinishReason> finish_reason;
+  // Why the answer cannot go on; `tokens` are as they were before the step that failed.
+  std::optional<Error> error;
+  std::vector<Emitted> emitted;  // by the last step; empty while the prompt is read
+  Counters counters;
+};
+
+}  // namespace outrider

@@ -1,0 +1,42 @@
+// What a step did, for people who watch it and for tools that tune drafters. A value: nothing in it
+// refers to the engine.
+
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/token.h"
+#include "sampling/stop.h"
+#include "speculation/drafter.h"
+#include "speculation/tree.h"
+
+namespace outrider {
+
+struct StepReport {
+  struct Node {  // a drafted node that was checked
+    Token token;
+    int parent;  // its number in this list + 1; 0: the last token of the text
+    bool accepted;
+    std::vector<Proposal> proposals;
+  };
+  struct Sequence {
+    DraftSequence id;
+    int position;    // cached tokens before the step
+    int n_tokens;    // tokens of the text computed: the last one, or a part of the prompt
+    int n_proposed;  // drafted nodes before the plan
+    std::vector<Node> nodes;
+    std::vector<Token> emitted;
+    std::optional<FinishReason> finish_reason;
+    std::optional<std::string> error;
+  };
+
+  long step;  // of this engine, from 1
+  int rows;   // of the pass
+  double draft_ms, forward_ms;
+  std::vector<std::string> drafters;  // names, by Proposal::drafter
+  std::vector<Sequence> sequences;
+};
+
+}  // namespace outrider
