@@ -30,10 +30,6 @@ class HugeBuffer {
   std::span<T> as() {
     return {reinterpret_cast<T*>(first_), size_ / sizeof(T)};
   }
-  template <typename T>
-  std::span<const T> as() const {
-    return {reinterpret_cast<const T*>(first_), size_ / sizeof(T)};
-  }
 
  private:
   void swap(HugeBuffer& other) noexcept {
