@@ -41,7 +41,7 @@ bool is_usual_role(std::string_view role) {
 ChatTemplate::ChatTemplate(std::string_view source, std::string origin, std::string bos_text,
                            std::string eos_text)
     : program_(std::make_unique<Program>()) {
-  program_->tree = jinja::parse(source, std::move(origin), jinja::Limits());
+  program_->tree = jinja::parse(source, std::move(origin), jinja::TemplateLimits());
   program_->bos_text = std::move(bos_text);
   program_->eos_text = std::move(eos_text);
 }

@@ -25,7 +25,7 @@ struct Message {
 // A template sees what Hugging Face's tokenizers give it for a plain conversation: `messages`
 // (dicts with role and content), `add_generation_prompt`, `bos_token` and `eos_token` (empty if the
 // vocabulary has none), `tools` and `documents` (none), and the functions raise_exception and
-// strftime_now. jinja/limits.h says what it may cost.
+// strftime_now. jinja/template_limits.h says what it may cost.
 //
 // Contents are the users' words: whatever becomes of them (jinja/text.h), special tokens in them
 // stay plain text. So do roles, but for the usual ones (is_usual_role), which are the program's own

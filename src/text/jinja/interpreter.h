@@ -9,16 +9,16 @@
 #include <utility>
 #include <vector>
 
-#include "text/jinja/limits.h"
 #include "text/jinja/runtime.h"
 #include "text/jinja/syntax.h"
+#include "text/jinja/template_limits.h"
 
 namespace outrider::jinja {
 
 using Variables = std::vector<std::pair<std::string_view, Value>>;
 
 struct RenderOptions {
-  Limits limits;
+  TemplateLimits limits;
   std::size_t input_bytes = 0;  // of what make_variables brings in: limits grow with it
   std::tm now = {};             // what strftime_now formats
 };

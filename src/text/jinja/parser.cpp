@@ -14,7 +14,7 @@ namespace {
 // Recursive descent; one function a level of precedence, named as in jinja2's grammar.
 class Parser {
  public:
-  Parser(std::string_view source, Template& out, const Limits& limits)
+  Parser(std::string_view source, Template& out, const TemplateLimits& limits)
       : template_(out), limits_(limits), lexemes_(tokenize(source, out.origin)) {}
 
   void run() { template_.body = body({}); }
@@ -706,7 +706,7 @@ class Parser {
   }
 
   Template& template_;
-  const Limits& limits_;
+  const TemplateLimits& limits_;
   const std::vector<Lexeme> lexemes_;
   std::size_t at_ = 0;
   int nesting_ = 0;
@@ -716,7 +716,8 @@ class Parser {
 
 }  // namespace
 
-std::unique_ptr<Template> parse(std::string_view source, std::string origin, const Limits& limits) {
+std::unique_ptr<Template> parse(std::string_view source, std::string origin,
+                                const TemplateLimits& limits) {
   auto out = std::make_unique<Template>();
   out->origin = std::move(origin);
   if (source.size() > limits.source_bytes) {

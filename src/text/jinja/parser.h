@@ -6,13 +6,14 @@
 #include <string>
 #include <string_view>
 
-#include "text/jinja/limits.h"
 #include "text/jinja/syntax.h"
+#include "text/jinja/template_limits.h"
 
 namespace outrider::jinja {
 
 // Throws Error, with line and column, for what jinja2 would refuse and for what this interpreter
 // does not know.
-std::unique_ptr<Template> parse(std::string_view source, std::string origin, const Limits& limits);
+std::unique_ptr<Template> parse(std::string_view source, std::string origin,
+                                const TemplateLimits& limits);
 
 }  // namespace outrider::jinja

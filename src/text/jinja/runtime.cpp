@@ -15,7 +15,7 @@ std::size_t allowance(std::size_t base, std::size_t per_byte, std::size_t bytes)
 
 }  // namespace
 
-Runtime::Runtime(std::string_view origin, const Limits& limits, std::size_t input_bytes,
+Runtime::Runtime(std::string_view origin, const TemplateLimits& limits, std::size_t input_bytes,
                  std::tm now)
     : origin_(origin),
       limits_(limits),

@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "text/jinja/limits.h"
 #include "text/jinja/position.h"
+#include "text/jinja/template_limits.h"
 #include "text/jinja/value.h"
 
 namespace outrider::jinja {
@@ -22,7 +22,8 @@ namespace outrider::jinja {
 class Runtime {
  public:
   // `input_bytes` are those of the messages; `now` is what strftime_now formats.
-  Runtime(std::string_view origin, const Limits& limits, std::size_t input_bytes, std::tm now);
+  Runtime(std::string_view origin, const TemplateLimits& limits, std::size_t input_bytes,
+          std::tm now);
 
   // Where evaluation stands, for messages; whoever evaluates a node of the tree sets it.
   Position at;
@@ -76,7 +77,7 @@ class Runtime {
   [[noreturn]] void fail_depth() const;
 
   const std::string_view origin_;
-  const Limits limits_;
+  const TemplateLimits limits_;
   std::int64_t steps_left_;
   std::size_t value_bytes_left_, output_bytes_left_;
   int depth_left_;

@@ -3,7 +3,7 @@
 //
 // All values that a rendering makes live in its Arena until it ends. A Value is a small handle
 // without ownership: copying is free, cycles do no harm, nothing is destroyed recursively, and what
-// Limits::value_bytes counts is what is held.
+// TemplateLimits::value_bytes counts is what is held.
 
 #pragma once
 

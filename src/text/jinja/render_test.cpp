@@ -36,7 +36,8 @@ Value value_of(Runtime& runtime, const Json& json) {
   }
 }
 
-Text render_with(const Json& variables, const std::string& source, const Limits& limits = {}) {
+Text render_with(const Json& variables, const std::string& source,
+                 const TemplateLimits& limits = {}) {
   RenderOptions options;
   options.limits = limits;
   // 2024-07-26 09:05:01, as in scripts/golden/templates.py.
@@ -55,7 +56,8 @@ Text render_with(const Json& variables, const std::string& source, const Limits&
   });
 }
 
-std::string error_of(const Json& variables, const std::string& source, const Limits& limits = {}) {
+std::string error_of(const Json& variables, const std::string& source,
+                     const TemplateLimits& limits = {}) {
   try {
     return "no error, but: " + render_with(variables, source, limits).bytes();
   } catch (const Error& e) {
@@ -189,7 +191,7 @@ std::string repeated(const std::string& text, int n) {
 }
 
 TEST(Jinja, HostileTemplatesEndInAnError) {
-  Limits limits;  // a tenth, so that the test takes less than a second
+  TemplateLimits limits;  // a tenth, so that the test takes less than a second
   limits.steps /= 10;
   limits.value_bytes /= 10;
   limits.output_bytes /= 10;

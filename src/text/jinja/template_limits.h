@@ -9,7 +9,7 @@
 
 namespace outrider::jinja {
 
-struct Limits {
+struct TemplateLimits {
   // The source; the largest templates in use have some 60 KB.
   std::size_t source_bytes = std::size_t{1} << 20;
   // Levels of expressions and of blocks inside each other, as the parser counts them; jinja2 itself
