@@ -10,9 +10,12 @@
 #include "cli/failure.h"
 #include "cli/numbers.h"
 #include "numerics/encode.h"
+#include "sampling/sampling.h"
 
 namespace outrider {
 namespace {
+
+constexpr float kHuge = 1e6f;
 
 // What a flag does with its text, and the default that its field has.
 struct Field {
@@ -63,6 +66,16 @@ Field filter(std::optional<T> FilterSettings::*field, T Filters::*standard, T le
             settings.filters.*field = in_range(text, least, most);
           },
           standard_text(Filters{}.*standard)};
+}
+
+Field temperature() {
+  return {[](Settings& settings, std::string_view text) {
+            const auto value = in_range(text, 0.0f, kHuge);
+            if (!temperature_in_range(value))
+              throw UsageError("0, or at least {}", kTemperatureMin);
+            settings.filters.temperature = value;
+          },
+          standard_text(Filters{}.temperature)};
 }
 
 Field text(std::string Settings::*field) {
@@ -155,7 +168,6 @@ std::vector<Flag> make_flags() {
   constexpr unsigned kLoad = kGenerate | kBenchCurve;
   constexpr unsigned kCompute = kLoad | kBenchBandwidth;
   constexpr unsigned kEvery = ~0u;
-  constexpr float kHuge = 1e6f;
 
   std::vector<Flag> list;
   const auto add = [&](std::vector<std::string> names, std::string value, FlagGroup group,
@@ -217,8 +229,7 @@ std::vector<Flag> make_flags() {
 
   add({"-s", "--seed"}, "N", sampling, kGenerate, Field{set_seed, "random, and printed"},
       "seed of the random choices: the same seed gives the same text");
-  add({"--temperature", "--temp"}, "T", sampling, kGenerate,
-      filter(&FilterSettings::temperature, &Filters::temperature, 0.0f, kHuge),
+  add({"--temperature", "--temp"}, "T", sampling, kGenerate, temperature(),
       "randomness of choices; 0: always the best token");
   add({"--top-k"}, "N", sampling, kGenerate,
       filter(&FilterSettings::top_k, &Filters::top_k, 0, INT_MAX),

@@ -200,7 +200,9 @@ SamplingParams Workbench::sampling() const {
   Filters& filters = params.filters;
   const FilterSettings& set = settings_.filters;
   constexpr float kHuge = 1e6f;
-  filters.temperature = set.temperature.value_or(from_file("temp", filters.temperature, 0, kHuge));
+  const float temperature = from_file("temp", filters.temperature, 0, kHuge);
+  filters.temperature = set.temperature.value_or(
+      temperature_in_range(temperature) ? temperature : filters.temperature);
   filters.top_k = set.top_k.value_or(
       static_cast<int>(from_file("top_k", static_cast<float>(filters.top_k), 0, kHuge)));
   filters.top_p = set.top_p.value_or(from_file("top_p", filters.top_p, 0, 1));

@@ -51,6 +51,7 @@ Engine::~Engine() {
 std::unique_ptr<Generation> Engine::begin(std::span<const Token> prompt, SamplingParams sampling,
                                           StopRules stop) {
   check(prompt);
+  check_sampling(sampling);
   auto generation = std::make_unique<Generation>(*this, DraftSequence{next_draft_sequence_++},
                                                  std::move(sampling), std::move(stop));
   start(*generation, prompt);
@@ -60,6 +61,7 @@ std::unique_ptr<Generation> Engine::begin(std::span<const Token> prompt, Samplin
 void Engine::restart(Generation& generation, std::span<const Token> prompt, SamplingParams sampling,
                      StopRules stop) {
   check(prompt);
+  check_sampling(sampling);
   generation.sampling = std::move(sampling);
   generation.stop = std::move(stop);
   start(generation, prompt);

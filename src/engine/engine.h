@@ -33,7 +33,7 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   // A text with this prompt. The target must have a sequence left. Throws Error if the prompt is
-  // empty, fills the context or holds tokens that the model does not have.
+  // empty, fills the context or holds tokens that the model does not have; or as check_sampling().
   std::unique_ptr<Generation> begin(std::span<const Token> prompt, SamplingParams sampling,
                                     StopRules stop);
 

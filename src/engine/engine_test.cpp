@@ -605,6 +605,11 @@ TEST(Engine, RefusesPromptsThatCannotWork) {
   EXPECT_THROW(begin({1, 23}), Error);
   EXPECT_THROW(begin({-1}), Error);
   const auto generation = begin({1, 2, 3, 4});
+  SamplingParams too_cold = greedy();
+  too_cold.filters.temperature = 1e-38f;
+  EXPECT_THROW(
+      engine.restart(*generation, std::vector<Token>{1, 2}, too_cold, StopRules(tokenizer, {})),
+      Error);
   EXPECT_THROW(
       engine.restart(*generation, std::vector<Token>{}, greedy(), StopRules(tokenizer, {})), Error);
   EXPECT_EQ(generation->tokens.size(), 4u);

@@ -48,6 +48,10 @@ struct Filters {
   float temperature = 0.8f;  // 0 or less: the best logit wins
 };
 
+// The least temperature above 0 that a request may ask for (sampling/sampling.h). It keeps logits
+// up to 3.4e32 finite when they are divided; no model, bias or penalty gives larger ones.
+inline constexpr float kTemperatureMin = 1e-6f;
+
 struct TokenCount {
   Token token;
   int count;

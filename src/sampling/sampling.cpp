@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/error.h"
+
 namespace outrider {
 namespace {
 
@@ -26,6 +28,17 @@ void add(std::vector<TokenCount>& counts, Token token, int change) {
 }
 
 }  // namespace
+
+bool temperature_in_range(float temperature) {
+  return temperature <= 0 || temperature >= kTemperatureMin;
+}
+
+void check_sampling(const SamplingParams& params) {
+  const float temperature = params.filters.temperature;
+  if (!temperature_in_range(temperature))
+    throw Error("temperature {}: expected 0 for the best token, or at least {}", temperature,
+                kTemperatureMin);
+}
 
 ProcessorState::ProcessorState(const SamplingParams& params) : window_(window(params)) {}
 

@@ -20,6 +20,11 @@ struct SamplingParams {
   std::uint32_t stream = 0;  // index among parallel answers
 };
 
+// 0 or less, or at least kTemperatureMin.
+bool temperature_in_range(float temperature);
+// Throws Error if the temperature is out of range.
+void check_sampling(const SamplingParams& params);
+
 // The tokens that penalties look at: the last repeat_last_n of a text. State after a text = advance
 // over its tokens from the empty state. Paths of a draft tree have no state of their own: counts()
 // is asked with the path. A value.

@@ -4,11 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <map>
 #include <new>
 #include <random>
 
+#include "base/error.h"
 #include "base/sanitizers.h"
 
 // This program's allocations are counted.
@@ -141,6 +143,27 @@ TEST(ProcessorState, CountsAscendByToken) {
     }
   }
   EXPECT_EQ(total, 64);
+}
+
+TEST(SamplingParams, RefusesTemperaturesThatOverflow) {
+  struct Case {
+    float temperature;
+    bool allowed;
+  };
+  const Case cases[] = {{0, true},       {kTemperatureMin, true},
+                        {0.8f, true},    {1e6f, true},
+                        {1e-38f, false}, {std::nextafter(kTemperatureMin, 0.0f), false},
+                        {-1, true},      {std::nanf(""), false}};
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.temperature);
+    SamplingParams params;
+    params.filters.temperature = c.temperature;
+    if (c.allowed)
+      EXPECT_NO_THROW(check_sampling(params));
+    else
+      EXPECT_THROW(check_sampling(params), Error);
+  }
+  EXPECT_TRUE(std::isfinite(3.4e32f / kTemperatureMin));
 }
 
 TEST(ChoiceRequest, CarriesTheNoiseOfItsPosition) {

@@ -36,6 +36,7 @@ class Usage(TestCase):
             (["prove", "--draft-vocab", "all", "-p", "x"], "--draft-vocab: no draft model"),
             (["bench", "generate", "--draft-vocab", "9", "--prompts", "x"], "--draft-vocab: no draft model"),
             (["run", "--temp", "-1"], "--temp -1: at least 0"),
+            (["run", "--temp", "1e-38"], "--temp 1e-38: 0, or at least 1e-06"),
             (["run", "--temp", "nan"], "--temp nan: expected a number"),
             (["run", "--temp", "0,5"], "--temp 0,5: expected a number"),
             (["run", "-n", "99999999999"], "--predict 99999999999: expected a whole number"),
