@@ -37,15 +37,6 @@ struct Case {
   int sequences = 1;
 };
 
-KeptAs kept_as(CacheType type) {
-  switch (type) {
-    case CacheType::f16: return KeptAs::f16;
-    case CacheType::f32: return KeptAs::f32;
-    case CacheType::q8_0: return KeptAs::q8_0;
-  }
-  return KeptAs::f16;
-}
-
 // Sequences with random text, committed in uneven chunks, so that history and scratch pages are
 // used and reused; then rows whose every output must be the reference's.
 class Scene {
@@ -198,8 +189,8 @@ class Scene {
                                             : std::nullopt,
                              .window = attention_.window};
     std::vector<float> expected(head_dim);
-    attention_reference(queries.subspan(head * head_dim, head_dim), position, keys, rule,
-                        kept_as(type_), expected);
+    attention_reference(queries.subspan(head * head_dim, head_dim), position, keys, rule, type_,
+                        expected);
     for (std::size_t d = 0; d < head_dim; ++d)
       ASSERT_EQ(bits(out[head * head_dim + d]), bits(expected[d])) << "channel " << d;
   }

@@ -17,6 +17,7 @@
 #include "formats/tensor_type.h"
 #include "model/model.h"
 #include "model/pass_profile.h"
+#include "numerics/attention.h"
 #include "numerics/choice.h"
 
 namespace outrider {
@@ -56,10 +57,6 @@ struct Pass {
   std::vector<SlotId> slots;     // [rows], in row order
   std::uint64_t generation = 0;  // set by the backend, which refuses a pass that is over
 };
-
-// How keys and values are kept (docs/arithmetic.md, "Attention"): q8_0 in 8 bits with scales, but
-// f16 for heads whose size is no multiple of 32.
-enum class CacheType { f16, f32, q8_0 };
 
 struct LoadOptions {
   int context = 4096;    // positions a sequence can have, at most 2^20

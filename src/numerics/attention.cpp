@@ -36,10 +36,9 @@ void merge(std::optional<Partial>& into, Partial next) {
 
 using Tile = std::array<const AttentionKey*, kTile>;  // by position mod 64, null where absent
 
-float score_of(std::span<const float> q, std::span<const float> k, KeptAs kept_as) {
+float score_of(std::span<const float> q, std::span<const float> k, CacheType type) {
   float score = 0;
-  for (std::size_t d = 0; d < q.size(); ++d)
-    score = std::fma(q[d], read_back(k[d], kept_as), score);
+  for (std::size_t d = 0; d < q.size(); ++d) score = std::fma(q[d], read_back(k[d], type), score);
   return score;
 }
 
@@ -60,12 +59,12 @@ float score_of_q8_0(std::span<const float> q, std::span<const float> k) {
 }
 
 std::vector<float> weighted(std::span<const float, kTile> p, const Tile& tile, std::size_t head_dim,
-                            KeptAs kept_as) {
+                            CacheType type) {
   std::vector<float> o(head_dim);
   for (std::size_t j = 0; j < kTile; ++j) {
     if (tile[j] == nullptr || p[j] == 0) continue;
     for (std::size_t d = 0; d < head_dim; ++d)
-      o[d] = std::fma(p[j], read_back(tile[j]->v[d], kept_as), o[d]);
+      o[d] = std::fma(p[j], read_back(tile[j]->v[d], type), o[d]);
   }
   return o;
 }
@@ -89,35 +88,33 @@ std::vector<float> weighted_q8_0(std::span<const float, kTile> p, const Tile& ti
 }
 
 std::optional<Partial> attend_tile(std::span<const float> q, const Tile& tile,
-                                   const AttentionRule& rule, KeptAs kept_as) {
+                                   const AttentionRule& rule, CacheType type) {
   if (std::all_of(tile.begin(), tile.end(), [](const AttentionKey* key) { return key == nullptr; }))
     return {};
-  const bool in_8_bits = kept_as == KeptAs::q8_0;
+  const bool in_8_bits = type == CacheType::q8_0;
   std::array<float, kTile> p;
   p.fill(-kInfinity);
   for (std::size_t j = 0; j < kTile; ++j) {
     if (tile[j] == nullptr) continue;
-    p[j] =
-        rule.scale * (in_8_bits ? score_of_q8_0(q, tile[j]->k) : score_of(q, tile[j]->k, kept_as));
+    p[j] = rule.scale * (in_8_bits ? score_of_q8_0(q, tile[j]->k) : score_of(q, tile[j]->k, type));
     if (rule.softcap) softcap_reference(*rule.softcap, {&p[j], 1});
   }
   const TileSum sums = tile_softmax_reference(p);
-  return Partial{
-      sums.max, sums.sum,
-      in_8_bits ? weighted_q8_0(p, tile, q.size()) : weighted(p, tile, q.size(), kept_as)};
+  return Partial{sums.max, sums.sum,
+                 in_8_bits ? weighted_q8_0(p, tile, q.size()) : weighted(p, tile, q.size(), type)};
 }
 
 }  // namespace
 
-float read_back(float x, KeptAs kept_as) {
+float read_back(float x, CacheType type) {
   if (std::isnan(x)) return x;
   const float clamped = std::clamp(x, -65504.0f, 65504.0f);
-  return kept_as == KeptAs::f16 ? half_to_float(float_to_half(clamped)) : clamped;
+  return type == CacheType::f16 ? half_to_float(float_to_half(clamped)) : clamped;
 }
 
 void attention_reference(std::span<const float> q, int position, std::span<const AttentionKey> keys,
-                         const AttentionRule& rule, KeptAs kept_as, std::span<float> out) {
-  if (kept_as == KeptAs::q8_0 && q.size() % kKeyGroup != 0) kept_as = KeptAs::f16;
+                         const AttentionRule& rule, CacheType type, std::span<float> out) {
+  if (type == CacheType::q8_0 && q.size() % kKeyGroup != 0) type = CacheType::f16;
   std::optional<Partial> all;
   for (int span = 0; span <= position; span += kSpan) {
     std::optional<Partial> of_span;
@@ -128,7 +125,7 @@ void attention_reference(std::span<const float> q, int position, std::span<const
         if (rule.window && position - key.position >= *rule.window) continue;
         tile[static_cast<std::size_t>(key.position - begin)] = &key;
       }
-      if (auto of_tile = attend_tile(q, tile, rule, kept_as)) merge(of_span, std::move(*of_tile));
+      if (auto of_tile = attend_tile(q, tile, rule, type)) merge(of_span, std::move(*of_tile));
     }
     if (of_span) merge(all, std::move(*of_span));
   }

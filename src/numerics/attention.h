@@ -1,6 +1,6 @@
-// Attention of one row and one head in plain loops, the judge of every backend (docs/arithmetic.md,
-// "Attention"): softmax by tiles (Milakov and Gimelshein 2018, arXiv:1805.02867; Dao et al. 2022,
-// arXiv:2205.14135) whose merges have one order.
+// Attention of one row and one head in plain loops, the reference for every backend
+// (docs/arithmetic.md, "Attention"): softmax by tiles (Milakov and Gimelshein 2018,
+// arXiv:1805.02867; Dao et al. 2022, arXiv:2205.14135) whose merges have one order.
 
 #pragma once
 
@@ -18,11 +18,11 @@ namespace outrider {
 inline constexpr int kSpanTiles = 16;
 inline constexpr int kSpan = kSpanTiles * static_cast<int>(kTile);
 
-// How the cache keeps a number: clamped to +-65504 (NaN passes), f16 rounded to nearest even
-// besides. q8_0 keeps keys in groups of 32 channels and values in one group a head
-// (numerics/quantize.h); heads whose size is no multiple of 32 it keeps as f16.
-enum class KeptAs { f16, f32, q8_0 };
-float read_back(float x, KeptAs kept_as);  // f16 and f32
+// How the cache keeps keys and values: clamped to +-65504 (NaN passes), in f16 also rounded to
+// nearest even. q8_0 keeps keys in groups of 32 channels and values in one group per head
+// (numerics/quantize.h); heads whose size is no multiple of 32 are kept as f16.
+enum class CacheType { f16, f32, q8_0 };
+float read_back(float x, CacheType type);  // f16 and f32
 
 // Groups of a key, and of the query that it meets, in q8_0.
 inline constexpr std::size_t kKeyGroup = 32;
@@ -39,11 +39,11 @@ struct AttentionKey {
   std::span<const float> k, v;
 };
 
-// The order of `keys` is free, positions differ; at least one is within the window. Sizes: q, k, v
+// `keys` may be in any order; positions differ; at least one is within the window. Sizes: q, k, v
 // and out [head_dim]. A key whose weight underflows to +0 does not enter, so a NaN in its v does
 // not show.
 void attention_reference(std::span<const float> q, int position, std::span<const AttentionKey> keys,
-                         const AttentionRule& rule, KeptAs kept_as, std::span<float> out);
+                         const AttentionRule& rule, CacheType type, std::span<float> out);
 
 // A tile's weights for values in q8_0: r_j = p_j * d_j (0 where p_j is 0), R the largest, P_j =
 // round-to-even(r_j * (16383 / R)). Returns R / 16383. All P are 0 and so is the result if R <

@@ -29,9 +29,9 @@ struct Text {
 };
 
 std::vector<float> attend(const Text& text, int position, const AttentionRule& rule,
-                          KeptAs kept_as) {
+                          CacheType type) {
   std::vector<float> out(kHeadDim);
-  attention_reference(text.k[0], position, text.keys, rule, kept_as, out);
+  attention_reference(text.k[0], position, text.keys, rule, type, out);
   return out;
 }
 
@@ -71,8 +71,8 @@ TEST(Attention, IsSoftmaxTimesValues) {
     SCOPED_TRACE(c.name);
     const Text text(c.length, 1);
     const std::vector<double> expected = plain(text, c.length - 1, c.rule);
-    const std::vector<float> exact = attend(text, c.length - 1, c.rule, KeptAs::f32);
-    const std::vector<float> halves = attend(text, c.length - 1, c.rule, KeptAs::f16);
+    const std::vector<float> exact = attend(text, c.length - 1, c.rule, CacheType::f32);
+    const std::vector<float> halves = attend(text, c.length - 1, c.rule, CacheType::f16);
     for (std::size_t d = 0; d < kHeadDim; ++d) {
       EXPECT_NEAR(exact[d], expected[d], 2e-5);
       EXPECT_NEAR(halves[d], expected[d], c.rule.scale > 1 ? 5e-2 : 3e-3);
@@ -83,43 +83,43 @@ TEST(Attention, IsSoftmaxTimesValues) {
 
 TEST(Attention, DoesNotMindTheOrderOfKeys) {
   Text text(700, 2);
-  const std::vector<float> expected = attend(text, 699, {.scale = 1}, KeptAs::f16);
+  const std::vector<float> expected = attend(text, 699, {.scale = 1}, CacheType::f16);
   std::shuffle(text.keys.begin(), text.keys.end(), std::mt19937(3));
-  EXPECT_EQ(attend(text, 699, {.scale = 1}, KeptAs::f16), expected);
+  EXPECT_EQ(attend(text, 699, {.scale = 1}, CacheType::f16), expected);
 }
 
-// Other rows' keys are simply not there: what a branch holds depends on its own path.
+// Other rows' keys are absent: the result of a branch depends on its own path alone.
 TEST(Attention, SkipsPositionsThatAreOffThePath) {
   Text text(200, 4);
   const auto from = text.keys.begin();
   text.keys.erase(from + 60, from + 130);  // a whole tile and parts of two
-  const std::vector<float> found = attend(text, 199, {.scale = 1}, KeptAs::f32);
+  const std::vector<float> found = attend(text, 199, {.scale = 1}, CacheType::f32);
   const std::vector<double> expected = plain(text, 199, {.scale = 1});
   for (std::size_t d = 0; d < kHeadDim; ++d) EXPECT_NEAR(found[d], expected[d], 1e-5);
 }
 
 TEST(Attention, ReadsBackWhatTheCacheKeeps) {
-  EXPECT_EQ(read_back(1e30f, KeptAs::f16), 65504);
-  EXPECT_EQ(read_back(-1e30f, KeptAs::f32), -65504);
-  EXPECT_EQ(read_back(1 + 0x1p-11f, KeptAs::f16), 1);  // a tie, to even
-  EXPECT_EQ(read_back(1 + 0x1p-11f, KeptAs::f32), 1 + 0x1p-11f);
-  EXPECT_TRUE(std::isnan(read_back(std::numeric_limits<float>::quiet_NaN(), KeptAs::f16)));
+  EXPECT_EQ(read_back(1e30f, CacheType::f16), 65504);
+  EXPECT_EQ(read_back(-1e30f, CacheType::f32), -65504);
+  EXPECT_EQ(read_back(1 + 0x1p-11f, CacheType::f16), 1);  // a tie, to even
+  EXPECT_EQ(read_back(1 + 0x1p-11f, CacheType::f32), 1 + 0x1p-11f);
+  EXPECT_TRUE(std::isnan(read_back(std::numeric_limits<float>::quiet_NaN(), CacheType::f16)));
 }
 
 TEST(Attention, HidesNanOnlyBehindAWeightOfZero) {
   Text text(3, 5);
   text.v[1][2] = std::numeric_limits<float>::quiet_NaN();
-  EXPECT_TRUE(std::isnan(attend(text, 2, {.scale = 1}, KeptAs::f32)[2]));
+  EXPECT_TRUE(std::isnan(attend(text, 2, {.scale = 1}, CacheType::f32)[2]));
   text.k[0].assign(kHeadDim, 3.0f);  // the query, too
   text.k[1].assign(kHeadDim, -100.0f);
-  for (const float x : attend(text, 2, {.scale = 1}, KeptAs::f32)) EXPECT_FALSE(std::isnan(x));
+  for (const float x : attend(text, 2, {.scale = 1}, CacheType::f32)) EXPECT_FALSE(std::isnan(x));
 }
 
-// No score can be compared with it; places of its tile that have no key stay out of it.
+// A NaN score compares with none; places of its tile without a key do not enter.
 TEST(Attention, ANanAmongTheKeysMakesEverythingNan) {
   Text text(3, 6);
   text.k[1][2] = std::numeric_limits<float>::quiet_NaN();
-  for (const float x : attend(text, 2, {.scale = 1}, KeptAs::f16)) EXPECT_TRUE(std::isnan(x));
+  for (const float x : attend(text, 2, {.scale = 1}, CacheType::f16)) EXPECT_TRUE(std::isnan(x));
 }
 
 }  // namespace

@@ -162,11 +162,11 @@ void divide(const AttentionSums& sums, std::size_t query, std::span<float> out) 
 }
 
 void clamp_to_half(Floats x, Half* out) {
-  for (const float value : x) *out++ = float_to_half(read_back(value, KeptAs::f32));
+  for (const float value : x) *out++ = float_to_half(read_back(value, CacheType::f32));
 }
 
 void clamp_to_float(Floats x, float* out) {
-  for (const float value : x) *out++ = read_back(value, KeptAs::f32);
+  for (const float value : x) *out++ = read_back(value, CacheType::f32);
 }
 
 }  // namespace
