@@ -1,5 +1,5 @@
-// Randomness that is a function of where it is asked for, never of what was asked before
-// (docs/arithmetic.md, "The rest").
+// Random numbers that are a function of seed, stream, position, use and token alone, not of earlier
+// draws (docs/arithmetic.md, "The rest").
 
 #pragma once
 
@@ -33,12 +33,8 @@ struct NoiseKey {
   friend bool operator==(const NoiseKey&, const NoiseKey&) = default;
 };
 
-// What a number is drawn for; different uses are independent. The i-th draw at a node, over all
-// drafters, is draw(i).
-enum class NoiseUse : std::uint32_t { choice = 0, acceptance = 1, residual = 2, first_draw = 3 };
-constexpr NoiseUse draw(std::uint32_t i) {
-  return static_cast<NoiseUse>(static_cast<std::uint32_t>(NoiseUse::first_draw) + i);
-}
+// What a number is drawn for; numbers of different uses are independent.
+enum class NoiseUse : std::uint32_t { choice = 0 };
 
 // min((h + 0.5) * 2^-32, 1 - 2^-24), rounded once: between 0 and 1, neither.
 float uniform_from_bits(std::uint32_t h);
@@ -52,7 +48,7 @@ float uniform(const NoiseKey& key, NoiseUse use, Token token);
 float gumbel_from_uniform(float u);
 float gumbel(const NoiseKey& key, NoiseUse use, Token token);
 
-// No noise lies outside: -log(-log1p(-u)) at u = 1 - 2^-24 and at u = 2^-33.
+// The least and the largest noise, rounded outwards: at u = 1 - 2^-24 and at u = 2^-33.
 inline constexpr float kNoiseLowest = -2.8116f, kNoiseHighest = 22.8743f;
 
 }  // namespace outrider
