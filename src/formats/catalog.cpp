@@ -100,7 +100,7 @@ std::optional<std::filesystem::path> path_in_environment(const char* variable) {
                                             : std::nullopt;
 }
 
-// What is not there is no model. What we may not look at could be one.
+// A path that does not exist is no model; one that cannot be read could be one.
 void check_readable(const std::filesystem::path& path, std::error_code problem) {
   if (problem && problem != std::errc::no_such_file_or_directory) {
     throw Error("{}: cannot be read: {}", path.string(), problem.message());
@@ -160,7 +160,7 @@ std::filesystem::path cache_folder() {
   if (const auto ours = path_in_environment("OUTRIDER_CACHE")) return *ours;
   const auto xdg = path_in_environment("XDG_CACHE_HOME");
   if (xdg && xdg->is_absolute())
-    return *xdg / "outrider";  // relative ones are to be ignored, says the specification
+    return *xdg / "outrider";  // the specification says to ignore relative ones
   if (const auto home = path_in_environment("HOME")) return *home / ".cache" / "outrider";
   throw Error("no folder for models: set OUTRIDER_CACHE, XDG_CACHE_HOME or HOME");
 }
@@ -191,7 +191,7 @@ std::vector<CachedModel> cached_models() {
     CachedModel model;
     model.path = file.path();
     model.bytes = file.file_size(problem);
-    if (problem) continue;  // gone in the meantime
+    if (problem) continue;  // deleted meanwhile
     for (const CatalogEntry& entry : catalog()) {
       if (file_name(entry) == name) model.entry = &entry;
     }
@@ -233,24 +233,24 @@ std::uint64_t remove_cached_model(std::string_view name) {
 ModelReference parse_model_reference(std::string_view text) {
   const std::string shown = printable(text, 200);
   if (text.empty())
-    throw Error("-m: no model is named; give a name of the catalogue or the path of a .gguf file");
+    throw Error("no model is named; give a name of the catalogue or the path of a .gguf file");
   if (const CatalogEntry* entry = find_in_catalog(text))
     return {.entry = entry, .path = cached_path(*entry)};
   constexpr const char* kReadable = "give a name of the catalogue or the path of a .gguf file";
   if (text.rfind("hf:", 0) == 0)
-    throw Error("-m {}: this version does not fetch from a hub; {}", shown, kReadable);
+    throw Error("{}: this version does not fetch from a hub; {}", shown, kReadable);
   if (ends_with(text, ".safetensors"))
-    throw Error("-m {}: this version does not read .safetensors; {}", shown, kReadable);
+    throw Error("{}: this version does not read .safetensors; {}", shown, kReadable);
   std::filesystem::path path(text);
   std::error_code problem;
   if (std::filesystem::is_directory(path, problem))
-    throw Error("-m {}: this version does not read folders; {}", shown, kReadable);
+    throw Error("{}: this version does not read folders; {}", shown, kReadable);
   if (text.find('/') != std::string_view::npos || ends_with(text, ".gguf") ||
       std::filesystem::exists(path, problem)) {
     return {.path = std::move(path)};
   }
   const std::vector<std::string> names = catalog_names();
-  throw Error("-m {}: unknown; expected {} or the path of a .gguf file{}", shown,
+  throw Error("{}: unknown; expected {} or the path of a .gguf file{}", shown,
               fmt::join(names, ", "), did_you_mean(text, names));
 }
 

