@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "formats/catalog.h"
 #include "model/backend.h"
 #include "numerics/choice.h"
 
@@ -40,7 +41,7 @@ struct Settings {
   std::vector<std::string> arguments;        // what is no flag
   std::set<std::string, std::less<>> given;  // flags, by the names that messages use
 
-  std::string model = "smollm2:135m";
+  std::string model = default_model().name;
   std::optional<std::string> model_draft;
   bool offline = false;
   std::optional<int> threads, ctx_size;
