@@ -74,7 +74,8 @@ TEST(OutputIds, GiveTheLogitsOfTheWholeHead) {
   }
 }
 
-// Tokens that join later have the same bits, whatever order they come in, until the room is full.
+// Logits of tokens that are added later have the same bits, in whatever order they are added, until
+// the room is full.
 TEST(OutputIds, GrowWhereThereIsRoom) {
   const Model model = tiny_model({.types = {TensorType::q6_k, TensorType::q8_0}});
   const auto expected = logits_of(*load_cpu(model, options(1)), kText);
@@ -146,9 +147,9 @@ TEST(DraftWeights, AreCountedAsTheyWereLoaded) {
   }
 }
 
-// Nothing that a draft model gives up changes a text.
+// No saving in a draft model changes a text.
 TEST(DraftWeights, LeaveTheTextAsItIs) {
-  // Narrow, for the reference kernels' sake.
+  // Narrow, because the reference kernels are slow.
   TinyOptions tiny{.types = {TensorType::q8_0, TensorType::q5_1}, .n_layers = 2, .embedding = 64};
   const Model target = tiny_model(tiny);
   tiny.perturbation = 0.05;
@@ -185,7 +186,7 @@ TEST(DraftWeights, LeaveTheTextAsItIs) {
   }
 }
 
-// A draft model shares the target's noise, which belongs to tokens and not to places in the head.
+// A draft model shares the target's noise, which depends on the token, not on its row in the head.
 TEST(OutputIds, ChoicesHaveTheNoiseOfTheirTokens) {
   const Model model = tiny_model({});
   const auto whole = load_cpu(model, options(1));
@@ -217,7 +218,7 @@ TEST(OutputIds, ChoicesHaveTheNoiseOfTheirTokens) {
     }
     winners.insert(*found.token);
   }
-  EXPECT_GT(winners.size(), 10u);  // it was the noise that decided
+  EXPECT_GT(winners.size(), 10u);  // so the noise decided
 }
 
 // A file whose larger matrices are encoded before it is loaded gives the same logits.

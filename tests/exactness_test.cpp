@@ -1,6 +1,6 @@
-// The promise to users: whatever drafts, limits, threads, chunks, company and instruction set, the
-// tokens are those of plain decoding, one row at a time on the reference kernels, greedy and
-// sampled.
+// The promise to users: whatever the drafters, limits, threads, chunks, other texts in the pass and
+// instruction set, the tokens are those of plain decoding, one row at a time on the reference
+// kernels, greedy and sampled.
 
 #include <gtest/gtest.h>
 
@@ -40,7 +40,7 @@ SamplingParams sampling(int kind) {
 
 const char* const kDrafts[] = {"off", "lookup", "model", "lookup+model"};
 
-// Counts what drafts brought, so that a matrix in which nothing was ever accepted fails.
+// Counts accepted drafts, so that a test in which nothing was ever accepted fails.
 class Matrix {
  public:
   explicit Matrix(Task task) : task_(std::move(task)), plain_(decode(task_, {})) {
@@ -78,7 +78,7 @@ struct TinyPair {
 };
 
 TinyPair tiny_pair(const std::string& family, std::vector<TensorType> types) {
-  // Narrow, for the reference kernels' sake; K-quants, which need 256 columns, have their turn
+  // Narrow, because the reference kernels are slow; K-quants, which need 256 columns, are tested
   // below.
   const TinyOptions target{
       .family = family, .types = std::move(types), .n_layers = 2, .embedding = 64};
@@ -157,7 +157,7 @@ struct Covering {
 
 void cover(const Model& target, const std::vector<const Model*>& drafts, const Covering& covering) {
   const auto tokenizer = make_tokenizer(target.checkpoint->metadata);
-  // Short, for the reference reads it too; it repeats itself, so lookup finds something.
+  // Short, because the reference reads it too; it repeats itself, so that lookup finds something.
   const std::vector<Token> prompt = tokenizer->encode("One red apple, two red apples, three red");
   std::vector<Isa> isas(available_isas().begin(), available_isas().end());
   if (!covering.with_reference) isas.erase(isas.begin());
@@ -180,8 +180,8 @@ void cover(const Model& target, const std::vector<const Model*>& drafts, const C
               .sampling = sampling(kind),
               .n_predict = n,
               .cache_type = covering.cache_types[row[11]]};
-    // Plain decoding with the fastest kernels stands for the reference, which is a value of the
-    // table itself.
+    // Compared with plain decoding on the fastest kernels; the reference kernels are one of the
+    // table's values.
     std::vector<Token>& expected = plain[{kind, task.cache_type}];
     if (expected.empty()) {
       Task whole = task;
@@ -207,8 +207,8 @@ void cover(const Model& target, const std::vector<const Model*>& drafts, const C
   EXPECT_GT(accepted, 0);
 }
 
-// What the full product leaves out: every sampling of every family, K-quants, depths, the automatic
-// budget, the other type of cache.
+// What the full product does not cover: every sampling of every family, K-quants, depths, the
+// automatic budget, the other type of cache.
 TEST(Exactness, TinyFamiliesCovered) {
   TinyPair pairs[] = {
       tiny_pair("llama", {TensorType::q4_k, TensorType::q6_k, TensorType::q5_k}),

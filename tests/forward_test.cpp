@@ -1,6 +1,6 @@
 // A forward pass computes the model that its spec describes: against plain loops in double that
-// share nothing with it but the spec. Weights are F32, so nothing is lost but roundings and what
-// the cache does not keep.
+// share nothing with it but the spec. Weights are F32, so only rounding and the cache's precision
+// differ.
 
 #include <gtest/gtest.h>
 
@@ -104,7 +104,7 @@ class PlainModel {
         const Vector added = values_of(*model_.weight(bias, layer));
         for (std::size_t d = 0; d < all.size(); ++d) all[d] += added[d];
       }
-      if (!head_norm) continue;  // values are neither normed nor turned
+      if (!head_norm) continue;  // values have neither norm nor rope
       const auto head_dim = static_cast<std::size_t>(attention.head_dim);
       for (std::size_t first = 0; first < all.size(); first += head_dim) {
         const std::span<double> head = std::span(all).subspan(first, head_dim);
@@ -196,7 +196,7 @@ TEST(Forward, ComputesWhatTheSpecSays) {
   const TinyOptions cases[] = {
       {.family = "llama", .types = {TensorType::f32}, .embedding = 64},
       {.family = "qwen2", .types = {TensorType::f32}, .embedding = 64, .tied_output = false},
-      // Seven layers, one of which sees beyond the window of 24.
+      // Seven layers, one of which attends beyond the window of 24.
       {.family = "gemma3", .types = {TensorType::f32}, .n_layers = 7, .embedding = 64},
   };
   for (const TinyOptions& options : cases) {

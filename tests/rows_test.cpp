@@ -1,5 +1,5 @@
 // A row's logits depend on its path alone: not on how the path was computed, on other rows,
-// sequences, chunks, threads or instruction sets. The judge decodes one token at a time on the
+// sequences, chunks, threads or instruction sets. The reference decodes one token at a time on the
 // reference kernels.
 
 #include <gtest/gtest.h>
@@ -32,11 +32,11 @@ std::vector<float> logits_of(Backend& backend, const Pass& pass, int row) {
   return backend.choose(pass, std::span(&request, 1))[0].logits;
 }
 
-// Plain decoding on the reference kernels, remembered by path. It keeps the last few texts, so that
-// going back to one of them costs only what is new.
-class Judge {
+// Plain decoding on the reference kernels, cached by path. It keeps the last few texts, so that
+// returning to one of them computes only what is new.
+class Reference {
  public:
-  Judge(const Model& model, CacheType cache_type)
+  Reference(const Model& model, CacheType cache_type)
       : backend_(load_cpu(
             model,
             {.context = 512, .n_sequences = kTexts + 1, .batch_rows = 1, .cache_type = cache_type},
@@ -113,23 +113,23 @@ std::vector<Setting> settings() {
   return all;
 }
 
-// Rows that were compared and lay beyond two pages, or over scratch of an earlier forward.
+// Rows that were compared: beyond two pages, and with parents in scratch of an earlier forward.
 struct Seen {
   int beyond_two_pages = 0, over_scratch = 0;
 };
 
 // Several sequences grow by random forwards: chunks of prompt, trees over several forwards, rows of
 // all sequences mixed, commits of random paths, discards, truncations and forks. Every row's logits
-// must be the judge's.
+// must be the reference's.
 void check_random_work(const TinyOptions& options, const Setting& setting, unsigned seed,
                        int n_steps, Seen& seen) {
   SCOPED_TRACE(fmt::format("{} isa {} threads {} cache {} seed {}", options.family,
                            name(setting.isa), setting.n_threads,
                            kCacheTypes[static_cast<int>(setting.cache_type)], seed));
   const Model model = tiny_model(options);
-  static std::map<std::pair<std::string, CacheType>, std::unique_ptr<Judge>> judges;
-  auto& judge = judges[{options.family, setting.cache_type}];
-  if (!judge) judge = std::make_unique<Judge>(model, setting.cache_type);
+  static std::map<std::pair<std::string, CacheType>, std::unique_ptr<Reference>> references;
+  auto& reference = references[{options.family, setting.cache_type}];
+  if (!reference) reference = std::make_unique<Reference>(model, setting.cache_type);
   const auto backend = load_cpu(model,
                                 {.context = 512,
                                  .n_sequences = 3,
@@ -156,7 +156,7 @@ void check_random_work(const TinyOptions& options, const Setting& setting, unsig
     std::vector<Row> rows;
     std::vector<std::pair<SequenceId, Scratch>> made;
     for (auto& [sequence, text] : texts) {
-      // A long chunk now and then carries the text over page boundaries.
+      // An occasional long chunk takes the text over page boundaries.
       const int n_rows =
           std::min(below(6) == 0 ? 40 + below(30) : below(7), backend->free_slots(sequence));
       const bool is_chain = n_rows > 10;
@@ -203,7 +203,8 @@ void check_random_work(const TinyOptions& options, const Setting& setting, unsig
       if (!rows[r].wants_logits) continue;
       seen.beyond_two_pages += rows[r].position >= 2 * kPagePositions;
       seen.over_scratch += std::holds_alternative<SlotId>(rows[r].parent);
-      ASSERT_EQ(bits(logits_of(*backend, pass, static_cast<int>(r))), judge->logits(scratch.path))
+      ASSERT_EQ(bits(logits_of(*backend, pass, static_cast<int>(r))),
+                reference->logits(scratch.path))
           << "row " << r << " of step " << step << ", position " << rows[r].position;
     }
     for (auto& [sequence, scratch] : made) texts[sequence].scratch.push_back(scratch);
@@ -250,7 +251,7 @@ TEST(Rows, EqualPlainDecodingOfTheirPath) {
   };
   Seen seen;
   for (const TinyOptions& model : models) {
-    // The same work for every setting: the judge answers each path once.
+    // The same work for every setting: the reference computes each path once.
     for (const Setting& setting : settings()) {
       check_random_work(model, setting, 1, setting.isa == Isa::reference ? 15 : 40, seen);
       if (HasFatalFailure()) return;
@@ -260,7 +261,7 @@ TEST(Rows, EqualPlainDecodingOfTheirPath) {
   EXPECT_GT(seen.over_scratch, 100);
 }
 
-// Layer skip: a row that ran some layers is seen only by rows of no others.
+// Layer skip: only rows of the same layers, or fewer, attend to a row that ran some layers.
 TEST(Rows, LayerListsAndTaps) {
   const Model model = tiny_model({.n_layers = 4});
   const auto backend = load_cpu(model, {.context = 128}, available_isas().back());
@@ -283,7 +284,7 @@ TEST(Rows, LayerListsAndTaps) {
   EXPECT_EQ(bits(backend->read_tap(full, 0, 0)), bits(first_tap));  // the first layer is the same
   EXPECT_DEATH(backend->read_tap(full, 0, 1), "n_rows_");
   EXPECT_NE(bits(backend->read_tap(full, 3, 0)), bits(first_tap));
-  // A draft row over a full one has its own bits: its layers attend to what the full pass wrote in
+  // A draft row after a full one has its own bits: its layers attend to what the full pass wrote in
   // them.
   const Pass mixed = run(6, 1, full.slots[0], {0, 3});
   EXPECT_NE(bits(logits_of(*backend, mixed, 0)), bits(draft_second));
@@ -297,7 +298,7 @@ TEST(Rows, LayerListsAndTaps) {
 }
 
 // A draft tree of some layers after a text of all of them: in one pass, on any kernels, rows have
-// the logits and taps that they have one by one on the reference kernels.
+// the logits and taps that they have one at a time on the reference kernels.
 TEST(Rows, LayerListsGiveTheSameInCompany) {
   const Model model = tiny_model({.n_layers = 4});
   const std::vector<Token> prompt(70, 9), drafted = {5, 6, 7, 8, 9, 10};

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # requirements: gguf==0.19.0 tokenizers==0.23.3
-"""Makes tests/golden/tokenizers/: strings, and what the Python package `tokenizers` makes of them.
+"""Makes tests/golden/tokenizers/: strings, and their tokens by the Python package `tokenizers`.
 
     scripts/golden/tokenization.py FOLDER    FOLDER holds smollm2-135m.gguf, qwen2.5-coder-0.5b.gguf, gemma3-270m.gguf
 
@@ -131,7 +131,7 @@ def is_stable(code):
     return unicodedata.category(chr(code)) != "Cn"
 
 
-# --- the judge
+# --- the expected tokens
 
 def byte_characters():
     plain = [*range(0x21, 0x7f), *range(0xa1, 0xad), *range(0xae, 0x100)]
@@ -148,16 +148,16 @@ def pre_tokenizer(name):
     raise ValueError(name)
 
 
-def judge_byte_bpe(metadata):
+def reference_byte_bpe(metadata):
     tokens, kinds = metadata["tokens"], metadata["token_type"]
     merges = [tuple(merge.split(" ")) for merge in metadata["merges"]]
-    judge = tokenizers.Tokenizer(models.BPE({text: i for i, text in enumerate(tokens)}, merges))
-    judge.pre_tokenizer = pre_tokenizer(metadata["pre"])
-    add_special(judge, tokens, kinds)
-    return judge
+    reference = tokenizers.Tokenizer(models.BPE({text: i for i, text in enumerate(tokens)}, merges))
+    reference.pre_tokenizer = pre_tokenizer(metadata["pre"])
+    add_special(reference, tokens, kinds)
+    return reference
 
 
-def judge_sentencepiece(metadata, as_published=False):
+def reference_sentencepiece(metadata, as_published=False):
     """as_published: as in the tokenizer.json that comes with Gemma, where runs of spaces are not found in the text but merged first."""
     tokens = [text.replace(" ", SPACE) if kind == USER_DEFINED else text for text, kind in zip(metadata["tokens"], metadata["token_type"])]
     kinds, scores = metadata["token_type"], metadata["scores"]
@@ -173,23 +173,23 @@ def judge_sentencepiece(metadata, as_published=False):
     # The order of transformers' generate_merges.
     merges.sort(key=lambda m: (m[0], len(m[1]), len(m[2])), reverse=True)
     unknown = tokens[metadata["unknown_token_id"]]
-    judge = tokenizers.Tokenizer(models.BPE(ids, [m[1:] for m in merges], unk_token=unknown, fuse_unk=True, byte_fallback=True))
-    judge.normalizer = normalizers.Replace(" ", SPACE)
-    add_special(judge, tokens, kinds, normalized=not as_published)
-    return judge
+    reference = tokenizers.Tokenizer(models.BPE(ids, [m[1:] for m in merges], unk_token=unknown, fuse_unk=True, byte_fallback=True))
+    reference.normalizer = normalizers.Replace(" ", SPACE)
+    add_special(reference, tokens, kinds, normalized=not as_published)
+    return reference
 
 
-def add_special(judge, tokens, kinds, normalized=False):
-    judge.add_special_tokens([AddedToken(text, normalized=False, special=True) for text, kind in zip(tokens, kinds) if kind == CONTROL])
-    judge.add_tokens([AddedToken(text, normalized=normalized, special=False) for text, kind in zip(tokens, kinds) if kind == USER_DEFINED])
+def add_special(reference, tokens, kinds, normalized=False):
+    reference.add_special_tokens([AddedToken(text, normalized=False, special=True) for text, kind in zip(tokens, kinds) if kind == CONTROL])
+    reference.add_tokens([AddedToken(text, normalized=normalized, special=False) for text, kind in zip(tokens, kinds) if kind == USER_DEFINED])
 
 
-def golden(judge, strings):
+def golden(reference, strings):
     texts = [raw.decode("utf-8", "replace") for raw in strings]  # U+FFFD per maximal subpart
     answers = {}
     for special in (False, True):
-        judge.encode_special_tokens = not special
-        answers[special] = [encoding.ids for encoding in judge.encode_batch(texts, add_special_tokens=False)]
+        reference.encode_special_tokens = not special
+        answers[special] = [encoding.ids for encoding in reference.encode_batch(texts, add_special_tokens=False)]
     differing = {str(i): ids for i, ids in enumerate(answers[True]) if ids != answers[False][i]}
     return {"plain": answers[False], "special": differing}
 
@@ -263,17 +263,17 @@ def main():
     for name, file in [("smollm2", "smollm2-135m"), ("qwen2.5-coder", "qwen2.5-coder-0.5b"), ("gemma3", "gemma3-270m")]:
         metadata = read_metadata(folder / f"{file}.gguf")
         if metadata["model"] == "gpt2":
-            answers = golden(judge_byte_bpe(metadata), strings)
+            answers = golden(reference_byte_bpe(metadata), strings)
         else:
-            answers = golden(judge_sentencepiece(metadata), strings)
-            published = golden(judge_sentencepiece(metadata, as_published=True), strings)
+            answers = golden(reference_sentencepiece(metadata), strings)
+            published = golden(reference_sentencepiece(metadata, as_published=True), strings)
             different = [i for i, (a, b) in enumerate(zip(answers["plain"], published["plain"])) if a != b]
             print(name, "differs from the published form in", len(different), [strings[i] for i in different[:5]])
         write(out / f"{name}.json", answers)
     few = strings[::TINY_EVERY]
-    for name, metadata, judge in [("smollm", tiny_byte_bpe("smollm"), judge_byte_bpe), ("qwen2", tiny_byte_bpe("qwen2"), judge_byte_bpe),
-                                  ("sentencepiece", tiny_sentencepiece(), judge_sentencepiece)]:
-        write(out / f"tiny-{name}.json", {"metadata": metadata, "every": TINY_EVERY, **golden(judge(metadata), few)})
+    for name, metadata, reference in [("smollm", tiny_byte_bpe("smollm"), reference_byte_bpe), ("qwen2", tiny_byte_bpe("qwen2"), reference_byte_bpe),
+                                  ("sentencepiece", tiny_sentencepiece(), reference_sentencepiece)]:
+        write(out / f"tiny-{name}.json", {"metadata": metadata, "every": TINY_EVERY, **golden(reference(metadata), few)})
     print(len(strings), "strings,", sum(path.stat().st_size for path in out.iterdir()), "bytes")
 
 

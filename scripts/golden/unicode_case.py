@@ -18,7 +18,7 @@ def mappings(function):
 
 
 def ranges(pairs):
-    """Joins neighbours of equal delta that stand 1 or 2 apart: (first, last, stride, delta)."""
+    """Joins neighbours of equal delta that are 1 or 2 apart: (first, last, stride, delta)."""
     pairs = list(pairs)
     begin = 0
     while begin < len(pairs):

@@ -11,7 +11,7 @@ int pages_for(int positions) {
   return (positions + kPagePositions - 1) / kPagePositions;
 }
 
-// Appends the next position's place, to the last run where it is that one's neighbour.
+// Appends the next position's place; extends the last run if the place directly follows it.
 void append(std::vector<CacheRun>& runs, const CacheRun& next) {
   if (!runs.empty() && runs.back().page == next.page &&
       runs.back().offset + runs.back().count == next.offset) {

@@ -5,12 +5,12 @@
 //
 //   pages     [0, committed)  history, by position; a page may be shared with forks and is copied
 //                             before it is written
-//   scratch   [0, slots)      rows of unfinished steps in the order of their making, in pages of
+//   scratch   [0, slots)      rows of unfinished steps as they were added, in pages of
 //                             their own; gone at the next commit (but for its path, which moves to
 //                             history), discard or truncate
 //
-// What is not reached through a sequence's history or a row's ancestors is never read, so nothing
-// needs clearing.
+// Only what is reached through a sequence's history or a row's ancestors is read, so nothing is
+// cleared.
 
 #pragma once
 
@@ -30,7 +30,7 @@ using LayerSet = std::bitset<kMaxLayers>;
 struct CacheLimits {
   int context = 0;      // positions a sequence can have
   int n_sequences = 0;  // alive at once
-  int n_slots = 0;      // scratch rows a sequence may hold
+  int n_slots = 0;      // scratch rows that a sequence may have
   int n_layers = 0;
 };
 
@@ -55,7 +55,7 @@ class Cache {
   // Pages that a device needs memory for.
   static int pages_needed(const CacheLimits& limits);
 
-  // Misuse (an unknown sequence, too many sequences or slots, a path that is none) fails a CHECK.
+  // Misuse (an unknown sequence, too many sequences or slots, an invalid path) fails a CHECK.
   SequenceId begin();
   void end(SequenceId sequence);
   SequenceId fork(SequenceId sequence);
@@ -78,9 +78,9 @@ class Cache {
   // The slot and its ancestors in scratch, positions ascending.
   std::vector<CacheRun> path(SequenceId sequence, SlotId slot) const;
 
-  // Every page is free once, or used as often as its count says, scratch by one sequence; slots
-  // form trees over the committed end, and what a slot sees was written by its own layers at least.
-  // Fails a CHECK where that does not hold.
+  // Fails a CHECK unless every page is either free, once, or used as often as its count says;
+  // scratch pages belong to one sequence; slots form trees that begin at the committed end; and
+  // each slot's ancestors were written by at least its layers.
   void check_integrity() const;
 
  private:

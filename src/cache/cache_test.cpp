@@ -85,8 +85,8 @@ TEST(CacheDeathTest, MisuseIsRefused) {
   EXPECT_DEATH(cache.end(SequenceId{2}), "alive");
 }
 
-// A model of the contents: what a page's places hold, by copies alone, must always be the
-// sequence's own text.
+// A model of the contents: after the copies, the places of a sequence's pages must always hold its
+// own text.
 TEST(Cache, RandomOperationsKeepEveryText) {
   std::size_t longest = 0;
   for (unsigned seed = 1; seed <= 20; ++seed) {
@@ -139,7 +139,7 @@ TEST(Cache, RandomOperationsKeepEveryText) {
           if (!text.slots.empty()) {
             tokens = text.slots[below(static_cast<int>(text.slots.size()))].second;
             if (below(2) == 0) tokens = text.slots.back().second;
-            // The chain of slots: those whose paths are prefixes of this one's, one a length.
+            // The chain of slots: those whose paths are prefixes of this one's, one per length.
             for (const auto& [other, other_tokens] : text.slots) {
               if (other_tokens.size() <= tokens.size() &&
                   std::equal(other_tokens.begin(), other_tokens.end(), tokens.begin())) {
@@ -158,7 +158,7 @@ TEST(Cache, RandomOperationsKeepEveryText) {
           break;
         }
         default: {
-          // Chains make texts long, trees make scratch ragged.
+          // Chains make texts long, trees leave gaps in scratch.
           const bool is_chain = below(2) == 0;
           for (int i = below(40); i > 0 && cache.free_slots(sequence) > 0; --i) {
             const int n_slots = static_cast<int>(text.slots.size());

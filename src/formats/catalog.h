@@ -1,4 +1,4 @@
-// The models that this program knows by name, and where their files lie on this machine. The list
+// The models that this program knows by name, and where their files are on this machine. The list
 // is assets/catalog.json, built into the program.
 
 #pragma once
@@ -65,8 +65,8 @@ struct CachedModel {
   bool complete = true;                 // false: an unfinished pull, or a file of the wrong size
 };
 
-// What lies in the cache's models folder, by name; empty if the folder does not exist. Throws Error
-// if it cannot be read.
+// The files in the cache's models folder, sorted by name; empty if the folder does not exist.
+// Throws Error if it cannot be read.
 std::vector<CachedModel> cached_models();
 
 // Deletes a cached model and what an unfinished pull left of it; returns the bytes freed. Throws
@@ -80,8 +80,8 @@ struct ModelReference {
 };
 
 // Looks at the text, and for an unknown name at the disk. Text that contains '/' or ends in ".gguf"
-// is a path, whether or not a file is there. Throws Error, a usage error, for an unknown name (with
-// the nearest one), and for forms that this version does not read: hf:..., folders, .safetensors.
+// is a path, whether or not a file is there. Throws Error for an unknown name (with the nearest
+// one), and for forms that this version does not read: hf:..., folders, .safetensors.
 ModelReference parse_model_reference(std::string_view text);
 
 }  // namespace outrider

@@ -189,7 +189,7 @@ class GgufReader {
                 origin_, what, type);
   }
 
-  // The bytes are taken, and so found to be there, before memory for their values is.
+  // Taking the bytes checks that the file has them, before memory for their values is allocated.
   template <typename Value, typename Stored>
   std::vector<Value> read_numbers(std::uint64_t count, const std::string& what) {
     ByteReader elements(reader_.take(count * sizeof(Stored), what), origin_);
@@ -221,7 +221,8 @@ class GgufReader {
     return static_cast<std::uint64_t>(alignment);
   }
 
-  // Everything but tensor.bytes, whose size alone is set; returns the offset that the file claims.
+  // Reads everything but tensor.bytes, of which only the size is set; returns the offset that the
+  // file states.
   std::uint64_t read_tensor_header(TensorView& tensor, std::uint64_t alignment) {
     tensor.name = read_string("a tensor's name");
     if (tensor.name.empty()) {
@@ -267,7 +268,8 @@ class GgufReader {
     return *type;
   }
 
-  // Points the tensors at their bytes, each inside the file and apart from all others.
+  // Points the tensors at their bytes, after checking that each lies inside the file and that none
+  // overlap.
   void place_tensors(std::vector<TensorView>& tensors, const std::vector<std::uint64_t>& offsets,
                      std::uint64_t alignment) const {
     const std::uint64_t first = (reader_.offset() + alignment - 1) / alignment * alignment;

@@ -10,8 +10,7 @@
 namespace outrider {
 
 // Maps the file and reads its header; tensor bytes are not touched. Throws Error on anything
-// malformed: every count, length, offset and size is checked against the file before it is
-// believed.
+// malformed: every count, length, offset and size is checked against the file before it is used.
 Checkpoint read_gguf(const std::filesystem::path& path);
 
 // The same for bytes in memory, which must outlive the result; `origin` names them in messages.

@@ -150,7 +150,7 @@ TEST(Gguf, MetadataSaysWhatItExpected) {
   EXPECT_EQ(m.require_integer("u8", 0, 200), 200);
 }
 
-// Whatever is wrong is told in one line that begins with the file's name and ends with what to do.
+// Every error is one line that begins with the file's name and ends with what to do.
 void expect_one_line(const Error& error) {
   const std::string line = error.what();
   EXPECT_EQ(line.rfind("bad.gguf: ", 0), 0u) << line;
@@ -184,7 +184,7 @@ TEST(Gguf, EveryPrefixIsAnError) {
   EXPECT_NO_THROW(read_gguf(std::span(bytes).first(end), "whole.gguf"));  // only padding is missing
 }
 
-// A file put together by hand, so that every field can lie.
+// A file written field by field, so that every field can be wrong.
 class Raw : public ByteWriter {
  public:
   Raw& u8(std::uint8_t v) { return put(v); }
@@ -387,8 +387,8 @@ TEST(Gguf, MalformedFilesGiveOneClearLine) {
   EXPECT_NO_THROW(read_gguf(with_key([](Raw& r) { r.u32(7).u8(1); }).bytes(), "good.gguf"));
 }
 
-// Any one byte of the header changed: an error or a file, nothing else. Under the sanitizers this
-// says more.
+// Any one byte of the header changed: an error or a file, nothing else. The sanitizers check more
+// here.
 TEST(Gguf, EveryByteMayChange) {
   const std::vector<std::byte> sound = sound_file().bytes();
   std::size_t n_errors = 0;

@@ -16,7 +16,7 @@
 
 namespace outrider {
 
-// The number by which GGUF calls a C++ type's values.
+// GGUF's number for values of a C++ type.
 template <typename T>
 constexpr std::uint32_t gguf_value_type() {
   if constexpr (std::is_same_v<T, bool>)
@@ -37,11 +37,11 @@ constexpr std::uint32_t gguf_value_type() {
 
 class GgufWriter {
  public:
-  // alignment: as general.alignment, which is written where it is not 32.
+  // alignment: as general.alignment, which is written if it is not 32.
   explicit GgufWriter(std::uint32_t version = 3, std::uint32_t alignment = 32);
 
-  // A number, a bool, text, or a vector of these, in the GGUF type of T. Nothing keeps a key from
-  // being written twice.
+  // A number, a bool, text, or a vector of these, in the GGUF type of T. Does not check that a key
+  // is written only once.
   template <typename T>
   void add(std::string_view key, const T& value) {
     write_text(entries_, key);
@@ -61,7 +61,7 @@ class GgufWriter {
   // A value read from another file; integers become 64 bits wide.
   void add(std::string_view key, const MetadataValue& value);
 
-  // shape[0] is the number of columns. bytes.size() must be what type and shape ask for.
+  // shape[0] is the number of columns. bytes.size() must match type and shape.
   void add_tensor(std::string_view name, TensorType type, std::span<const std::int64_t> shape,
                   std::span<const std::byte> bytes);
 

@@ -38,8 +38,8 @@ std::unique_ptr<PartialFile> PartialFile::try_lock(const std::filesystem::path& 
       errno = problem;
       cannot(path, "locked");
     }
-    // Between opening and locking, the last holder may have renamed or deleted the file: what we
-    // hold would be nobody's.
+    // Between opening and locking, the last holder may have renamed or deleted the file: then our
+    // lock is on a file that is no longer in place.
     if (file->is_in_place()) return file;
   }
 }

@@ -1,6 +1,5 @@
-// A model file that is still being put together. It lies beside the place where it will go and
-// carries the lock of whoever works on it, so nothing but the file itself tells how far a pull
-// came.
+// A model file that a pull is still building. It is in the same folder as the finished file will be
+// and is locked by the process that works on it. Its size alone says how far the pull got.
 
 #pragma once
 
@@ -32,7 +31,7 @@ class PartialFile {
   std::uint64_t size() const;
   void truncate(std::uint64_t size);
   void append(std::span<const std::byte> bytes);  // Error if the disk is full
-  // The content is whole: writes it through to the disk and gives the file its final name.
+  // The content is complete: writes it through to the disk and gives the file its final name.
   void publish();
 
  private:

@@ -1,9 +1,9 @@
 // Fetches catalogue models into the cache.
 //
 // A model file grows as models/NAME.gguf.partial, part after part, and takes its name only when its
-// size and checksum are right. Whatever ends a pull early (an interrupt, a kill, a full disk), the
-// next one goes on after the last whole part. The .partial file carries the lock that keeps two
-// pulls of one model apart.
+// size and checksum are right. A pull that ended early (an interrupt, a kill, a full disk) is
+// continued by the next one after the last complete part. A lock on the .partial file keeps two
+// processes from pulling one model at once.
 
 #pragma once
 

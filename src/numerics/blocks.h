@@ -1,6 +1,6 @@
-// A block of quantized weights taken apart into the numbers that docs/arithmetic.md's table of
-// products names. Nothing is computed here: weight = d * (scale) * (q - bias) + or - m * (min), as
-// the type has it.
+// A block of quantized weights split into the numbers that docs/arithmetic.md's table of products
+// names. Nothing is computed here: weight = d * (scale) * (q - bias) + or - m * (min), as the type
+// has it.
 
 #pragma once
 
@@ -15,8 +15,8 @@ namespace outrider {
 
 struct Block {
   std::uint8_t q[256];     // w + bias, never negative
-  std::int8_t scales[16];  // K types: one a sub-block
-  std::uint8_t mins[8];    // Q4_K, Q5_K: one a sub-block
+  std::int8_t scales[16];  // K types: one per sub-block
+  std::uint8_t mins[8];    // Q4_K, Q5_K: one per sub-block
   Half d;
   Half m;  // Q4_1, Q5_1: the minimum; Q4_K, Q5_K: dmin
 };
@@ -44,7 +44,7 @@ constexpr BlockShape block_shape(TensorType type) {
   }
 }
 
-// Fields that the type lacks are left alone. `raw`: one block as the file has it.
+// Fields that the type lacks are not written. `raw`: one block as the file has it.
 void decode_block(TensorType type, const std::byte* raw, Block& block);
 
 }  // namespace outrider

@@ -13,7 +13,7 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// A NaN, or nothing finite on top.
+// No NaN, and the largest is finite.
 bool usable(std::span<const float> logits) {
   float max = -kInfinity;
   for (const float logit : logits) {
@@ -23,7 +23,7 @@ bool usable(std::span<const float> logits) {
   return std::isfinite(max);
 }
 
-// What survives, in the order of `before`, a strict order of tokens.
+// The tokens that are left, sorted by `before`, a strict order.
 template <typename Before>
 std::vector<Token> ranked(std::span<const float> logits, Before before) {
   std::vector<Token> tokens;
@@ -38,7 +38,8 @@ void keep_first(std::span<float> logits, std::span<const Token> ranking, std::si
     logits[static_cast<std::size_t>(ranking[i])] = -kInfinity;
 }
 
-// How many of the ranking, at least one, have probabilities that add up to `enough`.
+// How many tokens of the ranking, at least one, it takes until their probabilities add up to
+// `enough`.
 std::size_t reach(std::span<const Token> ranking, std::span<const float> p, float enough) {
   float sum = 0;
   for (std::size_t i = 0; i < ranking.size(); ++i) {

@@ -14,14 +14,14 @@
 
 namespace outrider {
 
-// What keeps a token in the race, in llama.cpp's order. Everything is float, each operation
+// What a token must pass to be chosen, in llama.cpp's order. Everything is float, each operation
 // rounded, softmax as softmax_reference computes it with filtered tokens at -inf (so a lane is id
 // mod 16).
 //
 //   1. logit + 0, + bias    every entry in turn; -inf forbids the token
 //   2. penalties            of tokens counted: l / repeat or l * repeat, by the sign of l; then
 //                           l - (count * frequency + presence)
-//   3. the `allowed` mask   others are forbidden. What is left are the processed logits
+//   3. the `allowed` mask   others are forbidden. The result is the processed logits
 //   4. top-k                the k first by (logit descending, id ascending)
 //   5. locally typical      Meister et al. 2022, arXiv:2202.00666. With log p = logit - max -
 //                           log(sum) and H = -(lane sum of p * log p, fused; p = 0 left out): by

@@ -89,7 +89,7 @@ TEST(Choice, GreedyTakesTheBestProcessedLogit) {
   const std::uint64_t allowed[] = {0b00101};
   EXPECT_EQ(choose_reference(logits, {.filters = greedy, .allowed = allowed}).token, 0);
 
-  // Filters could only take tokens away that are not the best, so they are left out, even typical.
+  // Filters could only remove tokens that are not the best, so they are skipped, typical too.
   EXPECT_EQ(choose_reference(
                 logits, {.filters = {.top_k = 1, .typical_p = 0, .temperature = 0}, .n_best = 9})
                 .best.size(),

@@ -10,8 +10,8 @@
 namespace outrider {
 namespace {
 
-// Every product and sum is rounded once, in the order in which it stands: that is what makes the
-// bits equal.
+// Every product and sum is rounded once, in the order written here, which gives the same bits as
+// gguf.quants.
 void values_of_block(TensorType type, const std::byte* raw, std::span<float> values) {
   const BlockShape shape = block_shape(type);
   Block block;

@@ -1,5 +1,5 @@
-// Weights as blocks of a quantized type, as near to them as the type allows: what dequantize.h
-// reads. For models whose text nobody sees: docs/arithmetic.md promises bits for given blocks, not
+// Encodes weights as blocks of a quantized type with a small error; dequantize.h reads them. For
+// draft models, whose text is only compared: docs/arithmetic.md promises bits for given blocks, not
 // which blocks stand for given weights.
 
 #pragma once

@@ -35,7 +35,7 @@ float levels_below_zero(TensorType type) {
   return type == TensorType::q4_0 ? 8 : type == TensorType::q5_0 ? 16 : 128;
 }
 
-// The least error that any scale leaves, by trying very many.
+// The least error of any scale, found by trying very many.
 double least_error(std::span<const float> x, float n) {
   float largest = 0;
   for (const float value : x)
@@ -72,7 +72,7 @@ TEST(Encode, KeepsTheOrderOfValues) {
   }
 }
 
-// What a block holds already is not changed by a second round.
+// Encoding what a block holds gives the same values again.
 TEST(Encode, LosesNothingOfWhatTheTypeHolds) {
   std::mt19937 random(1);
   for (const TensorType type : encodable_types()) {
@@ -90,7 +90,7 @@ TEST(Encode, LosesNothingOfWhatTheTypeHolds) {
   }
 }
 
-// Little is left to gain by a better scale: measured 1 % in four bits, 14 % in eight.
+// A better scale would gain little: measured 1 % in four bits, 14 % in eight.
 TEST(Encode, IsNearlyAsGoodAsAnyScale) {
   std::mt19937 random(2);
   for (const TensorType type : encodable_types()) {

@@ -20,7 +20,8 @@ float polynomial(const float (&coefficients)[n], float x) {
   return sum;
 }
 
-// exp(x) = 2^n (1 + t), |t| < 0.42, for |x| up to some hundred. Of a NaN, t is NaN and n anything.
+// exp(x) = 2^n (1 + t), |t| < 0.42, for |x| up to some hundred. For a NaN, t is NaN and n is
+// arbitrary.
 struct ExpParts {
   std::int32_t n;
   float t;

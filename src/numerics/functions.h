@@ -28,8 +28,7 @@ float gelu_tanh_f32(float x);
 // first.
 namespace function_constants {
 
-// Adding and taking away 1.5 * 2^23 rounds to an integer, which then stands in the low bits of the
-// sum.
+// Adding and taking away 1.5 * 2^23 rounds to an integer, which is then in the low bits of the sum.
 inline constexpr float kRounder = 0x1.8p23f;
 inline constexpr float kLog2e = 0x1.715476p0f;
 // ln 2 in two parts: products of the first with integers up to 2^9 are exact.

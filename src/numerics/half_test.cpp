@@ -46,7 +46,7 @@ TEST(Half, EveryHalfSurvivesTheRoundTrip) {
   }
 }
 
-// Between two neighbours the nearer one wins, and the even one at exactly half way.
+// Between two neighbours the nearer one wins, and the even one exactly half way between them.
 TEST(Half, RoundsToNearestEven) {
   for (std::uint16_t low = 0; low < kInfinity; ++low) {
     const std::uint16_t high = low + 1;

@@ -1,4 +1,4 @@
-// Sums over a vector in the one order that every instruction set can keep (docs/arithmetic.md, rule
+// Sums over a vector in an order that every instruction set can follow (docs/arithmetic.md, rule
 // 2): element i goes to accumulator i mod 16, ascending from +0; then the accumulators are added
 // pairwise at distance 8, 4, 2, 1.
 

@@ -9,7 +9,7 @@
 namespace outrider {
 
 // cos and sin of position * position_scale * base^(-2i / dims), i < dims / 2, computed in double by
-// code of our own (libm's differ from machine to machine) and rounded once to float.
+// our own code (libm's results differ between machines) and rounded once to float.
 class RopeTable {
  public:
   // positions up to 2^20, dims even, base from 1 to 1e12, position_scale in (0, 1].
@@ -28,7 +28,7 @@ class RopeTable {
 };
 
 // One head in place; cos and sin are [dims / 2] for its position. x1' = x1 c - x2 s, x2' = x2 c +
-// x1 s, each product rounded. Channels past dims pass.
+// x1 s, each product rounded. Channels beyond dims stay as they are.
 void rope_halves_reference(std::span<const float> cos, std::span<const float> sin,
                            std::span<float> head);
 void rope_adjacent_reference(std::span<const float> cos, std::span<const float> sin,

@@ -1,5 +1,4 @@
-// Sums, norm, rope and softmax: the order that the contract fixes, and that the results are right
-// at all.
+// Sums, norm, rope and softmax: the order that the contract fixes, and that the results are right.
 
 #include <gtest/gtest.h>
 
@@ -92,8 +91,8 @@ TEST(Rope, TableHoldsCosinesAndSines) {
   }
 }
 
-// Both pairings turn vectors without changing their length, and differ only in which channels they
-// pair.
+// Both pairings rotate vectors without changing their length, and differ only in which channels
+// they pair.
 TEST(Rope, TurnsPairs) {
   const std::vector<float> cos = {0, 1}, sin = {1, 0};  // a quarter turn for the first pair only
   std::vector<float> halves = {1, 2, 3, 4, 5}, adjacent = halves;

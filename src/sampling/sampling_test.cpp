@@ -103,7 +103,7 @@ TEST(ProcessorState, CountsAPathAsIfTheTextEndedWithIt) {
   }
 }
 
-// A step asks at each node of a tree: what that takes does not grow with the text.
+// A step asks at each node of a tree, so the cost must not grow with the text.
 TEST(ProcessorState, TakesNoMoreMemoryForALongerText) {
   if (OUTRIDER_SANITIZES_MEMORY) GTEST_SKIP() << "allocations are the sanitizer's";
   for (const int last_n : {-1, 64}) {

@@ -24,21 +24,21 @@ struct StopParams {
 };
 
 // Follows one answer. Text comes out whole characters at a time; the longest tail that could still
-// become a stop string is held back. What is shown in the end, and the token that ends it, depend
-// on the text alone, not on how it falls into tokens: of several stop strings the one that is
-// complete first counts, of those complete at the same character the longest.
+// become a stop string is held back. What is shown and where it ends depend on the text alone, not
+// on how it is split into tokens: of several stop strings, the first to be complete ends the text;
+// of those complete at the same character, the longest.
 class StopRules {
  public:
   // The tokenizer must outlive this. Throws Error if a stop string is empty.
   StopRules(const Tokenizer& tokenizer, StopParams params);
 
-  // Takes the next token. After a reason is given no further token may be pushed. An end token is
-  // part of the answer's tokens but shows no text; a stop string's text is not shown, nor what
-  // follows it.
+  // Takes the next token. After it has returned a reason, no further token may be pushed. An end
+  // token counts as a token of the answer but shows no text; neither a stop string nor what follows
+  // it is shown.
   std::optional<FinishReason> push(Token token);
 
-  // The answer ends here for a reason that lies outside (a full context, an interruption): what was
-  // held back becomes showable.
+  // The answer ends for another reason (a full context, an interruption): text that was held back
+  // becomes showable.
   void finish();
 
   // Text that became showable since the last call. After push() gave a reason this includes the

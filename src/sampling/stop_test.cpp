@@ -108,8 +108,8 @@ TEST(StopRules, RefusesAnEmptyStopString) {
   EXPECT_THROW(StopRules(words, {.texts = {"a", ""}}), Error);
 }
 
-// Any cut of one text into tokens shows the same and ends for the same reason: checked against the
-// cut into single letters, over random texts of two letters, where false starts abound.
+// However a text is split into tokens, it shows the same and ends for the same reason: compared
+// with single letters, over random texts of two letters, where false starts abound.
 TEST(StopRules, DoesNotDependOnHowTextFallsIntoTokens) {
   std::vector<std::string> entries{""};
   for (int n = 1; n <= 4; ++n)

@@ -4,9 +4,7 @@
 // others from U+0100 on). Words (pre_tokenizer.h) are merged by the rank of the merge, then from
 // left to right. Control and user_defined entries are plain text. Equal to the Python package
 // `tokenizers`:
-// - a byte that has no entry (SmolLM2 lacks eight that text can hold) is left out before merging,
-// and
-//   so is lost;
+// - a byte that has no entry (SmolLM2 lacks eight that text can hold) is dropped before merging;
 // - no Unicode normalization: Qwen2's own tokenizer composes (NFC) first, but files do not say so,
 //   llama.cpp does not, and text would not come back as it was.
 // A merge whose parts or result are not in the vocabulary is an Error; one that involves an entry

@@ -53,7 +53,7 @@ std::vector<TextPiece> ChatTemplate::render(std::span<const Message> messages,
                                             std::optional<std::tm> now) const {
   jinja::RenderOptions options;
   options.now = now ? *now : local_time();
-  // What a message takes apart from its words.
+  // What a message takes in addition to its text.
   constexpr std::size_t kBytesPerMessage = 64;
   for (const Message& message : messages)
     options.input_bytes += message.role.size() + message.content.size() + kBytesPerMessage;

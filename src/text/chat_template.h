@@ -27,9 +27,9 @@ struct Message {
 // vocabulary has none), `tools` and `documents` (none), and the functions raise_exception and
 // strftime_now. jinja/template_limits.h says what it may cost.
 //
-// Contents are the users' words: whatever becomes of them (jinja/text.h), special tokens in them
-// stay plain text. So do roles, but for the usual ones (is_usual_role), which are the program's own
-// words: templates build special tokens from them ('<|' + role + '|>').
+// Contents are users' text: whatever the template does with them (jinja/text.h), special tokens in
+// them stay plain text. So do roles, except the usual ones (is_usual_role), which count as the
+// program's own text: templates build special tokens from them ('<|' + role + '|>').
 class ChatTemplate {
  public:
   // Parses the source; `origin` names the file in messages. Throws Error with line and column.
@@ -39,10 +39,10 @@ class ChatTemplate {
   ChatTemplate(ChatTemplate&&) noexcept;
 
   // The text in pieces: what the template wrote (special tokens count) and what came from the
-  // messages (they do not). Neighbours differ in this. With `add_generation_prompt` it ends where
-  // the assistant's answer begins. `now` is the time that strftime_now sees, by default the local
-  // time. Throws Error where the template raises one, loops for ever or writes without bound.
-  // Thread-safe.
+  // messages (they do not). Neighbouring pieces differ in this. With `add_generation_prompt` it
+  // ends where the assistant's answer begins. `now` is the time that strftime_now sees, by default
+  // the local time. Throws Error where the template raises one, loops for ever or writes without
+  // bound. Thread-safe.
   std::vector<TextPiece> render(std::span<const Message> messages, bool add_generation_prompt,
                                 std::optional<std::tm> now = std::nullopt) const;
 

@@ -47,8 +47,8 @@ std::string joined(const std::vector<TextPiece>& pieces) {
   return out;
 }
 
-// Renders all golden conversations, with and without a generation prompt, and compares with what
-// jinja2 made of them: its text, or its error.
+// Renders all golden conversations, with and without a generation prompt, and compares with
+// jinja2's result: its text, or its error.
 void expect_equals_jinja2(const ChatTemplate& chat_template, const Json& expected) {
   int n_rendered = 0;
   for (const Json& conversation : golden("conversations.json")) {

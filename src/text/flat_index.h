@@ -1,4 +1,5 @@
-// A hash table of places in somebody else's array: one flat block of integers, open addressing.
+// A hash table of indices into an array that it does not own: one flat block of integers, open
+// addressing.
 
 #pragma once
 
@@ -22,8 +23,8 @@ class FlatIndex {
     return place == kFree ? std::nullopt : std::optional(place);
   }
 
-  // Enters `place`; where an equal key is there already, keeps that one, and returns its slot to be
-  // overwritten if the caller likes.
+  // Inserts `place` unless an equal key is there already; returns the slot, which the caller may
+  // overwrite.
   template <typename Equal>
   std::int32_t& find_or_insert(std::uint64_t hash, std::int32_t place, Equal equal) {
     std::int32_t& slot = slots_[slot_of(hash, equal)];

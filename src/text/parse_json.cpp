@@ -7,7 +7,7 @@ namespace outrider {
 nlohmann::json parse_json(std::string_view text, std::string_view where) {
   using Json = nlohmann::json;
   // Far more than prompts and conversations need. The parser would take any depth, but its tree
-  // then takes a hundred times the text's memory, and whoever walks it overruns the stack.
+  // then takes a hundred times the text's memory, and code that walks it overruns the stack.
   constexpr int kMaxDepth = 64;
   const auto shallow = [&](int depth, Json::parse_event_t, Json&) {
     if (depth > kMaxDepth)

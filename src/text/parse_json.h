@@ -7,8 +7,8 @@
 
 namespace outrider {
 
-// Throws Error, one line that begins with `where`, for text that is no JSON, is nested more than 64
-// levels deep or holds a number that no double holds.
+// Throws Error, one line that begins with `where`, for text that is not JSON, is nested more than
+// 64 levels deep or holds a number that no double holds.
 nlohmann::json parse_json(std::string_view text, std::string_view where);
 
 }  // namespace outrider

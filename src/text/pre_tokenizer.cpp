@@ -19,9 +19,8 @@ struct KnownPreTokenizer {
 // U+0085.
 #define SPACE "\\t-\\r\\x{85}\\p{Z}"
 constexpr KnownPreTokenizer kKnown[] = {
-    // GPT-2's expression on what lies between digits, each of which is a word. So a digit ends the
-    // text
-    // for the look-ahead: (?!\S) there is (?![^\s\p{N}]) here.
+    // Each digit is a word; between digits GPT-2's expression holds. So a digit ends the text for
+    // its look-ahead, and (?!\S) there is (?![^\s\p{N}]) here.
     {"smollm",
      "\\p{N}"
      "|'s|'t|'re|'ve|'m|'ll|'d"

@@ -18,9 +18,9 @@ class PreTokenizer {
   // `origin`.
   PreTokenizer(std::string_view name, std::string_view origin);
 
-  // Well-formed text in words, all of it and in order. May be called from several threads at once.
-  // Takes time linear in the text; a bound on PCRE2's steps, far above what these expressions need,
-  // says so.
+  // Splits well-formed text into words, all of it and in order. May be called from several threads
+  // at once. Takes time linear in the text; a bound on PCRE2's steps, far above what these
+  // expressions need, enforces this.
   std::vector<std::string_view> split(std::string_view text) const;
 
  private:

@@ -68,7 +68,7 @@ TEST(PreTokenizer, UnknownNamesAreErrorsThatListTheKnown) {
   }
 }
 
-// One step back for each space is allowed for, however long the text.
+// One step back per space is allowed for, however long the text.
 TEST(PreTokenizer, LongRunsOfSpaceStayWithinTheBound) {
   for (const char* name : {"smollm", "qwen2"}) {
     const std::string spaces(3'000'000, ' ');

@@ -26,8 +26,8 @@ SpecialTokens::SpecialTokens(const Vocabulary& vocabulary,
 std::optional<SpecialTokens::Match> SpecialTokens::longest_at(std::string_view text,
                                                               std::size_t begin,
                                                               std::size_t control_end) const {
-  // [first, last): the entries that agree with the text in its first n bytes. Sorted, so the one
-  // that ends there, if any, is the first.
+  // [first, last): the entries whose first n bytes are those of the text. They are sorted, so the
+  // entry of n bytes, if any, is the first.
   const auto byte = static_cast<unsigned char>(text[begin]);
   auto first = entries_.begin() + first_byte_[byte];
   auto last = entries_.begin() + first_byte_[byte + 1u];

@@ -1,5 +1,5 @@
-// The entries of a vocabulary that stand in text as they are: user_defined ones everywhere, control
-// tokens where the program wrote the text.
+// The entries of a vocabulary that are found in text literally: user_defined ones everywhere,
+// control tokens where the program wrote the text.
 
 #pragma once
 
@@ -18,7 +18,7 @@ namespace outrider {
 
 class SpecialTokens {
  public:
-  // Longer ones are never looked for: a bound on the work at each place of a text.
+  // Longer ones are never searched for, which bounds the work at each place of a text.
   static constexpr std::size_t kBytesMax = 512;
 
   // Texts are compared in the form that `normalize` gives both them and the text that is searched.

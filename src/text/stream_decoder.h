@@ -10,7 +10,7 @@
 
 namespace outrider {
 
-// What comes out, concatenated, is well_formed(the tokens' bytes), however the bytes fall into
+// The concatenated output is well_formed(the tokens' bytes), however the bytes are split into
 // tokens.
 class StreamDecoder {
  public:
@@ -20,7 +20,7 @@ class StreamDecoder {
   // The characters that `token` completes; an unfinished one waits. Bytes that can never become a
   // character come out as U+FFFD, one per maximal subpart.
   std::string push(Token token);
-  // At the end of the text: what still waits, as U+FFFD. The decoder is then as new.
+  // At the end of the text: what still waits, as U+FFFD. The decoder is then as after construction.
   std::string finish();
 
  private:

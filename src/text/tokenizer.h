@@ -14,18 +14,17 @@
 
 namespace outrider {
 
-// What a vocabulary's entry is, and with it how text can give it:
+// The kind of a vocabulary's entry, which says how text is encoded to it:
 //   normal        by the vocabulary's merges
-//   user_defined  ordinary text that is always one token: wherever its text stands, also in a
-//   user's
-//                 (Gemma's runs of spaces and line ends and its HTML tags, Qwen's <tool_call>)
+//   user_defined  ordinary text that is always one token, also in a user's text (Gemma's runs of
+//                 spaces and line ends and its HTML tags, Qwen's <tool_call>)
 //   control       only in a piece with parse_special
 //   byte          where a character is not in the vocabulary; written <0x00> to <0xFF>
 //   unknown       where bytes are missing too
 //   unused        never
 enum class TokenKind { normal, unknown, control, user_defined, unused, byte };
 
-// A stretch of text to tokenize. Control tokens are recognised only in text that the program wrote
+// A piece of text to tokenize. Control tokens are recognised only in text that the program wrote
 // itself (a chat template's), never in a user's.
 struct TextPiece {
   std::string text;
@@ -49,10 +48,10 @@ class Tokenizer {
   // chat template that wrote it, does not begin with it.
   std::vector<Token> encode_whole(std::span<const TextPiece> pieces) const;
 
-  // The bytes of one token as they stand in running text: "" for a control, unknown or unused token
-  // unless `show_special`. Concatenated bytes of a sequence are its text (SentencePiece's leading
-  // space is kept: these models have add_space_prefix false or the first encode added it, and
-  // callers strip it by text, not by token).
+  // The bytes of one token in running text: "" for a control, unknown or unused token unless
+  // `show_special`. Concatenated bytes of a sequence are its text (SentencePiece's leading space is
+  // kept: these models have add_space_prefix false or the first encode added it, and callers strip
+  // it by text, not by token).
   virtual std::string bytes(Token token, bool show_special = false) const = 0;
   // The concatenated bytes.
   std::string decode(std::span<const Token> tokens, bool show_special = false) const;
@@ -74,11 +73,11 @@ class Tokenizer {
 // By tokenizer.ggml.model: "gpt2" (byte-level BPE with the pre-tokenizer named by
 // tokenizer.ggml.pre) or "llama" (SentencePiece-style merges by score, with byte fallback):
 // byte_bpe.h, sentencepiece.h. Keeps nothing of `metadata`. Throws Error on anything malformed or
-// unknown. Of entries with equal text the first normal one (else the first) is what text gives.
+// unknown. Of entries with equal text, encoding gives the first normal one, else the first.
 std::unique_ptr<Tokenizer> make_tokenizer(const Metadata& metadata);
 
-// Nothing if every id that both have means the same (text and kind); else one line that names the
-// first that differs.
+// Nothing if every id that both have has the same meaning (text and kind); else one line that names
+// the first that differs.
 std::optional<std::string> vocabulary_difference(const Tokenizer& a, const Tokenizer& b);
 
 }  // namespace outrider

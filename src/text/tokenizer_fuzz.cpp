@@ -1,5 +1,5 @@
-// A vocabulary made from the input, and text made from what is left of it: either an Error, or text
-// that goes through encoding and decoding.
+// Makes a vocabulary from the input and text from the rest of it: either an Error, or the text is
+// encoded and decoded.
 
 #include <cstddef>
 #include <cstdint>
@@ -38,7 +38,7 @@ class Input {
   std::string_view rest_;
 };
 
-// Mostly well-formed metadata, as nothing else gets past the checks; each key may be spoilt.
+// Mostly well-formed metadata, as nothing else passes the checks; each key may be damaged.
 Metadata make_metadata(Input& input) {
   const unsigned flags = input.byte() | input.byte() << 8u;
   const auto flag = [&](unsigned bit) { return (flags >> bit & 1u) != 0; };

@@ -70,7 +70,7 @@ std::unique_ptr<Tokenizer> tiny(const std::string& name) {
   return make_tokenizer(metadata_of(read_json("tiny-" + name + ".json")["metadata"], name));
 }
 
-// `every` n-th of the golden strings against what the Python package `tokenizers` makes of it.
+// `every` n-th of the golden strings against the tokens of the Python package `tokenizers`.
 void expect_golden(const Tokenizer& tokenizer, const json& golden, std::size_t every) {
   const std::vector<std::string>& strings = golden_strings();
   ASSERT_EQ(golden["plain"].size(), (strings.size() + every - 1) / every);
@@ -85,7 +85,7 @@ void expect_golden(const Tokenizer& tokenizer, const json& golden, std::size_t e
   }
 }
 
-// Text comes back from its tokens, but for what `lost` takes out of it.
+// Decoding gives the text back, except for what `lost` removes from it.
 void expect_round_trip(const Tokenizer& tokenizer,
                        const std::function<std::string(std::string)>& lost) {
   for (const std::string& text : golden_strings()) {
@@ -118,7 +118,7 @@ std::string unknown_to_smollm2(std::string text) {
   return text;
 }
 
-TEST(Tokenizer, SmallVocabulariesMatchTheJudge) {
+TEST(Tokenizer, SmallVocabulariesMatchTheReference) {
   for (const std::string name : {"smollm", "qwen2", "sentencepiece"}) {
     SCOPED_TRACE(name);
     const json golden = read_json("tiny-" + name + ".json");
@@ -148,7 +148,7 @@ class RealVocabulary : public testing::Test {
   const auto tokenizer = open(name);  \
   if (!(tokenizer)) GTEST_SKIP() << "no models/" << (name) << ".gguf in $OUTRIDER_CACHE"
 
-TEST_F(RealVocabulary, SmolLM2MatchesTheJudge) {
+TEST_F(RealVocabulary, SmolLM2MatchesTheReference) {
   OPEN_OR_SKIP(tokenizer, "smollm2-135m");
   expect_golden(*tokenizer, read_json("smollm2.json"), 1);
   expect_round_trip(*tokenizer, unknown_to_smollm2);
@@ -156,7 +156,7 @@ TEST_F(RealVocabulary, SmolLM2MatchesTheJudge) {
   EXPECT_FALSE(tokenizer->add_bos);
 }
 
-TEST_F(RealVocabulary, Qwen2MatchesTheJudge) {
+TEST_F(RealVocabulary, Qwen2MatchesTheReference) {
   OPEN_OR_SKIP(tokenizer, "qwen2.5-coder-0.5b");
   expect_golden(*tokenizer, read_json("qwen2.5-coder.json"), 1);
   expect_round_trip(*tokenizer, nothing);
@@ -170,7 +170,7 @@ TEST_F(RealVocabulary, TheQwen2PairAgrees) {
   EXPECT_EQ(vocabulary_difference(*target, *draft), std::nullopt);
 }
 
-TEST_F(RealVocabulary, Gemma3MatchesTheJudge) {
+TEST_F(RealVocabulary, Gemma3MatchesTheReference) {
   OPEN_OR_SKIP(tokenizer, "gemma3-270m");
   expect_golden(*tokenizer, read_json("gemma3.json"), 1);
   expect_round_trip(*tokenizer, written_spaces);

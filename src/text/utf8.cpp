@@ -6,7 +6,7 @@ namespace outrider {
 namespace {
 
 struct Lead {
-  std::size_t n_bytes;                      // 0: no character begins so
+  std::size_t n_bytes;                      // 0: no character begins with this byte
   unsigned char second_least, second_most;  // bytes after the second are 80 to BF
 };
 

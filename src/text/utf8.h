@@ -1,4 +1,4 @@
-// UTF-8, well formed and not: Unicode 15, section 3.9, tables 3-7 and 3-8.
+// Well-formed and ill-formed UTF-8: Unicode 15, section 3.9, tables 3-7 and 3-8.
 
 #pragma once
 
@@ -21,7 +21,7 @@ Utf8Step utf8_step(std::string_view text);  // text is not empty
 // The text with U+FFFD for each maximal subpart that is no character.
 std::string well_formed(std::string_view text);
 
-// Bytes at the end that more bytes could make a character, 0 to 3.
+// Bytes at the end that further bytes could complete to a character, 0 to 3.
 std::size_t unfinished_suffix(std::string_view text);
 
 // Characters of a well-formed text.

@@ -52,8 +52,7 @@ Decoded decode(const Task& task, const Way& way) {
   std::vector<std::unique_ptr<Generation>> generations;
   const int place = way.n_mates / 2;  // mates on both sides
   for (int i = 0; i <= way.n_mates; ++i) {
-    // Mates read other texts of other lengths, so their rows come and go at other places of the
-    // batch.
+    // Mates have texts of other lengths, so the number and place of their rows in the batch change.
     const std::size_t skipped =
         i == place ? 0 : std::min<std::size_t>(3 * (i + 1), task.prompt.size() - 1);
     generations.push_back(begin(std::span(task.prompt).subspan(skipped),

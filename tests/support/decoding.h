@@ -26,7 +26,7 @@ struct Way {
   std::string name() const;
 };
 
-// What the text does depend on.
+// What the text depends on.
 struct Task {
   const Model* target = nullptr;
   const Model* draft = nullptr;
@@ -35,8 +35,8 @@ struct Task {
   SamplingParams sampling;
   int n_predict = 32;
   CacheType cache_type = CacheType::f16;
-  // What the draft model gives up: requantize, output_ids, output_room. In the last place, for GCC
-  // 12 takes it for uninitialized where the initializer of a later field may throw.
+  // The draft model's savings: requantize, output_ids, output_room. Last, because GCC 12 takes it
+  // for uninitialized if the initializer of a later field may throw.
   LoadOptions draft_options = {};
 };
 
@@ -48,8 +48,8 @@ struct Decoded {
 
 Decoded decode(const Task& task, const Way& way);
 
-// Values for each of several parameters such that every pair of values of two parameters stands in
-// some row, for tests too long for the full product. n_values: of each parameter. Result:
+// Values for each of several parameters such that every pair of values of two parameters is in some
+// row, for tests too long for the full product. n_values: of each parameter. Result:
 // [rows][parameters].
 std::vector<std::vector<int>> pairwise(const std::vector<int>& n_values);
 

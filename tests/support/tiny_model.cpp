@@ -119,7 +119,7 @@ std::vector<std::byte> tiny_gguf(const TinyOptions& options) {
   file.add(key("attention.head_count"), std::uint32_t{kHeads});
   file.add(key("attention.head_count_kv"), std::uint32_t{kKvHeads});
   file.add(key("attention.layer_norm_rms_epsilon"), 1e-6f);
-  // Of Gemma 3's layers that see everything; those with a window keep 10000.
+  // For Gemma 3's layers of global attention; those with a window have 10000.
   file.add(key("rope.freq_base"), family == "gemma3" ? 1e6f : 10000.0f);
   file.add(key("attention.key_length"), static_cast<std::uint32_t>(head_dim));
   file.add(key("attention.value_length"), static_cast<std::uint32_t>(head_dim));

@@ -33,11 +33,11 @@ std::vector<std::byte> tiny_gguf(const TinyOptions& options);
 Model tiny_model(const TinyOptions& options);
 
 // A real file with every block's scale changed by some `relative` of itself: a draft model that is
-// often right, and sometimes not.
+// often right, but not always.
 Model perturbed_copy(const std::filesystem::path& path, double relative);
 
-// A model of the cache that $OUTRIDER_CACHE names, by file name ("smollm2-135m.gguf"); nothing
-// where it is not there.
+// A model of the cache that $OUTRIDER_CACHE names, by file name ("smollm2-135m.gguf"); nothing if
+// it is missing.
 std::optional<std::filesystem::path> cached_model(const std::string& file);
 
 }  // namespace outrider::testing

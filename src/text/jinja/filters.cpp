@@ -73,7 +73,7 @@ Value generator(Runtime& runtime, std::vector<Value> items) {
   return runtime.sequence(SequenceKind::generator, std::move(items));
 }
 
-// ---- of anything
+// ---- of any value
 
 Value default_filter(Runtime& runtime, Value input, const Arguments& arguments) {
   const auto bound = bind(runtime, "default", arguments, {"default_value", "boolean"});

@@ -252,7 +252,7 @@ class Interpreter {
     return macro;
   }
 
-  // What its `else` asks of the loop around it.
+  // Returns the Flow of its `else`, where `break` and `continue` belong to the loop around it.
   Flow run_loop(const For& node, Value iterable, std::int64_t depth) {
     Frame& outer = *frame_;
     Frame* inner = &new_frame(&outer);

@@ -19,7 +19,7 @@ using Variables = std::vector<std::pair<std::string_view, Value>>;
 
 struct RenderOptions {
   TemplateLimits limits;
-  std::size_t input_bytes = 0;  // of what make_variables brings in: limits grow with it
+  std::size_t input_bytes = 0;  // of the messages: limits grow with it
   std::tm now = {};             // what strftime_now formats
 };
 

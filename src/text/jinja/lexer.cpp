@@ -22,7 +22,7 @@ bool is_name_part(char c) {
   return is_name_start(c) || is_digit(c);
 }
 
-// Line ends become \n, and one at the very end goes.
+// Line ends become \n, and one at the very end is dropped.
 std::string normalized(std::string_view source) {
   std::string out;
   out.reserve(source.size());
@@ -203,7 +203,7 @@ class Lexer {
   }
 
   void inside_tag(bool is_block) {
-    std::vector<char> open;  // closing brackets that are due
+    std::vector<char> open;  // closing brackets that are expected
     while (at_ < text_.size()) {
       if (open.empty()) {
         const std::size_t begin = at_;

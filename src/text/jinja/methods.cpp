@@ -108,7 +108,7 @@ Value replace_method(Runtime& runtime, Value receiver, const Arguments& argument
                  bound[2] ? integer_argument(runtime, *bound[2]) : -1);
 }
 
-// Where the argument stands, in characters; -1 if nowhere.
+// The place of the argument, in characters; -1 if there is none.
 std::int64_t place_of(Runtime& runtime, Value receiver, const Arguments& arguments, bool last) {
   const auto bound = bind(runtime, "find", arguments, {"sub"}, 1);
   const std::string& text = receiver.as_text().bytes();
@@ -166,7 +166,7 @@ Value partition_method(Runtime& runtime, Value receiver, const Arguments& argume
   return runtime.tuple({receiver, empty, empty});
 }
 
-// str.isdigit and its kin: not empty, and every character passes.
+// str.isdigit and similar ones: not empty, and every character passes.
 template <bool (*kPasses)(std::uint32_t code)>
 Value all_characters_method(Runtime& runtime, Value receiver, const Arguments& arguments) {
   bind(runtime, "character test", arguments, {});

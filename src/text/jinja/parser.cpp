@@ -11,7 +11,7 @@
 namespace outrider::jinja {
 namespace {
 
-// Recursive descent; one function a level of precedence, named as in jinja2's grammar.
+// Recursive descent; one function per level of precedence, named as in jinja2's grammar.
 class Parser {
  public:
   Parser(std::string_view source, Template& out, const TemplateLimits& limits)
@@ -100,7 +100,7 @@ class Parser {
     fail(at, fmt::format("more than {} levels of expressions or blocks", limits_.nesting));
   }
 
-  // Children are given so that the depth of the tree stays bounded also where the parser does not
+  // Takes the children so that the depth of the tree is bounded also where the parser does not
   // recurse: a + b + c ...
   template <typename Node>
   ExpressionPtr make(Position at, Node&& node, Children children) {
@@ -666,7 +666,7 @@ class Parser {
     return name;
   }
 
-  // "| name(...) | name ..."; `inline_first`: the first name stands without its bar ({% filter name
+  // "| name(...) | name ..."; `inline_first`: the first name has no bar before it ({% filter name
   // %}).
   ExpressionPtr filter_chain(ExpressionPtr input, bool inline_first) {
     while (inline_first || accept_symbol("|")) {

@@ -7,7 +7,7 @@
 namespace outrider::jinja {
 
 void fail_at(std::string_view origin, Position at, std::string_view message) {
-  // A message may quote a conversation, or come from the template altogether (raise_exception).
+  // A message may quote a conversation, or be the template's own (raise_exception).
   constexpr std::size_t kLongest = 500;
   std::string line;
   for (const char c : message.substr(0, kLongest)) {

@@ -1,4 +1,4 @@
-// Where in a template something stands, and errors that say so.
+// A place in a template, and errors that name it.
 
 #pragma once
 

@@ -5,8 +5,7 @@
 namespace outrider::jinja {
 namespace {
 
-// base + per_byte * bytes; the product of a conversation's size cannot wrap, but a caller's limits
-// might.
+// base + per_byte * bytes, without overflow: a caller's limits may be as large as they like.
 std::size_t allowance(std::size_t base, std::size_t per_byte, std::size_t bytes) {
   const std::size_t most = static_cast<std::size_t>(-1) / 2;
   if (per_byte != 0 && bytes > (most - base) / per_byte) return most;

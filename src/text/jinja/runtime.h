@@ -1,4 +1,4 @@
-// What one rendering keeps: its values, its limits, and the place it has reached.
+// The state of one rendering: its values, its limits, and the place it has reached.
 
 #pragma once
 
@@ -25,7 +25,8 @@ class Runtime {
   Runtime(std::string_view origin, const TemplateLimits& limits, std::size_t input_bytes,
           std::tm now);
 
-  // Where evaluation stands, for messages; whoever evaluates a node of the tree sets it.
+  // The place that is being evaluated, for messages. Code that evaluates a node of the tree sets
+  // it.
   Position at;
 
   template <typename... Args>
@@ -56,7 +57,7 @@ class Runtime {
   Value sequence(SequenceKind kind, std::vector<Value> items, std::string label = {});
   Value list(std::vector<Value> items) { return sequence(SequenceKind::list, std::move(items)); }
   Value tuple(std::vector<Value> items) { return sequence(SequenceKind::tuple, std::move(items)); }
-  // Of equal keys the last value counts, at the first one's place.
+  // Of equal keys the last value is kept, at the first one's place.
   Value mapping(const std::vector<std::pair<Value, Value>>& entries);
   Value undefined(std::string hint);
   template <typename T, typename... Args>

@@ -63,7 +63,7 @@ struct FilterCall {
 struct TestCall {
   ExpressionPtr input;
   std::string name;
-  const Test* test;  // null: likewise
+  const Test* test;  // null: fails only if it is reached
   CallArguments arguments;
 };
 struct Not {

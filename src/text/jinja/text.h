@@ -1,16 +1,13 @@
 // A string that remembers which of its bytes a user wrote.
 //
-// A prompt mixes the template's words, in which "<|im_end|>" is a special token, with the words of
-// users, in which it is ten harmless characters. After rendering the two look the same, so every
-// string of the interpreter carries its provenance: the byte ranges ("runs") that came from
-// messages. The rules:
-//   - copying, slicing, splitting, joining, replacing, trimming, repeating: each byte keeps its
-//   origin;
-//   - changing characters (case, escapes of tojson): what replaces a character has the origin of
-//   that character;
-//   - where an operation cannot tell (none so far but strftime_now), a result that depends on any
-//   user byte is the user's
-//     as a whole: the safe direction, since a user's text can only lose meaning;
+// A prompt mixes the template's text, in which "<|im_end|>" is a special token, with users' text,
+// in which it is ten ordinary characters. After rendering the two look the same, so every string of
+// the interpreter carries its provenance: the byte ranges ("runs") that came from messages. The
+// rules:
+//   - copying, slicing, splitting, joining, replacing, trimming, repeating: bytes keep origins;
+//   - changing characters (case, escapes of tojson): a replacement has its character's origin;
+//   - where an operation cannot tell (only strftime_now so far), a result that depends on any user
+//     byte counts as the user's as a whole, which is safe: special tokens in it are not recognised;
 //   - numbers and booleans have no origin: their spelling is the program's.
 // Comparisons and look-ups see the bytes alone.
 

@@ -92,7 +92,7 @@ Value replace(Runtime& runtime, const Text& text, const Text& from, const Text& 
 namespace {
 
 // Calls found(begin, end) for the separators of [0, size), in the direction asked for, until it
-// says no more.
+// returns false.
 template <typename Found>
 void each_space(std::string_view bytes, bool from_right, Found&& found) {
   const auto space_at = [&](std::size_t at) { return is_space(character_at(bytes, at).code); };
@@ -240,7 +240,7 @@ class PercentFormat {
       ++at_;
       conversion();
     }
-    // Python minds an unused argument only if it is a tuple's, or has no subscripts.
+    // Python refuses an unused argument only if it is a tuple's, or has no subscripts.
     const bool has_subscripts =
         !is_tuple_ && (arguments_.kind() == Value::Kind::mapping ||
                        arguments_.kind() == Value::Kind::sequence || arguments_.is_undefined());
@@ -453,7 +453,7 @@ std::optional<double> parse_number(std::string_view text) {
   if (result.ptr != rest.data() + rest.size() || result.ec == std::errc::invalid_argument)
     return std::nullopt;
   if (result.ec == std::errc::result_out_of_range) {
-    // Python rounds to infinity or zero; which of them the exponent tells.
+    // Python rounds to infinity or zero; the exponent says which.
     const std::size_t e = rest.find('e');
     const bool tiny = e != rest.npos && e + 1 < rest.size() && rest[e + 1] == '-';
     value = tiny ? 0 : HUGE_VAL;

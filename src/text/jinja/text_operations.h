@@ -13,8 +13,8 @@
 
 namespace outrider::jinja {
 
-// The place of `needle` in text[from:], as bytes; npos if there is none. Linear time whatever they
-// contain.
+// The place of `needle` in text[from:], as bytes; npos if there is none. Takes linear time for any
+// input.
 std::size_t find_bytes(std::string_view text, std::string_view needle, std::size_t from = 0);
 
 // Without the characters of `characters` (null: white space) at the ends named.
@@ -33,8 +33,8 @@ Value change_case(Runtime& runtime, const Text& text, Case to);
 Value replace(Runtime& runtime, const Text& text, const Text& from, const Text& to,
               std::int64_t count);
 
-// str.split and str.rsplit; without a separator at white space. `most` splits at most, any number
-// if negative.
+// str.split and str.rsplit; without a separator at white space. At most `most` splits; no limit if
+// negative.
 std::vector<Value> split(Runtime& runtime, const Text& text, const Text* separator,
                          std::int64_t most, bool from_right);
 // str.splitlines; without line ends.

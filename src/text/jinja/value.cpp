@@ -467,7 +467,8 @@ const Text& json(Runtime& runtime, Value value, const JsonStyle& style) {
   return JsonWriter(runtime, style).write(value);
 }
 
-// The shortest digits that read back as the same number; an exponent below 1e-4 and from 1e16 on.
+// The shortest digits that read back as the same number, with an exponent below 1e-4 and from 1e16
+// on.
 std::string spell(double number) {
   if (std::isnan(number)) return "nan";
   if (std::isinf(number)) return number > 0 ? "inf" : "-inf";
