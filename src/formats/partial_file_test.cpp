@@ -73,7 +73,7 @@ TEST_F(Partial, NeverTwoHolders) {
         if (++n_holders != 1) ++n_wrong;
         std::this_thread::yield();
         --n_holders;
-        if (i % 8 == 0) file->publish();  // from here on others may begin anew
+        if (i % 8 == 0) file->publish();  // from here on others may start again
       }
     });
   }

@@ -16,7 +16,7 @@ constexpr TensorTypeTraits kReadable[] = {
     {TensorType::q6_k, "Q6_K", 256, 210},
 };
 
-// GGUF's whole numbering, so that a message can name what is not read.
+// All types of GGUF, so that a message can name one that is not read.
 struct NumberedName {
   std::uint32_t number;
   std::string_view name;

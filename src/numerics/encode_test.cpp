@@ -142,7 +142,7 @@ TEST(Encode, ExtremesStayWithinTheirGroup) {
         EXPECT_NEAR(decoded[kGroup + i], 1.0f, 1e-3f);
       }
     }
-    // The largest and the smallest that have a scale, and what is too small for one.
+    // The largest and the smallest values that have a scale, and one too small for it.
     for (const float value : {n * 65000, n * 0x1p-24f}) {
       std::vector<float> values(kGroup, -value);
       for (const float decoded : there_and_back(type, values))

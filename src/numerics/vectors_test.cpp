@@ -24,7 +24,7 @@ std::vector<float> random_row(std::size_t n, std::uint32_t seed) {
   return x;
 }
 
-// 2^24 swallows a 1 that is added to it, so a sum tells in which order it was made.
+// 2^24 + 1 rounds to 2^24, so the result of a sum shows its order.
 TEST(LaneSum, AddsInItsOrder) {
   std::vector<float> x(33, 0);
   x[0] = 0x1p24f;

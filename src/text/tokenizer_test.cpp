@@ -322,7 +322,7 @@ TEST(SentencePiece, MergesByScoreThenLengthThenIdThenPlace) {
     const auto t = make_tokenizer(built(sentencepiece({{"a"}, {"aa", -1}})));
     EXPECT_EQ(pieces_of(*t, "aaaaa"), (Pieces{"aa", "aa", "a"}));
   }
-  {  // a|bb|a, both scores equal: the longer left part, though it stands right
+  {  // a|bb|a, both scores equal: the longer left part, though it is on the right
     const auto t =
         make_tokenizer(built(sentencepiece({{"a"}, {"b"}, {"abb", -1}, {"bba", -1}, {"bb", 0}})));
     EXPECT_EQ(pieces_of(*t, "abba"), (Pieces{"a", "bba"}));

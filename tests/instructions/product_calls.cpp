@@ -49,7 +49,7 @@ int main(int argc, char** argv) {
   weights.outputs = number(argv[4]);
   weights.columns = columns;
   weights.panel_bytes = packed_panel_bytes(type, columns);
-  // Kernels ask for what lies behind.
+  // Kernels prefetch beyond the end.
   HugeBuffer buffer(weights.panel_bytes * weights.panels() + (64 << 10));
   weights.first = buffer.begin();
   const std::vector<float> x(rows * columns), d(rows * columns / 32);

@@ -152,7 +152,7 @@ std::vector<std::byte> tiny_gguf(const TinyOptions& options) {
     file.add_tensor(name, TensorType::f32, shape, weights.vector(size, mean, spread));
   };
   matrix("token_embd.weight", embedding, options.vocabulary, deviation);
-  // Logits of deviation 8 or so: the best stands out, a second is often near.
+  // Logits of standard deviation 8 or so: one is clearly best, with a second often near.
   vector("output_norm.weight", embedding, 8, 0.5);
   if (!options.tied_output) matrix("output.weight", embedding, options.vocabulary, deviation);
   for (int layer = 0; layer < options.n_layers; ++layer) {

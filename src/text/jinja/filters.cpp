@@ -129,7 +129,7 @@ Value tojson_filter(Runtime& runtime, Value input, const Arguments& arguments) {
     const std::int64_t indent = integer_or(runtime, bound[1], 0);
     if (indent > 64) runtime.fail("tojson(indent={}): at most 64", indent);
     style.indent = static_cast<int>(std::max<std::int64_t>(0, indent));
-    // Not from a literal: g++ 12 then warns of an overlap that is none.
+    // Not from a literal: g++ 12 then warns of an overlap by mistake.
     style.item_separator = std::string(1, ',');
   }
   if (given(bound[2])) {

@@ -260,8 +260,8 @@ class Lexer {
     at_ += found->size();
   }
 
-  // Past digits from `at`, in which single underscores may stand between two; `at` itself if there
-  // is no digit.
+  // Past digits from `at`, with single underscores between them allowed; `at` itself if there is no
+  // digit.
   template <typename IsDigit>
   std::size_t past_digits(std::size_t at, IsDigit&& accepts) const {
     if (at >= text_.size() || !accepts(text_[at])) return at;
@@ -352,7 +352,7 @@ class Lexer {
     at_ = at;
   }
 
-  // The escape whose backslash stands before `at`: Python's, unknown ones keep the backslash.
+  // The escape whose backslash is before `at`: Python's; unknown ones keep the backslash.
   void escape(std::string& value, std::size_t& at) {
     const auto hexadecimal = [&](std::size_t n) {
       std::uint32_t code = 0;

@@ -214,7 +214,7 @@ TEST(Jinja, HostileTemplatesEndInAnError) {
       {"{% set ns = namespace(s=[1]) %}{% for i in range(99) %}{% set ns.s = ns.s + ns.s %}{% "
        "endfor %}",
        memory},
-      // Small to hold, endless to print.
+      // Small in memory, but too long to print.
       {"{% set ns = namespace(s=[1]) %}{% for i in range(99) %}{% set ns.s = [ns.s, ns.s] %}{% "
        "endfor %}{{ ns.s }}",
        steps},
@@ -284,7 +284,7 @@ TEST(Jinja, HostileTemplatesEndInAnError) {
   }
 }
 
-// Limits grow with the conversation: nobody's text is too long for a plain template.
+// Limits grow with the conversation: no text is too long for a plain template.
 TEST(Jinja, LongInputsAreNotHostile) {
   const auto source = parse(
       "{% set ns = namespace(t='') %}{% for m in ms %}{% set ns.t = ns.t + m | trim %}{{ '<' + m + "
@@ -305,7 +305,7 @@ TEST(Jinja, ATemplateRendersAgain) {
   const auto source = parse("{% set x = [1, 2] | map('string') %}{{ x | join }}", "model.gguf", {});
   const auto none = [](Runtime&) { return Variables(); };
   EXPECT_EQ(render(*source, {}, none).bytes(), "12");
-  EXPECT_EQ(render(*source, {}, none).bytes(), "12");  // generators are made anew
+  EXPECT_EQ(render(*source, {}, none).bytes(), "12");  // each rendering makes its own generators
 }
 
 }  // namespace

@@ -163,7 +163,7 @@ std::vector<Value> split(Runtime& runtime, const Text& text, const Text* separat
   std::vector<Value> parts;
   std::size_t begin = 0;
   const auto add = [&](std::size_t end) {
-    // Without a separator an empty part can only stand at the far end, where it is none.
+    // Without a separator an empty part can only be the last one, which does not count.
     if (separator || begin < end) parts.push_back(runtime.slice(inner, begin, end));
   };
   for (const Stretch& c : cuts) {
@@ -390,8 +390,7 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-// The digits of a number without the underscores that may stand between two of them; nothing if one
-// stands elsewhere.
+// The digits of a number without single underscores between them; nothing if one is elsewhere.
 std::optional<std::string> without_underscores(std::string_view text) {
   std::string out;
   const auto digit = [&](std::size_t i) {
