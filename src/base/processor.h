@@ -7,9 +7,9 @@
 
 namespace outrider {
 
-// IEEE 754's default arithmetic for the thread that makes it, until that thread ends it: rounding
-// to nearest even, subnormals kept, no traps (docs/arithmetic.md, rule 1). Then the thread's state
-// is what it was before.
+// While one exists, the thread that made it computes by IEEE 754's defaults: rounding to nearest
+// even, subnormals kept, no traps (docs/arithmetic.md, rule 1). That thread must end it, and then
+// has the settings that it had before.
 class IeeeFloats {
  public:
   IeeeFloats();
@@ -28,7 +28,7 @@ void spin_pause();
 // A counter that is cheap to read, the same on all cores, at a rate that is constant but not known.
 std::uint64_t ticks();
 
-// Those that this processor has and that the operating system lets this process use.
+// What this processor has and the operating system lets this process use.
 struct InstructionSets {
   bool avx2 = false;         // AVX2, FMA and F16C
   bool avxvnni_vex = false;  // AVX-VNNI: VNNI on 256 bits, encoded as AVX2 is
