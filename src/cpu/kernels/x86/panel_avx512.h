@@ -25,43 +25,62 @@ namespace outrider::avx512 {
   return _mm512_ternarylogic_epi32(a, b, mask, 0xf8);
 }
 
-// The eight units of a sub-block of 32 columns in 4 bits.
-[[OUTRIDER_AVX512, gnu::always_inline]] inline void units_of_4_bits(const std::byte* lines,
-                                                                    __m512i (&units)[8]) {
-  const __m512i mask = _mm512_set1_epi8(15);
+// The units of a sub-block, one after another: take(u, unit), a function with the set's target. 4
+// and 5 bits: eight units of 32 columns; 6 bits: four of 16. An array of them would keep as many
+// registers busy, and spill.
+template <int kBits, typename Take>
+[[OUTRIDER_AVX512, gnu::always_inline]] inline void for_units(const std::byte* lines,
+                                                              const Take& take) {
+  const __m512i nibble = _mm512_set1_epi8(15);
+  if constexpr (kBits == 4) {
 #pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) {
-    const __m512i both = line(lines + i * kLine);
-    units[i] = _mm512_and_si512(both, mask);
-    units[i + 4] = _mm512_and_si512(_mm512_srli_epi16(both, 4), mask);
+    for (int i = 0; i < 4; ++i) {
+      const __m512i both = line(lines + i * kLine);
+      take(i, _mm512_and_si512(both, nibble));
+      take(i + 4, _mm512_and_si512(_mm512_srli_epi16(both, 4), nibble));
+    }
+  }
+  if constexpr (kBits == 5) {
+    const __m512i sixteen = _mm512_set1_epi8(16), fifths = line(lines);
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      const __m512i both = line(lines + (i + 1) * kLine);
+      const __m512i low = _mm512_and_si512(both, nibble);
+      const __m512i high = _mm512_and_si512(_mm512_srli_epi16(both, 4), nibble);
+      // Bits i and i + 4 come to bit 4.
+      const __m512i low_fifth = _mm512_slli_epi16(fifths, 4 - i);
+      const __m512i high_fifth = i == 0 ? fifths : _mm512_srli_epi16(fifths, i);
+      take(i, or_masked(low, low_fifth, sixteen));
+      take(i + 4, or_masked(high, high_fifth, sixteen));
+    }
+  }
+  if constexpr (kBits == 6) {
+    const __m512i mask = _mm512_set1_epi8(63);
+    const __m512i l0 = line(lines), l1 = line(lines + kLine), l2 = line(lines + 2 * kLine);
+    take(0, _mm512_and_si512(l0, mask));
+    take(1, _mm512_and_si512(l1, mask));
+    take(2, _mm512_and_si512(l2, mask));
+    // The lines' two high bits, side by side.
+    __m512i shared = _mm512_and_si512(_mm512_srli_epi16(l0, 6), _mm512_set1_epi8(3));
+    shared = or_masked(shared, _mm512_srli_epi16(l1, 4), _mm512_set1_epi8(12));
+    shared = or_masked(shared, _mm512_srli_epi16(l2, 2), _mm512_set1_epi8(48));
+    take(3, shared);
   }
 }
 
-// The same in 5 bits.
-[[OUTRIDER_AVX512, gnu::always_inline]] inline void units_of_5_bits(const std::byte* lines,
-                                                                    __m512i (&units)[8]) {
-  const __m512i sixteen = _mm512_set1_epi8(16), fifths = line(lines);
-  units_of_4_bits(lines + kLine, units);
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) {
-    // Bits i and i + 4 come to bit 4.
-    units[i] = or_masked(units[i], _mm512_slli_epi16(fifths, 4 - i), sixteen);
-    units[i + 4] = or_masked(units[i + 4], _mm512_srli_epi16(fifths, i), sixteen);
-  }
-}
+// All of them.
+template <int kUnits>
+struct UnitsInto {
+  __m512i (&units)[kUnits];
 
-// The four units of a sub-block of 16 columns in 6 bits.
-[[OUTRIDER_AVX512, gnu::always_inline]] inline void units_of_6_bits(const std::byte* lines,
-                                                                    __m512i (&units)[4]) {
-  const __m512i mask = _mm512_set1_epi8(63);
-  const __m512i l0 = line(lines), l1 = line(lines + kLine), l2 = line(lines + 2 * kLine);
-  units[0] = _mm512_and_si512(l0, mask);
-  units[1] = _mm512_and_si512(l1, mask);
-  units[2] = _mm512_and_si512(l2, mask);
-  // The lines' two high bits, side by side.
-  units[3] = _mm512_and_si512(_mm512_srli_epi16(l0, 6), _mm512_set1_epi8(3));
-  units[3] = or_masked(units[3], _mm512_srli_epi16(l1, 4), _mm512_set1_epi8(12));
-  units[3] = or_masked(units[3], _mm512_srli_epi16(l2, 2), _mm512_set1_epi8(48));
+  [[OUTRIDER_AVX512, gnu::always_inline]] inline void operator()(int u, __m512i unit) const {
+    units[u] = unit;
+  }
+};
+template <int kBits, int kUnits>
+[[OUTRIDER_AVX512, gnu::always_inline]] inline void read_units(const std::byte* lines,
+                                                               __m512i (&units)[kUnits]) {
+  for_units<kBits>(lines, UnitsInto<kUnits>{units});
 }
 
 // Q4_K's and Q5_K's scales and minimums, four sub-blocks a register: a byte each, in the order

@@ -20,11 +20,12 @@ using avx512::or_masked;
 // Rows that a kernel holds in registers, up to three accumulators each.
 constexpr int kMostRows = 8;
 
-// So many rows wait for memory, and nothing that saves instructions shows.
+// With so few rows a product waits for memory, and saving instructions gains nothing.
 constexpr int kFewRows = 2;
 
-// A line of many, with few rows read in the order of their addresses, which the processor's own
-// prefetching follows: GCC 12 sorts loads in its own way (one row of Q8_0 from memory: 6 % slower).
+// One line of several. With few rows they are read in the order of their addresses, for the
+// processor's own prefetching; GCC 12 would reorder the loads (one row of Q8_0 from memory: 6 %
+// slower).
 template <int kRows>
 [[OUTRIDER_AVX512, gnu::always_inline]] inline __m512i next_line(const std::byte* at) {
   __m512i x = line(at);
@@ -47,53 +48,16 @@ template <int kRows>
   for (int r = 0; r < kRows; ++r) acc[r] = add_unit(acc[r], w, words + r);
 }
 
+// Each unit to the rows' sums.
 template <int kRows>
-[[OUTRIDER_AVX512, gnu::always_inline]] inline void add_nibbles(__m512i (&acc)[kRows],
-                                                                const std::byte* lines,
-                                                                const std::int32_t* words) {
-  const __m512i mask = _mm512_set1_epi8(15);
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) {
-    const __m512i both = line(lines + i * kLine);
-    add_unit(acc, _mm512_and_si512(both, mask), words + i * kRows);
-    add_unit(acc, _mm512_and_si512(_mm512_srli_epi16(both, 4), mask), words + (i + 4) * kRows);
-  }
-}
+struct AddTo {
+  __m512i (&acc)[kRows];
+  const std::int32_t* words;
 
-template <int kRows>
-[[OUTRIDER_AVX512, gnu::always_inline]] inline void add_five_bits(__m512i (&acc)[kRows],
-                                                                  const std::byte* lines,
-                                                                  const std::int32_t* words) {
-  const __m512i mask = _mm512_set1_epi8(15), sixteen = _mm512_set1_epi8(16);
-  const __m512i fifths = line(lines);
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) {
-    const __m512i both = line(lines + (i + 1) * kLine);
-    const __m512i low = _mm512_and_si512(both, mask);
-    const __m512i high = _mm512_and_si512(_mm512_srli_epi16(both, 4), mask);
-    // Bits i and i + 4 come to bit 4.
-    const __m512i low_fifth = _mm512_slli_epi16(fifths, 4 - i);
-    const __m512i high_fifth = i == 0 ? fifths : _mm512_srli_epi16(fifths, i);
-    add_unit(acc, or_masked(low, low_fifth, sixteen), words + i * kRows);
-    add_unit(acc, or_masked(high, high_fifth, sixteen), words + (i + 4) * kRows);
+  [[OUTRIDER_AVX512, gnu::always_inline]] inline void operator()(int u, __m512i unit) const {
+    add_unit(acc, unit, words + u * kRows);
   }
-}
-
-template <int kRows>
-[[OUTRIDER_AVX512, gnu::always_inline]] inline void add_six_bits(__m512i (&acc)[kRows],
-                                                                 const std::byte* lines,
-                                                                 const std::int32_t* words) {
-  const __m512i mask = _mm512_set1_epi8(63);
-  const __m512i l0 = line(lines), l1 = line(lines + kLine), l2 = line(lines + 2 * kLine);
-  add_unit(acc, _mm512_and_si512(l0, mask), words);
-  add_unit(acc, _mm512_and_si512(l1, mask), words + kRows);
-  add_unit(acc, _mm512_and_si512(l2, mask), words + 2 * kRows);
-  // The lines' two high bits, side by side.
-  __m512i shared = _mm512_and_si512(_mm512_srli_epi16(l0, 6), _mm512_set1_epi8(3));
-  shared = or_masked(shared, _mm512_srli_epi16(l1, 4), _mm512_set1_epi8(12));
-  shared = or_masked(shared, _mm512_srli_epi16(l2, 2), _mm512_set1_epi8(48));
-  add_unit(acc, shared, words + 3 * kRows);
-}
+};
 
 // One sub-block: 32 columns, 16 of six bits.
 template <TensorType kType, int kRows>
@@ -101,9 +65,7 @@ template <TensorType kType, int kRows>
                                                                   const std::byte* lines,
                                                                   const std::int32_t* words) {
   constexpr int kBits = block_shape(kType).bits;
-  if constexpr (kBits == 4) add_nibbles(acc, lines, words);
-  if constexpr (kBits == 5) add_five_bits(acc, lines, words);
-  if constexpr (kBits == 6) add_six_bits(acc, lines, words);
+  if constexpr (kBits < 8) avx512::for_units<kBits>(lines, AddTo<kRows>{acc, words});
   if constexpr (kBits == 8) {
 #pragma GCC unroll 8
     for (int u = 0; u < 8; ++u)
@@ -126,8 +88,8 @@ template <int kRows>
 // misses, and eight rows took a fifth longer. Lines that wait for memory would hold the few buffers
 // of the first-level cache while rows multiply: bring them to the second early, to the first late
 // (Q4_K from memory, four rows: 0.77 of the VNNI peak, with one request 0.71; Q6_K 0.61 and 0.52).
-// One or two rows wait for memory alone and leave it to the processor, which sees what streams (a
-// request 5 KiB ahead: T(1) and T(2) 2 to 5 % slower).
+// One or two rows only wait for memory and leave prefetching to the processor, which detects
+// streams (a request 5 KiB ahead: T(1) and T(2) 2 to 5 % slower).
 template <int kRows>
 [[OUTRIDER_AVX512, gnu::always_inline]] inline void prefetch(const std::byte* at,
                                                              std::size_t bytes) {
@@ -173,8 +135,8 @@ template <TensorType kType, int kRows>
   store(acc, out, stride);
 }
 
-// Two sub-blocks' scales or minimums side by side, an output a lane: 16 bits of an even sub-block
-// and above them the next one's.
+// Two sub-blocks' scales or minimums side by side, one output per lane: 16 bits of an even
+// sub-block and above them the next one's.
 
 // Four pairs of Q4_K's or Q5_K's six-bit numbers: `first` has those of sub-blocks 0 to 3 in low
 // bits and the two high bits of 4 to 7, the low nibbles of `second` have the rest (cpu/panel.h).
@@ -203,8 +165,9 @@ template <TensorType kType, int kRows>
 // How the sums of a K type's sub-blocks are scaled and added, in 32 bits.
 //   wide    one by one: vpmulld, vpaddd
 //   paired  two side by side, 16 bits each: one vpdpwssd. For rows whose sums fit.
-// vpmulld, vpdpwssd and vpdpbusd share one instruction a cycle on Zen 4, so pairs lift the most
-// that can be reached from 0.80 to 0.84 of the peak for Q4_K and Q5_K, from 0.78 to 0.86 for Q6_K.
+// vpmulld, vpdpwssd and vpdpbusd share one instruction per cycle on Zen 4, so pairs raise what
+// can be reached at most from 0.80 to 0.84 of the peak for Q4_K and Q5_K, from 0.78 to 0.86 for
+// Q6_K.
 enum class Scaling { wide, paired };
 
 // One panel of a K type.
@@ -296,10 +259,10 @@ template <TensorType kType, Scaling kScaling, int kRows>
   store(acc, out, stride);
 }
 
-// Whether no weights can bring the sum of w * q over a sub-block of these rows out of 16 bits. With
-// w from -down to up, P the sum of positive q and N of negative ones without sign, the largest sum
-// is up * P + down * N and the most negative one, without sign, down * P + up * N; the larger of
-// the two, doubled, is (up + down) * (P + N) + |up - down| * |P - N|. Of groups of eight rows in
+// Whether the sum of w * q over each sub-block of these rows fits 16 bits whatever the weights are.
+// With w from -down to up, P the sum of positive q and N of negative ones without sign, the largest
+// sum is up * P + down * N and the most negative one, without sign, down * P + up * N; the larger
+// of the two, doubled, is (up + down) * (P + N) + |up - down| * |P - N|. Of groups of eight rows in
 // Qwen2.5-1.5B all fit for Q4_K, 99.7 % for Q6_K, 98 % for Q5_K.
 template <TensorType kType>
 [[OUTRIDER_AVX512]] bool sums_fit_16_bits(const InterleavedRows& group) {

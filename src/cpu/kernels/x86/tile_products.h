@@ -1,14 +1,14 @@
 // Products of quantized weights on tiles. Templates over the tile type of tiles.h: products_amx.cpp
 // has them on the processor's tiles, products_test.cpp on those in plain code.
 //
-//   a   activations, int8: up to 16 rows of 64 columns (of 32 for groups of 32), where they lie
+//   a   activations, int8: up to 16 rows of 64 columns (of 32 for groups of 32), read in place
 //   b   weights, a row the unit of [16 outputs][4 columns] that a panel is made of, unpacked
-//   sum a row of 16 int32 a row of a: a lane an output, as everywhere
+//   sum 16 int32 for each row of a: one lane per output, as everywhere
 //
 // Work goes in steps of columns: a step of a panel is unpacked into the first-level cache and then
-// serves all rows. Tiles multiply beside the vector units, so the order of instructions is: ask for
-// the products of a step and some rows; while they are made, add those asked for before, and unpack
-// the step that comes next. Each of the three is a function that stays one, so that its
+// used for all rows. Tiles multiply in parallel with the vector units, so the order of instructions
+// is: start the products of a step and some rows; meanwhile add the products started before, and
+// unpack the next step. Each of the three is a function that is never inlined, so that its
 // instructions can be counted (tests/instructions).
 
 #pragma once
@@ -80,7 +80,7 @@ struct Work {
 // which one multiplication of 16-bit lanes gives for two weights.
 // Q6_K: the two bytes of the 16-bit product.
 //
-// extras: the sums of q by sub-blocks, 16 bits each, two a word.
+// extras: the sums of q by sub-blocks, 16 bits each, two per word.
 template <TensorType kType>
 struct BlocksOf256 {
   static constexpr std::size_t kGroup = 256, kStepColumns = kGroup;
@@ -96,7 +96,7 @@ struct BlocksOf256 {
   struct alignas(64) Step {
     std::uint8_t digits[2][4 * kTileRows][kTileBytes];  // [digit][unit]
     float d[kPanel], m[kPanel];
-    std::int32_t mins[4][kPanel];  // as extras: two sub-blocks a lane
+    std::int32_t mins[4][kPanel];  // as extras: two sub-blocks per lane
   };
 
   [[OUTRIDER_AVX512, gnu::noinline]] static void unpack(const std::byte* panel, std::size_t step,
@@ -216,10 +216,7 @@ struct BlocksOf256 {
       __m512i units[8];
       const std::byte* lines = body + kScaleBytes + s * kSubBytes;
       prefetch(lines, kSubBytes);
-      if constexpr (block_shape(kType).bits == 4)
-        avx512::units_of_4_bits(lines, units);
-      else
-        avx512::units_of_5_bits(lines, units);
+      avx512::read_units<block_shape(kType).bits>(lines, units);
 #pragma GCC unroll 8
       for (int u = 0; u < 8; ++u) {
         const int unit = s * 8 + u;
@@ -243,7 +240,7 @@ struct BlocksOf256 {
       const std::byte* lines = body + kScaleBytes + s * kSubBytes;
       prefetch(lines, kSubBytes);
       __m512i units[4];
-      avx512::units_of_6_bits(lines, units);
+      avx512::read_units<6>(lines, units);
 #pragma GCC unroll 4
       for (int u = 0; u < 4; ++u) {
         const int unit = s * 4 + u;
@@ -260,7 +257,7 @@ struct BlocksOf256 {
 };
 
 // Types with groups of 32 columns, each of which has a term of its own: a step is four groups, each
-// with a sum. Tiles are half full, and what adds the terms is the bound.
+// with a sum. Tiles are half full, and adding the terms limits the speed.
 //
 // extras: the sums of q by groups, as floats.
 template <TensorType kType>
@@ -285,8 +282,7 @@ struct GroupsOf32 {
       const std::byte* body = panel + place.body;
       prefetch(body, body_bytes(kType) + kLine);
       __m512i units[8];
-      if constexpr (kShape.bits == 4) avx512::units_of_4_bits(body, units);
-      if constexpr (kShape.bits == 5) avx512::units_of_5_bits(body, units);
+      if constexpr (kShape.bits < 8) avx512::read_units<kShape.bits>(body, units);
 #pragma GCC unroll 8
       for (int u = 0; u < 8; ++u) {
         if constexpr (kShape.bits == 8) units[u] = avx512::line(body + u * kLine);
@@ -410,14 +406,14 @@ template <typename Format, typename Tiles>
   Format::add(rows, asked, unpacked[asked.step % 2], sums, acc + asked.first_tile * rows.height);
 }
 
-// This thread's room, valid until its next call.
-struct Room {
+// What a call works in; a thread keeps its own for the next.
+struct Buffers {
   std::vector<SumRow> acc;
   std::vector<std::int32_t> extras;
 };
-inline Room& room() {
-  thread_local Room room;
-  return room;
+inline Buffers& buffers() {
+  thread_local Buffers buffers;
+  return buffers;
 }
 
 template <typename Tiles, typename Format>
@@ -427,23 +423,23 @@ template <typename Tiles, typename Format>
   const std::size_t n_tiles = (count + kTileRows - 1) / kTileRows;
   const std::size_t height = (count + n_tiles - 1) / n_tiles;
   const std::size_t extras_stride = weights.columns / Format::kGroup * Format::kExtrasAGroup;
-  room().extras.resize(count * extras_stride);
+  buffers().extras.resize(count * extras_stride);
   const TiledRows rows = {
       {x.q + range.begin * x.q_stride, x.d + range.begin * x.d_stride,
        x.sums16 + range.begin * x.sums_stride, x.q_stride, x.d_stride, x.sums_stride},
       count,
       n_tiles,
       height,
-      room().extras.data(),
+      buffers().extras.data(),
       extras_stride};
   if constexpr (Format::kHasMin) {
     for (std::size_t r = 0; r < count; ++r) {
       Format::fill_extras(rows.x.sums16 + r * x.sums_stride, weights.columns,
-                          room().extras.data() + r * extras_stride);
+                          buffers().extras.data() + r * extras_stride);
     }
   }
   Tiles tiles(tile_config<Format>(height));
-  std::vector<SumRow>& acc = room().acc;
+  std::vector<SumRow>& acc = buffers().acc;
   for (std::size_t p = panels.begin; p < panels.end; ++p) {
     acc.assign(n_tiles * height, SumRow{});
     add_panel<Format>(tiles, weights.panel(p), weights.columns, rows, acc.data());
