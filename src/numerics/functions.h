@@ -1,6 +1,6 @@
 // The elementary functions of the arithmetic contract (docs/arithmetic.md, rule 4), each defined by
 // its code here: fixed sequences of float operations and fused multiply-adds, no libm.
-// cpu/kernels/functions_*.h are the vector twins.
+// cpu/kernels/vector_functions.h has them on vectors.
 //
 // At most 2 units in the last place from the exact value on every input (gelu: or 2^-22 |x|, if
 // larger), subnormal results included. NaN gives NaN. The sign of a zero result is not promised.

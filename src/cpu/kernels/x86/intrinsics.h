@@ -1,6 +1,15 @@
-// Intrinsics for files that hold kernels of several instruction sets, built without -march flags: a
-// function names its instruction set itself, [[OUTRIDER_AVX512]] void f(). A lambda inside it would
-// lose it: write functions.
+// Intrinsics for files built without -march flags, so that a program of several instruction sets
+// never runs one that the processor lacks. Code says itself which set it is for, in one of two
+// ways:
+//
+//   A function: [[OUTRIDER_AVX512]] void f(). A lambda inside it would lose the set under g++ 12:
+//   write functions.
+//
+//   A region: OUTRIDER_BEGIN(OUTRIDER_AVX512_SET) ... OUTRIDER_END, for all that is defined in it,
+//   templates and lambdas too. It is for headers that are templates over a vector type
+//   (vector_functions.h), in files of one set. Before the region, include what those headers
+//   include: an inline function of another header that got the set might replace the one that the
+//   rest of the program uses.
 
 #pragma once
 
@@ -17,7 +26,19 @@
 #endif
 
 // What cpu/isa.h calls avx2, avxvnni in its two encodings and avx512; amx adds only assembly.
-#define OUTRIDER_AVX2 gnu::target("avx2,fma,f16c")
+#define OUTRIDER_AVX2_SET "avx2,fma,f16c"
+#define OUTRIDER_AVX512_SET "avx512f,avx512bw,avx512vl,avx512vnni,avx2,fma,f16c"
+#define OUTRIDER_AVX2 gnu::target(OUTRIDER_AVX2_SET)
 #define OUTRIDER_AVXVNNI_VEX gnu::target("avxvnni,avx2,fma,f16c")
 #define OUTRIDER_AVXVNNI_EVEX gnu::target("avx512f,avx512vl,avx512vnni,avx2,fma,f16c")
-#define OUTRIDER_AVX512 gnu::target("avx512f,avx512bw,avx512vl,avx512vnni,avx2,fma,f16c")
+#define OUTRIDER_AVX512 gnu::target(OUTRIDER_AVX512_SET)
+
+#define OUTRIDER_PRAGMA(tokens) _Pragma(#tokens)
+#ifdef __clang__
+#define OUTRIDER_BEGIN(set) \
+  OUTRIDER_PRAGMA(clang attribute push(__attribute__((target(set))), apply_to = function))
+#define OUTRIDER_END OUTRIDER_PRAGMA(clang attribute pop)
+#else
+#define OUTRIDER_BEGIN(set) OUTRIDER_PRAGMA(GCC push_options) OUTRIDER_PRAGMA(GCC target set)
+#define OUTRIDER_END OUTRIDER_PRAGMA(GCC pop_options)
+#endif
