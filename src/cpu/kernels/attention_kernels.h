@@ -1,9 +1,9 @@
-// Attention over one tile of 64 keys of one kv head, for many queries at once: the table of fast
-// twins. Each has a scalar reference in numerics/ and gives its bits (docs/arithmetic.md,
-// "Attention"). cpu/cache_memory.h says where keys and values lie.
+// Attention over one tile of 64 keys of one kv head, for many queries at once: its part of the
+// table of kernels. Each has a scalar reference in numerics/ and gives the same bits
+// (docs/arithmetic.md, "Attention"). cpu/cache_memory.h says how keys and values are stored.
 //
-// Queries are the rows of a block times the query heads that share the kv head. What a query may
-// not see has no weight: it is not in `present`, and its p is zero from then on.
+// There is a query for each row of a block and each query head that shares the kv head. A key that
+// a query may not see is not in `present`, and its p is zero from then on.
 
 #pragma once
 
@@ -57,7 +57,7 @@ struct MergeFactors {
 struct AttentionKernels {
   // scores[q][j] = fma chain over d, ascending, of queries[q][d] * keys[d][j], not yet scaled, for
   // the j in `places` at least. keys: [head_dim][64]. next: keys that the next call will read, to
-  // be brought nearer meanwhile; may be null.
+  // be prefetched meanwhile; may be null.
   void (*scores_f16)(MatrixView<const float> queries, const Half* keys, Places places,
                      const Half* next, MatrixView<float> scores);
   void (*scores_f32)(MatrixView<const float> queries, const float* keys, Places places,
@@ -75,21 +75,21 @@ struct AttentionKernels {
   // The same, then p as weights of values in 8 bits: r_j = p_j * d_j (0 where p_j is 0), R the
   // largest, weight_j = round-to-even(r_j * (16383 / R)), factor = R / 16383. Weights and factor
   // are 0 if R < 2^-110; weights are 0 and the factor is NaN if an r is NaN. d: [64], of the
-  // values; weights: [n][64]. What stands in `scores` afterwards may be anything.
+  // values; weights: [n][64]. `scores` is unspecified afterwards.
   void (*softmax_q8_0)(float scale, std::optional<float> softcap, std::span<const Places> present,
                        MatrixView<float> scores, const Half* d, MatrixView<std::int16_t> weights,
                        float* factors, const AttentionSums& sums);
 
   // sum = fma(p[q][j], values[j][d], sum) for j = 0 .. count - 1 ascending. Without `merge` the sum
-  // goes on from out[q][d] and is put there; else it begins at +0 and is merged with out[q][d]. A
-  // key whose p is zero does not enter, so that a NaN in the value of an absent key never shows.
-  // values: [64][head_dim]; next as above.
+  // starts from out[q][d] and is stored there; with it, the sum starts from +0 and is merged with
+  // out[q][d]. A key whose p is zero is skipped, so that a NaN in the value of an absent key never
+  // shows. values: [64][head_dim]; next as above.
   void (*values_f16)(MatrixView<const float> p, const Half* values, std::size_t count,
                      const Half* next, const MergeFactors* merge, MatrixView<float> out);
   void (*values_f32)(MatrixView<const float> p, const float* values, std::size_t count,
                      const float* next, const MergeFactors* merge, MatrixView<float> out);
 
-  // sums[q][d] += weights[q][j] * values[j][d], j in `places`; beside them, weights are zero.
+  // sums[q][d] += weights[q][j] * values[j][d], j in `places`; weights outside them are zero.
   // values: [32][head_dim][2], two neighbouring keys side by side.
   void (*values_q8_0)(MatrixView<const std::int16_t> weights, const std::int8_t* values,
                       Places places, MatrixView<std::int32_t> sums);
@@ -100,7 +100,7 @@ struct AttentionKernels {
   // out[q][d] = factors[q] * float(sums[q][d])
   void (*widen)(const float* factors, MatrixView<const std::int32_t> sums, MatrixView<float> out);
 
-  // Takes into `sums` the keys of `later`, which follow all that it has (docs/arithmetic.md,
+  // Merges the keys of `later`, which follow all keys of `sums`, into `sums` (docs/arithmetic.md,
   // "Attention", 3): merge_sums max and sum alone, with the factors for out.
   void (*merge)(const AttentionSums& later, const AttentionSums& sums);
   void (*merge_sums)(const AttentionSums& later, const AttentionSums& sums,

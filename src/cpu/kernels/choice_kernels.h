@@ -1,5 +1,5 @@
 // What the fast choice (cpu/fast_choice.h) does to whole vocabularies: its part of the table of
-// fast twins. The reference has none, for choose_reference works token by token.
+// kernels. The reference has none, because choose_reference works token by token.
 //
 // Tokens in the race are kept in slices: the logits of 16 ids each, 16 s .. 16 s + 15, those not in
 // the race at -inf, so that an element's place mod 16 is its lane and sums of lanes come out as
@@ -7,7 +7,7 @@
 // from the model is the slices 0, 1, 2, ..., the last one perhaps cut short.
 //
 // Outputs are written in whole blocks: their spans are multiples of 64 at least as long as the
-// input, and what an input lacks in its last block counts as -inf.
+// input, and missing inputs of the last block count as -inf.
 
 #pragma once
 
@@ -33,7 +33,7 @@ using RankKey = std::int32_t;
 inline constexpr RankKey kNoKey = INT32_MAX;
 
 // Keys by descending value, and back. A float's bits order as integers once those of the negative
-// ones are turned round; adding zero makes the two zeros one.
+// ones are reversed; adding zero makes -0 into +0.
 inline RankKey key_of(float value) {
   const auto bits = std::bit_cast<RankKey>(value + 0.0f);
   return bits ^ (bits < 0 ? INT32_MIN : -1);
@@ -55,7 +55,7 @@ struct RaceView {
       slices;  // their numbers, ascending; whole blocks can be read, some functions more
 };
 
-// Where what is left of a race goes, one slice after another.
+// Where the remaining slices of a race are stored, one after another.
 struct RacePlace {
   float* logits;
   std::uint32_t* slices;

@@ -1,5 +1,5 @@
-// The table of fast twins: every function here has a scalar reference in numerics/ and gives its
-// bits, on every instruction set. forward.cpp, paged_attention.cpp and fast_choice.cpp call through
+// The table of kernels. Every function here has a scalar reference in numerics/ and gives the same
+// bits on every instruction set. forward.cpp, paged_attention.cpp and fast_choice.cpp call through
 // the table and know no instruction set.
 
 #pragma once
@@ -24,7 +24,7 @@ namespace outrider {
 struct ProductInput {
   struct Quantized {
     const std::int8_t* q = nullptr;        // [rows][q_stride]
-    const float* d = nullptr;              // [rows][d_stride], one a group
+    const float* d = nullptr;              // [rows][d_stride], one per group
     const std::int16_t* sums16 = nullptr;  // [rows][sums_stride]
     std::size_t q_stride = 0, d_stride = 0, sums_stride = 0;
   };
@@ -36,12 +36,13 @@ struct ProductInput {
 using PanelKernel = void (*)(const std::byte* panel, std::size_t columns, const std::int32_t* words,
                              float* out, std::size_t stride);
 
-// Rows of activations as products read them. The room is kept for the next rows.
+// Rows of activations in the order in which products read them. The memory is kept for the next
+// rows.
 struct ArrangedRows {
   ProductInput input;
   Range rows;
-  // Rows whose words stand side by side, and the kernel for them
-  // (cpu/kernels/x86/interleaved_rows.h); none where kernels read the input as it is.
+  // Rows whose words are interleaved, and the kernel for them (cpu/kernels/x86/interleaved_rows.h).
+  // Empty where kernels read the input as it is.
   struct Group {
     std::size_t first, rows;  // `first` counted from rows.begin
     const std::int32_t* words;
@@ -51,7 +52,7 @@ struct ArrangedRows {
   struct alignas(64) Line {
     std::int32_t words[16];
   };
-  std::vector<Line> room;
+  std::vector<Line> lines;
 };
 
 struct ProductKernels {
@@ -60,8 +61,8 @@ struct ProductKernels {
   void (*arrange)(const PackedMatrix& weights, const ProductInput& input, Range rows,
                   ArrangedRows& arranged);
   // The outputs of some panels for arranged rows, out[0][0] the first output of the first panel for
-  // the first row. Rows of `out` have room to the end of the last panel; padded outputs are written
-  // with anything.
+  // the first row. Rows of `out` extend to the end of the last panel; outputs that only pad it get
+  // any value.
   void (*product)(const PackedMatrix& weights, const ArrangedRows& rows, Range panels,
                   MatrixView<float> out);
   void (*quantize)(std::span<const float> x, std::size_t group, QuantizedRow out);
@@ -101,7 +102,7 @@ struct Kernels {
   ProductKernels products;
   VectorKernels vectors;
   AttentionKernels attention;
-  const ChoiceKernels* choice;  // null: choose_reference (numerics/choice.h) serves
+  const ChoiceKernels* choice;  // null: choose_reference (numerics/choice.h) is used
 };
 
 // The table for one of available_isas().

@@ -10,7 +10,7 @@
 namespace outrider {
 namespace {
 
-// A packed block, one output taken out: its numbers as numerics/blocks.h has them.
+// One output of a packed block: its numbers as numerics/blocks.h has them.
 class PackedBlock {
  public:
   PackedBlock(TensorType type, const std::byte* panel, std::size_t block)

@@ -1,5 +1,5 @@
-// How attention's kernels share out the rows of a call: blocks of as equal sizes as can be, none
-// larger than registers hold (7 rows are better done as 4 + 3 than as 6 + 1).
+// How attention's kernels divide the rows of a call: into blocks of nearly equal sizes, none larger
+// than registers hold (7 rows are faster as 4 + 3 than as 6 + 1).
 
 #pragma once
 

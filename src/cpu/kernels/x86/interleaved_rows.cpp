@@ -13,10 +13,11 @@
 namespace outrider {
 namespace {
 
-// Panels that all groups of rows pass before the next come: with a chunk of rows
-// (cpu/product_pieces.h) some two thirds of a small second-level cache. A group so keeps its rows
-// in the first-level cache for several panels, which kernels ask for early (24 rows, share of the
-// int8 peak: Q4_K 0.80 where each panel met all groups before the next 0.78, Q6_K 0.81 and 0.77).
+// Panels are taken in blocks of this size: each group of rows is multiplied by all panels of a
+// block before the next block begins. A block and a chunk of rows (cpu/product_pieces.h) fill about
+// two thirds of a small second-level cache, and a group's rows stay in the first-level cache for
+// several panels. Share of the int8 peak with 24 rows: Q4_K 0.80, Q6_K 0.81; with one panel for all
+// groups at a time 0.78 and 0.77.
 constexpr std::size_t kPanelsBytes = 128 << 10;
 
 std::int32_t pair(std::int32_t low, std::int32_t high) {
@@ -52,7 +53,7 @@ std::int32_t extra_word(int bias, const std::int8_t* q, const std::int16_t* sums
 }
 
 // out[word * n + r] = word `word` of row r, for r < n; rows are `stride` bytes apart. Four rows at
-// a time where that can be: a word a store would cost as much as a kernel's work on one panel.
+// a time where possible: one store per word would cost as much as a kernel's work on one panel.
 void transpose(const std::byte* rows, std::size_t stride, std::size_t n, std::size_t words,
                std::int32_t* out) {
   std::size_t r = 0;
@@ -158,12 +159,12 @@ void interleave(const PackedMatrix& weights, const ProductInput& input, Range ro
   const std::size_t words_a_row = weights.columns / shape.elements * shape.words();
   const std::size_t n_rows = rows.end - rows.begin;
   const std::size_t n_lines = (n_rows * words_a_row + 15) / 16;
-  if (arranged.room.size() < n_lines) arranged.room.resize(n_lines);
+  if (arranged.lines.size() < n_lines) arranged.lines.resize(n_lines);
   arranged.input = input;
   arranged.rows = rows;
   arranged.groups.clear();
   const std::size_t n_groups = (n_rows + most_rows - 1) / most_rows;
-  std::int32_t* words = arranged.room.data()->words;
+  std::int32_t* words = arranged.lines.data()->words;
   for (std::size_t g = 0; g < n_groups; ++g) {
     const Range part = share(n_rows, g, n_groups);
     const std::size_t size = part.end - part.begin;

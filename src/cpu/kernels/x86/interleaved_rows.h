@@ -1,7 +1,7 @@
 // A few rows of activations in the order in which the kernels of products_256.h and
 // products_avx512.cpp read them: block by block, and inside a block the rows' words of four bytes
-// side by side, so that one pointer with fixed offsets serves them all. A row costs one pass here
-// and is then read once a panel.
+// side by side, so that one pointer with fixed offsets reaches them all. A row is rearranged once
+// and then read once per panel.
 
 #pragma once
 
@@ -15,13 +15,13 @@
 namespace outrider {
 
 // A block of columns of `n` rows, in words of four bytes:
-//   [units][n]   q, four columns a word; for float types one column, a float
+//   [units][n]   q, four columns per word; for float types one column, a float
 //   [n]          d, a float; float types have none
 //   [extras][n]  what the sums of q are needed for: see extra_kind
 enum class ExtraKind {
   none,
-  bias_start,   // int32 -bias * sum of q, one a sub-block: where a sum of (w + bias) * q starts
-  wide_start,   // the same, and q in 16 bits, two words a unit: columns 0, 2 and columns 1, 3
+  bias_start,   // int32 -bias * sum of q, one per sub-block: where a sum of (w + bias) * q starts
+  wide_start,   // the same, and q in 16 bits, two words per unit: columns 0, 2 and columns 1, 3
   bias_halves,  // the same for sums of 16 bits: low for columns 0, 1 of all units, high for 2, 3
   float_sum,    // the sum of q as a float: the factor of Q4_1's and Q5_1's minimum
   sum_pairs,    // two sub-blocks' sums of 16 bits, the first low: factors of K types' minimums
@@ -32,7 +32,7 @@ constexpr bool is_wide(ExtraKind kind) {
 }
 
 struct InterleavedShape {
-  std::size_t elements;  // columns a block
+  std::size_t elements;  // columns per block
   std::size_t units, extras;
   ExtraKind extra_kind;
 
@@ -64,7 +64,7 @@ void interleave(const PackedMatrix& weights, const ProductInput& input, Range ro
                 ExtraKind bias_kind, std::size_t most_rows,
                 PanelKernel (*choose)(TensorType, const InterleavedRows&), ArrangedRows& arranged);
 
-// ProductKernels::product for them: a kernel's call a panel and group.
+// ProductKernels::product for them: one call of a kernel per panel and group.
 void product_of_interleaved(const PackedMatrix& weights, const ArrangedRows& rows, Range panels,
                             MatrixView<float> out);
 

@@ -1,18 +1,18 @@
 // Products with registers of 256 bits: a lane an output, two registers, the halves of a line, a
-// unit of [16 outputs][4 columns]. What AVX2 and AVX-VNNI share; what they do not share is a class
-// of static functions, `Sums`:
+// unit of [16 outputs][4 columns]. This is what AVX2 and AVX-VNNI share. Where they differ, a class
+// of static functions, `Sums`, says how:
 //
 //   kGroupRows                  rows whose sums stay in registers, a sum for each half
 //   bias(type)                  how the bias of types that have one comes: interleaved_rows.h
 //   units_a_sum(type)           units that a sum holds before it must be taken into a total
-//   part(w, i)                  what a row's word i of a unit meets; words a unit: is_wide(bias)
-//   add_unit(sum, w, q)         sum += w * q, four columns a lane, two of a part; w: as stored,
+//   part(w, i)                  what a row's word i of a unit meets; words per unit: is_wide(bias)
+//   add_unit(sum, w, q)         sum += w * q, four columns per lane, two of a part; w: as stored,
 //                               without sign; q: a row's word
 //   scale(bytes)                eight outputs' scales, from signed bytes
 //   scale_of(lanes, byte)       the same, from a byte without sign of every lane
 //   one()                       a scale of one
 //   add_scaled(total, sum, scale)
-//   add_pairs(total, a, b)      total += the dot product of two numbers of 16 bits a lane
+//   add_pairs(total, a, b)      total += the dot product of two numbers of 16 bits in each lane
 
 #pragma once
 
@@ -29,8 +29,8 @@ namespace outrider::products256 {
 
 inline constexpr std::size_t kHalfLine = kLine / 2;
 
-// Rows of one call. Of 4 to 6 bits weights are unpacked once for 16; else as many rows as registers
-// hold sums for.
+// Rows of one call. Weights of 4 to 6 bits are unpacked once for 16 rows; otherwise there are as
+// many rows as registers hold sums for.
 inline constexpr int kMostRows = 16;
 
 template <class Sums>
@@ -64,8 +64,8 @@ enum class From {
 
 // Asks for weights before they are needed, a few lines at a time: a block's worth at once fills the
 // buffers for misses. A request holds such a buffer of the first-level cache for the whole way from
-// memory, so where rows leave the time, lines come to the second-level cache first (16 rows from
-// memory: Q6_K in 7.9 instead of 10.3 ms, Q8_0 in 3.5 instead of 4.7).
+// memory, so where there are enough rows to hide the latency, lines come to the second-level cache
+// first (16 rows from memory: Q6_K in 7.9 instead of 10.3 ms, Q8_0 in 3.5 instead of 4.7).
 template <int kRows, From kFrom>
 [[OUTRIDER_AVX2, gnu::always_inline]] inline void prefetch(const std::byte* at, std::size_t bytes) {
   constexpr bool kInTwoSteps = kRows > 2 || kFrom == From::panel_to_kept;
@@ -76,7 +76,7 @@ template <int kRows, From kFrom>
   }
 }
 
-// GCC 12 would make a tree of a chain of additions and spill its leaves: this keeps a sum as
+// GCC 12 would turn a chain of additions into a tree and spill its leaves: this keeps the sum as
 // written.
 [[OUTRIDER_AVX2, gnu::always_inline]] inline void keep_order(__m256i& sum) {
   asm("" : "+x"(sum));
@@ -185,8 +185,8 @@ template <class Sums, TensorType kType, int kRows, From kFrom>
   }
 }
 
-// Half a panel's scales and minimums of Q4_K and Q5_K, four sub-blocks a register: a byte each, in
-// the order kScaleByte.
+// Half a panel's scales and minimums of Q4_K and Q5_K, four sub-blocks a register: one byte each,
+// in the order kScaleByte.
 struct SixBitScales {
   __m256i scales[2], mins[2];
 };

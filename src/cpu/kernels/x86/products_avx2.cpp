@@ -9,9 +9,9 @@
 // Where the bias is taken off, sums of w + bias wrap around; starting from the bias they end right.
 // One vpmaddwd then multiplies by the scale and widens.
 //
-// 8 bits are multiplied as numbers of 16, q too, by two vpmaddwd a unit, which sum in 32 bits. (By
-// |w| and w's sign given to q it would be vpsignb, vpmaddubsw and vpmaddwd, all three for the pipes
-// that multiply: four rows at 0.32 of the limit instead of 0.40.)
+// 8 bits are multiplied as numbers of 16, q too, by two vpmaddwd per unit, which sum in 32 bits.
+// (By |w| and w's sign given to q it would be vpsignb, vpmaddubsw and vpmaddwd, all three on the
+// pipes that multiply: four rows at 0.32 of the limit instead of 0.40.)
 
 #include "cpu/kernels/x86/products_256.h"
 #include "cpu/kernels/x86/tables.h"
