@@ -19,9 +19,7 @@ std::string range_text(const Spread& spread, int digits) {
   return fmt::format("{:.{}f}..{:.{}f}", spread.min, digits, spread.max, digits);
 }
 
-}  // namespace
-
-int bench_bandwidth_command(const Device& device, const Settings& settings) {
+int bench_bandwidth(const Device& device, const Settings& settings) {
   Console console(settings);
   const int n_threads = settings.threads.value_or(usable_cores());
   const auto meter = device.make_limit_meter(n_threads);
@@ -96,6 +94,19 @@ int bench_bandwidth_command(const Device& device, const Settings& settings) {
   }
   write_output(fmt::format("\n{}\n", wrap(about, output_width())));
   return kDone;
+}
+
+}  // namespace
+
+Command bench_bandwidth_command() {
+  return {.name = "bench bandwidth",
+          .summary = "measure what this machine can do at best",
+          .description =
+              "Measures the machine's limits, with which the cost of a pass is compared: reading "
+              "memory in several patterns, and arithmetic on registers for each instruction set, "
+              "with all threads and with one.",
+          .flags = {"--threads", "--repeat", "--json", "--log-file", "--quiet", "--verbose"},
+          .run = bench_bandwidth};
 }
 
 }  // namespace outrider

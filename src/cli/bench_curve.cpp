@@ -72,9 +72,7 @@ class Passes {
   const SequenceId sequence_;
 };
 
-}  // namespace
-
-int bench_curve_command(const Device& device, const Settings& settings) {
+int bench_curve(const Device& device, const Settings& settings) {
   Settings fixed = settings;
   fixed.ctx_size = settings.depth + kPrefillRows;
   Console console(settings);
@@ -140,6 +138,21 @@ int bench_curve_command(const Device& device, const Settings& settings) {
     write_output(curve_text(subject, measured, settings));
   }
   return kDone;
+}
+
+}  // namespace
+
+Command bench_curve_command() {
+  return {
+      .name = "bench curve",
+      .summary = "measure the cost of a pass over 1 to 32 rows",
+      .description =
+          "Measures T(n), the time of one pass over n rows (tokens) with logits for each, and a "
+          "pass over 512 rows with logits for the last only. The machine's limits, reading "
+          "memory and int8 arithmetic, are measured in the same rounds.",
+      .flag_set = FlagSet::loading,
+      .flags = {"--repeat", "--depth", "--all", "--profile"},
+      .run = bench_curve};
 }
 
 }  // namespace outrider

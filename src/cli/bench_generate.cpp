@@ -68,9 +68,7 @@ struct Cell {
   int different = 0;
 };
 
-}  // namespace
-
-int bench_generate_command(const Device& device, const Settings& settings) {
+int bench_generate(const Device& device, const Settings& settings) {
   if (!settings.prompts_file) throw UsageError("bench generate: needs --prompts FILE");
   const std::vector<DraftSetting> drafts = parse_draft_settings(settings, {"off", "auto"});
   check_draft_flags(settings, drafts);
@@ -174,6 +172,20 @@ int bench_generate_command(const Device& device, const Settings& settings) {
     write_output(table.text(output_width()));
   }
   return identical ? kDone : kFailed;
+}
+
+}  // namespace
+
+Command bench_generate_command() {
+  return {
+      .name = "bench generate",
+      .summary = "measure generation over a file of prompts",
+      .description =
+          "Answers every prompt of --prompts with every --draft in turn, and prints medians and "
+          "ratios per group of prompts.",
+      .flag_set = FlagSet::generating,
+      .flags = {"--prompts", "--repeat"},
+      .run = bench_generate};
 }
 
 }  // namespace outrider

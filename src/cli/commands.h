@@ -1,4 +1,5 @@
-// The table of commands: one line here and one file each.
+// The table of commands. Each is a file that defines its row, NAME_command(), and a line of
+// commands.cpp.
 
 #pragma once
 
@@ -10,7 +11,7 @@
 #include <vector>
 
 #include "base/machine_limits.h"
-#include "cli/settings.h"
+#include "cli/flags.h"
 #include "model/backend.h"
 
 namespace outrider {
@@ -31,45 +32,22 @@ struct Device {
   std::function<std::unique_ptr<LimitMeter>(int n_threads)> make_limit_meter;
 };
 
-// One bit a command, so that a flag can name all that take it.
-enum CommandBit : unsigned {
-  kRun = 1 << 0,
-  kProve = 1 << 1,
-  kBenchCurve = 1 << 2,
-  kBenchGenerate = 1 << 3,
-  kPull = 1 << 4,
-  kList = 1 << 5,
-  kRm = 1 << 6,
-  kInspect = 1 << 7,
-  kTokenize = 1 << 8,
-  kCompletions = 1 << 9,
-  kManual = 1 << 10,
-  kBenchBandwidth = 1 << 11,
-};
-
 struct Command {
-  unsigned bit;
-  std::string_view name;       // "bench curve"
-  std::string_view arguments;  // as help shows them: "NAME…"
-  int least_arguments, most_arguments;
-  std::string_view summary;      // a line
-  std::string_view description;  // a paragraph
-  int (*run)(const Device& device, const Settings& settings);
+  std::string_view name;            // "bench curve"
+  std::string_view arguments = "";  // as help shows them: "NAME…"; empty: none
+  int arguments_min = 0, arguments_max = 0;
+  std::vector<std::string> choices = {};  // all values of an argument, if they are few
+  std::string_view summary;               // a line
+  std::string_view description;           // a paragraph
+  FlagSet flag_set = FlagSet::every;
+  // Taken besides those of the set, by the names that messages use.
+  std::vector<std::string_view> flags = {};
+  int (*run)(const Device& device, const Settings& settings);  // the exit status
+
+  bool takes(const Flag& flag) const;
 };
 
+// In the order of help.
 std::span<const Command> commands();
-
-int run_command(const Device& device, const Settings& settings);
-int prove_command(const Device& device, const Settings& settings);
-int bench_bandwidth_command(const Device& device, const Settings& settings);
-int bench_curve_command(const Device& device, const Settings& settings);
-int bench_generate_command(const Device& device, const Settings& settings);
-int pull_command(const Device& device, const Settings& settings);
-int list_command(const Device& device, const Settings& settings);
-int rm_command(const Device& device, const Settings& settings);
-int inspect_command(const Device& device, const Settings& settings);
-int tokenize_command(const Device& device, const Settings& settings);
-int completions_command(const Device& device, const Settings& settings);
-int manual_command(const Device& device, const Settings& settings);
 
 }  // namespace outrider

@@ -21,7 +21,7 @@ Completed completed(const Flag& flag) {
 }
 
 bool takes_models(const Command& command) {
-  return command.bit & (kPull | kRm | kInspect);
+  return command.arguments == "MODEL" || command.arguments == "NAME…";
 }
 
 std::vector<std::string> model_names() {
@@ -33,8 +33,7 @@ std::vector<std::string> model_names() {
 std::vector<std::string> flag_names(const Command& command) {
   std::vector<std::string> names;
   for (const Flag& flag : flags()) {
-    if (flag.commands & command.bit)
-      names.insert(names.end(), flag.names.begin(), flag.names.end());
+    if (command.takes(flag)) names.insert(names.end(), flag.names.begin(), flag.names.end());
   }
   return names;
 }
@@ -59,7 +58,7 @@ std::string bash() {
       const auto models = model_names();
       words.insert(words.end(), models.begin(), models.end());
     }
-    if (command.bit == kCompletions) words.insert(words.end(), kShells.begin(), kShells.end());
+    words.insert(words.end(), command.choices.begin(), command.choices.end());
     command_cases += fmt::format("    '{}') words='{}' ;;\n", name, fmt::join(words, " "));
   }
   for (const Flag& flag : flags()) {
@@ -143,7 +142,7 @@ std::string zsh() {
     }
     cases += fmt::format("    '{}') _arguments -s", name);
     for (const Flag& flag : flags()) {
-      if (!(flag.commands & command.bit)) continue;
+      if (!command.takes(flag)) continue;
       for (const std::string& spelled : flag.names) {
         std::string value;
         if (!flag.value.empty()) {
@@ -156,8 +155,8 @@ std::string zsh() {
       }
     }
     if (takes_models(command)) cases += " \\\n      '*:model:_outrider_models'";
-    if (command.bit == kCompletions) {
-      cases += fmt::format(" \\\n      '1:shell:{}'", zsh_values(kShells));
+    if (!command.choices.empty()) {
+      cases += fmt::format(" \\\n      '1:{}:{}'", command.arguments, zsh_values(command.choices));
     }
     cases += " ;;\n";
   }
@@ -228,7 +227,7 @@ std::string fish() {
                           outer, inner, fish_text(command.summary));
     }
     for (const Flag& flag : flags()) {
-      if (!(flag.commands & command.bit)) continue;
+      if (!command.takes(flag)) continue;
       text += fmt::format("complete -c outrider -n '{}'", condition);
       for (const std::string& spelled : flag.names) {
         if (spelled.starts_with("--")) {
@@ -249,17 +248,15 @@ std::string fish() {
       text += fmt::format("complete -c outrider -n '{}' -a '{}'\n", condition,
                           fmt::join(model_names(), " "));
     }
-    if (command.bit == kCompletions) {
-      text +=
-          fmt::format("complete -c outrider -n '{}' -a '{}'\n", condition, fmt::join(kShells, " "));
+    if (!command.choices.empty()) {
+      text += fmt::format("complete -c outrider -n '{}' -a '{}'\n", condition,
+                          fmt::join(command.choices, " "));
     }
   }
   return text;
 }
 
-}  // namespace
-
-int completions_command(const Device&, const Settings& settings) {
+int completions(const Device&, const Settings& settings) {
   const std::string& shell = settings.arguments[0];
   if (shell == "bash") {
     write_output(bash());
@@ -272,6 +269,22 @@ int completions_command(const Device&, const Settings& settings) {
                      did_you_mean(shell, kShells));
   }
   return kDone;
+}
+
+}  // namespace
+
+Command completions_command() {
+  return {
+      .name = "completions",
+      .arguments = "SHELL",
+      .arguments_min = 1,
+      .arguments_max = 1,
+      .choices = kShells,
+      .summary = "print completions for bash, zsh or fish",
+      .description =
+          "Prints a script that completes commands and flags in a shell: bash, zsh or fish. For "
+          "bash: source <(outrider completions bash)",
+      .run = completions};
 }
 
 }  // namespace outrider

@@ -6,7 +6,6 @@
 #include <limits>
 
 #include "base/threads.h"
-#include "cli/commands.h"
 #include "cli/failure.h"
 #include "cli/numbers.h"
 #include "numerics/encode.h"
@@ -19,7 +18,7 @@ constexpr float kHuge = 1e6f;
 
 // What a flag does with its text, and the default that its field has.
 struct Field {
-  std::function<void(Settings&, std::string_view)> set;
+  std::function<void(Settings&, std::string_view)> read;
   std::string standard;
   std::vector<std::string> choices = {};
 };
@@ -164,148 +163,141 @@ void set_seed(Settings& settings, std::string_view text) {
 
 std::vector<Flag> make_flags() {
   using enum FlagGroup;
-  constexpr unsigned kGenerate = kRun | kProve | kBenchGenerate;
-  constexpr unsigned kLoad = kGenerate | kBenchCurve;
-  constexpr unsigned kCompute = kLoad | kBenchBandwidth;
-  constexpr unsigned kEvery = ~0u;
+  using enum FlagSet;
 
   std::vector<Flag> list;
   const auto add = [&](std::vector<std::string> names, std::string value, FlagGroup group,
-                       unsigned commands, Field field, std::string help) {
+                       FlagSet set, Field field, std::string help) {
     list.push_back({std::move(names), std::move(value), std::move(field.standard), std::move(help),
-                    group, commands, std::move(field.set), std::move(field.choices)});
+                    group, set, std::move(field.read), std::move(field.choices)});
   };
 
-  add({"-m", "--model"}, "MODEL", model, kLoad | kTokenize, text(&Settings::model),
+  add({"-m", "--model"}, "MODEL", model, loading, text(&Settings::model),
       "a name of the catalogue, downloaded if it is missing, or a .gguf file");
-  add({"-md", "--model-draft"}, "MODEL", model, kGenerate, optional_text(&Settings::model_draft),
+  add({"-md", "--model-draft"}, "MODEL", model, generating, optional_text(&Settings::model_draft),
       "a smaller model with the same vocabulary; --draft auto then uses it as a drafter");
-  add({"--offline"}, "", model, kLoad | kTokenize | kPull | kInspect, on(&Settings::offline),
-      "never download a model");
-  add({"-t", "--threads"}, "N", model, kCompute,
+  add({"--offline"}, "", model, loading, on(&Settings::offline), "never download a model");
+  add({"-t", "--threads"}, "N", model, loading,
       optional_integer(&Settings::threads, 1, 1024, "physical cores that this process may use"),
       "number of threads that compute");
-  add({"-c", "--ctx-size"}, "N", model, kGenerate | kInspect,
+  add({"-c", "--ctx-size"}, "N", model, generating,
       optional_integer(&Settings::ctx_size, 1, 1 << 20,  // as far as rope's tables are exact
                        "what the model was trained for, at most 32768, less if memory is short"),
       "tokens of context: prompt and answer together");
-  add({"-b", "--batch-size"}, "N", model, kGenerate, integer(&Settings::batch_size, 1, 4096),
+  add({"-b", "--batch-size"}, "N", model, generating, integer(&Settings::batch_size, 1, 4096),
       "prompt tokens read in one pass, at most");
-  add({"--cache-type"}, "TYPE", model, kLoad | kInspect,
+  add({"--cache-type"}, "TYPE", model, loading,
       choice<CacheType>(
           &Settings::cache_type,
           {{"f16", CacheType::f16}, {"q8_0", CacheType::q8_0}, {"f32", CacheType::f32}}),
       "how keys and values are stored: q8_0 takes half the memory of f16, f32 twice as much");
 
-  add({"-p", "--prompt"}, "TEXT", prompt, kRun | kProve, texts(&Settings::prompt, true),
+  add({"-p", "--prompt"}, "TEXT", prompt, named, texts(&Settings::prompt, true),
       "the prompt; - reads standard input; may be repeated for prove");
-  add({"-f", "--file"}, "FILE", prompt, kRun | kProve, optional_text(&Settings::prompt_file),
+  add({"-f", "--file"}, "FILE", prompt, named, optional_text(&Settings::prompt_file),
       "a file with the prompt, without its last line end; - is standard input");
-  add({"--prompts"}, "FILE", prompt, kProve | kBenchGenerate,
-      optional_text(&Settings::prompts_file),
+  add({"--prompts"}, "FILE", prompt, named, optional_text(&Settings::prompts_file),
       "a file of prompts: JSON lines with prompt and group, or the format of Spec-Bench");
-  add({"--chat"}, "FILE", prompt, kTokenize, optional_text(&Settings::chat_file),
+  add({"--chat"}, "FILE", prompt, named, optional_text(&Settings::chat_file),
       "a conversation as OpenAI messages in JSON, written by the model's template; - is standard "
       "input");
-  add({"-sys", "--system-prompt"}, "TEXT", prompt, kGenerate,
+  add({"-sys", "--system-prompt"}, "TEXT", prompt, generating,
       optional_text(&Settings::system_prompt), "the system message that begins the conversation");
-  add({"--raw"}, "", prompt, kGenerate | kTokenize, on(&Settings::raw),
+  add({"--raw"}, "", prompt, generating, on(&Settings::raw),
       "no chat template: the model continues the prompt as it is; special tokens in it are "
       "recognised");
-  add({"--no-special"}, "", prompt, kGenerate | kTokenize, on(&Settings::no_special),
+  add({"--no-special"}, "", prompt, generating, on(&Settings::no_special),
       "treat special tokens in a raw prompt as plain text");
 
-  add({"-n", "--n-predict", "--predict"}, "N", generation, kGenerate,
+  add({"-n", "--n-predict", "--predict"}, "N", generation, generating,
       optional_integer(&Settings::predict, -1, INT_MAX, "-1; prove and bench generate: 256"),
       "tokens to generate, at most; -1: until the answer ends");
-  add({"--stop"}, "TEXT", generation, kGenerate, texts(&Settings::stop, false),
+  add({"--stop"}, "TEXT", generation, generating, texts(&Settings::stop, false),
       "end the answer before this text; may be repeated");
-  add({"--ignore-eos"}, "", generation, kGenerate, on(&Settings::ignore_eos),
+  add({"--ignore-eos"}, "", generation, generating, on(&Settings::ignore_eos),
       "continue where the model would end");
-  add({"--repeat"}, "N", generation, kBenchBandwidth | kBenchCurve | kBenchGenerate,
-      integer(&Settings::repetitions, 1, 1000), "how often everything is measured");
-  add({"-d", "--n-depth", "--depth"}, "N", generation, kBenchCurve,
+  add({"--repeat"}, "N", generation, named, integer(&Settings::repetitions, 1, 1000),
+      "how often everything is measured");
+  add({"-d", "--n-depth", "--depth"}, "N", generation, named,
       integer(&Settings::depth, 0, (1 << 20) - 512), "positions of text before each pass");
 
-  add({"-s", "--seed"}, "N", sampling, kGenerate, Field{set_seed, "random, and printed"},
+  add({"-s", "--seed"}, "N", sampling, generating, Field{set_seed, "random, and printed"},
       "seed of the random choices: the same seed gives the same text");
-  add({"--temperature", "--temp"}, "T", sampling, kGenerate, temperature(),
+  add({"--temperature", "--temp"}, "T", sampling, generating, temperature(),
       "randomness of choices; 0: always the best token");
-  add({"--top-k"}, "N", sampling, kGenerate,
+  add({"--top-k"}, "N", sampling, generating,
       filter(&FilterSettings::top_k, &Filters::top_k, 0, INT_MAX),
       "only the N best tokens; 0: all");
-  add({"--typical-p", "--typical"}, "P", sampling, kGenerate,
+  add({"--typical-p", "--typical"}, "P", sampling, generating,
       filter(&FilterSettings::typical_p, &Filters::typical_p, 0.0f, 1.0f),
       "only the most typical tokens whose probabilities add up to P; 1: all");
-  add({"--top-p"}, "P", sampling, kGenerate,
+  add({"--top-p"}, "P", sampling, generating,
       filter(&FilterSettings::top_p, &Filters::top_p, 0.0f, 1.0f),
       "only the best tokens whose probabilities add up to P; 1: all");
-  add({"--min-p"}, "P", sampling, kGenerate,
+  add({"--min-p"}, "P", sampling, generating,
       filter(&FilterSettings::min_p, &Filters::min_p, 0.0f, 1.0f),
       "only tokens at least P times as probable as the best; 0: all");
-  add({"--repeat-penalty"}, "X", sampling, kGenerate,
+  add({"--repeat-penalty"}, "X", sampling, generating,
       filter(&FilterSettings::repeat_penalty, &Filters::repeat_penalty, 0.01f, kHuge),
       "makes tokens of the recent text less likely; 1: off");
-  add({"--repeat-last-n"}, "N", sampling, kGenerate, integer(&Settings::repeat_last_n, -1),
+  add({"--repeat-last-n"}, "N", sampling, generating, integer(&Settings::repeat_last_n, -1),
       "how many recent tokens the penalties apply to; 0: none, -1: all");
-  add({"--presence-penalty"}, "X", sampling, kGenerate,
+  add({"--presence-penalty"}, "X", sampling, generating,
       filter(&FilterSettings::presence_penalty, &Filters::presence_penalty, -kHuge, kHuge),
       "subtracted once from the logit of a token of the recent text");
-  add({"--frequency-penalty"}, "X", sampling, kGenerate,
+  add({"--frequency-penalty"}, "X", sampling, generating,
       filter(&FilterSettings::frequency_penalty, &Filters::frequency_penalty, -kHuge, kHuge),
       "subtracted from a token's logit each time that it appears in the recent text");
-  add({"--logit-bias"}, "TOKEN±X", sampling, kGenerate, Field{add_bias, ""},
+  add({"--logit-bias"}, "TOKEN±X", sampling, generating, Field{add_bias, ""},
       "add X to a token's logit, as in 15043+1 or 15043-inf; may be repeated");
 
-  add({"--draft"}, "HOW", speculation, kGenerate, texts(&Settings::draft, false),
+  add({"--draft"}, "HOW", speculation, generating, texts(&Settings::draft, false),
       "off, auto, or drafters joined by +: lookup, model=MODEL; may be repeated for prove and "
       "bench generate (default: auto; for these two: off and auto)");
-  add({"--draft-quantize"}, "TYPE", speculation, kGenerate,
+  add({"--draft-quantize"}, "TYPE", speculation, generating,
       choice(&Settings::draft_quantize, draft_types()),
       "type in which a draft model's larger weights are encoded when it is loaded; off: as in its "
       "file");
-  add({"--draft-vocab"}, "N[=FILE]", speculation, kGenerate,
+  add({"--draft-vocab"}, "N[=FILE]", speculation, generating,
       Field{set_draft_vocabulary, standard_text(*DraftVocabulary{}.size)},
       "how many tokens a draft model may propose: the N most frequent of the text in FILE and then "
       "of the vocabulary, and all tokens of the text in progress; all: no limit");
-  add({"--draft-rows"}, "N", speculation, kGenerate, integer(&Settings::draft_rows, 0, 64),
+  add({"--draft-rows"}, "N", speculation, generating, integer(&Settings::draft_rows, 0, 64),
       "drafted tokens checked in one pass, at most");
-  add({"--draft-depth"}, "N", speculation, kGenerate, integer(&Settings::draft_depth, 1, 64),
+  add({"--draft-depth"}, "N", speculation, generating, integer(&Settings::draft_depth, 1, 64),
       "length of a draft in tokens, at most");
-  add({"--draft-width"}, "N", speculation, kGenerate, integer(&Settings::draft_width, 1, 64),
+  add({"--draft-width"}, "N", speculation, generating, integer(&Settings::draft_width, 1, 64),
       "alternatives drafted for one token, at most");
-  add({"--draft-memory"}, "MIB", speculation, kGenerate,
+  add({"--draft-memory"}, "MIB", speculation, generating,
       integer(&Settings::draft_memory_mib, 1, 1 << 20), "memory for the drafters' indexes");
-  add({"--budget"}, "HOW", speculation, kGenerate,
+  add({"--budget"}, "HOW", speculation, generating,
       choice<bool>(&Settings::budget_automatic, {{"auto", true}, {"fixed", false}}),
       "auto: check the drafts that pay by measured time; fixed: always use the limits as given");
-  add({"--verify"}, "HOW", speculation, kGenerate,
+  add({"--verify"}, "HOW", speculation, generating,
       choice<VerifyMode>(&Settings::verify, {{"coupled", VerifyMode::coupled}}),
       "how drafts are checked; coupled gives the same text as plain decoding");
 
-  add({"--steps"}, "", output, kGenerate, on(&Settings::steps),
+  add({"--steps"}, "", output, generating, on(&Settings::steps),
       "a line on standard error for each pass: rows, accepted drafts, time");
-  add({"--json"}, "", output, kCompute | kPull | kList | kInspect | kTokenize, on(&Settings::json),
-      "one JSON document on standard output");
-  add({"--all"}, "", output, kList | kInspect | kBenchCurve, on(&Settings::all),
+  add({"--json"}, "", output, loading, on(&Settings::json), "one JSON document on standard output");
+  add({"--all"}, "", output, named, on(&Settings::all),
       "list: also models that can be downloaded; inspect: also long values and every tensor; bench "
       "curve: every number of rows");
-  add({"--profile"}, "", output, kBenchCurve, on(&Settings::profile),
+  add({"--profile"}, "", output, named, on(&Settings::profile),
       "also the time of each operation, for 1, 4, 8 and 16 rows");
-  add({"--trace"}, "FILE", output, kGenerate, optional_text(&Settings::trace_file),
+  add({"--trace"}, "FILE", output, generating, optional_text(&Settings::trace_file),
       "write a line of JSON for each step: what was drafted, checked and accepted");
-  add({"--log-file"}, "FILE", output, kCompute | kPull, optional_text(&Settings::log_file),
+  add({"--log-file"}, "FILE", output, loading, optional_text(&Settings::log_file),
       "append errors and what --verbose shows to this file");
-  add({"-q", "--quiet"}, "", output, kCompute | kPull, on(&Settings::quiet),
+  add({"-q", "--quiet"}, "", output, loading, on(&Settings::quiet),
       "nothing on standard error but errors");
-  add({"-v", "--verbose"}, "", output, kCompute | kPull, on(&Settings::verbose),
-      "more on standard error");
-  add({"--color"}, "WHEN", output, kEvery,
+  add({"-v", "--verbose"}, "", output, loading, on(&Settings::verbose), "more on standard error");
+  add({"--color"}, "WHEN", output, every,
       choice<ColorMode>(&Settings::color, {{"auto", ColorMode::automatic},
                                            {"always", ColorMode::always},
                                            {"never", ColorMode::never}}),
       "show accepted draft tokens in colour; auto: on a terminal, unless NO_COLOR is set");
-  add({"-h", "--help"}, "", output, kEvery, on(&Settings::help), "print this help and exit");
+  add({"-h", "--help"}, "", output, every, on(&Settings::help), "print this help and exit");
   return list;
 }
 

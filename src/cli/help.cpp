@@ -57,7 +57,7 @@ std::string command_help(const Command& command, int width) {
   text += lines(command.description, width);
   const FlagGroup* shown = nullptr;
   for (const Flag& flag : flags()) {
-    if (!(flag.commands & command.bit)) continue;
+    if (!command.takes(flag)) continue;
     if (!shown || *shown != flag.group) text += fmt::format("\n{}\n", title(flag.group));
     shown = &flag.group;
     std::string help = flag.help;

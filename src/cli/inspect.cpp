@@ -47,9 +47,7 @@ std::string shape_text(const TensorView& tensor) {
   return fmt::format("{}", fmt::join(tensor.shape, " x "));
 }
 
-}  // namespace
-
-int inspect_command(const Device& device, const Settings& settings) {
+int inspect(const Device& device, const Settings& settings) {
   Console console(settings);
   const auto checkpoint = open_checkpoint(settings.arguments[0], settings, console);
 
@@ -128,6 +126,23 @@ int inspect_command(const Device& device, const Settings& settings) {
   }
   write_output(text);
   return kDone;
+}
+
+}  // namespace
+
+Command inspect_command() {
+  return {
+      .name = "inspect",
+      .arguments = "MODEL",
+      .arguments_min = 1,
+      .arguments_max = 1,
+      .summary = "show what a model file contains and needs",
+      .description =
+          "Shows metadata, tensors and the memory that the model needs to run. A file that can "
+          "be read but not run is shown too, with the reason (--json: problem), and exit status "
+          "0.",
+      .flags = {"--offline", "--ctx-size", "--cache-type", "--json", "--all"},
+      .run = inspect};
 }
 
 }  // namespace outrider

@@ -4,8 +4,9 @@
 #include "formats/catalog.h"
 
 namespace outrider {
+namespace {
 
-int list_command(const Device&, const Settings& settings) {
+int list(const Device&, const Settings& settings) {
   Json list = Json::array();
   Table table({"model", "size", "state", "licence"}, "lrll");
   const auto add = [&](const std::string& name, std::uint64_t bytes, std::string_view state,
@@ -40,6 +41,17 @@ int list_command(const Device&, const Settings& settings) {
     write_output(table.text(output_width()));
   }
   return kDone;
+}
+
+}  // namespace
+
+Command list_command() {
+  return {.name = "list",
+          .summary = "list downloaded models",
+          .description =
+              "Lists the models in the cache; with --all, also those that can be downloaded.",
+          .flags = {"--json", "--all"},
+          .run = list};
 }
 
 }  // namespace outrider

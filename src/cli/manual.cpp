@@ -29,9 +29,7 @@ std::string tagged(std::string_view tag, std::string_view text) {
   return fmt::format(".TP\n.B {}\n{}\n", roff(tag), roff(text));
 }
 
-}  // namespace
-
-int manual_command(const Device&, const Settings&) {
+int manual(const Device&, const Settings&) {
   std::string page =
       fmt::format(".TH OUTRIDER 1 \"\" \"outrider {}\" \"User Commands\"\n", version());
   page += ".SH NAME\noutrider \\- run language models on CPUs, speculatively and exactly\n";
@@ -61,10 +59,10 @@ int manual_command(const Device&, const Settings&) {
     std::string help = flag.help;
     if (!flag.choices.empty()) help += fmt::format(" ({})", fmt::join(flag.choices, ", "));
     if (!flag.standard.empty()) help += fmt::format(" [{}]", flag.standard);
-    if (flag.commands != ~0u) {
+    if (flag.set != FlagSet::every) {
       std::vector<std::string_view> takers;
       for (const Command& command : commands()) {
-        if (flag.commands & command.bit) takers.push_back(command.name);
+        if (command.takes(flag)) takers.push_back(command.name);
       }
       help += fmt::format(". Taken by: {}.", fmt::join(takers, ", "));
     }
@@ -91,6 +89,17 @@ int manual_command(const Device&, const Settings&) {
       tagged("outrider prove --draft off --draft lookup -f letter.txt", "compare speed and tokens");
   write_output(page);
   return kDone;
+}
+
+}  // namespace
+
+Command manual_command() {
+  return {.name = "manual",
+          .summary = "print the manual page as roff",
+          .description =
+              "Prints the manual page, which has the same content as this help. To read it: "
+              "outrider manual | man -l -",
+          .run = manual};
 }
 
 }  // namespace outrider

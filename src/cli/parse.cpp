@@ -51,7 +51,7 @@ const Command& find_command(std::span<const std::string> words, std::size_t& use
 std::vector<const Flag*> flags_of(const Command& command) {
   std::vector<const Flag*> list;
   for (const Flag& flag : flags()) {
-    if (flag.commands & command.bit) list.push_back(&flag);
+    if (command.takes(flag)) list.push_back(&flag);
   }
   return list;
 }
@@ -92,7 +92,7 @@ std::vector<std::string> with_long_names(std::span<const std::string> words,
     if (!has_name(flag, name)) continue;
     std::vector<std::string_view> takers;
     for (const Command& other : commands()) {
-      if (flag.commands & other.bit) takers.push_back(other.name);
+      if (other.takes(flag)) takers.push_back(other.name);
     }
     throw UsageError("{}: not a flag of {}, but of {}", name, command.name,
                      fmt::join(takers, ", "));
@@ -104,8 +104,8 @@ std::vector<std::string> with_long_names(std::span<const std::string> words,
 void set(const Flag& flag, const std::string& text, Settings& settings) {
   settings.given.insert(flag.name());
   try {
-    flag.set(settings, text);
-  } catch (const UsageError& error) {
+    flag.read(settings, text);
+  } catch (const Error& error) {
     throw UsageError("{} {}: {}", flag.name(), text, error.what());
   }
 }
@@ -162,14 +162,16 @@ Invocation parse(std::span<const std::string> words) {
     }
   }
   const int n = static_cast<int>(settings.arguments.size());
+  const bool takes_prompt =
+      std::ranges::any_of(flags, [](const Flag* flag) { return flag->name() == "--prompt"; });
   if (!settings.help) {
-    if (n < command.least_arguments) {
+    if (n < command.arguments_min) {
       throw UsageError("{}: {} is missing; outrider {} --help explains", command.name,
                        command.arguments, command.name);
     }
-    if (n > command.most_arguments) {
-      throw UsageError("{}: takes no such argument{}", settings.arguments[command.most_arguments],
-                       command.bit == kRun ? "; write the prompt after -p" : "");
+    if (n > command.arguments_max) {
+      throw UsageError("{}: takes no such argument{}", settings.arguments[command.arguments_max],
+                       takes_prompt ? "; write the prompt after -p" : "");
     }
   }
   return result;

@@ -133,9 +133,7 @@ std::string report_text(const std::vector<Tally>& tallies, std::size_t n_prompts
   return text;
 }
 
-}  // namespace
-
-int prove_command(const Device& device, const Settings& settings) {
+int prove(const Device& device, const Settings& settings) {
   const std::vector<DraftSetting> drafts = parse_draft_settings(settings, {"off", "auto"});
   if (drafts.size() < 2) {
     throw UsageError("--draft {}: prove compares; give a second --draft", drafts[0].text);
@@ -196,6 +194,21 @@ int prove_command(const Device& device, const Settings& settings) {
   }
   return std::ranges::any_of(tallies, [](const Tally& t) { return t.different > 0; }) ? kFailed
                                                                                       : kDone;
+}
+
+}  // namespace
+
+Command prove_command() {
+  return {
+      .name = "prove",
+      .summary = "show that speculation changes speed and nothing else",
+      .description =
+          "Answers the same prompts once for each --draft (off and auto if none is given), "
+          "compares the token sequences and measures their speed. Exit status 1 if any sequence "
+          "differs.",
+      .flag_set = FlagSet::generating,
+      .flags = {"--prompt", "--file", "--prompts"},
+      .run = prove};
 }
 
 }  // namespace outrider

@@ -1,13 +1,16 @@
 #include "formats/pull.h"
 
+#include <climits>
+
 #include "base/nearest_name.h"
 #include "cli/commands.h"
 #include "cli/console.h"
 #include "cli/json.h"
 
 namespace outrider {
+namespace {
 
-int pull_command(const Device&, const Settings& settings) {
+int pull_models(const Device&, const Settings& settings) {
   std::vector<std::string> names;
   for (const CatalogEntry& entry : catalog()) names.push_back(entry.name);
   std::vector<const CatalogEntry*> wanted;
@@ -37,6 +40,22 @@ int pull_command(const Device&, const Settings& settings) {
   // One model, one object: the common case needs no index.
   if (settings.json) write_json(pulled.size() == 1 ? pulled[0] : pulled);
   return kDone;
+}
+
+}  // namespace
+
+Command pull_command() {
+  return {
+      .name = "pull",
+      .arguments = "NAME…",
+      .arguments_min = 1,
+      .arguments_max = INT_MAX,
+      .summary = "download models of the catalogue",
+      .description =
+          "Downloads models into the cache, verifies their checksums and shows their licences. A "
+          "download that was interrupted continues where it stopped.",
+      .flags = {"--offline", "--json", "--log-file", "--quiet", "--verbose"},
+      .run = pull_models};
 }
 
 }  // namespace outrider

@@ -36,9 +36,7 @@ Json answer_json(const Completion& answer, const Workbench& bench, double load_m
           {"draft", drafts}};
 }
 
-}  // namespace
-
-int run_command(const Device& device, const Settings& settings) {
+int run(const Device& device, const Settings& settings) {
   using Clock = std::chrono::steady_clock;
   const std::vector<DraftSetting> drafts = parse_draft_settings(settings, {"auto"});
   const DraftSetting& draft = drafts.back();
@@ -78,6 +76,21 @@ int run_command(const Device& device, const Settings& settings) {
   }
   stop_if_interrupted();
   return kDone;
+}
+
+}  // namespace
+
+Command run_command() {
+  return {
+      .name = "run",
+      .summary = "answer a prompt, or chat",
+      .description =
+          "Answers the prompt of -p or -f, using the model's chat template; with --raw, continues "
+          "the prompt instead. Without a prompt it starts a chat: /help lists its commands, "
+          "Ctrl-C stops an answer, Ctrl-D ends the chat.",
+      .flag_set = FlagSet::generating,
+      .flags = {"--prompt", "--file"},
+      .run = run};
 }
 
 }  // namespace outrider

@@ -1,3 +1,5 @@
+#include <climits>
+
 #include "cli/commands.h"
 #include "cli/console.h"
 #include "cli/json.h"
@@ -6,8 +8,9 @@
 #include "text/conversation_json.h"
 
 namespace outrider {
+namespace {
 
-int tokenize_command(const Device&, const Settings& settings) {
+int tokenize(const Device&, const Settings& settings) {
   if (settings.chat_file && (!settings.arguments.empty() || settings.raw)) {
     throw UsageError("--chat {}: takes neither a text nor --raw beside it", *settings.chat_file);
   }
@@ -43,6 +46,21 @@ int tokenize_command(const Device&, const Settings& settings) {
   }
   write_output(text);
   return kDone;
+}
+
+}  // namespace
+
+Command tokenize_command() {
+  return {
+      .name = "tokenize",
+      .arguments = "[TEXT…]",
+      .arguments_max = INT_MAX,
+      .summary = "turn text into tokens",
+      .description =
+          "Prints the tokens of the text, or of a conversation (--chat) as the model's template "
+          "writes it. Reads standard input if there is no text or if it is -.",
+      .flags = {"--model", "--offline", "--chat", "--raw", "--no-special", "--json"},
+      .run = tokenize};
 }
 
 }  // namespace outrider
