@@ -13,14 +13,18 @@
 namespace outrider {
 namespace {
 
-volatile sig_atomic_t pending = 0;
-std::atomic<bool> interrupted = false;
-static_assert(std::atomic<bool>::is_always_lock_free);  // or a handler could not write it
+// Whether a signal waits. This alone decides: `waiting_signal` has a meaning, and does not change,
+// while it is true, so no moment between two stores exists in which they disagree.
+std::atomic<bool> is_waiting = false;
+std::atomic<int> waiting_signal = 0;
+// Or a handler could not write them.
+static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_always_lock_free);
 
+// Runs with SIGINT and SIGTERM held back.
 void remember(int signal) {
-  if (pending) _exit(128 + signal);
-  pending = signal;
-  interrupted = true;
+  if (is_waiting) _exit(128 + signal);
+  waiting_signal = signal;
+  is_waiting = true;
 }
 
 void ignore(int) {}
@@ -67,10 +71,13 @@ void open_standard_streams() {
 void watch_signals() {
   struct sigaction action = {};
   sigemptyset(&action.sa_mask);
+  sigaddset(&action.sa_mask, SIGINT);
+  sigaddset(&action.sa_mask, SIGTERM);
   // No SA_RESTART: a read that waits for the keyboard returns.
   action.sa_handler = remember;
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
+  sigemptyset(&action.sa_mask);
   // A handler and not SIG_IGN, which programs that we start would inherit.
   action.sa_handler = ignore;
   action.sa_flags = SA_RESTART;
@@ -81,22 +88,21 @@ void watch_signals() {
 }
 
 const std::atomic<bool>& interrupt_flag() {
-  return interrupted;
+  return is_waiting;
 }
 
 int pending_signal() {
-  return pending;
+  return is_waiting ? waiting_signal.load() : 0;
 }
 
 int take_signal() {
-  const int signal = pending;
-  pending = 0;
-  interrupted = false;
+  const int signal = pending_signal();
+  if (signal) is_waiting = false;
   return signal;
 }
 
 void stop_if_interrupted() {
-  if (pending) throw Interrupted{pending};
+  if (const int signal = pending_signal()) throw Interrupted{signal};
 }
 
 ssize_t read_unless_signalled(int file, void* buffer, std::size_t size) {
@@ -108,10 +114,10 @@ ssize_t read_unless_signalled(int file, void* buffer, std::size_t size) {
   sigaddset(&watched, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &watched, &before);
   pollfd input = {file, POLLIN, 0};
-  while (!pending && ppoll(&input, 1, nullptr, &before) < 0 && errno == EINTR) {
+  while (!is_waiting && ppoll(&input, 1, nullptr, &before) < 0 && errno == EINTR) {
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (!pending) return ::read(file, buffer, size);
+  if (!is_waiting) return ::read(file, buffer, size);
   errno = EINTR;
   return -1;
 }
