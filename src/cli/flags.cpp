@@ -273,9 +273,6 @@ std::vector<Flag> make_flags() {
   add({"--budget"}, "HOW", speculation, generating,
       choice<bool>(&Settings::budget_automatic, {{"auto", true}, {"fixed", false}}),
       "auto: check the drafts that pay by measured time; fixed: always use the limits as given");
-  add({"--verify"}, "HOW", speculation, generating,
-      choice<VerifyMode>(&Settings::verify, {{"coupled", VerifyMode::coupled}}),
-      "how drafts are checked; coupled gives the same text as plain decoding");
 
   add({"--steps"}, "", output, generating, on(&Settings::steps),
       "a line on standard error for each pass: rows, accepted drafts, time");

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <set>
 #include <string>
@@ -20,9 +19,6 @@ namespace outrider {
 inline constexpr int kContextMax = 32768;
 
 enum class ColorMode { automatic, always, never };
-
-// How drafts are checked. One so far: speculation/verify.h.
-enum class VerifyMode { coupled };
 
 // A filter that the user did not set takes the model's own default, and only then ours.
 struct FilterSettings {
@@ -67,7 +63,6 @@ struct Settings {
   DraftVocabulary draft_vocabulary;
   int draft_rows = 16, draft_depth = 16, draft_width = 4, draft_memory_mib = 256;
   bool budget_automatic = true;
-  VerifyMode verify = VerifyMode::coupled;
 
   int repetitions = 1, depth = 0;
   std::optional<std::string> trace_file, log_file;

@@ -41,7 +41,6 @@ class Usage(TestCase):
             (["run", "--temp", "0,5"], "--temp 0,5: expected a number"),
             (["run", "-n", "99999999999"], "--predict 99999999999: expected a whole number"),
             (["run", "--cache-type", "q4_0"], "--cache-type q4_0: expected f16 or q8_0 or f32"),
-            (["run", "--verify", "rejection", "-p", "x"], "--verify rejection: expected coupled"),
             (["run", "--draft", "5", "-p", "x"], "--draft-depth 5"),
             (["run", "--draft", "suffix", "-p", "x"], "--draft suffix"),
             (["run", "--draft", "lokup", "-p", "x"], 'did you mean "lookup"?'),
