@@ -24,8 +24,10 @@ int fail(ExitStatus status, std::string_view message) {
 
 int dispatch(std::vector<std::string> words, const Device& device) {
   if (words.empty()) {
-    throw UsageError(
-        "a command is missing: outrider run starts a chat, outrider --help lists all commands");
+    if (!output_is_terminal())
+      throw UsageError(
+          "a command is missing: outrider run starts a chat, outrider --help lists all commands");
+    words = {"--help"};
   }
   if (words[0] == "--version") {
     write_output(version_text(device));

@@ -1,5 +1,7 @@
 """Command lines: what is accepted, and what the program says about the others. Loads no model."""
 
+import os
+import pty
 import re
 import subprocess
 import unittest
@@ -70,6 +72,20 @@ class Usage(TestCase):
                       ["--temperature", "0.5"], ["-sys", "Be brief."], ["--temp=0.5"], ["-t", "1"]):
             with self.subTest(flags):
                 result = outrider("run", "-m", "/nowhere/a.gguf", "-p", "x", *flags)
+    def test_nothing_on_a_terminal_is_help(self):
+        screen, terminal = pty.openpty()
+        result = subprocess.run([OUTRIDER], stdout=terminal, stderr=subprocess.PIPE, env=environment())
+        os.close(terminal)
+        shown = b""
+        try:
+            while part := os.read(screen, 4096):
+                shown += part
+        except OSError:  # Linux's end of a terminal
+            pass
+        os.close(screen)
+        self.assertEqual((result.returncode, result.stderr), (0, b""))
+        self.assertEqual(shown.decode().replace("\r\n", "\n"), outrider("--help").stdout)
+
                 self.assert_fails(result, 1, "/nowhere/a.gguf")
 
     def test_flags_of_draft_models_are_taken_where_one_may_come(self):
