@@ -5,6 +5,7 @@
 #include "cli/json.h"
 #include "cli/limit_samples.h"
 #include "cli/signals.h"
+#include "cli/thread_count.h"
 
 namespace outrider {
 namespace {
@@ -21,7 +22,7 @@ std::string range_text(const Spread& spread, int digits) {
 
 int bench_bandwidth(const Device& device, const Settings& settings) {
   Console console(settings);
-  const int n_threads = settings.threads.value_or(usable_cores());
+  const int n_threads = thread_count(settings, console);
   const auto meter = device.make_limit_meter(n_threads);
   // One thread and all of them alternate: what another thread adds tells whether it has a core of
   // its own, whatever the system says.

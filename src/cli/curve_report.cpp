@@ -4,6 +4,7 @@
 
 #include "base/bytes.h"
 #include "base/machine.h"
+#include "cli/thread_count.h"
 
 namespace outrider {
 namespace {

@@ -5,12 +5,12 @@
 #include <cstring>
 #include <random>
 
-#include "base/machine.h"
 #include "cli/failure.h"
 #include "cli/memory.h"
 #include "cli/signals.h"
 #include "cli/step_lines.h"
 #include "cli/text_input.h"
+#include "cli/thread_count.h"
 #include "speculation/draft_vocabulary.h"
 
 namespace outrider {
@@ -52,7 +52,7 @@ Workbench::Workbench(const Device& device, const Settings& settings,
       // 32 bits are enough to be different and short enough to type.
       seed_(settings.seed ? *settings.seed : std::random_device()()),
       file_(open_model(settings.model, settings, console)) {
-  options_.n_threads = settings.threads.value_or(usable_cores());
+  options_.n_threads = thread_count(settings, console);
   options_.cache_type = settings.cache_type;
   // A pass must have room for node 0 and its drafts.
   options_.batch_rows = std::max(settings.batch_size, settings.draft_rows + 1);

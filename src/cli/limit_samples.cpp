@@ -1,11 +1,8 @@
 #include "cli/limit_samples.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "base/error.h"
-#include "base/machine.h"
 
 namespace outrider {
 
@@ -47,15 +44,6 @@ LimitSamples::Unit LimitSamples::unit(std::string_view key) const {
     if (unit.key == key) return unit;
   }
   CHECK(false);
-}
-
-std::string threads_text(int n_threads) {
-  const int cores = std::min(n_threads, usable_cores());
-  const auto count = [](int n, const char* word) {
-    return fmt::format("{} {}{}", n, word, n == 1 ? "" : "s");
-  };
-  return fmt::format("{} on {}{}", count(n_threads, "thread"), count(cores, "core"),
-                     n_threads > cores ? ", so more than one per core" : "");
 }
 
 }  // namespace outrider

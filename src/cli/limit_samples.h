@@ -37,7 +37,4 @@ class LimitSamples {
   std::vector<Limits> rounds_;
 };
 
-// Threads and what they run on: "2 threads on 2 cores", "8 threads on 4 cores, as hyperthreads".
-std::string threads_text(int n_threads);
-
 }  // namespace outrider

@@ -102,6 +102,13 @@ class Model(TestCase):
         raw = outrider("run", "--raw", "-p", "The capital of France is", "-n", "2", "--temp", "0")
         self.assertIn("Paris", raw.stdout)
 
+    def test_more_threads_than_cores_are_named(self):
+        def said(n_threads):
+            return outrider("run", "-p", PROMPT, "-n", "1", "-t", str(n_threads)).stderr
+        n_cores = len(os.sched_getaffinity(0))  # at least as many as this process may use
+        self.assertRegex(said(n_cores + 1), rf"(?m)^--threads {n_cores + 1}: more than the \d+ cores? that ")
+        self.assertNotIn("--threads", said(1))
+
     def test_steps_can_be_watched(self):
         with tempfile.NamedTemporaryFile("r") as trace:
             result = outrider("run", "-p", PROMPT, "-n", "12", "--temp", "0", "--steps", "--trace", trace.name)
