@@ -21,7 +21,7 @@ Completed completed(const Flag& flag) {
 }
 
 bool takes_models(const Command& command) {
-  return command.arguments == "MODEL" || command.arguments == "NAME…";
+  return command.arguments == "[MODEL]" || command.arguments == "NAME…";
 }
 
 std::vector<std::string> model_names() {

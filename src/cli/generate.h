@@ -88,9 +88,6 @@ class Workbench {
   std::ofstream trace_;  // of --trace
 };
 
-// The prompt of -p or -f; nothing without either. UsageError if both or several are given.
-std::optional<std::string> single_prompt(const Settings& settings);
-
 // "lookup 12 of 40 accepted", for each drafter that proposed anything; empty without.
 std::string drafts_text(const Completion& completion);
 // Tokens that one pass of the target brought, on average.

@@ -48,8 +48,13 @@ std::string shape_text(const TensorView& tensor) {
 }
 
 int inspect(const Device& device, const Settings& settings) {
+  if (!settings.arguments.empty() && settings.given.contains("--model")) {
+    throw UsageError("{}: --model {} is given, too; inspect shows one model", settings.arguments[0],
+                     settings.model);
+  }
   Console console(settings);
-  const auto checkpoint = open_checkpoint(settings.arguments[0], settings, console);
+  const auto checkpoint = open_checkpoint(
+      settings.arguments.empty() ? settings.model : settings.arguments[0], settings, console);
 
   // A file may be readable and yet no model that this program runs: show it, and say so.
   std::optional<Model> model;
@@ -133,15 +138,14 @@ int inspect(const Device& device, const Settings& settings) {
 Command inspect_command() {
   return {
       .name = "inspect",
-      .arguments = "MODEL",
-      .arguments_min = 1,
+      .arguments = "[MODEL]",
       .arguments_max = 1,
       .summary = "show what a model file contains and needs",
       .description =
           "Shows metadata, tensors and the memory that the model needs to run. A file that can "
           "be read but not run is shown too, with the reason (--json: problem), and exit status "
           "0.",
-      .flags = {"--offline", "--ctx-size", "--cache-type", "--json", "--all"},
+      .flags = {"--model", "--offline", "--ctx-size", "--cache-type", "--json", "--all"},
       .run = inspect};
 }
 

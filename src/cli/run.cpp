@@ -4,6 +4,7 @@
 #include "cli/generate.h"
 #include "cli/json.h"
 #include "cli/signals.h"
+#include "cli/text_input.h"
 #include "cli/version.h"
 
 namespace outrider {

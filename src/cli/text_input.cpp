@@ -70,6 +70,28 @@ std::string read_text(const std::string& path) {
   return text;
 }
 
+std::optional<std::string> single_prompt(const Settings& settings) {
+  if (settings.prompt.size() > 1)
+    throw UsageError("--prompt: given {} times", settings.prompt.size());
+  if (!settings.prompt.empty() && settings.prompt_file) {
+    throw UsageError("--prompt and --file: one of them, not both");
+  }
+  std::string path;
+  if (settings.prompt_file) {
+    path = *settings.prompt_file;
+  } else if (settings.prompt.empty()) {
+    return {};
+  } else if (settings.prompt[0] != "-") {
+    return settings.prompt[0];
+  } else {
+    path = "-";
+  }
+  std::string text = read_text(path);
+  // The line end that editors and echo put behind a text, as llama.cpp does.
+  if (text.ends_with('\n')) text.pop_back();
+  return text;
+}
+
 std::vector<BenchPrompt> parse_prompts(const std::string& text, const std::string& origin) {
   std::vector<BenchPrompt> prompts;
   int number = 0;

@@ -2,14 +2,20 @@
 
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "cli/settings.h"
 
 namespace outrider {
 
 // The whole file; "-" is standard input. Throws Error, also for more than 64 MiB, which no context
 // holds.
 std::string read_text(const std::string& path);
+
+// The prompt of -p or -f; nothing without either. UsageError if both or several are given.
+std::optional<std::string> single_prompt(const Settings& settings);
 
 struct BenchPrompt {
   std::string id, group;

@@ -10,9 +10,21 @@
 namespace outrider {
 namespace {
 
+// By a flag without its last line end, as a prompt; else as it stands.
+std::string text_of(const Settings& settings) {
+  if (const auto prompt = single_prompt(settings)) return *prompt;
+  const std::string text = fmt::format("{}", fmt::join(settings.arguments, " "));
+  return settings.arguments.empty() || text == "-" ? read_text("-") : text;
+}
+
 int tokenize(const Device&, const Settings& settings) {
-  if (settings.chat_file && (!settings.arguments.empty() || settings.raw)) {
+  const bool by_flag = !settings.prompt.empty() || settings.prompt_file;
+  if (settings.chat_file && (by_flag || !settings.arguments.empty() || settings.raw)) {
     throw UsageError("--chat {}: takes neither a text nor --raw beside it", *settings.chat_file);
+  }
+  if (by_flag && !settings.arguments.empty()) {
+    throw UsageError("{}: the text is given by {}, too; tokenize takes one", settings.arguments[0],
+                     settings.prompt_file ? "--file" : "--prompt");
   }
   Console console(settings);
   const ModelFile file = open_model(settings.model, settings, console);
@@ -25,11 +37,7 @@ int tokenize(const Device&, const Settings& settings) {
                            *settings.chat_file == "-" ? "standard input" : *settings.chat_file);
     tokens = file.tokenizer->encode_whole(file.chat_template->render(messages, true));
   } else {
-    const bool from_input = settings.arguments.empty() ||
-                            (settings.arguments.size() == 1 && settings.arguments[0] == "-");
-    const std::string text =
-        from_input ? read_text("-") : fmt::format("{}", fmt::join(settings.arguments, " "));
-    tokens = file.tokenizer->encode(text, settings.raw && !settings.no_special);
+    tokens = file.tokenizer->encode(text_of(settings), settings.raw && !settings.no_special);
   }
 
   if (settings.json) {
@@ -59,7 +67,8 @@ Command tokenize_command() {
       .description =
           "Prints the tokens of the text, or of a conversation (--chat) as the model's template "
           "writes it. Reads standard input if there is no text or if it is -.",
-      .flags = {"--model", "--offline", "--chat", "--raw", "--no-special", "--json"},
+      .flags = {"--model", "--offline", "--prompt", "--file", "--chat", "--raw", "--no-special",
+                "--json"},
       .run = tokenize};
 }
 

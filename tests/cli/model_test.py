@@ -223,6 +223,8 @@ class Model(TestCase):
         longer = json.loads(outrider("inspect", "--json", "-c", "100000", MODEL).stdout)
         self.assertGreater(longer["memory"]["bytes"], report["memory"]["bytes"])
         text = outrider("inspect", MODEL).stdout
+        self.assertEqual(outrider("inspect", "-m", MODEL).stdout, text)
+        self.assertEqual(outrider("inspect").stdout, text)  # the default model
         self.assertIn("272 tensors", text)
         self.assertIn("for a context of 8192", text)
 
@@ -233,6 +235,9 @@ class Model(TestCase):
             return json.loads(result.stdout)["tokens"]
         self.assertEqual(tokens("hi there"), tokens(input="hi there"))
         self.assertEqual(tokens("hi", "there"), tokens("hi there"))
+        self.assertEqual(tokens("-p", "hi there"), tokens("hi there"))
+        self.assertEqual(tokens("-f", "-", input="hi there\n"), tokens("hi there"))
+        self.assertEqual(tokens(""), [])
         self.assertGreater(len(tokens("<|im_end|>")), 1)
         self.assertEqual(tokens("--raw", "<|im_end|>"), [2])
         self.assertGreater(len(tokens("--raw", "--no-special", "<|im_end|>")), 1)

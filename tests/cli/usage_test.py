@@ -61,17 +61,17 @@ class Usage(TestCase):
             (["pull", "smolm2:135m"], 'did you mean "smollm2:135m"?'),
             (["completions", "tcsh"], "expected bash or zsh or fish"),
             (["inspect", "a", "b"], "b: takes no such argument"),
+            (["inspect", "a", "-m", "b"], "a: --model b is given, too"),
+            (["prove", "hello"], "a prompt goes behind -p"),
+            (["tokenize", "a", "-p", "b"], "a: the text is given by --prompt, too"),
+            (["tokenize", "a", "-f", "b"], "a: the text is given by --file, too"),
+            (["tokenize", "-p", "a", "-f", "b"], "one of them, not both"),
+            (["tokenize", "--chat", "a", "-p", "b"], "--chat a: takes neither a text nor --raw"),
         ]
         for arguments, *parts in cases:
             with self.subTest(arguments):
                 self.assert_fails(outrider(*arguments), 2, *parts)
 
-    def test_llama_cpp_spellings(self):
-        # Each is understood as far as the model, which does not exist.
-        for flags in (["-md", "b.gguf"], ["-n", "5"], ["-n", "-1"], ["--n-predict", "5"], ["-n5"], ["-s", "-1"],
-                      ["--temperature", "0.5"], ["-sys", "Be brief."], ["--temp=0.5"], ["-t", "1"]):
-            with self.subTest(flags):
-                result = outrider("run", "-m", "/nowhere/a.gguf", "-p", "x", *flags)
     def test_nothing_on_a_terminal_is_help(self):
         screen, terminal = pty.openpty()
         result = subprocess.run([OUTRIDER], stdout=terminal, stderr=subprocess.PIPE, env=environment())
@@ -86,6 +86,12 @@ class Usage(TestCase):
         self.assertEqual((result.returncode, result.stderr), (0, b""))
         self.assertEqual(shown.decode().replace("\r\n", "\n"), outrider("--help").stdout)
 
+    def test_llama_cpp_spellings(self):
+        # Each is understood as far as the model, which does not exist.
+        for flags in (["-md", "b.gguf"], ["-n", "5"], ["-n", "-1"], ["--n-predict", "5"], ["-n5"], ["-s", "-1"],
+                      ["--temperature", "0.5"], ["-sys", "Be brief."], ["--temp=0.5"], ["-t", "1"]):
+            with self.subTest(flags):
+                result = outrider("run", "-m", "/nowhere/a.gguf", "-p", "x", *flags)
                 self.assert_fails(result, 1, "/nowhere/a.gguf")
 
     def test_flags_of_draft_models_are_taken_where_one_may_come(self):
