@@ -32,7 +32,7 @@ AnswerPrinter::~AnswerPrinter() {
   try {
     end_line();
   } catch (...) {
-    // Standard output is gone, and whoever wrote to it last has said so.
+    // Standard output cannot be written to; the write that found out has reported it.
   }
 }
 
@@ -100,9 +100,9 @@ class Chat {
           answer(line->text);
         }
       } catch (const Error& error) {
-        // The person can say something else.
+        // The chat goes on: another message may work.
         console_.clear();
-        fmt::print(stderr, "{}\n", message_of(error));
+        write_error(fmt::format("{}\n", message_of(error)));
       }
     }
   }
@@ -113,7 +113,7 @@ class Chat {
     messages_ = bench_.conversation();
   }
 
-  // False at /exit.
+  // Returns false at /exit.
   bool command(const std::string& line) {
     const auto space = std::min(line.find_first_of(" \t"), line.size());
     const std::string name = line.substr(0, space);

@@ -18,7 +18,7 @@ namespace {
 int fail(ExitStatus status, std::string_view message) {
   std::string line(message);
   std::replace_if(line.begin(), line.end(), is_control, ' ');
-  fmt::print(stderr, "outrider: {}\n", line);
+  write_error(fmt::format("outrider: {}\n", line));
   return status;
 }
 
@@ -70,7 +70,7 @@ int run_command_line(std::span<const std::string> arguments, const Device& devic
   } catch (const std::bad_alloc&) {
     return fail(kFailed, "out of memory");
   } catch (const std::exception& error) {
-    // Work that watches for a signal by itself ends with an error of its own.
+    // Work that looks for signals itself ends with an error of its own.
     if (pending_signal()) return 128 + pending_signal();
     return fail(kFailed, message_of(error));
   }

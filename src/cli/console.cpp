@@ -17,9 +17,14 @@
 namespace outrider {
 namespace {
 
-void write_error(std::string_view text) {
-  // Nobody to tell if this fails.
-  std::fwrite(text.data(), 1, text.size(), stderr);
+void check_log(const std::ofstream& file, const std::string& path) {
+  if (!file) throw Error("--log-file {}: cannot be written: {}", path, std::strerror(errno));
+}
+
+std::ofstream open_log(const std::string& path) {
+  std::ofstream file(path, std::ios::app);
+  check_log(file, path);
+  return file;
 }
 
 // Columns of a UTF-8 text whose characters are all one column wide.
@@ -47,6 +52,10 @@ void write_output(std::string_view text) {
       throw Error("cannot write to standard output: {}", std::strerror(errno));
     }
   }
+}
+
+void write_error(std::string_view text) {
+  std::fwrite(text.data(), 1, text.size(), stderr);
 }
 
 bool output_is_terminal() {
@@ -100,7 +109,9 @@ Console::Console(const Settings& settings)
     : quiet_(settings.quiet),
       verbose_(settings.verbose && !settings.quiet),
       draws_(!settings.quiet && error_is_terminal()),
-      log_file_(settings.log_file) {}
+      log_file_(settings.log_file) {
+  if (log_file_) open_log(*log_file_);
+}
 
 Console::~Console() {
   clear();
@@ -112,14 +123,14 @@ void Console::clear() {
 }
 
 void append_log(const std::string& path, std::string_view line) {
-  std::ofstream file(path, std::ios::app);
+  std::ofstream file = open_log(path);
   const std::time_t now = std::time(nullptr);
   std::tm utc;
   gmtime_r(&now, &utc);
   char time[32];
   std::strftime(time, sizeof time, "%FT%TZ", &utc);
   file << time << ' ' << line << '\n' << std::flush;
-  if (!file) throw Error("--log-file {}: cannot be written: {}", path, std::strerror(errno));
+  check_log(file, path);
 }
 
 void Console::note(std::string_view line) {

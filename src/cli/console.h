@@ -13,9 +13,12 @@
 
 namespace outrider {
 
-// Writes all of it to standard output, at once. Throws PipeClosed if nobody reads, Error if it
-// cannot be written.
+// Writes all of it to standard output, unbuffered. Throws PipeClosed if the reader has closed the
+// pipe, Error for other failures.
 void write_output(std::string_view text);
+
+// Writes to standard error. Failures are ignored: there is nowhere to report them.
+void write_error(std::string_view text);
 
 bool output_is_terminal();
 bool error_is_terminal();
@@ -23,11 +26,11 @@ bool error_is_terminal();
 int output_width();
 int error_width();
 
-// The text in lines of at most `width` columns (longer words stand alone), each after the first
-// indented.
+// The text in lines of at most `width` columns (longer words get a line of their own). Lines after
+// the first are indented.
 std::string wrap(std::string_view text, int width, int indent = 0);
 
-// How a person sees accepted draft tokens and headings. Empty strings where there is no colour.
+// Escape sequences for accepted draft tokens and headings; empty strings without colour.
 struct Palette {
   std::string_view accepted, dim, reset;
 };
@@ -37,20 +40,20 @@ Palette output_palette(ColorMode mode);
 // written.
 void append_log(const std::string& path, std::string_view line);
 
-// Lines on standard error while a command runs, and all of them in the file of --log-file. A
-// progress line stands below them on a terminal and vanishes at the end.
+// Notes on standard error while a command runs, copied to the file of --log-file. On a terminal, a
+// progress line stays below them and disappears at the end.
 class Console {
  public:
-  explicit Console(const Settings& settings);  // throws Error if the log file cannot be opened
+  explicit Console(const Settings& settings);  // throws Error if the log file cannot be written
   ~Console();                                  // removes the progress line
   Console(const Console&) = delete;
   Console& operator=(const Console&) = delete;
 
   void note(std::string_view line);    // unless --quiet
   void detail(std::string_view line);  // with --verbose
-  // `fraction` of 0 to 1; `label` such as "loading".
+  // Shows progress: a label such as "loading", and a fraction from 0 to 1.
   void advance(std::string_view label, double fraction, std::string_view more = "");
-  void clear();  // takes the progress line away
+  void clear();  // removes the progress line
 
   // For pulling: the progress line, notes, and Ctrl-C.
   Progress progress();
@@ -63,11 +66,11 @@ class Console {
   std::optional<std::string> log_file_;
 };
 
-// Lines of equal cells under a header: columns where the terminal is wide enough, else a block of
-// "header  cell" lines per line. Cells hold no line ends.
+// A table in columns. On a terminal too narrow for it, each row becomes a block of lines "header
+// cell". Cells contain no line ends.
 class Table {
  public:
-  // alignment: a letter a column, l or r.
+  // alignment: one letter per column, l or r.
   Table(std::vector<std::string> header, std::string alignment)
       : header_(std::move(header)), alignment_(std::move(alignment)) {}
   void add(std::vector<std::string> cells) { lines_.push_back(std::move(cells)); }

@@ -14,7 +14,7 @@ bool is_flag(std::string_view word) {
   return word.size() > 1 && word.front() == '-';
 }
 
-// The command that the first one or two words name; `used` counts them.
+// The command that the first one or two words name; `used` is set to their number.
 const Command& find_command(std::span<const std::string> words, std::size_t& used) {
   if (is_flag(words[0])) {
     throw UsageError("{}: a command comes first, as in: outrider run {}", words[0], words[0]);
@@ -60,24 +60,32 @@ bool has_name(const Flag& flag, std::string_view name) {
   return std::find(flag.names.begin(), flag.names.end(), name) != flag.names.end();
 }
 
-// Names of several letters after one dash are llama.cpp's; the parser would read -md as -m d.
+// Names of several letters after one dash are llama.cpp's; CLI11 would read -md as -m d.
 bool is_long_with_one_dash(std::string_view name) {
   return name.size() > 2 && name[1] != '-';
 }
 
-std::vector<std::string> with_long_names(std::span<const std::string> words,
-                                         std::span<const Flag* const> flags) {
+// The words as CLI11 understands them. It would take the next word for the value of "--stop=".
+std::vector<std::string> for_cli11(std::span<const std::string> words,
+                                   std::span<const Flag* const> flags) {
   std::vector<std::string> result;
   bool is_value = false;
   for (const std::string& word : words) {
+    const bool is_empty_value = !is_value && word.starts_with("--") && word.ends_with('=');
+    const std::string name = is_empty_value ? word.substr(0, word.size() - 1) : word;
     const Flag* named = nullptr;
     if (!is_value) {
       for (const Flag* flag : flags) {
-        if (has_name(*flag, word)) named = flag;
+        if (has_name(*flag, name)) named = flag;
       }
     }
+    const bool takes_value = named && !named->value.empty();
+    if (is_empty_value && takes_value) {
+      result.insert(result.end(), {name, ""});
+      continue;
+    }
     result.push_back(named && is_long_with_one_dash(word) ? named->name() : word);
-    is_value = named && !named->value.empty();
+    is_value = takes_value;
   }
   return result;
 }
@@ -141,7 +149,7 @@ Invocation parse(std::span<const std::string> words) {
     }
   }
 
-  std::vector<std::string> rest = with_long_names(words.subspan(used), flags);
+  std::vector<std::string> rest = for_cli11(words.subspan(used), flags);
   std::reverse(rest.begin(), rest.end());  // as CLI11 takes them
   try {
     app.parse(std::move(rest));

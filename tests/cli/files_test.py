@@ -188,6 +188,12 @@ class Files(TestCase):
             os.close(write)
         self.assertEqual((result.returncode, result.stderr), (0, ""))
 
+    def test_an_error_that_nobody_can_read_is_still_the_status(self):
+        with open("/dev/full", "wb") as full:
+            for arguments, status in ((["run", "--tmp"], 2), (["run", "-m", self.path("no.gguf"), "-p", "x"], 1)):
+                result = subprocess.run([OUTRIDER, *arguments], stderr=full, env=environment())
+                self.assertEqual(result.returncode, status)
+
     def test_no_file_takes_the_place_of_a_closed_stream(self):
         result = subprocess.run(["sh", "-c", '"$0" manual >&-', OUTRIDER], stderr=subprocess.PIPE, text=True, env=environment())
         self.assertEqual(result.returncode, 1)
