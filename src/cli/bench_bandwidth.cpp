@@ -10,7 +10,7 @@
 namespace outrider {
 namespace {
 
-constexpr int kRounds = 5;  // a --repeat
+constexpr int kRounds = 5;  // per --repeat
 
 Json json_of(const Spread& spread) {
   return {{"median", spread.median}, {"min", spread.min}, {"max", spread.max}};
@@ -24,8 +24,8 @@ int bench_bandwidth(const Device& device, const Settings& settings) {
   Console console(settings);
   const int n_threads = thread_count(settings, console);
   const auto meter = device.make_limit_meter(n_threads);
-  // One thread and all of them alternate: what another thread adds tells whether it has a core of
-  // its own, whatever the system says.
+  // One thread alternates with all: how much the others add shows whether each has a core of its
+  // own, whatever the system reports.
   LimitSamples all, one;
   const int rounds = kRounds * settings.repetitions;
   for (int round = 0; round < rounds; ++round) {

@@ -1,4 +1,5 @@
-// T(n): what a pass over n rows costs, beside what the machine could do in the same minutes.
+// T(n): the time of a pass over n rows, measured together with the machine's limits, which change
+// from minute to minute.
 
 #include <algorithm>
 #include <chrono>
@@ -12,11 +13,12 @@
 namespace outrider {
 namespace {
 
-constexpr int kRounds = 5;         // at least, of everything, a --repeat
-constexpr double kTotalMs = 8000;  // then until this has passed, likewise
+constexpr int kRounds = 5;         // at least, per --repeat
+constexpr double kTotalMs = 8000;  // more rounds until this has passed, per --repeat
 constexpr int kRoundsMax = 100;
-// Memory changes its rate within tenths of a second: it, and what waits for it alone, is measured
-// once for so many counts of rows.
+// The rate of memory changes within tenths of a second. So its limit, and passes over few rows,
+// which wait for memory alone, are measured several times per round: before every kBetweenFew
+// numbers of rows.
 constexpr int kFewRows = 4, kBetweenFew = 8;
 
 using Clock = std::chrono::steady_clock;
@@ -27,8 +29,8 @@ double ms_since(Clock::time_point start) {
 
 enum class Logits { all, last, none };
 
-// Passes of chains of rows at the end of a sequence's text. Which tokens they hold does not matter
-// for time.
+// Passes over chains of rows at the end of a sequence's text. Their tokens are arbitrary, since the
+// time does not depend on them.
 class Passes {
  public:
   explicit Passes(Backend& backend) : backend_(backend), sequence_(backend.begin()) {}
@@ -36,7 +38,7 @@ class Passes {
   Passes(const Passes&) = delete;
   Passes& operator=(const Passes&) = delete;
 
-  // A pass over n_rows, forgotten afterwards: its milliseconds.
+  // A pass over n_rows, discarded afterwards. Returns its milliseconds.
   double time(int n_rows, Logits logits, PassProfile* profile = nullptr) {
     const std::vector<Row> rows = chain(n_rows, logits);
     ForwardOptions options;
@@ -48,7 +50,7 @@ class Passes {
     return ms;
   }
 
-  // Reads n_rows more of text.
+  // Adds n_rows to the text.
   void read(int n_rows) {
     backend_.commit(sequence_, backend_.forward(chain(n_rows, Logits::none)).slots);
   }
@@ -93,7 +95,7 @@ int bench_curve(const Device& device, const Settings& settings) {
   }
   measured.prompt_ms = ms_since(prompt_start);
 
-  // First touches of memory are not measured.
+  // The first use of memory is not measured.
   passes.time(kPrefillRows, Logits::last);
   passes.time(kCurveRows, Logits::all);
   measured.resident_bytes = resident_bytes();
@@ -102,7 +104,7 @@ int bench_curve(const Device& device, const Settings& settings) {
   const int rounds_least = kRounds * settings.repetitions;
   const double total_ms = kTotalMs * settings.repetitions;
   const Clock::time_point start = Clock::now();
-  // Everything alternates, so that a slow moment does not fall on one count of rows alone.
+  // Numbers of rows alternate, so that a slow moment does not affect one of them alone.
   for (int round = 0; round < rounds_least || (round < kRoundsMax && ms_since(start) < total_ms);
        ++round) {
     const auto time = [&](int rows) {
@@ -112,7 +114,7 @@ int bench_curve(const Device& device, const Settings& settings) {
     for (int rows = 0; rows < kCurveRows; ++rows) {
       if (rows % kBetweenFew == 0) {
         measured.limits.add(meter->measure(bench.n_threads()));
-        passes.time(1, Logits::all);  // the meter left nothing of the model in the caches
+        passes.time(1, Logits::all);  // the meter has evicted the model from the caches
         for (int few = 1; few <= kFewRows; ++few) time(few);
       }
       if (rows + 1 > kFewRows) time(rows + 1);

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kPredict = 256;
 
-// What one setting made of one prompt, all turns together.
+// One --draft on one prompt, all turns together.
 struct Measured {
   std::vector<Token> tokens;
   int timed_tokens = 0;
@@ -61,9 +61,9 @@ Measured answer(Workbench& bench, Engine& engine, const BenchPrompt& prompt) {
   return measured;
 }
 
-// One setting in one group: [prompts and rounds].
+// One --draft on one group: a value per prompt and round.
 struct Cell {
-  std::vector<double> tokens_per_second, ratios;  // ratios to the first setting, prompt by prompt
+  std::vector<double> tokens_per_second, ratios;  // ratios: to the first --draft on the same prompt
   Counters counters;
   int different = 0;
 };
@@ -96,7 +96,7 @@ int bench_generate(const Device& device, const Settings& settings) {
       cells[prompt.group].resize(n);
     }
     std::vector<Measured> measured(n);
-    // Settings alternate prompt by prompt, and who begins changes: a slow minute meets all alike.
+    // They take turns prompt by prompt, and each begins in turn: a slow minute affects all alike.
     for (std::size_t k = 0; k < n; ++k) {
       const std::size_t s = (i + k) % n;
       console.advance(fmt::format("{} {}, --draft {}", prompt.group, prompt.id, drafts[s].text),
@@ -108,7 +108,7 @@ int bench_generate(const Device& device, const Settings& settings) {
       const double plain = measured[0].tokens_per_second();
       const bool same = measured[s].tokens == measured[0].tokens;
       for (Cell* cell : {&cells[prompt.group][s], &all[s]}) {
-        // An answer of a single token has no speed.
+        // The speed of a single token is unknown: it comes with the prompt.
         if (speed > 0) cell->tokens_per_second.push_back(speed);
         if (speed > 0 && plain > 0) cell->ratios.push_back(speed / plain);
         cell->counters.drafted += measured[s].counters.drafted;

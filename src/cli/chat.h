@@ -1,4 +1,4 @@
-// A conversation at the keyboard, and how answers look.
+// Chatting at the keyboard, and how answers are printed.
 
 #pragma once
 
@@ -15,9 +15,9 @@ class AnswerPrinter {
   AnswerPrinter(const AnswerPrinter&) = delete;
   AnswerPrinter& operator=(const AnswerPrinter&) = delete;
 
-  // Refers to this object.
+  // The returned function refers to this object.
   ShowText show();
-  // Ends colour, and the line if the answer did not.
+  // Ends the colour, and the line if the answer did not end it.
   void end_line();
 
  private:

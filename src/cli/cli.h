@@ -1,4 +1,4 @@
-// The program, but for the device that it runs on.
+// The whole program except the device, which main.cpp chooses.
 
 #pragma once
 
@@ -9,10 +9,9 @@
 
 namespace outrider {
 
-// Runs one command line (without the program's name; an empty one shows help where standard output
-// is a terminal, and is a usage error elsewhere, as in a script) and returns the exit status: 0
-// done, 1 failed, 2 usage, 130 interrupted, 143 terminated. Every failure is one line on standard
-// error.
+// Runs one command line, given without the program's name, and returns the exit status: 0 done, 1
+// failed, 2 usage, 130 interrupted, 143 terminated. Every failure is one line on standard error. An
+// empty command line prints help on a terminal; elsewhere, as in a script, it is a usage error.
 int run_command_line(std::span<const std::string> arguments, const Device& device);
 
 }  // namespace outrider

@@ -10,7 +10,7 @@
 namespace outrider {
 namespace {
 
-// What may stand behind a flag, or as an argument.
+// What a shell offers as a flag's value.
 enum class Completed { nothing, choices, models, files };
 
 Completed completed(const Flag& flag) {

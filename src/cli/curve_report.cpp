@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kShownRows[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32};
 
-// The unit that multiplies weights on this instruction set; nothing: no limit is known.
+// The unit that multiplies weights with this instruction set; nothing if its limit is not measured.
 std::optional<std::string_view> work_unit(std::string_view instruction_set) {
   if (instruction_set == "amx") return "amx_tops";
   if (instruction_set == "avx512" || instruction_set == "avxvnni") return "int8_tops";
@@ -19,7 +19,7 @@ std::optional<std::string_view> work_unit(std::string_view instruction_set) {
   return {};
 }
 
-// What the limits allow, in milliseconds.
+// The least time that the machine's limits allow, in milliseconds.
 class Bounds {
  public:
   Bounds(const CurveSubject& subject, const CurveMeasurements& measured)
@@ -33,7 +33,7 @@ class Bounds {
   }
 
   double read_ms() const { return bytes_ / (read_gbs_ * 1e6); }
-  // Two operations a weight and row; 0 without a limit.
+  // Two operations per weight and row; 0 without a limit.
   double work_ms(int rows) const { return tops_ > 0 ? rows * 2 * weights_ / (tops_ * 1e9) : 0; }
   // The head is computed for the last row only.
   double prefill_work_ms() const {
@@ -41,7 +41,7 @@ class Bounds {
   }
   double ms(int rows) const { return std::max(read_ms(), work_ms(rows)); }
   double prefill_ms() const { return std::max(read_ms(), prefill_work_ms()); }
-  // Of the weights of one part of a pass.
+  // For the weights of one operation of a pass.
   double ms(int rows, const PassProfile::Operation& part) const {
     return std::max(part.weight_bytes / (read_gbs_ * 1e6),
                     tops_ > 0 ? rows * 2 * part.weights / (tops_ * 1e9) : 0);
@@ -81,18 +81,19 @@ Json profile_json(int rows, const PassProfile& profile, const Bounds& bounds) {
   return {{"rows", rows}, {"passes", profile.passes}, {"operations", operations}};
 }
 
-// Three digits at least, so that eight columns beside the names fit into 80 characters.
+// Three digits, so that eight columns beside the names fit into 80 characters.
 std::string short_ms(double ms) {
   return fmt::format("{:.{}f}", ms, ms < 10 ? 2 : ms < 100 ? 1 : 0);
 }
 
-// What a part of the passes takes, a pass.
-struct PartCost {
-  double ms = 0, limit_ms = 0;  // limit 0: no weights are read there
+// The cost of an operation, or of several.
+struct Cost {
+  double total_ms = 0;  // over all passes that were measured
+  double limit_ms = 0;  // for one pass; 0 if no weights are read
 };
 
-// A line an operation; for each count of rows its milliseconds, with those of other threads that it
-// waits for, and its limit.
+// A line per operation, with two columns for each number of rows: its milliseconds per pass,
+// waiting for other threads included, and its limit.
 std::string profile_text(const std::map<int, PassProfile>& profiles, const Bounds& bounds,
                          int width) {
   if (profiles.begin()->second.operations.empty())
@@ -106,9 +107,9 @@ std::string profile_text(const std::map<int, PassProfile>& profiles, const Bound
   const auto add = [&](std::string name, const auto& cost) {
     std::vector<std::string> cells = {std::move(name)};
     for (const auto& [rows, profile] : profiles) {
-      const PartCost part = cost(rows, profile);
-      cells.push_back(short_ms(part.ms / profile.passes));
-      cells.push_back(part.limit_ms > 0 ? short_ms(part.limit_ms) : "");
+      const Cost found = cost(rows, profile);
+      cells.push_back(short_ms(found.total_ms / profile.passes));
+      cells.push_back(found.limit_ms > 0 ? short_ms(found.limit_ms) : "");
     }
     table.add(std::move(cells));
   };
@@ -122,14 +123,14 @@ std::string profile_text(const std::map<int, PassProfile>& profiles, const Bound
     const std::string_view name = profiles.begin()->second.operations[i].name;
     add(std::string(name), [&](int rows, const PassProfile& profile) {
       const PassProfile::Operation& operation = profile.operations[i];
-      return PartCost{total_ms(operation), bounds.ms(rows, operation)};
+      return Cost{total_ms(operation), bounds.ms(rows, operation)};
     });
   }
   add("whole pass", [&](int rows, const PassProfile& profile) {
-    return PartCost{sum(profile, total_ms), bounds.ms(rows)};
+    return Cost{sum(profile, total_ms), bounds.ms(rows)};
   });
   add("of which waiting", [&](int, const PassProfile& profile) {
-    return PartCost{sum(profile, [](const auto& operation) { return operation.wait_ms; })};
+    return Cost{sum(profile, [](const auto& operation) { return operation.wait_ms; })};
   });
   return table.text(width);
 }

@@ -1,5 +1,5 @@
-// What bench curve measured, as JSON and as tables: medians, their ranges, and how near they come
-// to the machine's limits.
+// The results of bench curve, as JSON and as tables: medians, ranges, and how near they come to the
+// machine's limits.
 
 #pragma once
 
@@ -15,8 +15,8 @@
 
 namespace outrider {
 
-inline constexpr int kCurveRows = 32;     // T(1) .. T(32), logits of every row
-inline constexpr int kPrefillRows = 512;  // and a pass of so many, logits of the last
+inline constexpr int kCurveRows = 32;     // T(1) to T(32), with logits for each row
+inline constexpr int kPrefillRows = 512;  // and one longer pass, with logits for its last row
 
 struct CurveSubject {
   std::string model;  // as the user named it
@@ -32,14 +32,14 @@ struct CurveMeasurements {
   double prompt_ms = 0;              // reading `depth` positions
   std::uint64_t resident_bytes = 0;  // of the process, after the largest pass
   LimitSamples limits;
-  // Milliseconds, one or several a round.
+  // Milliseconds, one or several per round.
   std::array<std::vector<double>, kCurveRows + 1> passes;  // [rows]
   std::vector<double> prefill;
   std::map<int, PassProfile> profiles = {{1, {}}, {4, {}}, {8, {}}, {16, {}}};
 };
 
 Json curve_json(const CurveSubject& subject, const CurveMeasurements& measured, bool profile);
-// settings: profile, all (every count of rows instead of the usual ones).
+// Of the settings it reads profile, and all (every number of rows instead of the usual ones).
 std::string curve_text(const CurveSubject& subject, const CurveMeasurements& measured,
                        const Settings& settings);
 

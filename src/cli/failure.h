@@ -1,5 +1,4 @@
-// How a command ends other than by finishing. Thrown anywhere in cli/, turned into an exit status
-// in cli.cpp alone.
+// How a command can end early. Thrown anywhere in cli/; only cli.cpp turns it into an exit status.
 
 #pragma once
 
@@ -14,14 +13,14 @@ std::string message_of(const std::exception& error);
 
 enum ExitStatus { kDone = 0, kFailed = 1, kUsage = 2 };
 
-// The command line asks for something that does not exist. Status 2.
+// The command line is wrong. Status 2.
 class UsageError : public Error {
  public:
   using Error::Error;
 };
 
-// Of a message everything is shown but these: it stays one line and leaves the terminal as it is,
-// whatever a name on the command line holds.
+// Messages are shown without these characters, so that each stays one line and does not change the
+// terminal, whatever a name on the command line contains.
 inline bool is_control(char c) {
   return static_cast<unsigned char>(c) < ' ' || c == 0x7f;
 }
@@ -31,7 +30,7 @@ struct Interrupted {
   int signal;
 };
 
-// Nobody reads standard output any more: a quiet end, status 0.
+// The reader of standard output has closed it. The command ends quietly, status 0.
 struct PipeClosed {};
 
 }  // namespace outrider

@@ -16,7 +16,7 @@ namespace {
 
 constexpr float kHuge = 1e6f;
 
-// What a flag does with its text, and the default that its field has.
+// What a flag does with its value, and the default of the field that it sets.
 struct Field {
   std::function<void(Settings&, std::string_view)> read;
   std::string standard;
@@ -58,7 +58,7 @@ Field optional_integer(std::optional<int> Settings::*field, int least, int most,
           std::move(standard)};
 }
 
-// `standard`: numerics/choice.h has the value that holds where neither user nor model names one.
+// `standard` holds the default where neither the user nor the model gives a value.
 template <typename T>
 Field filter(std::optional<T> FilterSettings::*field, T Filters::*standard, T least, T most) {
   return {[=](Settings& settings, std::string_view text) {
@@ -131,7 +131,7 @@ void add_bias(Settings& settings, std::string_view text) {
   settings.logit_bias.push_back({*token, *bias});
 }
 
-// What a draft model's weights can be encoded in: "q4_0" and so on, off.
+// Types in which a draft model's weights can be encoded ("q4_0" and so on), and off.
 std::vector<std::pair<std::string, std::optional<TensorType>>> draft_types() {
   std::vector<std::pair<std::string, std::optional<TensorType>>> types;
   for (const TensorType type : encodable_types()) {

@@ -5,8 +5,8 @@
 namespace outrider {
 namespace {
 
-// "  NAME    text", the text wrapped into its own column, or below the name where the terminal is
-// narrow.
+// "  NAME    text", with the text wrapped into a column of its own, or below the name if the
+// terminal is narrow.
 std::string entry(const std::string& name, std::string_view text, int column, int width) {
   const bool narrow = width < column + 30;
   const int indent = narrow ? 6 : column;

@@ -8,7 +8,7 @@
 namespace outrider {
 namespace {
 
-constexpr std::size_t kShownMax = 60;  // of a value, where not everything is asked for
+constexpr std::size_t kShownMax = 60;  // characters of a value, without --all
 
 template <typename T>
 constexpr bool is_list = false;
@@ -56,7 +56,7 @@ int inspect(const Device& device, const Settings& settings) {
   const auto checkpoint = open_checkpoint(
       settings.arguments.empty() ? settings.model : settings.arguments[0], settings, console);
 
-  // A file may be readable and yet no model that this program runs: show it, and say so.
+  // A file can be readable without being a model that this program runs: show it, with the reason.
   std::optional<Model> model;
   std::string problem;
   try {

@@ -1,4 +1,4 @@
-// The machine's limits over several measurements, which alternate with what is held against them.
+// The machine's limits, measured several times, in turn with what is compared with them.
 
 #pragma once
 
@@ -16,18 +16,19 @@ class LimitSamples {
     std::string name;
     Spread gbs;
   };
-  // Name, for JSON and people, and what was measured; 0 where the machine has no such instruction.
+  // Its names in JSON and in tables, and its 10^12 operations per second; 0 where the machine lacks
+  // the instructions.
   struct Unit {
     const char *key, *title;
     Spread tera;
   };
 
-  // All of one meter.
+  // Every call with limits of the same meter.
   void add(Limits limits);
 
   std::vector<Pattern> patterns() const;
-  // The pattern with the best median. A single burst may meet a quiet moment of a shared memory
-  // that no pass of a model meets, so bests are not compared.
+  // The pattern with the best median. Maxima are not compared: a short burst can be faster on a
+  // shared machine than any whole pass.
   Pattern reading() const;
   // int8_tops, avx2_tops, amx_tops, f32_tflops.
   std::vector<Unit> units() const;

@@ -18,7 +18,7 @@ namespace outrider {
 struct LineReader::Editor {
   EditLine* line = nullptr;
   History* history = nullptr;
-  std::string interrupted_text;  // what stood in the line when a signal came
+  std::string interrupted_text;  // what had been typed when a signal came
 
   static int read_character(EditLine* line, wchar_t* character);
 };
@@ -77,10 +77,10 @@ int LineReader::Editor::read_character(EditLine* line, wchar_t* character) {
 
 LineReader::LineReader() {
   if (!isatty(STDIN_FILENO) || !isatty(STDERR_FILENO)) return;
-  // How the keyboard encodes characters; numbers stay as they are.
+  // The encoding of the keyboard; the format of numbers does not change.
   std::setlocale(LC_CTYPE, "");
   editor_ = std::make_unique<Editor>();
-  // The prompt is no part of the answers: it goes to standard error.
+  // The prompt is not part of the answers, so it goes to standard error.
   editor_->line = el_init("outrider", stdin, stderr, stderr);
   editor_->history = history_init();
   if (!editor_->line || !editor_->history) throw Error("the terminal cannot be used for editing");

@@ -1,4 +1,4 @@
-// Lines from the keyboard with editing and history, or plain lines where standard input is no
+// Lines from the keyboard with editing and history, or plain lines if standard input is not a
 // terminal.
 
 #pragma once
@@ -16,7 +16,7 @@ class LineReader {
 
   struct Line {
     std::string text;          // without its end
-    bool interrupted = false;  // Ctrl-C came; text is what stood there then
+    bool interrupted = false;  // by Ctrl-C; text is what had been typed
   };
   // The next line; nothing at the end of input. A prompt is shown on a terminal.
   std::optional<Line> read();

@@ -9,7 +9,7 @@
 namespace outrider {
 namespace {
 
-// Text as roff takes it: no escapes, no requests, dashes that can be copied.
+// Text for roff: backslashes, requests and dashes are escaped.
 std::string roff(std::string_view text) {
   std::string result;
   for (char c : text) {

@@ -1,4 +1,4 @@
-// Text from the command line to numbers, the same in every locale.
+// Numbers from text of the command line, the same in every locale.
 
 #pragma once
 

@@ -1,4 +1,4 @@
-// The command line as a command and its settings.
+// Parses a command line into a command and its settings.
 
 #pragma once
 

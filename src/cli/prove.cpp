@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kPredict = 256;
 
-// One --draft over all prompts.
+// One --draft on all prompts.
 struct Tally {
   std::string draft;
   std::unique_ptr<Engine> engine;
@@ -57,7 +57,7 @@ std::string quoted(const Tokenizer& tokenizer, Token token) {
       Json(tokenizer.bytes(token, true)).dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
-// Where two answers part, or nothing.
+// Where two answers differ first, or nothing.
 std::optional<std::string> difference(const Completion& plain, const std::string& plain_name,
                                       const Completion& other, const std::string& other_name,
                                       const Tokenizer& tokenizer) {
@@ -153,7 +153,7 @@ int prove(const Device& device, const Settings& settings) {
     tallies[i].engine = bench.make_engine(drafts[i]);
   }
 
-  // One prompt is read along; of many only the table counts.
+  // The answers to a single prompt are shown; of several prompts, the table alone.
   const bool streams = prompts.size() == 1 && !settings.json && !settings.quiet;
   AnswerPrinter printer(settings);
   const Palette palette = output_palette(settings.color);

@@ -26,7 +26,7 @@ int pull_models(const Device&, const Settings& settings) {
   Json pulled = Json::array();
   for (const CatalogEntry* entry : wanted) {
     const PullResult result = pull(*entry, {settings.offline, console.progress()});
-    // What is fetched, and its licence, was said when fetching began.
+    // The model and its licence were shown when the download began.
     console.note(result.was_cached ? fmt::format("{}: already downloaded, licence: {}", entry->name,
                                                  license_text(*entry))
                                    : fmt::format("{}: downloaded", entry->name));
@@ -37,7 +37,7 @@ int pull_models(const Device&, const Settings& settings) {
                       {"license", license_text(*entry)},
                       {"was_cached", result.was_cached}});
   }
-  // One model, one object: the common case needs no index.
+  // One model gives one object, so that the common case needs no index.
   if (settings.json) write_json(pulled.size() == 1 ? pulled[0] : pulled);
   return kDone;
 }

@@ -1,4 +1,4 @@
-// What the command line said, with the defaults of what it did not say.
+// The flags and arguments of a command line, with defaults for those not given.
 
 #pragma once
 
@@ -20,7 +20,7 @@ inline constexpr int kContextMax = 32768;
 
 enum class ColorMode { automatic, always, never };
 
-// A filter that the user did not set takes the model's own default, and only then ours.
+// A filter that the user does not set has the model's default, or ours if the model has none.
 struct FilterSettings {
   std::optional<int> top_k;
   std::optional<float> temperature, top_p, min_p, typical_p;
@@ -34,7 +34,7 @@ struct DraftVocabulary {
 };
 
 struct Settings {
-  std::vector<std::string> arguments;        // what is no flag
+  std::vector<std::string> arguments;        // all words that are not flags
   std::set<std::string, std::less<>> given;  // flags, by the names that messages use
 
   std::string model = default_model().name;

@@ -13,14 +13,14 @@
 namespace outrider {
 namespace {
 
-// Whether a signal waits. This alone decides: `waiting_signal` has a meaning, and does not change,
-// while it is true, so no moment between two stores exists in which they disagree.
+// Whether a signal waits to be taken. `waiting_signal` is read only while this is true, and then
+// does not change, so a handler that runs between any two instructions leaves both in agreement.
 std::atomic<bool> is_waiting = false;
 std::atomic<int> waiting_signal = 0;
-// Or a handler could not write them.
+// Or a handler must not write them.
 static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_always_lock_free);
 
-// Runs with SIGINT and SIGTERM held back.
+// Runs with SIGINT and SIGTERM blocked.
 void remember(int signal) {
   if (is_waiting) _exit(128 + signal);
   waiting_signal = signal;
@@ -44,7 +44,7 @@ void report_lost_file(int signal, siginfo_t* cause, void*) {
   }
   static char line[8192];
   std::size_t size = 0;
-  // Behind half a line of text or progress.
+  // The cursor may stand behind a part of a line.
   if (isatty(STDERR_FILENO)) line[size++] = '\n';
   for (const char* part : {"outrider: ", file, ": was changed or became unreadable while in use"}) {
     for (; *part != 0 && size + 1 < sizeof line; ++part) {
@@ -59,7 +59,7 @@ void report_lost_file(int signal, siginfo_t* cause, void*) {
 }  // namespace
 
 void open_standard_streams() {
-  // Opening takes the lowest that is free. The wrong direction makes reading or writing fail.
+  // open() returns the lowest free number. The wrong direction makes reading or writing fail.
   for (const int file : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(file, F_GETFD) == -1) {
       [[maybe_unused]] const int opened =
@@ -106,8 +106,8 @@ void stop_if_interrupted() {
 }
 
 ssize_t read_unless_signalled(int file, void* buffer, std::size_t size) {
-  // Held back but while ppoll sleeps, so that none falls between the look and the sleep. The other
-  // threads take none (base/threads.cpp).
+  // Blocked except while ppoll sleeps, so that none comes between the check and the sleep. Other
+  // threads have them blocked always (base/threads.cpp).
   sigset_t watched, before;
   sigemptyset(&watched);
   sigaddset(&watched, SIGINT);

@@ -1,4 +1,4 @@
-// Ctrl-C and termination as something that commands ask about, and a start on sound descriptors.
+// SIGINT and SIGTERM as state that commands ask for; and standard streams that are always open.
 
 #pragma once
 
@@ -9,16 +9,16 @@
 
 namespace outrider {
 
-// Fills the places of standard streams that the program was started without, so that no file that
-// it opens is taken for one. Reading and writing there fails.
+// Opens the standard streams that the program was started without, so that no file opened later
+// gets the number of one. Reading and writing there fails.
 void open_standard_streams();
 
-// From now on SIGINT and SIGTERM are remembered; a second one while the first waits ends the
-// program at once. A closed pipe is an error of writing. A model file that cannot be read any more
-// while it is in use ends the program with one line and status 1.
+// From now on SIGINT and SIGTERM are remembered; a second one before the first is taken ends the
+// program at once. A closed pipe becomes an error of write(). A model file that cannot be read any
+// more while it is in use ends the program with one line and status 1.
 void watch_signals();
 
-// True while a signal waits; for work that looks at a flag.
+// True while a signal waits to be taken; for work that takes a flag to look at.
 const std::atomic<bool>& interrupt_flag();
 
 // The signal that came and was not taken yet; 0 if none.
@@ -28,8 +28,8 @@ int take_signal();
 // Throws Interrupted if a signal came.
 void stop_if_interrupted();
 
-// read() that gives up, with -1 and EINTR, once a signal waits, even one that came just before. A
-// window that changes its size does not end it.
+// read() that returns -1 and EINTR as soon as SIGINT or SIGTERM waits, even if it came just before
+// the call. Other signals, such as a change of the window's size, do not end it.
 ssize_t read_unless_signalled(int file, void* buffer, std::size_t size);
 
 }  // namespace outrider

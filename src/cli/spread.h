@@ -1,4 +1,4 @@
-// What repeated measurements say together.
+// Median and range of repeated measurements.
 
 #pragma once
 
@@ -7,7 +7,7 @@
 namespace outrider {
 
 struct Spread {
-  double median = 0, min = 0, max = 0;  // 0 of no values
+  double median = 0, min = 0, max = 0;  // all 0 without values
 };
 
 Spread spread(std::span<const double> values);

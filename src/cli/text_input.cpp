@@ -87,7 +87,7 @@ std::optional<std::string> single_prompt(const Settings& settings) {
     path = "-";
   }
   std::string text = read_text(path);
-  // The line end that editors and echo put behind a text, as llama.cpp does.
+  // The line end that editors and echo add to a text, as llama.cpp does.
   if (text.ends_with('\n')) text.pop_back();
   return text;
 }

@@ -10,7 +10,7 @@
 namespace outrider {
 namespace {
 
-// By a flag without its last line end, as a prompt; else as it stands.
+// A flag gives it without its last line end, as a prompt; other text stays as it is.
 std::string text_of(const Settings& settings) {
   if (const auto prompt = single_prompt(settings)) return *prompt;
   const std::string text = fmt::format("{}", fmt::join(settings.arguments, " "));

@@ -50,7 +50,6 @@ class Usage(TestCase):
             (["run", "--stop", "", "-p", "x"], "must not be empty"),
             (["run", "--stop=", "-p", "x"], "--stop : must not be empty"),
             (["run", "-p", "x", "--temp=", "--json"], "--temp : expected a number"),
-            (["run", "--raw=", "-p", "x"], "--raw"),
             (["run", "--logit-bias", "12", "-p", "x"], "15043+1"),
             (["run", "-p", "a", "-p", "b"], "--prompt: given 2 times"),
             (["run", "-p", "a", "-f", "b"], "one of them, not both"),
