@@ -15,7 +15,8 @@ struct Progress {
   std::function<void(std::string_view activity, std::uint64_t bytes_done,
                      std::uint64_t bytes_total)>
       advance;
-  std::function<void(std::string_view line)> note;  // something worth a line of its own
+  std::function<void(std::string_view line)> note;    // something worth a line of its own
+  std::function<void(std::string_view line)> detail;  // the same for those who ask for more
   std::function<bool()> interrupted;                // asked often; true ends the work with an Error
 };
 

@@ -82,7 +82,7 @@ int bench_curve(const Device& device, const Settings& settings) {
   const Clock::time_point load_start = Clock::now();
   Workbench bench(device, fixed, {}, console);
   measured.load_seconds = ms_since(load_start) * 1e-3;
-  Backend& backend = *bench.target();
+  Backend& backend = bench.target();
   Passes passes(backend);
 
   const Clock::time_point prompt_start = Clock::now();
@@ -128,11 +128,11 @@ int bench_curve(const Device& device, const Settings& settings) {
                                           ms_since(start) / total_ms));
   }
   console.clear();
-  const CurveSubject subject{.model = bench.file().name,
-                             .weights = bench.model(),
+  const CurveSubject subject{.model = bench.model().name,
+                             .weights = bench.model().model,
                              .options = backend.options(),
-                             .memory = device.memory_need(bench.model(), backend.options()),
-                             .instruction_set = device.chosen_instruction_set(),
+                             .memory = bench.memory(),
+                             .instruction_set = bench.device_name(),
                              .depth = settings.depth};
   if (settings.json) {
     write_json(curve_json(subject, measured, settings.profile));

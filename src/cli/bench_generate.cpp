@@ -162,7 +162,7 @@ int bench_generate(const Device& device, const Settings& settings) {
 
   if (settings.json) {
     write_json({{"schema", 1},
-                {"model", bench.file().name},
+                {"model", bench.model().name},
                 {"threads", bench.n_threads()},
                 {"seed", bench.seed()},
                 {"identical", identical},

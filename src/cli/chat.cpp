@@ -52,13 +52,17 @@ std::string answer_summary(const Completion& answer) {
 
 namespace {
 
-constexpr std::string_view kHelp =
-    "/reset       forget the conversation\n"
-    "/stats       tokens and time of the last answer\n"
-    "/draft HOW   change drafters: off, auto, or lookup and model=MODEL joined by +\n"
-    "/help        this list\n"
-    "/exit        end the chat, as Ctrl-D does\n"
-    "Ctrl-C stops an answer; twice at an empty line it ends the chat.";
+const std::string& chat_help() {
+  static const std::string text = fmt::format(
+      "/reset       forget the conversation\n"
+      "/stats       tokens and time of the last answer\n"
+      "/draft HOW   change drafters: off, auto, or drafters joined by +: {}\n"
+      "/help        this list\n"
+      "/exit        end the chat, as Ctrl-D does\n"
+      "Ctrl-C stops an answer; twice at an empty line it ends the chat.",
+      drafter_names());
+  return text;
+}
 
 class Chat {
  public:
@@ -75,7 +79,7 @@ class Chat {
   }
 
   int run() {
-    console_.note(fmt::format("{}, context {}; /help lists the commands", bench_.file().name,
+    console_.note(fmt::format("{}, context {}; /help lists the commands", bench_.model().name,
                               bench_.context()));
     if (bench_.seed_is_random() && sampling_.filters.temperature > 0) {
       console_.note(fmt::format("seed {}", bench_.seed()));
@@ -122,7 +126,7 @@ class Chat {
     rest.erase(rest.find_last_not_of(" \t\r") + 1);
     if (name == "/exit" || name == "/quit") return false;
     if (name == "/help") {
-      console_.note(kHelp);
+      console_.note(chat_help());
     } else if (name == "/reset") {
       reset();
       console_.note("forgotten");
@@ -133,7 +137,7 @@ class Chat {
     } else if (name == "/draft") {
       if (!rest.empty()) {
         const DraftSetting draft = parse_draft_setting(rest, settings_);
-        engine_->set_drafters(bench_.drafters(draft));
+        engine_->set_drafters(bench_.make_drafters(draft));
         engine_->measure_costs();
         draft_ = rest;
       }
@@ -186,11 +190,11 @@ class Chat {
 }  // namespace
 
 int chat(Workbench& bench, const DraftSetting& draft, const Settings& settings, Console& console) {
-  if (!bench.file().chat_template) {
+  if (!bench.model().chat_template) {
     throw Error(
         "{}: has no chat template, so it cannot chat; give it a text to continue: "
         "outrider run -m {} -p TEXT",
-        bench.file().name, bench.file().name);
+        bench.model().name, bench.model().name);
   }
   return Chat(bench, draft, settings, console).run();
 }

@@ -49,7 +49,8 @@ int dispatch(std::vector<std::string> words, const Device& device) {
   try {
     return invocation.command->run(device, invocation.settings);
   } catch (const Error& error) {
-    if (const auto& log_file = invocation.settings.log_file) append_log(*log_file, message_of(error));
+    if (const auto& log_file = invocation.settings.log_file)
+      append_log(*log_file, message_of(error));
     throw;
   }
 }

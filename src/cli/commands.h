@@ -12,20 +12,13 @@
 
 #include "base/machine_limits.h"
 #include "cli/flags.h"
-#include "model/backend.h"
+#include "runtime/runtime.h"
 
 namespace outrider {
 
-// What loading a model takes, in bytes.
-struct MemoryPlan {
-  std::uint64_t weights = 0, cache = 0, working = 0;
-  std::uint64_t total() const { return weights + cache + working; }
-};
-
-// The device, as main.cpp hands it down: the one place that knows which it is.
+// What main.cpp hands down, so that nothing else here names a device.
 struct Device {
-  BackendFactory load;
-  std::function<MemoryPlan(const Model&, const LoadOptions&)> memory_need;
+  ChooseFactory choose_factory;
   std::vector<std::string> instruction_sets;  // that this machine has, the best last
   std::function<std::string()>
       chosen_instruction_set;  // throws Error if OUTRIDER_ISA asks for what is not there

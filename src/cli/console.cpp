@@ -175,6 +175,7 @@ Progress Console::progress() {
             fmt::format("{} of {}", human_bytes(done), human_bytes(total)));
   };
   progress.note = [this](std::string_view line) { note(line); };
+  progress.detail = [this](std::string_view line) { detail(line); };
   progress.interrupted = [] { return pending_signal() != 0; };
   return progress;
 }

@@ -22,7 +22,7 @@ struct CurveSubject {
   std::string model;  // as the user named it
   const Model& weights;
   const LoadOptions& options;
-  MemoryPlan memory;
+  MemoryNeed memory;
   std::string instruction_set;
   int depth = 0;  // committed positions before each pass
 };

@@ -9,6 +9,7 @@ std::string_view flag_of(Setting setting) {
     case Setting::context: return "--ctx-size";
     case Setting::logit_bias: return "--logit-bias";
     case Setting::raw_prompt: return "--raw";
+    case Setting::draft_model: return "--model-draft";
   }
   return "";
 }

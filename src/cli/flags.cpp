@@ -1,14 +1,13 @@
 #include "cli/flags.h"
 
 #include <algorithm>
-#include <cctype>
 #include <climits>
 #include <limits>
 
+#include "base/numbers.h"
 #include "base/threads.h"
 #include "cli/failure.h"
-#include "cli/numbers.h"
-#include "numerics/encode.h"
+#include "runtime/drafter_registry.h"
 #include "sampling/sampling.h"
 
 namespace outrider {
@@ -131,26 +130,17 @@ void add_bias(Settings& settings, std::string_view text) {
   settings.logit_bias.push_back({*token, *bias});
 }
 
-// Types in which a draft model's weights can be encoded ("q4_0" and so on), and off.
-std::vector<std::pair<std::string, std::optional<TensorType>>> draft_types() {
-  std::vector<std::pair<std::string, std::optional<TensorType>>> types;
-  for (const TensorType type : encodable_types()) {
-    std::string name(traits(type).name);
-    std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
-    types.emplace_back(std::move(name), type);
-  }
-  types.emplace_back("off", std::nullopt);
-  return types;
-}
-
-void set_draft_vocabulary(Settings& settings, std::string_view text) {
-  const auto equals = text.find('=');
-  const std::string_view size = text.substr(0, equals);
-  if (equals != std::string_view::npos && (size == "all" || equals + 1 == text.size()))
-    throw UsageError("expected a number, and a file after =, as in 32768=letters.txt");
-  settings.draft_vocabulary = {
-      size == "all" ? std::nullopt : std::optional(in_range(size, 1, INT_MAX)),
-      equals == std::string_view::npos ? "" : std::string(text.substr(equals + 1))};
+// A drafter's own flag: its text is checked and kept until the drafter is made.
+Field drafter_field(const DrafterFlag& flag) {
+  return {[&flag](Settings& settings, std::string_view text) {
+            try {
+              flag.check(text);
+            } catch (const Error& error) {
+              throw UsageError("{}", error.what());
+            }
+            settings.drafter_flags[flag.name] = text;
+          },
+          flag.standard, flag.choices};
 }
 
 void set_seed(Settings& settings, std::string_view text) {
@@ -252,16 +242,12 @@ std::vector<Flag> make_flags() {
       "add X to a token's logit, as in 15043+1 or 15043-inf; may be repeated");
 
   add({"--draft"}, "HOW", speculation, generating, texts(&Settings::draft, false),
-      "off, auto, or drafters joined by +: lookup, model=MODEL; may be repeated for prove and "
-      "bench generate (default: auto; for these two: off and auto)");
-  add({"--draft-quantize"}, "TYPE", speculation, generating,
-      choice(&Settings::draft_quantize, draft_types()),
-      "type in which a draft model's larger weights are encoded when it is loaded; off: as in its "
-      "file");
-  add({"--draft-vocab"}, "N[=FILE]", speculation, generating,
-      Field{set_draft_vocabulary, standard_text(*DraftVocabulary{}.size)},
-      "how many tokens a draft model may propose: the N most frequent of the text in FILE and then "
-      "of the vocabulary, and all tokens of the text in progress; all: no limit");
+      fmt::format("off, auto, or drafters joined by +: {}; may be repeated for prove and bench "
+                  "generate (default: auto; for these two: off and auto)",
+                  drafter_names()));
+  for (const DrafterKind* kind : drafter_kinds())
+    for (const DrafterFlag& flag : kind->flags)
+      add({flag.name}, flag.value, speculation, generating, drafter_field(flag), flag.help);
   add({"--draft-rows"}, "N", speculation, generating, integer(&Settings::draft_rows, 0, 64),
       "drafted tokens checked in one pass, at most");
   add({"--draft-depth"}, "N", speculation, generating, integer(&Settings::draft_depth, 1, 64),

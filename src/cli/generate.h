@@ -4,16 +4,13 @@
 #pragma once
 
 #include <fstream>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "cli/commands.h"
 #include "cli/console.h"
-#include "cli/model_file.h"
-#include "engine/session.h"
-#include "speculation/drafters/registry.h"
+#include "runtime/runtime.h"
 
 namespace outrider {
 
@@ -28,32 +25,30 @@ DraftSetting parse_draft_setting(const std::string& text, const Settings& settin
 // All --draft flags, or `standard` if there is none.
 std::vector<DraftSetting> parse_draft_settings(const Settings& settings,
                                                const std::vector<std::string>& standard);
-// UsageError where a flag speaks of a draft model and none of the settings has one.
+// UsageError where a flag of a drafter is given and none of the settings has that drafter.
 void check_draft_flags(const Settings& settings, std::span<const DraftSetting> drafts);
 
-// The target, loaded once, draft models too, and any number of engines on them. Only one session
-// may hold a text at a time: reset() it before another completes.
+// A runtime as the flags ask for it, and what answers on it take from the flags. Only one session
+// may hold a text at a time.
 class Workbench {
  public:
-  // Opens and loads settings.model with the context that flags and memory allow; says on the
-  // console what it chose. Memory for the draft models of `drafts` is planned too. Throws Error
-  // before loading if an explicit context cannot fit.
+  // Loads settings.model; says on the console what it chose. Memory for the draft models of
+  // `drafts` is planned too. UsageError for a model that does not exist. Throws Error like Runtime.
   Workbench(const Device& device, const Settings& settings, std::span<const DraftSetting> drafts,
             Console& console);
 
   // Engines share the models; --steps and --trace watch each.
   std::unique_ptr<Engine> make_engine(const DraftSetting& draft);
-  std::vector<std::unique_ptr<Drafter>> drafters(const DraftSetting& draft);
-  Session open_session(Engine& engine) const {
-    return Session(engine, tokenizer(), file_.chat_template.get());
-  }
+  std::vector<std::unique_ptr<Drafter>> make_drafters(const DraftSetting& draft);
+  Session open_session(Engine& engine) const { return runtime_.open_session(engine); }
 
-  const ModelFile& file() const { return file_; }
-  const Tokenizer& tokenizer() const { return *file_.tokenizer; }
-  int context() const { return options_.context; }
-  int n_threads() const { return options_.n_threads; }
-  const Model& model() const { return file_.model; }
-  const std::shared_ptr<Backend>& target() const { return target_; }
+  const OpenedModel& model() const { return runtime_.target_model(); }
+  const Tokenizer& tokenizer() const { return *model().tokenizer; }
+  int context() const { return target().options().context; }
+  int n_threads() const { return target().options().n_threads; }
+  Backend& target() const { return runtime_.target(); }
+  MemoryNeed memory() const { return runtime_.target_memory(); }
+  std::string device_name() const { return runtime_.target_factory().name(); }
 
   // The flags' parameters, the model's own where flags are silent. Seed as given, or `random_seed`.
   SamplingParams sampling() const;
@@ -66,25 +61,16 @@ class Workbench {
   // context.
   std::vector<Token> prompt_tokens(const Session& session, const std::string& prompt) const;
   // Whether a prompt goes through the chat template.
-  bool uses_template() const { return !settings_.raw && file_.chat_template; }
+  bool uses_template() const { return !settings_.raw && model().chat_template; }
   std::vector<Message> conversation() const;  // with the system prompt, if there is one
 
  private:
-  ModelFile& draft_file(const std::string& name);
-  std::shared_ptr<Backend> load(const ModelFile& file, const LoadOptions& options);
-  LoadOptions draft_options(const ModelFile& draft) const;
-  void choose_context();
   void show_step(const StepReport& report);
 
-  const Device& device_;
   const Settings& settings_;
   Console& console_;
   std::uint64_t seed_;
-  LoadOptions options_;
-  ModelFile file_;
-  std::map<std::string, ModelFile> draft_files_;
-  std::shared_ptr<Backend> target_;
-  std::map<std::string, std::shared_ptr<Backend>> draft_backends_;
+  Runtime runtime_;
   std::ofstream trace_;  // of --trace
 };
 

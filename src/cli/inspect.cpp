@@ -2,8 +2,8 @@
 #include "cli/commands.h"
 #include "cli/console.h"
 #include "cli/json.h"
-#include "cli/memory.h"
-#include "cli/model_file.h"
+#include "cli/model_name.h"
+#include "runtime/memory.h"
 
 namespace outrider {
 namespace {
@@ -53,8 +53,10 @@ int inspect(const Device& device, const Settings& settings) {
                      settings.model);
   }
   Console console(settings);
-  const auto checkpoint = open_checkpoint(
-      settings.arguments.empty() ? settings.model : settings.arguments[0], settings, console);
+  const std::string& name = settings.arguments.empty() ? settings.model : settings.arguments[0];
+  const auto checkpoint =
+      open_checkpoint(checked_model_name(name), pull_options(settings, console));
+  console.clear();
 
   // A file can be readable without being a model that this program runs: show it, with the reason.
   std::optional<Model> model;
@@ -64,13 +66,13 @@ int inspect(const Device& device, const Settings& settings) {
   } catch (const Error& error) {
     problem = error.what();
   }
-  std::optional<MemoryPlan> need;
+  std::optional<MemoryNeed> need;
   LoadOptions options;
   if (model) {
     options.cache_type = settings.cache_type;
     options.context =
         settings.ctx_size.value_or(std::min(model->spec.context_trained, kContextMax));
-    need = device.memory_need(*model, options);
+    need = device.choose_factory(*model).memory_need(*model, options);
   }
 
   if (settings.json) {

@@ -9,13 +9,7 @@
 int main(int argc, char** argv) {
   using namespace outrider;
   Device device;
-  device.load = [](const Model& model, const LoadOptions& options, const LoadProgress& progress) {
-    return load_cpu(model, options, progress);
-  };
-  device.memory_need = [](const Model& model, const LoadOptions& options) -> MemoryPlan {
-    const MemoryNeed need = memory_need(model, options);
-    return {need.weights, need.cache, need.working};
-  };
+  device.choose_factory = [](const Model&) -> const BackendFactory& { return cpu_backends(); };
   for (Isa isa : available_isas()) device.instruction_sets.emplace_back(name(isa));
   device.chosen_instruction_set = [] { return std::string(name(chosen_isa())); };
   device.make_limit_meter = make_limit_meter;

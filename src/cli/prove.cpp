@@ -105,8 +105,8 @@ Json report_json(const std::vector<Tally>& tallies, const Workbench& bench, std:
                         {"first_difference", difference}});
   }
   const bool identical = std::ranges::all_of(tallies, [](const Tally& t) { return !t.different; });
-  return {{"schema", 1},          {"model", bench.file().name}, {"seed", bench.seed()},
-          {"prompts", n_prompts}, {"identical", identical},     {"settings", settings}};
+  return {{"schema", 1},          {"model", bench.model().name}, {"seed", bench.seed()},
+          {"prompts", n_prompts}, {"identical", identical},      {"settings", settings}};
 }
 
 std::string report_text(const std::vector<Tally>& tallies, std::size_t n_prompts) {

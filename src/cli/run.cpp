@@ -19,7 +19,7 @@ Json answer_json(const Completion& answer, const Workbench& bench, double load_m
   if (answer.finish_reason) reason = name(*answer.finish_reason);
   return {{"schema", 1},
           {"version", version()},
-          {"model", bench.file().name},
+          {"model", bench.model().name},
           {"text", answer.text},
           {"tokens", answer.tokens},
           {"finish_reason", reason},
@@ -57,9 +57,9 @@ int run(const Device& device, const Settings& settings) {
   const double load_ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
   const SamplingParams sampling = bench.sampling();
   const std::vector<Token> tokens = bench.prompt_tokens(session, *prompt);
-  if (!settings.raw && !bench.file().chat_template) {
+  if (!settings.raw && !bench.model().chat_template) {
     console.note(fmt::format("{} has no chat template: it continues the prompt as it is",
-                             bench.file().name));
+                             bench.model().name));
   }
   if (bench.seed_is_random() && sampling.filters.temperature > 0) {
     console.note(fmt::format("seed {}", bench.seed()));

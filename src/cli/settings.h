@@ -11,27 +11,12 @@
 #include "formats/catalog.h"
 #include "model/backend.h"
 #include "numerics/choice.h"
+#include "runtime/sampling_defaults.h"
+#include "speculation/drafter_kind.h"
 
 namespace outrider {
 
-// No default context is longer: the cache of a model trained for 128k tokens would take gigabytes
-// that few need.
-inline constexpr int kContextMax = 32768;
-
 enum class ColorMode { automatic, always, never };
-
-// A filter that the user does not set has the model's default, or ours if the model has none.
-struct FilterSettings {
-  std::optional<int> top_k;
-  std::optional<float> temperature, top_p, min_p, typical_p;
-  std::optional<float> repeat_penalty, presence_penalty, frequency_penalty;
-};
-
-// Tokens that a draft model may propose: speculation/draft_vocabulary.h.
-struct DraftVocabulary {
-  std::optional<int> size = 32768;  // nothing: all
-  std::string corpus;               // a file of text; empty: none
-};
 
 struct Settings {
   std::vector<std::string> arguments;        // all words that are not flags
@@ -59,8 +44,7 @@ struct Settings {
   std::optional<std::uint64_t> seed;
 
   std::vector<std::string> draft;
-  std::optional<TensorType> draft_quantize = TensorType::q4_0;
-  DraftVocabulary draft_vocabulary;
+  DrafterFlagValues drafter_flags;  // those that were given
   int draft_rows = 16, draft_depth = 16, draft_width = 4, draft_memory_mib = 256;
   bool budget_automatic = true;
 

@@ -3,8 +3,9 @@
 #include "cli/commands.h"
 #include "cli/console.h"
 #include "cli/json.h"
-#include "cli/model_file.h"
+#include "cli/model_name.h"
 #include "cli/text_input.h"
+#include "runtime/opened_model.h"
 #include "text/conversation_json.h"
 
 namespace outrider {
@@ -27,7 +28,9 @@ int tokenize(const Device&, const Settings& settings) {
                      settings.prompt_file ? "--file" : "--prompt");
   }
   Console console(settings);
-  const ModelFile file = open_model(settings.model, settings, console);
+  const OpenedModel file =
+      open_model(checked_model_name(settings.model), pull_options(settings, console));
+  console.clear();
 
   std::vector<Token> tokens;
   if (settings.chat_file) {

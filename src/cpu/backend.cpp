@@ -210,4 +210,25 @@ std::unique_ptr<Backend> load_cpu(const Model& model, const LoadOptions& options
   return load_cpu(model, options, chosen_isa(), progress);
 }
 
+namespace {
+
+class CpuBackendFactory final : public BackendFactory {
+ public:
+  std::string name() const override { return std::string(outrider::name(chosen_isa())); }
+  MemoryNeed memory_need(const Model& model, const LoadOptions& options) const override {
+    return outrider::memory_need(model, options);
+  }
+  std::unique_ptr<Backend> load(const Model& model, const LoadOptions& options,
+                                const LoadProgress& progress) const override {
+    return load_cpu(model, options, progress);
+  }
+};
+
+}  // namespace
+
+const BackendFactory& cpu_backends() {
+  static const CpuBackendFactory factory;
+  return factory;
+}
+
 }  // namespace outrider

@@ -19,12 +19,9 @@ std::unique_ptr<Backend> load_cpu(const Model& model, const LoadOptions& options
                                   const LoadProgress& progress = {});
 
 // What a load will take, for planning.
-struct MemoryNeed {
-  std::size_t weights = 0;  // packed
-  std::size_t cache = 0;    // all sequences at their longest
-  std::size_t working = 0;  // activations and tables
-  std::size_t total() const { return weights + cache + working; }
-};
 MemoryNeed memory_need(const Model& model, const LoadOptions& options);
+
+// Both of these for this machine's processors, with the kernels of chosen_isa().
+const BackendFactory& cpu_backends();
 
 }  // namespace outrider

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <variant>
 #include <vector>
 
@@ -110,9 +111,30 @@ class Backend {
   virtual int free_slots(SequenceId sequence) const = 0;
 };
 
+// What loading a model takes, in bytes.
+struct MemoryNeed {
+  std::size_t weights = 0;  // packed
+  std::size_t cache = 0;    // all sequences at their longest
+  std::size_t working = 0;  // activations and tables
+  std::size_t total() const { return weights + cache + working; }
+};
+
 // Progress of loading, 0 to 1.
 using LoadProgress = std::function<void(double)>;
-using BackendFactory =
-    std::function<std::unique_ptr<Backend>(const Model&, const LoadOptions&, const LoadProgress&)>;
+
+// Loads models onto one kind of device; which one is chosen per model.
+class BackendFactory {
+ public:
+  virtual ~BackendFactory() = default;
+
+  // Device and instruction set, as reports name them: "avx512". Throws Error if what the
+  // environment asks for is not there.
+  virtual std::string name() const = 0;
+  virtual MemoryNeed memory_need(const Model& model, const LoadOptions& options) const = 0;
+  // The model's checkpoint stays alive with the backend. Throws Error if the memory does not
+  // suffice.
+  virtual std::unique_ptr<Backend> load(const Model& model, const LoadOptions& options,
+                                        const LoadProgress& progress) const = 0;
+};
 
 }  // namespace outrider

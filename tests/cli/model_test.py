@@ -133,7 +133,7 @@ class Model(TestCase):
                 else:
                     self.assertTrue(result.stdout)
         # An explicit context is taken or refused, never shortened.
-        self.assert_fails(limited(600_000, "run", "-p", "x", "-c", "1000000"), 1, "--ctx-size 1000000", "largest")
+        self.assert_fails(limited(600_000, "run", "-p", "x", "-c", "1000000"), 1, "a context of 1000000 does not fit", "largest")
 
     def test_closed_pipe_ends_quietly(self):
         process = subprocess.Popen([OUTRIDER, "run", "-p", PROMPT, "--ignore-eos", "-n", "4000", "--quiet"],

@@ -199,4 +199,15 @@ void LookupDrafter::end(DraftSequence sequence) {
   CHECK(texts_.erase(sequence) == 1);
 }
 
+const DrafterKind& lookup_kind() {
+  static const DrafterKind kind{.name = "lookup",
+                                .value = "",
+                                .help = "what followed the same tokens earlier in the text",
+                                .make = [](const DrafterContext& context) {
+                                  return std::unique_ptr<Drafter>(std::make_unique<LookupDrafter>(
+                                      LookupOptions{.memory_bytes = context.memory_bytes}));
+                                }};
+  return kind;
+}
+
 }  // namespace outrider

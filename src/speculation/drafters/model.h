@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "model/backend.h"
-#include "speculation/drafter.h"
+#include "speculation/drafter_kind.h"
 
 namespace outrider {
 
@@ -75,5 +75,7 @@ class ModelDrafter final : public Drafter {
   std::map<DraftSequence, Sequence> sequences_;
   DraftCost cost_;
 };
+
+const DrafterKind& model_kind();
 
 }  // namespace outrider

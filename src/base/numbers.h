@@ -1,4 +1,4 @@
-// Numbers from text of the command line, the same in every locale.
+// Numbers from text, the same in every locale.
 
 #pragma once
 

@@ -1,4 +1,4 @@
-#include "cli/memory.h"
+#include "runtime/memory.h"
 
 #include <algorithm>
 
@@ -14,13 +14,10 @@ std::uint64_t available_memory() {
   return bytes - std::min(bytes, margin);
 }
 
-int context_that_fits(const Device& device, const Model& model, LoadOptions options, int most,
+int context_that_fits(const std::function<std::uint64_t(int context)>& need, int most,
                       std::uint64_t available) {
   constexpr int kPage = 64;
-  const auto fits = [&](int context) {
-    options.context = context;
-    return device.memory_need(model, options).total() <= available;
-  };
+  const auto fits = [&](int context) { return need(context) <= available; };
   if (fits(most)) return most;
   int least = 0, too_long = most / kPage + 1;  // in pages
   while (too_long - least > 1) {

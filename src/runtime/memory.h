@@ -3,8 +3,7 @@
 #pragma once
 
 #include <cstdint>
-
-#include "cli/commands.h"
+#include <functional>
 
 namespace outrider {
 
@@ -12,9 +11,9 @@ namespace outrider {
 // its control groups and its address space, less a margin.
 std::uint64_t available_memory();
 
-// The longest context, a multiple of a page of the cache and at most `most`, with which the model
-// needs no more than `available` bytes; 0 if not even the shortest fits.
-int context_that_fits(const Device& device, const Model& model, LoadOptions options, int most,
+// The longest context, a multiple of a page of the cache and at most `most`, for which `need` says
+// at most `available` bytes; 0 if not even the shortest fits. need(context) grows with the context.
+int context_that_fits(const std::function<std::uint64_t(int context)>& need, int most,
                       std::uint64_t available);
 
 }  // namespace outrider

@@ -1,0 +1,139 @@
+#include "runtime/drafter_registry.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/error.h"
+#include "model/fake_backend.h"
+#include "sampling/fake_tokenizer.h"
+
+namespace outrider {
+namespace {
+
+// Choices as text, for messages of failing tests.
+std::vector<std::pair<std::string, std::string>> parsed(const char* text, const char* draft_model) {
+  std::vector<std::pair<std::string, std::string>> result;
+  for (const DraftChoice& choice : parse_draft(text, draft_model))
+    result.emplace_back(choice.kind->name, choice.value);
+  return result;
+}
+
+TEST(ParseDraft, ReadsItsGrammar) {
+  struct Case {
+    const char* text;
+    const char* draft_model;
+    std::vector<std::pair<std::string, std::string>> choices;
+  };
+  const Case cases[] = {
+      {"off", "", {}},
+      {"off", "small.gguf", {}},
+      {"auto", "", {{"lookup", ""}}},
+      {"auto", "small.gguf", {{"lookup", ""}, {"model", "small.gguf"}}},
+      {"lookup", "small.gguf", {{"lookup", ""}}},
+      {"model=qwen:0.5b", "", {{"model", "qwen:0.5b"}}},
+      {"model", "small.gguf", {{"model", "small.gguf"}}},
+      {"model=a", "b", {{"model", "a"}}},
+      {"lookup+model=a.gguf", "", {{"lookup", ""}, {"model", "a.gguf"}}},
+      {"model=a.gguf+lookup", "", {{"model", "a.gguf"}, {"lookup", ""}}},
+      {"model=a+b=c.gguf+lookup", "", {{"model", "a+b=c.gguf"}, {"lookup", ""}}},
+      {"model=c++", "", {{"model", "c++"}}},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.text);
+    EXPECT_EQ(parsed(c.text, c.draft_model), c.choices);
+  }
+}
+
+TEST(ParseDraft, SaysWhatIsWrong) {
+  struct Case {
+    const char* text;
+    const char* says;
+  };
+  const Case cases[] = {
+      {"", "no drafter is called"},    {"loopup", "lookup"},
+      {"lookup+modle=x", "\"modle\""}, {"lookup=3", "takes no value"},
+      {"model", "write model=MODEL"},  {"model=", "write model=MODEL"},
+      {"lookup+lookup", "twice"},      {"off+lookup", "no drafter is called \"off\""},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.text);
+    try {
+      parse_draft(c.text, "");
+      FAIL() << "accepted";
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(c.says), std::string::npos) << error.what();
+      EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos);
+    }
+  }
+}
+
+// What command lines and messages rely on.
+TEST(DrafterKinds, AreComplete) {
+  std::set<std::string> names{"off", "auto"}, flags;
+  for (const DrafterKind* kind : drafter_kinds()) {
+    SCOPED_TRACE(kind->name);
+    EXPECT_TRUE(names.insert(kind->name).second);
+    EXPECT_EQ(kind->name.find_first_of("=+ "), std::string::npos);
+    EXPECT_FALSE(kind->help.empty());
+    EXPECT_TRUE(kind->make);
+    EXPECT_TRUE(!kind->runs_model() || !kind->value.empty());
+    for (const DrafterFlag& flag : kind->flags) {
+      SCOPED_TRACE(flag.name);
+      EXPECT_TRUE(flag.name.starts_with("--draft-"));
+      EXPECT_TRUE(flags.insert(flag.name).second);
+      EXPECT_NO_THROW(flag.check(flag.standard));
+      for (const std::string& value : flag.choices) EXPECT_NO_THROW(flag.check(value));
+      EXPECT_EQ(flag_value(*kind, {}, flag.name), flag.standard);
+      EXPECT_EQ(flag_value(*kind, {{flag.name, "x"}}, flag.name), "x");
+    }
+  }
+}
+
+TEST(DraftModel, ReadsItsFlags) {
+  const DraftChoice choice = parse_draft("model=m", "")[0];
+  const FakeTokenizer tokenizer(std::vector<std::string>(100, "x"));
+  ModelSpec spec;
+  spec.vocabulary = 100;
+  const auto options = [&](DrafterFlagValues flags) {
+    return choice.kind->load_options({.context = 77}, spec, tokenizer, flags);
+  };
+  EXPECT_EQ(options({}).context, 77);
+  EXPECT_EQ(options({}).requantize, TensorType::q4_0);
+  EXPECT_TRUE(options({}).output_ids.empty());  // the vocabulary is smaller than the limit
+  EXPECT_EQ(options({{"--draft-quantize", "off"}}).requantize, std::nullopt);
+  EXPECT_EQ(options({{"--draft-quantize", "q8_0"}}).requantize, TensorType::q8_0);
+  EXPECT_EQ(options({{"--draft-vocab", "40"}}).output_ids.size(), 40u);
+  EXPECT_GT(options({{"--draft-vocab", "40"}}).output_room, 0);
+  EXPECT_TRUE(options({{"--draft-vocab", "all"}}).output_ids.empty());
+  EXPECT_THROW(options({{"--draft-vocab", "40=/nowhere/text"}}), Error);
+  const auto refuses = [&](const char* flag, const char* value) {
+    const auto row = std::ranges::find(choice.kind->flags, flag, &DrafterFlag::name);
+    EXPECT_THROW(row->check(value), Error) << flag << ' ' << value;
+  };
+  for (const char* value : {"", "q9", "Q4_0 "}) refuses("--draft-quantize", value);
+  for (const char* value : {"", "0", "-1", "x", "5=", "all=f", "1e9"})
+    refuses("--draft-vocab", value);
+}
+
+TEST(DraftModel, ComparesVocabularies) {
+  const FakeTokenizer target({"", "a", "b"});
+  const DraftChoice choice = parse_draft("model=small", "")[0];
+  const auto make = [&](std::vector<std::string> entries) {
+    FakeModel model;
+    model.vocabulary = static_cast<int>(entries.size());
+    const FakeTokenizer tokenizer(entries);
+    return choice.kind->make({.tokenizer = target,
+                              .vocabulary = 3,
+                              .model_name = "small",
+                              .model = std::make_shared<FakeBackend>(model, LoadOptions{}),
+                              .model_tokenizer = &tokenizer});
+  };
+  EXPECT_EQ(make({"", "a", "b", "more"})->name(), "model");
+  EXPECT_EQ(make({"", "a"})->name(), "model");
+  EXPECT_THROW(make({"", "a", "c"}), Error);
+}
+
+}  // namespace
+}  // namespace outrider

@@ -1,0 +1,128 @@
+#include "runtime/runtime.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "runtime/memory.h"
+
+namespace outrider {
+
+Runtime::Runtime(RuntimeOptions options, ChooseFactory choose_factory, Progress progress)
+    : options_(std::move(options)),
+      choose_factory_(std::move(choose_factory)),
+      progress_(std::move(progress)),
+      target_model_(open_model(options_.model, {options_.offline, progress_})),
+      load_options_{// A pass must have room for node 0 and its drafts.
+                    .batch_rows = std::max(options_.prompt_chunk, options_.budget.rows + 1),
+                    .cache_type = options_.cache_type,
+                    .n_threads = options_.n_threads} {
+  choose_context();
+  target_ = load(target_model_, load_options_);
+}
+
+const OpenedModel& Runtime::open_draft(const std::string& name) {
+  const auto found = draft_models_.find(name);
+  if (found != draft_models_.end()) return found->second;
+  return draft_models_.emplace(name, open_model(name, {options_.offline, progress_})).first->second;
+}
+
+LoadOptions Runtime::draft_load_options(const DraftChoice& choice) {
+  const OpenedModel& draft = open_draft(choice.value);
+  return choice.kind->load_options(load_options_, draft.model.spec, *draft.tokenizer,
+                                   options_.drafter_flags);
+}
+
+// Draft models hold the same texts as the target, so they share the choice.
+void Runtime::choose_context() {
+  struct Planned {
+    const Model* model;
+    LoadOptions options;
+  };
+  std::map<std::string, Planned> planned{{"", {&target_model_.model, load_options_}}};
+  for (const DraftChoice& choice : options_.drafters)
+    if (choice.kind->runs_model())
+      planned[choice.value] = {&open_draft(choice.value).model, draft_load_options(choice)};
+  const auto need = [&](int context) {
+    std::uint64_t bytes = 0;
+    for (auto& [name, one] : planned) {
+      one.options.context = context;
+      bytes += choose_factory_(*one.model).memory_need(*one.model, one.options).total();
+    }
+    return bytes;
+  };
+
+  const int trained = target_model_.model.spec.context_trained;
+  const int wanted = options_.context.value_or(std::min(trained, kContextMax));
+  const std::uint64_t available = available_memory();
+  const int fitting = context_that_fits(need, wanted, available);
+  if (fitting == 0)
+    throw Error("{}: needs {} of memory, and {} are available; use a smaller model",
+                target_model_.name, human_bytes(need(64)), human_bytes(available));
+  if (fitting < wanted && options_.context)
+    throw Error(Setting::context,
+                "a context of {} does not fit into the {} of memory that are available; the "
+                "largest that does is {}",
+                wanted, human_bytes(available), fitting);
+  load_options_.context = fitting;
+  const auto note = [&](const std::string& line) {
+    if (progress_.note) progress_.note(line);
+  };
+  if (fitting < wanted)
+    note(fmt::format("context {} instead of {}: {} of memory are available", fitting, wanted,
+                     human_bytes(available)));
+  if (options_.context && wanted > trained)
+    note(fmt::format("context {}: the model was trained for {}, answers beyond it may be poor",
+                     wanted, trained));
+}
+
+std::shared_ptr<Backend> Runtime::load(const OpenedModel& opened, const LoadOptions& options) {
+  const BackendFactory& factory = choose_factory_(opened.model);
+  const std::uint64_t bytes = factory.memory_need(opened.model, options).weights;
+  std::shared_ptr<Backend> backend = factory.load(opened.model, options, [&](double fraction) {
+    if (progress_.advance)
+      progress_.advance("loading " + opened.name,
+                        static_cast<std::uint64_t>(fraction * static_cast<double>(bytes)), bytes);
+  });
+  if (progress_.interrupted && progress_.interrupted()) throw Error("interrupted");
+  if (progress_.detail)
+    progress_.detail(fmt::format("{}: {}, {} of weights, context {}, {} threads, {}", opened.name,
+                                 opened.model.spec.family, human_bytes(bytes), options.context,
+                                 options.n_threads, factory.name()));
+  return backend;
+}
+
+std::vector<std::unique_ptr<Drafter>> Runtime::make_drafters(std::span<const DraftChoice> choices) {
+  std::vector<std::unique_ptr<Drafter>> drafters;
+  for (const DraftChoice& choice : choices) {
+    DrafterContext context{
+        .tokenizer = *target_model_.tokenizer,
+        .vocabulary = target_model_.model.spec.vocabulary,
+        .memory_bytes = options_.draft_memory_bytes,
+    };
+    if (choice.kind->runs_model()) {
+      const OpenedModel& draft = open_draft(choice.value);
+      std::shared_ptr<Backend>& backend = drafts_[choice.value];
+      if (!backend) backend = load(draft, draft_load_options(choice));
+      context.model_name = choice.value;
+      context.model = backend;
+      context.model_tokenizer = draft.tokenizer.get();
+    }
+    drafters.push_back(choice.kind->make(context));
+  }
+  return drafters;
+}
+
+std::unique_ptr<Engine> Runtime::make_engine(std::span<const DraftChoice> drafters) {
+  auto engine = std::make_unique<Engine>(
+      target_, make_drafters(drafters),
+      EngineOptions{.budget = options_.budget, .prompt_chunk = options_.prompt_chunk});
+  engine->measure_costs();
+  return engine;
+}
+
+MemoryNeed Runtime::target_memory() const {
+  return target_factory().memory_need(target_model_.model, target_->options());
+}
+
+}  // namespace outrider

@@ -1,0 +1,80 @@
+// A target model in memory with the draft models that it may ask, and the engines on them: what
+// command lines, servers and bindings share.
+
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/progress.h"
+#include "engine/session.h"
+#include "model/backend.h"
+#include "runtime/drafter_registry.h"
+#include "runtime/opened_model.h"
+
+namespace outrider {
+
+// No default context is longer: the cache of a model trained for 128k tokens would take gigabytes
+// that few need.
+inline constexpr int kContextMax = 32768;
+
+struct RuntimeOptions {
+  std::string model = {};
+  bool offline = false;  // never fetch a model
+  // Tokens; nothing: what the model was trained for, at most kContextMax, less if memory demands.
+  std::optional<int> context = {};
+  int prompt_chunk = 512;  // prompt rows of a sequence in one pass at most
+  CacheType cache_type = CacheType::f16;
+  int n_threads = 1;
+  // What engines will ask for: memory for their draft models is planned beside the target's.
+  std::vector<DraftChoice> drafters = {};
+  DrafterFlagValues drafter_flags = {};
+  std::size_t draft_memory_bytes = std::size_t{256} << 20;  // for drafters' indexes of a text
+  BudgetOptions budget = {};
+};
+
+// Which device runs a model.
+using ChooseFactory = std::function<const BackendFactory&(const Model&)>;
+
+// Not thread-safe. Engines must not outlive it.
+class Runtime {
+ public:
+  // Opens, plans and loads the target; `progress` is used as long as the runtime lives, by loading.
+  // Throws Error, before loading if the context cannot fit.
+  Runtime(RuntimeOptions options, ChooseFactory choose_factory, Progress progress);
+
+  // An engine on the target with these drafters, loading their models if they are not loaded yet,
+  // and with its costs measured. Engines share the models and so the target's only sequence: a
+  // generation of one must be gone before another begins one.
+  std::unique_ptr<Engine> make_engine(std::span<const DraftChoice> drafters);
+  std::vector<std::unique_ptr<Drafter>> make_drafters(std::span<const DraftChoice> drafters);
+  Session open_session(Engine& engine) const {
+    return Session(engine, *target_model_.tokenizer, target_model_.chat_template.get());
+  }
+
+  const OpenedModel& target_model() const { return target_model_; }
+  Backend& target() const { return *target_; }
+  MemoryNeed target_memory() const;
+  const BackendFactory& target_factory() const { return choose_factory_(target_model_.model); }
+
+ private:
+  const OpenedModel& open_draft(const std::string& name);
+  LoadOptions draft_load_options(const DraftChoice& choice);
+  void choose_context();
+  std::shared_ptr<Backend> load(const OpenedModel& opened, const LoadOptions& options);
+
+  const RuntimeOptions options_;
+  const ChooseFactory choose_factory_;
+  const Progress progress_;
+  OpenedModel target_model_;
+  LoadOptions load_options_;  // of the target
+  std::map<std::string, OpenedModel> draft_models_;
+  std::shared_ptr<Backend> target_;
+  std::map<std::string, std::shared_ptr<Backend>> drafts_;  // loaded, by name
+};
+
+}  // namespace outrider

@@ -1,0 +1,23 @@
+// Filters of a request: what it says, then what the model's file recommends, then ours.
+
+#pragma once
+
+#include <optional>
+
+#include "formats/checkpoint.h"
+#include "numerics/choice.h"
+
+namespace outrider {
+
+// What a request says; it may leave out anything.
+struct FilterSettings {
+  std::optional<int> top_k;
+  std::optional<float> temperature, top_p, min_p, typical_p;
+  std::optional<float> repeat_penalty, presence_penalty, frequency_penalty;
+};
+
+// A file recommends by the keys general.sampling.*, as llama.cpp writes them. A value there that
+// lies outside what a request may say counts as none.
+Filters filters_for(const FilterSettings& settings, const Metadata& metadata);
+
+}  // namespace outrider

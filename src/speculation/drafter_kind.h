@@ -1,0 +1,64 @@
+// What is known about a kind of drafter before one is made: its name, flags and maker. The table of
+// kinds is runtime/drafter_registry.cpp.
+
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/backend.h"
+#include "speculation/drafter.h"
+#include "text/tokenizer.h"
+
+namespace outrider {
+
+// A flag of one kind, as data: command lines add it to theirs.
+struct DrafterFlag {
+  std::string name;      // "--draft-quantize"
+  std::string value;     // what help calls the value: "TYPE"
+  std::string standard;  // the value where the flag is not given
+  std::string help;
+  std::vector<std::string> choices;  // all values, if they are few
+  // Throws Error with what is wrong about a value, without naming the flag.
+  void (*check)(std::string_view value);
+};
+
+// Values by the flag's name, as given; a flag that is not given stands at its standard.
+using DrafterFlagValues = std::map<std::string, std::string, std::less<>>;
+
+// What a drafter is made from.
+struct DrafterContext {
+  const Tokenizer& tokenizer;    // the target's; needed while the drafter is made
+  int vocabulary;                // of the target's logits
+  std::size_t memory_bytes = 0;  // for what a drafter keeps of one text
+  // Of kinds that run a model:
+  std::string model_name = {};
+  std::shared_ptr<Backend> model = nullptr;
+  const Tokenizer* model_tokenizer = nullptr;
+};
+
+struct DrafterKind {
+  std::string name;   // as --draft and reports call it
+  std::string value;  // what stands after "name=": "MODEL"; empty: nothing does
+  std::string help;   // a line
+  std::vector<DrafterFlag> flags = {};
+  // Kinds that run a model, which their value names, say how it is loaded beside a target with
+  // these options. Null: runs none.
+  LoadOptions (*load_options)(LoadOptions target, const ModelSpec& spec, const Tokenizer& tokenizer,
+                              const DrafterFlagValues& flags) = nullptr;
+  // Throws Error if the model and the target do not go together.
+  std::unique_ptr<Drafter> (*make)(const DrafterContext& context);
+
+  bool runs_model() const { return load_options != nullptr; }
+  // "lookup", "model=MODEL".
+  std::string usage() const { return value.empty() ? name : name + '=' + value; }
+};
+
+// A flag's value, or its standard. The kind has such a flag.
+std::string_view flag_value(const DrafterKind& kind, const DrafterFlagValues& values,
+                            std::string_view flag);
+
+}  // namespace outrider

@@ -1,0 +1,168 @@
+// A runtime on files: what is loaded how often and from which factory, how the context is chosen,
+// and engines that share the models.
+
+#include "runtime/runtime.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <map>
+
+#include "base/error.h"
+#include "cpu/backend.h"
+#include "support/tiny_model.h"
+
+namespace outrider {
+namespace {
+
+class TemporaryModel {
+ public:
+  TemporaryModel(const char* name, double perturbation)
+      : path_(std::filesystem::path(::testing::TempDir()) /
+              fmt::format("{}_{}.gguf", getpid(), name)) {
+    const auto bytes = testing::tiny_gguf({.perturbation = perturbation});
+    std::ofstream(path_, std::ios::binary)
+        .write(reinterpret_cast<const char*>(bytes.data()),
+               static_cast<std::streamsize>(bytes.size()));
+  }
+  ~TemporaryModel() { std::filesystem::remove(path_); }
+  std::string path() const { return path_.string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+// The CPU's, counting what is loaded; with a need for memory of its own if one is set.
+class CountingFactory final : public BackendFactory {
+ public:
+  std::string name() const override { return "counting"; }
+  MemoryNeed memory_need(const Model& model, const LoadOptions& options) const override {
+    return need ? need(options) : outrider::memory_need(model, options);
+  }
+  std::unique_ptr<Backend> load(const Model& model, const LoadOptions& options,
+                                const LoadProgress& progress) const override {
+    loaded.push_back(options);
+    return load_cpu(model, options, progress);
+  }
+  std::function<MemoryNeed(const LoadOptions& options)> need;
+  mutable std::vector<LoadOptions> loaded;
+};
+
+struct RuntimeTest : ::testing::Test {
+  TemporaryModel target{"target", 0}, draft{"draft", 0.2};
+  CountingFactory targets, drafts;
+  std::vector<std::string> notes;
+
+  // The target's device is one, the draft model's another.
+  Runtime open(RuntimeOptions options) {
+    options.model = target.path();
+    Progress progress;
+    progress.note = [&](std::string_view line) { notes.emplace_back(line); };
+    return Runtime(
+        options,
+        [&](const Model& model) -> const BackendFactory& {
+          return model.checkpoint->path == target.path() ? targets : drafts;
+        },
+        progress);
+  }
+};
+
+SamplingParams greedy() {
+  SamplingParams params;
+  params.filters.temperature = 0;
+  return params;
+}
+
+TEST_F(RuntimeTest, EnginesShareModelsAndSayTheSame) {
+  const auto choices = parse_draft("lookup+model", draft.path());
+  Runtime runtime = open({.context = 256, .drafters = choices});
+  EXPECT_EQ(targets.loaded.size(), 1u);
+  EXPECT_TRUE(drafts.loaded.empty());  // not before an engine asks
+  const auto plain = runtime.make_engine({});
+  const auto drafting = runtime.make_engine(choices);
+  const auto again = runtime.make_engine(choices);
+  EXPECT_EQ(targets.loaded.size(), 1u);
+  EXPECT_EQ(drafts.loaded.size(), 1u);
+  EXPECT_EQ(drafts.loaded[0].context, 256);
+  EXPECT_EQ(drafts.loaded[0].requantize, TensorType::q4_0);
+  EXPECT_EQ(targets.loaded[0].requantize, std::nullopt);
+
+  std::vector<std::vector<Token>> answers;
+  for (Engine* engine : {plain.get(), drafting.get(), again.get(), plain.get()}) {
+    Session session = runtime.open_session(*engine);
+    const std::vector<Token> prompt{65, 66, 67, 65, 66};
+    const Completion answer =
+        session.complete(prompt, greedy(), {.n_predict = 40, .ignore_eos = true});
+    answers.push_back(answer.tokens);
+    if (engine != plain.get()) {
+      EXPECT_GT(answer.counters.accepted, 0);
+    }
+  }
+  for (const auto& answer : answers) EXPECT_EQ(answer, answers[0]);
+}
+
+TEST_F(RuntimeTest, FlagsReachTheDraftModel) {
+  const auto choices = parse_draft("model", draft.path());
+  Runtime runtime =
+      open({.context = 128,
+            .drafters = choices,
+            .drafter_flags = {{"--draft-quantize", "off"}, {"--draft-vocab", "100"}}});
+  runtime.make_engine(choices);
+  ASSERT_EQ(drafts.loaded.size(), 1u);
+  EXPECT_EQ(drafts.loaded[0].requantize, std::nullopt);
+  EXPECT_EQ(drafts.loaded[0].output_ids.size(), 100u);
+}
+
+TEST_F(RuntimeTest, TheContextIsWhatFits) {
+  const auto per_token = [](std::size_t bytes) {
+    return [bytes](const LoadOptions& options) {
+      return MemoryNeed{.cache = bytes * static_cast<std::size_t>(options.context)};
+    };
+  };
+  const std::size_t huge = std::size_t{1} << 40;  // per token: a terabyte
+  const int trained = testing::tiny_model({}).spec.context_trained;
+
+  EXPECT_EQ(open({}).target().options().context, std::min(trained, kContextMax));
+  EXPECT_TRUE(notes.empty());
+
+  targets.need = per_token(huge);
+  EXPECT_THROW(open({}), Error);
+  EXPECT_THROW(open({.context = 64}), Error);
+
+  // Not enough for all that was asked.
+  targets.need = [&](const LoadOptions& options) {
+    return MemoryNeed{.cache = options.context > 128 ? huge : 0};
+  };
+  try {
+    open({.context = 200});
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.setting(), Setting::context);
+    EXPECT_NE(std::string(error.what()).find("128"), std::string::npos) << error.what();
+  }
+  EXPECT_EQ(open({}).target().options().context, 128);
+  ASSERT_EQ(notes.size(), 1u);
+  EXPECT_NE(notes[0].find("context 128 instead of"), std::string::npos);
+
+  // A draft model counts, too.
+  targets.need = nullptr;
+  drafts.need = [&](const LoadOptions& options) {
+    return MemoryNeed{.cache = options.context > 64 ? huge : 0};
+  };
+  EXPECT_EQ(open({.drafters = parse_draft("model", draft.path())}).target().options().context, 64);
+}
+
+TEST_F(RuntimeTest, LoadingCanBeInterrupted) {
+  Progress progress;
+  progress.interrupted = [] { return true; };
+  EXPECT_THROW(Runtime(
+                   {.model = target.path()},
+                   [&](const Model&) -> const BackendFactory& { return targets; }, progress),
+               Error);
+}
+
+}  // namespace
+}  // namespace outrider
