@@ -12,20 +12,18 @@ namespace outrider {
 ShowText AnswerPrinter::show() {
   return [this](std::string_view text, bool was_draft) {
     if (text.empty()) return;
-    mid_line_ = text.back() != '\n';
-    const bool colors = was_draft && !palette_.accepted.empty();
-    const std::string_view change = colors == colored_ ? ""
-                                    : colors           ? palette_.accepted
-                                                       : palette_.reset;
-    colored_ = colors;
-    write_output(fmt::format("{}{}", change, text));
+    // A note may come after any piece of text, so no piece leaves its colour on.
+    write_output(was_draft && !palette_.accepted.empty()
+                     ? fmt::format("{}{}{}", palette_.accepted, text, palette_.reset)
+                     : std::string(text));
+    console_.text_written(text);
   };
 }
 
 void AnswerPrinter::end_line() {
-  if (!colored_ && !mid_line_) return;
-  write_output(fmt::format("{}{}", colored_ ? palette_.reset : "", mid_line_ ? "\n" : ""));
-  colored_ = mid_line_ = false;
+  if (!console_.mid_line()) return;
+  write_output("\n");
+  console_.text_written("\n");
 }
 
 AnswerPrinter::~AnswerPrinter() {
@@ -74,7 +72,7 @@ class Chat {
         session_(bench.open_session(*engine_)),
         sampling_(bench.sampling()),
         draft_(draft.text),
-        printer_(settings) {
+        printer_(settings, console) {
     reset();
   }
 

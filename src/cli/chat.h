@@ -10,19 +10,20 @@ namespace outrider {
 // Streams an answer to standard output, accepted draft tokens in colour.
 class AnswerPrinter {
  public:
-  explicit AnswerPrinter(const Settings& settings) : palette_(output_palette(settings.color)) {}
-  ~AnswerPrinter();  // an answer that failed leaves no colour behind
+  AnswerPrinter(const Settings& settings, Console& console)
+      : palette_(output_palette(settings.color)), console_(console) {}
+  ~AnswerPrinter();  // ends the line of an answer that failed
   AnswerPrinter(const AnswerPrinter&) = delete;
   AnswerPrinter& operator=(const AnswerPrinter&) = delete;
 
   // The returned function refers to this object.
   ShowText show();
-  // Ends the colour, and the line if the answer did not end it.
+  // Ends the line if the answer did not.
   void end_line();
 
  private:
   Palette palette_;
-  bool colored_ = false, mid_line_ = false;
+  Console& console_;
 };
 
 // "48 tokens, 31.5 a second, ...", one line.

@@ -146,6 +146,11 @@ void Console::detail(std::string_view line) {
 void Console::show(std::string_view line) {
   if (quiet_) return;
   clear();
+  // On one terminal a note does not begin behind half a line of an answer.
+  if (mid_line_ && output_is_terminal() && error_is_terminal()) {
+    write_error("\n");
+    mid_line_ = false;
+  }
   write_error(fmt::format("{}\n", line));
 }
 

@@ -55,6 +55,11 @@ class Console {
   void advance(std::string_view label, double fraction, std::string_view more = "");
   void clear();  // removes the progress line
 
+  // Text of an answer went to standard output; not empty.
+  void text_written(std::string_view text) { mid_line_ = text.back() != '\n'; }
+  // The answer's last line has no end yet.
+  bool mid_line() const { return mid_line_; }
+
   // For pulling: the progress line, notes, and Ctrl-C.
   Progress progress();
 
@@ -62,6 +67,7 @@ class Console {
   void show(std::string_view line);
 
   bool quiet_, verbose_, draws_;
+  bool mid_line_ = false;
   std::string drawn_;  // the progress line on the screen
   std::optional<std::string> log_file_;
 };

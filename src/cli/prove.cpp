@@ -155,7 +155,7 @@ int prove(const Device& device, const Settings& settings) {
 
   // The answers to a single prompt are shown; of several prompts, the table alone.
   const bool streams = prompts.size() == 1 && !settings.json && !settings.quiet;
-  AnswerPrinter printer(settings);
+  AnswerPrinter printer(settings, console);
   const Palette palette = output_palette(settings.color);
   for (std::size_t p = 0; p < prompts.size(); ++p) {
     std::optional<Completion> plain;

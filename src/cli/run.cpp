@@ -65,7 +65,7 @@ int run(const Device& device, const Settings& settings) {
     console.note(fmt::format("seed {}", bench.seed()));
   }
 
-  AnswerPrinter printer(settings);
+  AnswerPrinter printer(settings, console);
   const Completion answer =
       session.complete(tokens, sampling, bench.stop(-1),
                        settings.json ? ShowText{} : printer.show(), &interrupt_flag());

@@ -6,16 +6,25 @@
 
 #include "base/error.h"
 #include "base/nearest_name.h"
-#include "speculation/drafters/lookup.h"
-#include "speculation/drafters/model.h"
+
+// The kinds in the order in which --draft auto asks them: lookup stands for lookup_kind(), which
+// the drafter's file defines.
+// clang-format off
+#define OUTRIDER_DRAFTERS(row) \
+  row(lookup)                  \
+  row(model)
+// clang-format on
 
 namespace outrider {
 
+#define DECLARE(name) const DrafterKind& name##_kind();
+OUTRIDER_DRAFTERS(DECLARE)
+#undef DECLARE
+
 std::span<const DrafterKind* const> drafter_kinds() {
-  static const DrafterKind* const kinds[] = {
-      &lookup_kind(),
-      &model_kind(),
-  };
+#define ADDRESS(name) &name##_kind(),
+  static const DrafterKind* const kinds[] = {OUTRIDER_DRAFTERS(ADDRESS)};
+#undef ADDRESS
   return kinds;
 }
 

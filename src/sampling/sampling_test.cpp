@@ -18,15 +18,16 @@ namespace {
 long allocated = 0;  // bytes
 }
 #if !OUTRIDER_SANITIZES_MEMORY
-void* operator new(std::size_t size) {
+// Not inlined: GCC would take malloc and delete for a mismatch.
+[[gnu::noinline]] void* operator new(std::size_t size) {
   allocated += static_cast<long>(size);
   if (void* memory = std::malloc(size)) return memory;
   throw std::bad_alloc();
 }
-void operator delete(void* memory) noexcept {
+[[gnu::noinline]] void operator delete(void* memory) noexcept {
   std::free(memory);
 }
-void operator delete(void* memory, std::size_t) noexcept {
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept {
   std::free(memory);
 }
 #endif

@@ -120,6 +120,16 @@ class Chat(TestCase):
         terminal.type("\x04")
         self.assertEqual(terminal.end(), 0)
 
+    def test_steps_are_lines_of_their_own(self):
+        terminal = Terminal("run", "--temp", "0", "-n", "24", "--steps", "-p", "Count from 1 to 9.")
+        shown = re.sub(r"\x1b\[[0-9;]*[mK]", "", terminal.wait_for(r"tokens/s[^\n]*\]"))
+        self.assertEqual(terminal.end(), 0)
+        lines = [line.split("\r")[-1] for line in shown.replace("\r\n", "\n").split("\n")]
+        steps = [line for line in lines if "step " in line]
+        self.assertGreater(len(steps), 3)
+        for line in steps:
+            self.assertRegex(line, r"^step \d+: .* ms$")
+
     def test_a_model_file_that_is_cut_short_ends_the_program_with_one_line(self):
         with tempfile.TemporaryDirectory() as folder:
             copy = shutil.copyfile(model_path(MODEL), os.path.join(folder, "copy.gguf"))

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/stopwatch.h"
+#include "speculation/drafter_kind.h"
 
 namespace outrider {
 namespace {

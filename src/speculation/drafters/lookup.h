@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-#include "speculation/drafter_kind.h"
+#include "speculation/drafter.h"
 
 namespace outrider {
 
@@ -85,7 +85,5 @@ class LookupDrafter final : public Drafter {
   std::map<DraftSequence, NgramIndex> texts_;
   double mean_ms_ = 0;
 };
-
-const DrafterKind& lookup_kind();
 
 }  // namespace outrider

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "model/backend.h"
-#include "speculation/drafter_kind.h"
+#include "speculation/drafter.h"
 
 namespace outrider {
 
@@ -75,7 +75,5 @@ class ModelDrafter final : public Drafter {
   std::map<DraftSequence, Sequence> sequences_;
   DraftCost cost_;
 };
-
-const DrafterKind& model_kind();
 
 }  // namespace outrider

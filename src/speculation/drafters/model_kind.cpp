@@ -9,9 +9,13 @@
 #include "base/numbers.h"
 #include "numerics/encode.h"
 #include "speculation/draft_vocabulary.h"
+#include "speculation/drafter_kind.h"
 #include "speculation/drafters/model.h"
 
 namespace outrider {
+
+const DrafterKind& model_kind();
+
 namespace {
 
 constexpr const char* kQuantize = "--draft-quantize";
