@@ -254,8 +254,6 @@ std::vector<Flag> make_flags() {
       "length of a draft in tokens, at most");
   add({"--draft-width"}, "N", speculation, generating, integer(&Settings::draft_width, 1, 64),
       "alternatives drafted for one token, at most");
-  add({"--draft-memory"}, "MIB", speculation, generating,
-      integer(&Settings::draft_memory_mib, 1, 1 << 20), "memory for the drafters' indexes");
   add({"--budget"}, "HOW", speculation, generating,
       choice<bool>(&Settings::budget_automatic, {{"auto", true}, {"fixed", false}}),
       "auto: check the drafts that pay by measured time; fixed: always use the limits as given");

@@ -70,8 +70,6 @@ RuntimeOptions runtime_options(const Settings& settings, std::span<const DraftSe
                          .n_threads = thread_count(settings, console),
                          .drafters = {},
                          .drafter_flags = settings.drafter_flags,
-                         .draft_memory_bytes = static_cast<std::size_t>(settings.draft_memory_mib)
-                                               << 20,
                          .budget = {.automatic = settings.budget_automatic,
                                     .rows = settings.draft_rows,
                                     .depth = settings.draft_depth,

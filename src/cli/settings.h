@@ -45,7 +45,7 @@ struct Settings {
 
   std::vector<std::string> draft;
   DrafterFlagValues drafter_flags;  // those that were given
-  int draft_rows = 16, draft_depth = 16, draft_width = 4, draft_memory_mib = 256;
+  int draft_rows = 16, draft_depth = 16, draft_width = 4;
   bool budget_automatic = true;
 
   int repetitions = 1, depth = 0;

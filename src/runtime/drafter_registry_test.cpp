@@ -126,6 +126,7 @@ TEST(DraftModel, ComparesVocabularies) {
     const FakeTokenizer tokenizer(entries);
     return choice.kind->make({.tokenizer = target,
                               .vocabulary = 3,
+                              .flags = {},
                               .model_name = "small",
                               .model = std::make_shared<FakeBackend>(model, LoadOptions{}),
                               .model_tokenizer = &tokenizer});

@@ -98,7 +98,7 @@ std::vector<std::unique_ptr<Drafter>> Runtime::make_drafters(std::span<const Dra
     DrafterContext context{
         .tokenizer = *target_model_.tokenizer,
         .vocabulary = target_model_.model.spec.vocabulary,
-        .memory_bytes = options_.draft_memory_bytes,
+        .flags = options_.drafter_flags,
     };
     if (choice.kind->runs_model()) {
       const OpenedModel& draft = open_draft(choice.value);

@@ -33,7 +33,6 @@ struct RuntimeOptions {
   // What engines will ask for: memory for their draft models is planned beside the target's.
   std::vector<DraftChoice> drafters = {};
   DrafterFlagValues drafter_flags = {};
-  std::size_t draft_memory_bytes = std::size_t{256} << 20;  // for drafters' indexes of a text
   BudgetOptions budget = {};
 };
 

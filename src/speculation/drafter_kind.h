@@ -29,11 +29,11 @@ struct DrafterFlag {
 // Values by the flag's name, as given; a flag that is not given stands at its standard.
 using DrafterFlagValues = std::map<std::string, std::string, std::less<>>;
 
-// What a drafter is made from.
+// What a drafter is made from; needed only while it is made.
 struct DrafterContext {
-  const Tokenizer& tokenizer;    // the target's; needed while the drafter is made
-  int vocabulary;                // of the target's logits
-  std::size_t memory_bytes = 0;  // for what a drafter keeps of one text
+  const Tokenizer& tokenizer;  // the target's
+  int vocabulary;              // of the target's logits
+  const DrafterFlagValues& flags;
   // Of kinds that run a model:
   std::string model_name = {};
   std::shared_ptr<Backend> model = nullptr;

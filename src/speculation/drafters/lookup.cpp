@@ -8,10 +8,14 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/numbers.h"
 #include "base/stopwatch.h"
 #include "speculation/drafter_kind.h"
 
 namespace outrider {
+
+const DrafterKind& lookup_kind();
+
 namespace {
 
 constexpr std::size_t kFirstBuckets = 64;
@@ -200,14 +204,35 @@ void LookupDrafter::end(DraftSequence sequence) {
   CHECK(texts_.erase(sequence) == 1);
 }
 
+namespace {
+
+constexpr const char* kMemory = "--draft-memory";
+
+std::size_t parse_memory(std::string_view text) {
+  const auto mib = parse_number<int>(text);
+  if (!mib) throw Error("expected a whole number");
+  if (*mib < 1) throw Error("at least 1");
+  if (*mib > 1 << 20) throw Error("at most {}", 1 << 20);
+  return static_cast<std::size_t>(*mib) << 20;
+}
+
+}  // namespace
+
 const DrafterKind& lookup_kind() {
-  static const DrafterKind kind{.name = "lookup",
-                                .value = "",
-                                .help = "what followed the same tokens earlier in the text",
-                                .make = [](const DrafterContext& context) {
-                                  return std::unique_ptr<Drafter>(std::make_unique<LookupDrafter>(
-                                      LookupOptions{.memory_bytes = context.memory_bytes}));
-                                }};
+  static const DrafterKind kind{
+      .name = "lookup",
+      .value = "",
+      .help = "what followed the same tokens earlier in the text",
+      .flags = {{.name = kMemory,
+                 .value = "MIB",
+                 .standard = "256",
+                 .help = "memory for the index of a text",
+                 .choices = {},
+                 .check = [](std::string_view value) { parse_memory(value); }}},
+      .make = [](const DrafterContext& context) -> std::unique_ptr<Drafter> {
+        return std::make_unique<LookupDrafter>(LookupOptions{
+            .memory_bytes = parse_memory(flag_value(lookup_kind(), context.flags, kMemory))});
+      }};
   return kind;
 }
 
