@@ -7,7 +7,6 @@
 #include <optional>
 #include <span>
 #include <utility>
-#include <vector>
 
 #include "cpu/attention_formats.h"
 #include "cpu/attention_plan.h"
@@ -24,14 +23,20 @@ inline AttentionSums sums_at(float* memory, std::size_t queries, std::size_t hea
       memory, memory + padded, {memory + 2 * padded, queries, head_dim, rounded_up(head_dim, 16)}};
 }
 
+inline AttentionSums take_sums(std::size_t queries, std::size_t head_dim, BumpAllocator& memory) {
+  const std::size_t padded = rounded_up(queries, 16);
+  return {memory.take<float>(padded).data(), memory.take<float>(padded).data(),
+          memory.take<float>(queries, head_dim)};
+}
+
 inline void forget_keys(const AttentionSums& sums) {
   std::fill_n(sums.max, sums.size(), AttentionSums::kNoMax);
   std::fill_n(sums.sum, sums.size(), 0.0f);
   std::fill_n(sums.out[0].data(), sums.size() * sums.out.stride(), 0.0f);
 }
 
-// Where a tile or a neighbouring group of tiles goes: it is merged into `sums`, or, if that is
-// fresh, becomes what it holds.
+// Where the state of a tile, or of some neighbouring tiles, goes: it is merged into `sums`, or is
+// put there if `sums` is fresh.
 struct MergeInto {
   AttentionSums sums;
   bool is_fresh;
@@ -45,14 +50,13 @@ inline void merge(const AttentionKernels& kernels, const AttentionSums& later,
   std::copy_n(later.out[0].data(), later.size() * later.out.stride(), into.sums.out[0].data());
 }
 
-// Merges states of tiles, or of neighbouring tiles of a span, in their order: within a span first,
-// then spans with each other.
+// Merges states in the order of their tiles: those of one span with each other first, then spans.
 class Merging {
  public:
   Merging(const AttentionKernels& kernels, const AttentionSums& span, const AttentionSums& total)
       : kernels_(kernels), span_(span), total_(total) {}
 
-  // Where what comes next, of `span`, goes.
+  // Where the next state goes, which is of tiles of `span`.
   MergeInto at(int span) {
     if (open_ == span) return {span_, false};
     if (open_) close();
@@ -82,14 +86,56 @@ class Merging {
   std::optional<int> open_;
 };
 
-// Some tiles of one block for one kv head. Query `i` is head i % group of row i / group.
+// Working memory for one block and one kv head.
+template <typename Format>
+struct BlockMemory {
+  struct UsedPage {
+    int page, begin, end;
+  };
+
+  // committed: positions of the block's sequence.
+  BlockMemory(const AttentionPlan::Block& block, int committed, const Attention& attention,
+              BumpAllocator& memory)
+      : BlockMemory((block.rows.end - block.rows.begin) * attention.n_heads / attention.n_kv_heads,
+                    (tile_of(block.last_position) + 1 - tile_of(committed)) * kTilePositions, block,
+                    attention.head_dim, memory) {}
+
+  MatrixView<float> queries;  // [n][head_dim]
+  typename Format::Memory format;
+  MatrixView<float> p, page_scores;  // [n][64]
+  MatrixView<float> path_scores;     // [n][positions from the first tile with scratch on]
+  AttentionSums tile, span, total;
+  MergeFactors merge;
+  std::span<Places> present;    // [n]
+  std::span<UsedPage> pages;    // [runs]
+  std::span<ChainPart> chains;  // [chains]
+  std::span<CacheRun> runs;     // [runs]
+
+ private:
+  BlockMemory(std::size_t n, std::size_t path_columns, const AttentionPlan::Block& block,
+              std::size_t head_dim, BumpAllocator& memory)
+      : queries(memory.take<float>(n, head_dim)),
+        format(n, head_dim, memory),
+        p(memory.take<float>(n, kTile)),
+        page_scores(memory.take<float>(n, kTile)),
+        path_scores(memory.take<float>(n, path_columns)),
+        merge{memory.take<float>(n).data(), memory.take<float>(n).data()},
+        present(memory.take<Places>(n)),
+        pages(memory.take<UsedPage>(block.n_runs)),
+        chains(memory.take<ChainPart>(block.chains.end - block.chains.begin)),
+        runs(memory.take<CacheRun>(block.n_runs)) {
+    for (AttentionSums* sums : {&tile, &span, &total}) *sums = take_sums(n, head_dim, memory);
+  }
+};
+
+// Some tiles of one block for one kv head. Query i is head i % group of row i / group.
 template <typename Format>
 class BlockAttention {
  public:
   BlockAttention(const Kernels& kernels, CacheMemory& cache, const AttentionPlan& plan,
                  const Attention& attention, int layer, int kv_head,
                  const AttentionPlan::Block& block, MatrixView<const float> queries,
-                 HugeBuffer& memory)
+                 BumpAllocator memory)
       : kernels_(kernels.attention),
         plan_(plan),
         attention_(attention),
@@ -98,33 +144,19 @@ class BlockAttention {
         n_((block.rows.end - block.rows.begin) * group_),
         committed_(row(0).committed),
         pages_(row(0).pages),
-        first_path_tile_(tile_of(committed_)) {
+        first_path_tile_(tile_of(committed_)),
+        memory_(block, committed_, attention, memory) {
     const std::size_t head_dim = attention.head_dim;
-    const std::size_t path_columns =
-        (tile_of(block.last_position) + 1 - first_path_tile_) * kTilePositions;
-    const std::size_t bytes =
-        n_ * ((rounded_up(head_dim, 16) + path_columns + 2 * kTile + 2) * sizeof(float) + 64) +
-        3 * state_floats(n_, head_dim) * sizeof(float) + Format::bytes(n_, head_dim) + 1024;
-    if (memory.size() < bytes) memory = HugeBuffer(bytes);
-    Pieces pieces(memory);
-    const auto gathered = pieces.take<float>(n_, head_dim);
     for (std::size_t i = 0; i < n_; ++i) {
       const std::size_t of_row = row_of_query(i);
       const std::size_t head = kv_head * group_ + i % group_;
-      std::copy_n(&queries[of_row][head * head_dim], head_dim, gathered[i].data());
+      std::copy_n(&queries[of_row][head * head_dim], head_dim, memory_.queries[i].data());
     }
-    format_.emplace(kernels, cache, layer, kv_head, gathered, pieces);
-    p_ = pieces.take<float>(n_, kTile);
-    page_scores_ = pieces.take<float>(n_, kTile);
-    path_scores_ = pieces.take<float>(n_, path_columns);
-    for (AttentionSums* sums : {&tile_, &span_, &total_})
-      *sums = sums_at(pieces.take<float>(state_floats(n_, head_dim)), n_, head_dim);
-    merge_ = {pieces.take<float>(n_), pieces.take<float>(n_)};
-    present_.resize(n_);
+    format_.emplace(kernels, cache, layer, kv_head, memory_.queries, memory_.format);
   }
 
   std::size_t size() const { return n_; }
-  Merging merging() const { return {kernels_, span_, total_}; }
+  Merging merging() const { return {kernels_, memory_.span, memory_.total}; }
 
   // Merges each tile, ascending, into what state_for(tile) says.
   template <typename StateFor>
@@ -151,7 +183,7 @@ class BlockAttention {
     return plan_.row(block_.rows.begin + i / group_);
   }
 
-  // body(queries, path) for each chain of the block, as far as it lies in it.
+  // body(queries, path) for the part of each chain that lies in the block.
   template <typename Body>
   void for_each_chain(Body body) const {
     for (std::size_t c = block_.chains.begin; c < block_.chains.end; ++c) {
@@ -171,41 +203,42 @@ class BlockAttention {
     return run;
   }
 
-  // Scores of the first tile with keys in scratch and of all later ones, to their positions. Keys
-  // in scratch do not lie at the places of their positions: all queries meet a page as it is, and
-  // each takes what is on its path.
+  // Scores of all tiles with keys in scratch, by position. A key's place in a scratch page has
+  // nothing to do with its position: so all queries are scored against the whole page, and each
+  // copies the scores of the keys on its path to their positions.
   void score_path(Range tiles) {
     const int base = first_path_tile_ * kTilePositions;
     const int from = std::max<int>(first_, tiles.begin * kTilePositions);
     const int to = tiles.end * kTilePositions;
     if (from < committed_ && committed_ > base) {
       format_->scores(pages_[first_path_tile_], places(from - base, committed_ - base), {},
-                      columns_of(path_scores_, 0, kTile));
+                      columns_of(memory_.path_scores, 0, kTile));
     }
-    scratch_pages_.clear();
+    std::size_t n_pages = 0;
     for_each_chain([&](Range, std::span<const CacheRun> path) {
       for (const CacheRun& whole : path) {
         const CacheRun run = cut(whole, from, to);
         if (run.count <= 0) continue;
-        const auto known = std::ranges::find(scratch_pages_, run.page, &UsedPage::page);
+        const auto pages = memory_.pages.first(n_pages);
+        const auto known = std::ranges::find(pages, run.page, &UsedPage::page);
         const int end = run.offset + run.count;
-        if (known == scratch_pages_.end()) {
-          scratch_pages_.push_back({run.page, run.offset, end});
+        if (known == pages.end()) {
+          memory_.pages[n_pages++] = {run.page, run.offset, end};
         } else {
           known->begin = std::min(known->begin, run.offset);
           known->end = std::max(known->end, end);
         }
       }
     });
-    for (const UsedPage& used : scratch_pages_) {
-      format_->scores(used.page, places(used.begin, used.end), {}, page_scores_);
+    for (const UsedPage& used : memory_.pages.first(n_pages)) {
+      format_->scores(used.page, places(used.begin, used.end), {}, memory_.page_scores);
       for_each_chain([&](Range queries, std::span<const CacheRun> path) {
         for (const CacheRun& whole : path) {
           const CacheRun run = cut(whole, from, to);
           if (run.page != used.page || run.count <= 0) continue;
           for (std::size_t q = queries.begin; q < queries.end; ++q) {
-            std::copy_n(&page_scores_[q][run.offset], run.count,
-                        &path_scores_[q][run.position - base]);
+            std::copy_n(&memory_.page_scores[q][run.offset], run.count,
+                        &memory_.path_scores[q][run.position - base]);
           }
         }
       });
@@ -217,40 +250,48 @@ class BlockAttention {
     const Places committed = places(first_ - start, committed_ - start);
     std::optional<int> next;
     if (has_next && start + kTilePositions < committed_) next = pages_[tile + 1];
-    MatrixView<float> p = p_;
+    MatrixView<float> p = memory_.p;
     if (tile >= first_path_tile_) {
-      p = columns_of(path_scores_, (tile - first_path_tile_) * kTile, kTile);
+      p = columns_of(memory_.path_scores, (tile - first_path_tile_) * kTile, kTile);
     } else {
       format_->scores(pages_[tile], committed, next, p);
     }
     for (std::size_t i = 0; i < n_; i += group_) {
       const int position = row(i / group_).position;
       const int first = attention_.window ? position - *attention_.window + 1 : 0;
-      std::fill_n(&present_[i], group_, places(first - start, position + 1 - start));
+      std::fill_n(&memory_.present[i], group_, places(first - start, position + 1 - start));
     }
-    const TileScores scores{attention_, present_, p};
+    const TileScores scores{attention_, memory_.present, p};
     if (tile < first_path_tile_) {
       if (into.is_fresh) forget_keys(into.sums);
-      format_->softmax(scores, pages_[tile], tile_);
-      kernels_.merge_sums(tile_, into.sums, merge_);
-      format_->values(p, pages_[tile], committed, next, merge_, into.sums.out);
+      format_->softmax(scores, pages_[tile], memory_.tile);
+      kernels_.merge_sums(memory_.tile, into.sums, memory_.merge);
+      format_->values(p, pages_[tile], committed, next, memory_.merge, into.sums.out);
       return;
     }
-    chain_parts_.clear();
+    const std::span<const ChainPart> chains = chains_in(tile);
+    const int page = committed.begin < committed.end ? pages_[tile] : 0;
+    const AttentionSums& sums = into.is_fresh ? into.sums : memory_.tile;
+    format_->softmax(scores, page, committed, chains, sums);
+    format_->values(p, page, committed, chains, sums.out);
+    if (!into.is_fresh) kernels_.merge(sums, into.sums);
+  }
+
+  // What each chain of the block sees in scratch of a tile.
+  std::span<const ChainPart> chains_in(int tile) {
+    const int start = tile * kTilePositions;
+    std::size_t n_chains = 0, n_runs = 0;
     for_each_chain([&](Range queries, std::span<const CacheRun> path) {
-      chain_parts_.push_back({queries, {}});
+      const std::size_t first_run = n_runs;
       for (const CacheRun& whole : path) {
         CacheRun run = cut(whole, std::max(start, first_), start + kTilePositions);
         if (run.count <= 0) continue;
         run.position -= start;
-        chain_parts_.back().runs.push_back(run);
+        memory_.runs[n_runs++] = run;
       }
+      memory_.chains[n_chains++] = {queries, memory_.runs.subspan(first_run, n_runs - first_run)};
     });
-    const int page = committed.begin < committed.end ? pages_[tile] : 0;
-    const AttentionSums& sums = into.is_fresh ? into.sums : tile_;
-    format_->softmax(scores, page, committed, chain_parts_, sums);
-    format_->values(p, page, committed, chain_parts_, sums.out);
-    if (!into.is_fresh) kernels_.merge(sums, into.sums);
+    return memory_.chains.first(n_chains);
   }
 
   // Places [begin, end), cut to the tile.
@@ -260,9 +301,7 @@ class BlockAttention {
             static_cast<std::uint8_t>(std::clamp(end, from, kTilePositions))};
   }
 
-  struct UsedPage {
-    int page, begin, end;
-  };
+  using UsedPage = typename BlockMemory<Format>::UsedPage;
 
   const AttentionKernels& kernels_;
   const AttentionPlan& plan_;
@@ -273,14 +312,8 @@ class BlockAttention {
   const std::span<const int> pages_;
   const int first_path_tile_;  // the first with positions that are not committed
   int first_ = 0;              // position that any row may see
+  const BlockMemory<Format> memory_;
   std::optional<Format> format_;
-  MatrixView<float> p_, page_scores_;  // [n][64]
-  MatrixView<float> path_scores_;      // [n][positions from first_path_tile_ on]
-  AttentionSums tile_, span_, total_;
-  MergeFactors merge_;
-  std::vector<Places> present_;
-  std::vector<UsedPage> scratch_pages_;
-  std::vector<ChainPart> chain_parts_;
 };
 
 }  // namespace outrider

@@ -1,5 +1,6 @@
-// What attention does differently by how the cache keeps keys and values: a Format holds a block's
-// queries for one kv head and meets them with pages (cpu/attention_block.h).
+// What attention does differently for each way to keep keys and values. A Format holds the queries
+// of a block for one kv head, scores them against the keys of pages and adds up the values of pages
+// (cpu/attention_block.h); its Memory is the working memory that this takes.
 
 #pragma once
 
@@ -9,11 +10,9 @@
 #include <optional>
 #include <span>
 #include <type_traits>
-#include <vector>
 
-#include "base/error.h"
-#include "base/huge_buffer.h"
 #include "cache/cache.h"
+#include "cpu/bump_allocator.h"
 #include "cpu/cache_memory.h"
 #include "cpu/kernels/kernels.h"
 #include "cpu/kernels/query_blocks.h"
@@ -22,43 +21,16 @@
 
 namespace outrider {
 
-inline std::size_t rounded_up(std::size_t n, std::size_t multiple) {
-  return (n + multiple - 1) / multiple * multiple;
-}
-
-// Hands out pieces of a buffer, each on a line of the cache.
-class Pieces {
- public:
-  explicit Pieces(HugeBuffer& memory) : memory_(memory) {}
-
-  template <typename T>
-  T* take(std::size_t count) {
-    T* piece = reinterpret_cast<T*>(memory_.begin() + used_);
-    used_ += rounded_up(count * sizeof(T), 64);
-    CHECK(used_ <= memory_.size());
-    return piece;
-  }
-  template <typename T>
-  MatrixView<T> take(std::size_t rows, std::size_t columns) {
-    const std::size_t stride = rounded_up(columns, 64 / sizeof(T));
-    return {take<T>(rows * stride), rows, columns, stride};
-  }
-
- private:
-  HugeBuffer& memory_;
-  std::size_t used_ = 0;
-};
-
 template <typename T>
 MatrixView<T> columns_of(MatrixView<T> view, std::size_t first, std::size_t count) {
   return {view[0].data() + first, view.rows(), count, view.stride()};
 }
 
-// What the rows of a chain, queries [begin, end) of the block, see of a tile in scratch; a run's
-// position is its place in the tile.
+// What the rows of a chain see in scratch of one tile. The position of a run is its place in the
+// tile.
 struct ChainPart {
-  Range queries;
-  std::vector<CacheRun> runs;
+  Range queries;  // of the block
+  std::span<const CacheRun> runs;
 };
 
 inline CacheRun place_of(int page, Places places) {
@@ -85,19 +57,21 @@ struct TileScores {
 template <typename T>
 class FloatFormat {
  public:
-  FloatFormat(const Kernels& kernels, CacheMemory& memory, int layer, int kv_head,
-              MatrixView<const float> queries, Pieces&)
+  struct Memory {
+    Memory(std::size_t, std::size_t, BumpAllocator&) {}
+  };
+
+  FloatFormat(const Kernels& kernels, CacheMemory& cache, int layer, int kv_head,
+              MatrixView<const float> queries, const Memory&)
       : kernels_(kernels.attention),
-        memory_(memory),
+        cache_(cache),
         layer_(layer),
         kv_head_(kv_head),
         queries_(queries) {}
 
-  static std::size_t bytes(std::size_t, std::size_t) { return 0; }
-
   void scores(int page, Places places, std::optional<int> next, MatrixView<float> p) {
-    const T* ahead = next ? memory_.keys<T>(*next, layer_, kv_head_) : nullptr;
-    const T* keys = memory_.keys<T>(page, layer_, kv_head_);
+    const T* ahead = next ? cache_.keys<T>(*next, layer_, kv_head_) : nullptr;
+    const T* keys = cache_.keys<T>(page, layer_, kv_head_);
     if constexpr (std::is_same_v<T, Half>) {
       kernels_.scores_f16(queries_, keys, places, ahead, p);
     } else {
@@ -105,15 +79,17 @@ class FloatFormat {
     }
   }
 
-  // Of keys that all lie in a page of history: scores to weights; their values, merged with out.
+  // For a tile whose keys all lie in one page of history: turns scores into weights, then merges
+  // the weighted values with `out`.
   void softmax(const TileScores& scores, int, const AttentionSums& sums) { softmax(scores, sums); }
   void values(MatrixView<const float> p, int page, Places committed, std::optional<int> next,
               const MergeFactors& merge, MatrixView<float> out) {
-    const T* ahead = next ? memory_.values<T>(*next, layer_, kv_head_) : nullptr;
+    const T* ahead = next ? cache_.values<T>(*next, layer_, kv_head_) : nullptr;
     add(p, place_of(page, committed), ahead, &merge, out);
   }
 
-  // Of keys that lie in a page of history and in scratch: scores to weights; their values.
+  // For a tile with keys in scratch, and perhaps in a page of history: turns scores into weights,
+  // then makes `out` the weighted values.
   void softmax(const TileScores& scores, int, Places, std::span<const ChainPart>,
                const AttentionSums& sums) {
     softmax(scores, sums);
@@ -135,7 +111,7 @@ class FloatFormat {
 
   void add(MatrixView<const float> p, const CacheRun& run, const T* ahead,
            const MergeFactors* merge, MatrixView<float> out) {
-    const T* values = memory_.values<T>(run.page, layer_, kv_head_) + run.offset * out.columns();
+    const T* values = cache_.values<T>(run.page, layer_, kv_head_) + run.offset * out.columns();
     const auto weights = columns_of(p, run.position, run.count);
     if constexpr (std::is_same_v<T, Half>) {
       kernels_.values_f16(weights, values, run.count, ahead, merge, out);
@@ -145,44 +121,54 @@ class FloatFormat {
   }
 
   const AttentionKernels& kernels_;
-  CacheMemory& memory_;
+  CacheMemory& cache_;
   const int layer_, kv_head_;
   const MatrixView<const float> queries_;
 };
 
-// Keys and values in 8 bits. Weights become integers with all of a query's keys in sight; a run in
-// scratch may stand at other places of its page than of the tile.
+// Keys and values in 8 bits. A query's weights in a tile become integers together, by the largest
+// of them, so runs in scratch are not weighted one by one. A run may have other places in its page
+// than in the tile.
 class Q8Format {
  public:
-  Q8Format(const Kernels& kernels, CacheMemory& memory, int layer, int kv_head,
-           MatrixView<const float> queries, Pieces& pieces)
-      : kernels_(kernels.attention), memory_(memory), layer_(layer), kv_head_(kv_head) {
-    const std::size_t n = queries.rows(), head_dim = queries.columns();
-    const auto q = pieces.take<std::int8_t>(n, head_dim);
-    const auto d = pieces.take<float>(n, head_dim / kKeyGroup);
-    const auto bias = pieces.take<std::int32_t>(n, head_dim / kKeyGroup);
-    std::int16_t sums16[kHeadDimMax / 16];
-    for (std::size_t i = 0; i < n; ++i) {
-      kernels.products.quantize(queries[i], kKeyGroup, {q[i].data(), d[i].data(), sums16});
-      for (std::size_t group = 0; group < head_dim / kKeyGroup; ++group)
-        bias[i][group] = -128 * (sums16[2 * group] + sums16[2 * group + 1]);
-    }
-    queries_ = {q, d, bias};
-    weights_ = pieces.take<std::int16_t>(n, kTile);
-    run_weights_ = pieces.take<std::int16_t>(n, kTile);
-    sums_ = pieces.take<std::int32_t>(n, head_dim);
-    factors_ = pieces.take<float>(n);
-  }
+  struct Memory {
+    Memory(std::size_t n, std::size_t head_dim, BumpAllocator& memory)
+        : q(memory.take<std::int8_t>(n, head_dim)),
+          d(memory.take<float>(n, head_dim / kKeyGroup)),
+          bias(memory.take<std::int32_t>(n, head_dim / kKeyGroup)),
+          weights(memory.take<std::int16_t>(n, kTile)),
+          run_weights(memory.take<std::int16_t>(n, kTile)),
+          sums(memory.take<std::int32_t>(n, head_dim)),
+          factors(memory.take<float>(n).data()) {}
 
-  static std::size_t bytes(std::size_t n, std::size_t head_dim) {
-    return n * (rounded_up(head_dim, 64) + 8 * rounded_up(head_dim / kKeyGroup, 16) +
-                2 * kTile * sizeof(std::int16_t) + 4 * rounded_up(head_dim, 16) + sizeof(float)) +
-           512;
+    MatrixView<std::int8_t> q;                      // the queries, quantized
+    MatrixView<float> d;                            // [n][groups]
+    MatrixView<std::int32_t> bias;                  // [n][groups]
+    MatrixView<std::int16_t> weights, run_weights;  // [n][64], by place in the tile, in a page
+    MatrixView<std::int32_t> sums;                  // [n][head_dim]
+    float* factors;                                 // [n]
+  };
+
+  Q8Format(const Kernels& kernels, CacheMemory& cache, int layer, int kv_head,
+           MatrixView<const float> queries, const Memory& memory)
+      : kernels_(kernels.attention),
+        cache_(cache),
+        layer_(layer),
+        kv_head_(kv_head),
+        memory_(memory) {
+    std::int16_t sums16[kHeadDimMax / 16];
+    for (std::size_t i = 0; i < queries.rows(); ++i) {
+      kernels.products.quantize(queries[i], kKeyGroup,
+                                {memory.q[i].data(), memory.d[i].data(), sums16});
+      for (std::size_t group = 0; group < queries.columns() / kKeyGroup; ++group)
+        memory.bias[i][group] = -128 * (sums16[2 * group] + sums16[2 * group + 1]);
+    }
   }
 
   void scores(int page, Places places, std::optional<int> next, MatrixView<float> p) {
     const KeysQ8 keys = keys_of(page), ahead = keys_of(next.value_or(page));
-    kernels_.scores_q8_0(queries_, keys, places, next ? &ahead : nullptr, p);
+    kernels_.scores_q8_0({memory_.q, memory_.d, memory_.bias}, keys, places,
+                         next ? &ahead : nullptr, p);
   }
 
   void softmax(const TileScores& scores, int page, const AttentionSums& sums) {
@@ -190,8 +176,9 @@ class Q8Format {
   }
   void values(MatrixView<const float>, int page, Places committed, std::optional<int> next,
               const MergeFactors& merge, MatrixView<float> out) {
-    kernels_.values_q8_0_merged(weights_, head_of(page).values, committed,
-                                next ? head_of(*next).values : nullptr, factors_, merge, out);
+    kernels_.values_q8_0_merged(memory_.weights, head_of(page).values, committed,
+                                next ? head_of(*next).values : nullptr, memory_.factors, merge,
+                                out);
   }
 
   void softmax(const TileScores& scores, int page, Places committed,
@@ -210,17 +197,17 @@ class Q8Format {
   }
   void values(MatrixView<const float>, int page, Places committed,
               std::span<const ChainPart> chains, MatrixView<float> out) {
-    std::fill_n(sums_[0].data(), sums_.rows() * sums_.stride(), 0);
+    std::fill_n(memory_.sums[0].data(), memory_.sums.rows() * memory_.sums.stride(), 0);
     const CacheRun of_page = place_of(page, committed);
     for (const ChainPart& chain : chains) {
       if (of_page.count > 0) add_run(of_page, chain.queries);
       for (const CacheRun& run : chain.runs) add_run(run, chain.queries);
     }
-    kernels_.widen(factors_, sums_, out);
+    kernels_.widen(memory_.factors, memory_.sums, out);
   }
 
  private:
-  CacheMemory::HeadQ8 head_of(int page) { return memory_.head_q8_0(page, layer_, kv_head_); }
+  CacheMemory::HeadQ8 head_of(int page) { return cache_.head_q8_0(page, layer_, kv_head_); }
   KeysQ8 keys_of(int page) {
     const CacheMemory::HeadQ8 head = head_of(page);
     return {head.keys, head.key_scales};
@@ -231,27 +218,26 @@ class Q8Format {
     const TileScores some = scores.part(queries);
     const AttentionSums of_some{sums.max + queries.begin, sums.sum + queries.begin, {}};
     kernels_.softmax_q8_0(some.scale(), some.softcap(), some.present, some.p, value_scales,
-                          rows_of(weights_, queries), factors_ + queries.begin, of_some);
+                          rows_of(memory_.weights, queries), memory_.factors + queries.begin,
+                          of_some);
   }
 
   void add_run(const CacheRun& run, Range queries) {
     for (std::size_t q = queries.begin; q < queries.end; ++q) {
-      std::fill_n(run_weights_[q].data(), kTile, std::int16_t{0});
-      std::copy_n(&weights_[q][run.position], run.count, &run_weights_[q][run.offset]);
+      std::fill_n(memory_.run_weights[q].data(), kTile, std::int16_t{0});
+      std::copy_n(&memory_.weights[q][run.position], run.count,
+                  &memory_.run_weights[q][run.offset]);
     }
     const Places places{static_cast<std::uint8_t>(run.offset),
                         static_cast<std::uint8_t>(run.offset + run.count)};
-    kernels_.values_q8_0(rows_of(run_weights_, queries), head_of(run.page).values, places,
-                         rows_of(sums_, queries));
+    kernels_.values_q8_0(rows_of(memory_.run_weights, queries), head_of(run.page).values, places,
+                         rows_of(memory_.sums, queries));
   }
 
   const AttentionKernels& kernels_;
-  CacheMemory& memory_;
+  CacheMemory& cache_;
   const int layer_, kv_head_;
-  QuantizedQueries queries_;
-  MatrixView<std::int16_t> weights_, run_weights_;  // [n][64], by place of the tile, of a page
-  MatrixView<std::int32_t> sums_;                   // [n][head_dim]
-  float* factors_;                                  // [n]
+  const Memory memory_;
 };
 
 }  // namespace outrider

@@ -9,27 +9,39 @@
 namespace outrider {
 namespace {
 
-// Enough to hide what a page costs besides products: reading it from memory, its widening.
+// With so many queries in a block, their products hide what a page costs besides: reading it from
+// memory and widening its elements.
 constexpr std::size_t kBlockQueries = 48;
-// What the busiest part may have to do, an even division being 1, before rows are cut into more
-// blocks, and into how many times as many at most: each block reads the keys again.
-constexpr double kUneven = 1.15;
-constexpr std::size_t kMostCuts = 4;
+// The busiest thread may have this many times its even share of the work before rows are cut into
+// more blocks. There are at most kCutsMax times as many blocks, as each block reads the keys again.
+constexpr double kUnevenMax = 1.15;
+constexpr std::size_t kCutsMax = 4;
+
+// Whether both need the same tiles and the same working memory.
+bool same_work(const Attention& a, const Attention& b) {
+  return a.n_heads == b.n_heads && a.n_kv_heads == b.n_kv_heads && a.head_dim == b.head_dim &&
+         a.window == b.window;
+}
 
 }  // namespace
 
-AttentionPlan::AttentionPlan(const ModelSpec& spec, int n_parts) : n_parts_(n_parts) {
+AttentionPlan::AttentionPlan(const ModelSpec& spec, int n_threads)
+    : n_threads_(n_threads), kv_heads_min_(std::numeric_limits<std::size_t>::max()) {
   std::size_t group = 1;
-  fewest_kv_heads_ = std::numeric_limits<std::size_t>::max();
-  for (const LayerSpec& layer : spec.layers) {
-    for (const Operation& operation : layer.operations) {
+  for (int layer = 0; layer < spec.n_layers(); ++layer) {
+    work_of_.push_back(0);
+    for (const Operation& operation : spec.layers[layer].operations) {
       const auto* attention = std::get_if<Attention>(&operation.body);
       if (attention == nullptr) continue;
       group = std::max<std::size_t>(group, attention->n_heads / attention->n_kv_heads);
-      fewest_kv_heads_ = std::min<std::size_t>(fewest_kv_heads_, attention->n_kv_heads);
+      kv_heads_min_ = std::min<std::size_t>(kv_heads_min_, attention->n_kv_heads);
+      const auto same = std::ranges::find_if(
+          works_, [&](const Work& work) { return same_work(work.attention, *attention); });
+      work_of_.back() = same - works_.begin();
+      if (same == works_.end()) works_.push_back({layer, *attention, {}});
     }
   }
-  rows_a_block_ = std::max<std::size_t>(1, kBlockQueries / group);
+  block_rows_max_ = std::max<std::size_t>(1, kBlockQueries / group);
 }
 
 void AttentionPlan::begin_pass(std::vector<const RowContext*> rows) {
@@ -40,14 +52,15 @@ void AttentionPlan::begin_pass(std::vector<const RowContext*> rows) {
   const std::vector<Sequence> sequences = order_rows();
   const std::size_t cuts = cuts_for(sequences);
   for (const Sequence& sequence : sequences) cut_into_blocks(sequence, n_blocks(sequence, cuts));
+  for (Work& work : works_) list_items(work);
 }
 
 std::vector<AttentionPlan::Sequence> AttentionPlan::order_rows() {
   row_at_.clear();
-  // A row continues the chain of its parent, unless another child was there before it.
+  // A row continues the chain of its parent, unless another child of the parent already does.
   constexpr std::size_t kNone = -1;
   std::vector<std::size_t> child(rows_.size(), kNone);
-  std::vector<std::size_t> firsts;  // rows that begin a chain
+  std::vector<std::size_t> firsts;  // the first row of each chain
   const auto place = [](const CacheRun& run, int at) {
     return static_cast<std::size_t>(run.page) * kPagePositions + run.offset + at;
   };
@@ -68,7 +81,7 @@ std::vector<AttentionPlan::Sequence> AttentionPlan::order_rows() {
     }
     row_at_[place(path.back(), path.back().count - 1)] = i;
   }
-  // Sequences share no list of pages; two without any are as good as one.
+  // No two sequences share a list of pages. Those that have no pages may be taken as one sequence.
   const auto same_sequence = [&](std::size_t a, std::size_t b) {
     return rows_[a]->pages.data() == rows_[b]->pages.data() &&
            rows_[a]->committed == rows_[b]->committed;
@@ -92,20 +105,20 @@ std::vector<AttentionPlan::Sequence> AttentionPlan::order_rows() {
 
 std::size_t AttentionPlan::n_blocks(const Sequence& sequence, std::size_t cuts) const {
   const std::size_t n = sequence.rows.end - sequence.rows.begin;
-  return std::min(n, (n + rows_a_block_ - 1) / rows_a_block_ * cuts);
+  return std::min(n, (n + block_rows_max_ - 1) / block_rows_max_ * cuts);
 }
 
 std::size_t AttentionPlan::cuts_for(std::span<const Sequence> sequences) const {
-  for (std::size_t cuts = 1; cuts < kMostCuts; ++cuts) {
-    std::size_t tiles = 0;  // as many as a layer without a window has at least
+  for (std::size_t cuts = 1; cuts < kCutsMax; ++cuts) {
+    std::size_t tiles = 0;  // of the layer with the fewest kv heads, windows left aside
     for (const Sequence& sequence : sequences) {
-      tiles += n_blocks(sequence, cuts) * fewest_kv_heads_ *
+      tiles += n_blocks(sequence, cuts) * kv_heads_min_ *
                (tile_of(context(sequence.rows.begin).committed) + 1);
     }
-    const std::size_t most = (tiles + n_parts_ - 1) / n_parts_;
-    if (most * n_parts_ <= tiles * kUneven) return cuts;
+    const std::size_t most = (tiles + n_threads_ - 1) / n_threads_;
+    if (most * n_threads_ <= tiles * kUnevenMax) return cuts;
   }
-  return kMostCuts;
+  return kCutsMax;
 }
 
 void AttentionPlan::cut_into_blocks(const Sequence& sequence, std::size_t n_blocks) {
@@ -116,8 +129,11 @@ void AttentionPlan::cut_into_blocks(const Sequence& sequence, std::size_t n_bloc
     Block block{{sequence.rows.begin + part.begin, sequence.rows.begin + part.end}, {}};
     while (chains_[chain].end <= block.rows.begin) ++chain;
     block.chains = {chain, chain};
-    while (block.chains.end < chains_.size() && chains_[block.chains.end].begin < block.rows.end)
+    while (block.chains.end < chains_.size() && chains_[block.chains.end].begin < block.rows.end) {
+      const std::size_t last_row = std::min(chains_[block.chains.end].end, block.rows.end) - 1;
+      block.n_runs += context(last_row).path.size();
       ++block.chains.end;
+    }
     block.first_position = context(block.rows.begin).position;
     for (std::size_t r = block.rows.begin; r < block.rows.end; ++r) {
       const int position = context(r).position;
@@ -128,28 +144,34 @@ void AttentionPlan::cut_into_blocks(const Sequence& sequence, std::size_t n_bloc
   }
 }
 
-void AttentionPlan::list_items(const Attention& attention, std::vector<Item>& items) const {
-  items.clear();
-  std::size_t cost = 0;
-  for (int kv_head = 0; kv_head < attention.n_kv_heads; ++kv_head) {
+void AttentionPlan::list_items(Work& work) const {
+  const std::optional<int> window = work.attention.window;
+  work.items.clear();
+  work.cost = 0;
+  for (int kv_head = 0; kv_head < work.attention.n_kv_heads; ++kv_head) {
     for (const Block& block : blocks_) {
-      const int first =
-          attention.window ? std::max(0, block.first_position - *attention.window + 1) : 0;
-      items.push_back({&block, kv_head, tile_of(first), tile_of(block.last_position) + 1, cost});
-      cost += items.back().cost();
+      const int first = window ? std::max(0, block.first_position - *window + 1) : 0;
+      work.items.push_back(
+          {&block, kv_head, tile_of(first), tile_of(block.last_position) + 1, work.cost});
+      work.cost += work.items.back().cost();
     }
   }
 }
 
-Range AttentionPlan::share_of(const Item& item, std::size_t total_cost, std::size_t part) const {
-  // A tile is the part's in whose share of the cost it begins.
-  const auto first_at = [&](std::size_t at) -> std::size_t {
-    const std::size_t cost = total_cost * at / n_parts_;
+Range AttentionPlan::share_of(const Work& work, const Item& item, std::size_t thread) const {
+  // The first tile that begins at the begin of thread i's share of the cost, or after it.
+  const auto first_tile = [&](std::size_t i) -> std::size_t {
+    const std::size_t cost = work.cost * i / n_threads_;
     if (cost <= item.first_cost) return item.first_tile;
     const std::size_t tiles = (cost - item.first_cost + item.tile_cost() - 1) / item.tile_cost();
     return std::min<std::size_t>(item.first_tile + tiles, item.end_tile);
   };
-  return {first_at(part), first_at(part + 1)};
+  return {first_tile(thread), first_tile(thread + 1)};
+}
+
+std::size_t AttentionPlan::most_tiles(const Work& work, const Item& item) const {
+  const std::size_t share_cost = work.cost / n_threads_ + 1;
+  return std::min<std::size_t>(item.end_tile - item.first_tile, share_cost / item.tile_cost() + 1);
 }
 
 }  // namespace outrider

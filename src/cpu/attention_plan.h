@@ -1,10 +1,11 @@
-// The rows of a pass in the order in which attention takes them, and the division of their tiles
-// among threads.
+// How attention takes the rows of a pass, and how its work is divided among threads.
 //
-// Rows of one sequence are taken in blocks, whose queries meet each committed page together. Their
-// own keys lie in scratch, where rows are parted into chains: runs of rows of which each is the
-// parent of the next, as all rows of a prompt are. A chain's rows have one path, of which earlier
-// rows see less.
+// Rows of one sequence are taken in blocks, so that a page of committed keys is read once for all
+// queries of a block. A page is a tile: the unit of work is one tile for one block and one kv head.
+//
+// The rows' own keys lie in scratch. There rows are split into chains: runs of rows in which each
+// row is the parent of the next, as all rows of a prompt are. The rows of a chain have one path, of
+// which earlier rows see a shorter part.
 
 #pragma once
 
@@ -19,14 +20,13 @@
 
 namespace outrider {
 
-// A page of the cache is a tile.
 inline constexpr int kTilePositions = kPagePositions;
 inline int tile_of(int position) {
   return position / kTilePositions;
 }
 
 // What one row may see: the committed positions [0, committed) of its sequence, then its path in
-// scratch, itself last.
+// scratch, which ends with the row itself.
 struct RowContext {
   int position = 0;
   int committed = 0;
@@ -36,53 +36,71 @@ struct RowContext {
 
 class AttentionPlan {
  public:
-  // n_parts: into which a layer's tiles are divided.
-  AttentionPlan(const ModelSpec& spec, int n_parts);
+  // Tiles are divided among n_threads.
+  AttentionPlan(const ModelSpec& spec, int n_threads);
 
-  // They stay where they are until the pass ends.
+  // Plans a pass over these rows, which must outlive it. Allocates; all else here does not.
   void begin_pass(std::vector<const RowContext*> rows);
 
-  // Rows by sequence, in it by chain: the number in the pass of the one at a place, and its
-  // context.
+  // Attention takes rows in an order of its own: by sequence, within it by chain. The row at a
+  // place of that order, counted as in the pass, and its context.
   std::size_t row(std::size_t place) const { return order_[place]; }
   const RowContext& context(std::size_t place) const { return *rows_[order_[place]]; }
-  // Places.
+  // The places of each chain.
   std::span<const Range> chains() const { return chains_; }
 
-  // Places `rows`, which lie in one sequence, in part or all of chains()[chains].
+  // Rows of one sequence at neighbouring places.
   struct Block {
-    Range rows, chains;
+    Range rows;    // places
+    Range chains;  // of chains(): those that have a row in the block
     int first_position = 0, last_position = 0;
+    std::size_t n_runs = 0;  // in the paths of its chains, all together
   };
-  // A block's tiles for one kv head.
+  std::span<const Block> blocks() const { return blocks_; }
+
+  // The tiles that a block sees, for one kv head. A tile costs as many units as the block has rows.
   struct Item {
     const Block* block;
     int kv_head;
     int first_tile, end_tile;
-    std::size_t first_cost;  // of all items before it
+    std::size_t first_cost;  // of all items before this one
 
     std::size_t tile_cost() const { return block->rows.end - block->rows.begin; }
     std::size_t cost() const { return (end_tile - first_tile) * tile_cost(); }
   };
-  // Of a layer.
-  void list_items(const Attention& attention, std::vector<Item>& items) const;
-  // The tiles of `item` that are part `part`'s; total_cost: of all items.
-  Range share_of(const Item& item, std::size_t total_cost, std::size_t part) const;
+  // What a layer has to do. Layers that differ in nothing that matters here share it.
+  struct Work {
+    int first_layer;  // of these layers
+    Attention attention;
+    std::vector<Item> items;
+    std::size_t cost = 0;  // of all items
+  };
+  const Work& work(int layer) const { return works_[work_of_[layer]]; }
+  std::span<const Work> works() const { return works_; }
+
+  // The tiles of an item that a thread takes: those that begin within the thread's share of the
+  // cost.
+  Range share_of(const Work& work, const Item& item, std::size_t thread) const;
+  // No thread takes more tiles of the item.
+  std::size_t most_tiles(const Work& work, const Item& item) const;
 
  private:
-  // Places of the rows of one sequence, and their first chain.
+  // The places of one sequence's rows, and its first chain.
   struct Sequence {
     Range rows;
     std::size_t first_chain;
   };
   std::vector<Sequence> order_rows();
-  // Rows are cut into as few blocks as registers and caches like, times `cuts`, so that short
-  // contexts, too, have tiles enough to be divided evenly.
-  std::size_t cuts_for(std::span<const Sequence> sequences) const;
+  // Rows are cut into as few blocks as the registers and caches are good for, times `cuts`.
   std::size_t n_blocks(const Sequence& sequence, std::size_t cuts) const;
+  // With short contexts there may be too few tiles to divide evenly; more cuts make more of them.
+  std::size_t cuts_for(std::span<const Sequence> sequences) const;
   void cut_into_blocks(const Sequence& sequence, std::size_t n_blocks);
+  void list_items(Work& work) const;
 
-  std::size_t n_parts_, rows_a_block_, fewest_kv_heads_;
+  std::size_t n_threads_, block_rows_max_, kv_heads_min_;
+  std::vector<Work> works_;
+  std::vector<std::size_t> work_of_;  // [n_layers], of works_; any where a layer has no attention
   std::vector<const RowContext*> rows_;
   std::vector<std::size_t> order_;
   std::vector<Range> chains_;

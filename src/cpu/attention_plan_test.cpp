@@ -45,16 +45,15 @@ TEST(AttentionPlan, PartsCoverAllTilesEvenly) {
           std::vector<const RowContext*> pointers;
           for (const RowContext& context : contexts) pointers.push_back(&context);
           plan.begin_pass(pointers);
-          std::vector<AttentionPlan::Item> items;
-          plan.list_items(attention, items);
-          const std::size_t total = items.back().first_cost + items.back().cost();
+          const AttentionPlan::Work& work = plan.work(0);
 
           std::map<std::tuple<std::size_t, int, std::size_t>, int> met;  // row, kv head, tile
           std::size_t most = 0;
           for (int part = 0; part < n_parts; ++part) {
             std::size_t cost = 0;
-            for (const AttentionPlan::Item& item : items) {
-              const Range tiles = plan.share_of(item, total, part);
+            for (const AttentionPlan::Item& item : work.items) {
+              const Range tiles = plan.share_of(work, item, part);
+              EXPECT_LE(tiles.end - tiles.begin, plan.most_tiles(work, item));
               cost += (tiles.end - tiles.begin) * item.tile_cost();
               for (std::size_t place = item.block->rows.begin; place < item.block->rows.end;
                    ++place) {
@@ -72,7 +71,7 @@ TEST(AttentionPlan, PartsCoverAllTilesEvenly) {
           }
           for (const auto& [place, times] : met) EXPECT_EQ(times, 1);
           if (rows >= 8) {
-            EXPECT_LE(most * n_parts, total * 1.34);
+            EXPECT_LE(most * n_parts, work.cost * 1.34);
           }
         }
       }

@@ -7,6 +7,24 @@
 #include "numerics/attention.h"
 
 namespace outrider {
+namespace {
+
+// States that a thread may have to keep of so many tiles of an item that others share: one for each
+// span, but one for each tile of a span that begins with another thread, whose tiles are merged
+// before.
+std::size_t most_states(std::size_t n_tiles) {
+  return std::min<std::size_t>(n_tiles, kSpanTiles + n_tiles / kSpanTiles + 2);
+}
+
+template <typename Format>
+std::size_t block_bytes_as(const AttentionPlan::Block& block, int committed,
+                           const Attention& attention) {
+  BumpAllocator counter;
+  const BlockMemory<Format> counted(block, committed, attention, counter);
+  return counter.used_bytes();
+}
+
+}  // namespace
 
 PagedAttention::PagedAttention(const ModelSpec& spec, const Kernels& kernels, CacheMemory& memory,
                                int n_threads)
@@ -18,19 +36,55 @@ PagedAttention::PagedAttention(const ModelSpec& spec, const Kernels& kernels, Ca
 
 void PagedAttention::begin_pass(std::vector<const RowContext*> rows) {
   plan_.begin_pass(std::move(rows));
+  // Every thread gets what the largest block takes, and two of the largest segments.
+  std::size_t of_block = 0, n_states = 0, n_floats = 0;
+  for (const AttentionPlan::Work& work : plan_.works()) {
+    for (const AttentionPlan::Block& block : plan_.blocks())
+      of_block = std::max(of_block, block_bytes(block, work));
+    for (const AttentionPlan::Item& item : work.items) {
+      const std::size_t states = most_states(plan_.most_tiles(work, item));
+      const std::size_t queries =
+          item.tile_cost() * work.attention.n_heads / work.attention.n_kv_heads;
+      n_states = std::max(n_states, states);
+      n_floats = std::max(n_floats, states * state_floats(queries, work.attention.head_dim));
+    }
+  }
+  for (Thread& thread : threads_) {
+    const auto take_segments = [&](BumpAllocator memory) {
+      for (Segment* segment : {&thread.continued, &thread.begun}) {
+        segment->spans = memory.take<int>(n_states);
+        segment->states = memory.take<float>(n_floats);
+      }
+      return memory;
+    };
+    const std::size_t bytes = take_segments(BumpAllocator()).used_bytes() + of_block;
+    if (thread.memory.size() < bytes) thread.memory = HugeBuffer(bytes);
+    thread.rest = take_segments(BumpAllocator(thread.memory.as<std::byte>()));
+  }
+}
+
+std::size_t PagedAttention::block_bytes(const AttentionPlan::Block& block,
+                                        const AttentionPlan::Work& work) const {
+  const int committed = plan_.context(block.rows.begin).committed;
+  switch (memory_.type(work.first_layer)) {
+    case CacheType::f16: return block_bytes_as<FloatFormat<Half>>(block, committed, work.attention);
+    case CacheType::f32:
+      return block_bytes_as<FloatFormat<float>>(block, committed, work.attention);
+    case CacheType::q8_0: return block_bytes_as<Q8Format>(block, committed, work.attention);
+  }
+  return 0;
 }
 
 template <typename Format>
 void PagedAttention::attend_as(const Attention& attention, int layer, int thread,
                                MatrixView<const float> queries, MatrixView<float> out) {
   Thread& own = threads_[thread];
-  plan_.list_items(attention, own.items);
-  const std::size_t total = own.items.back().first_cost + own.items.back().cost();
-  for (const AttentionPlan::Item& item : own.items) {
-    const Range tiles = plan_.share_of(item, total, thread);
+  const AttentionPlan::Work& work = plan_.work(layer);
+  for (const AttentionPlan::Item& item : work.items) {
+    const Range tiles = plan_.share_of(work, item, thread);
     if (tiles.begin == tiles.end) continue;
     BlockAttention<Format> block(kernels_, memory_, plan_, attention, layer, item.kv_head,
-                                 *item.block, queries, own.memory);
+                                 *item.block, queries, own.rest);
     if (tiles.end - tiles.begin == static_cast<std::size_t>(item.end_tile - item.first_tile)) {
       Merging merging = block.merging();
       block.run(tiles, [&](int tile) { return merging.at(tile / kSpanTiles); });
@@ -38,26 +92,25 @@ void PagedAttention::attend_as(const Attention& attention, int layer, int thread
       continue;
     }
 
-    // Shared: what cannot be merged yet is kept, and the last thread to come merges.
+    // Shared: what cannot be merged yet is kept, and the last thread to finish merges.
     const std::size_t head_dim = attention.head_dim;
     const std::size_t floats = state_floats(block.size(), head_dim);
     const bool begins = static_cast<int>(tiles.begin) == item.first_tile;
     Segment& segment = begins ? own.begun : own.continued;
-    segment.spans.clear();
-    segment.states.resize((kSpanTiles + (tiles.end - tiles.begin) / kSpanTiles + 2) * floats);
+    segment.n_states = 0;
     block.run(tiles, [&](int tile) {
       const int span = tile / kSpanTiles;
       const int span_begin = std::max(span * kSpanTiles, item.first_tile);
       const bool began_elsewhere = span_begin < static_cast<int>(tiles.begin);
-      const bool is_new = began_elsewhere || segment.spans.empty() || segment.spans.back() != span;
-      if (is_new) segment.spans.push_back(span);
-      const AttentionSums state =
-          sums_at(&segment.states[(segment.spans.size() - 1) * floats], block.size(), head_dim);
-      return MergeInto{state, is_new};
+      const bool is_new =
+          began_elsewhere || segment.n_states == 0 || segment.spans[segment.n_states - 1] != span;
+      if (is_new) segment.spans[segment.n_states++] = span;
+      const std::size_t at = segment.n_states - 1;
+      return MergeInto{sums_at(&segment.states[at * floats], block.size(), head_dim), is_new};
     });
     std::size_t first = thread, n_shares = 0;
     for (std::size_t t = 0; t < threads_.size(); ++t) {
-      const Range share = plan_.share_of(item, total, t);
+      const Range share = plan_.share_of(work, item, t);
       if (share.begin == share.end) continue;
       first = std::min(first, t);
       ++n_shares;
@@ -66,11 +119,11 @@ void PagedAttention::attend_as(const Attention& attention, int layer, int thread
     done_[first].store(0, std::memory_order_relaxed);
     Merging merging = block.merging();
     for (std::size_t t = first, left = n_shares; left > 0; ++t) {
-      const Range share = plan_.share_of(item, total, t);
+      const Range share = plan_.share_of(work, item, t);
       if (share.begin == share.end) continue;
       --left;
       Segment& part = t == first ? threads_[t].begun : threads_[t].continued;
-      for (std::size_t at = 0; at < part.spans.size(); ++at) {
+      for (std::size_t at = 0; at < part.n_states; ++at) {
         merge(kernels_.attention, sums_at(&part.states[at * floats], block.size(), head_dim),
               merging.at(part.spans[at]));
       }

@@ -12,6 +12,7 @@
 #include "base/huge_buffer.h"
 #include "base/threads.h"
 #include "cpu/attention_plan.h"
+#include "cpu/bump_allocator.h"
 #include "cpu/cache_memory.h"
 #include "cpu/kernels/kernels.h"
 #include "model/spec.h"
@@ -23,12 +24,13 @@ class PagedAttention {
   // All references must outlive this object.
   PagedAttention(const ModelSpec& spec, const Kernels& kernels, CacheMemory& memory, int n_threads);
 
-  // The rows of the next pass, by one thread; they stay where they are until it ends.
+  // The rows of the next pass, which must outlive it. One thread calls this before attend(). Takes
+  // all memory that the pass needs: throws Error or std::bad_alloc if there is not enough.
   void begin_pass(std::vector<const RowContext*> rows);
 
-  // All threads call this for a layer, between barriers: each computes a part, and of those that
-  // share a head's tiles the last to finish merges them, so that nobody waits. queries and out:
-  // [rows][n_heads * head_dim].
+  // All threads call this for a layer, with a barrier before and after it: each computes a part.
+  // Where threads share the tiles of a block and kv head, the last one to finish merges them, so
+  // that nobody waits. queries and out: [rows][n_heads * head_dim].
   void attend(const Attention& attention, int layer, int thread, MatrixView<const float> queries,
               MatrixView<float> out);
 
@@ -36,15 +38,18 @@ class PagedAttention {
   // A thread's part of an item that several threads share: states of tiles and of spans of tiles,
   // in order.
   struct Segment {
-    std::vector<int> spans;     // of each state
-    std::vector<float> states;  // [spans][state floats]
+    std::span<int> spans;     // the span of each state
+    std::span<float> states;  // [spans][state_floats()]
+    std::size_t n_states = 0;
   };
   struct Thread {
-    std::vector<AttentionPlan::Item> items;  // of the layer
-    HugeBuffer memory;                       // of the current item; grows
-    // Of the item that a thread before began, and of the one that goes on in the next thread.
+    HugeBuffer memory;
+    // Of an item that an earlier thread began, and of one that the next thread goes on with.
     Segment continued, begun;
+    BumpAllocator rest;  // of the memory: for one block at a time
   };
+
+  std::size_t block_bytes(const AttentionPlan::Block& block, const AttentionPlan::Work& work) const;
 
   template <typename Format>
   void attend_as(const Attention& attention, int layer, int thread, MatrixView<const float> queries,
