@@ -40,12 +40,14 @@ void add_choice(const KernelBench& bench) {
     for (const Case& c : kCases) {
       add_kernel(bench, fmt::format("choice/{}/{}", c.name, name(isa)), {},
                  [logits, c, isa]() -> KernelBody {
-                   return [logits, c, isa](int thread, std::size_t iteration) {
+                   const auto memory = std::make_shared<ChoiceMemory>();
+                   return [logits, c, isa, memory](int thread, std::size_t iteration) {
                      if (thread != 0) return;
                      ChoiceRequest request;
                      request.filters = c.filters;
                      request.noise.seed = iteration;
-                     choose(*logits, request, isa);
+                     Choice choice;
+                     choose(*logits, request, isa, *memory, choice);
                    };
                  });
     }

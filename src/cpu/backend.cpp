@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "base/processor.h"
 #include "base/threads.h"
 #include "cache/cache.h"
 #include "cpu/cache_memory.h"
@@ -39,20 +40,24 @@ class Outputs {
   Outputs(const LoadOptions& options, int vocabulary)
       : ids_(options.output_ids),
         places_(ids_.size()),
-        room_left_(options.output_room),
+        n_max_(ids_.size() + static_cast<std::size_t>(options.output_room)),
         vocabulary_(vocabulary) {
     std::iota(places_.begin(), places_.end(), 0u);
+    ids_.reserve(n_max_);
+    places_.reserve(n_max_);
   }
 
   bool empty() const { return ids_.empty(); }
+  PlacedTokens tokens() const { return {ids_, places_}; }
 
-  // Those of `tokens` that find room, for the end of the head.
+  // Adds new tokens at the end of the head, as many as it can take, and returns them.
   std::vector<Token> add(std::span<const Token> tokens) {
     std::vector<Token> added;
+    added.reserve(tokens.size());
     for (const Token token : tokens) {
       const auto at = std::ranges::lower_bound(ids_, token);
-      if (room_left_ == 0 || token >= vocabulary_ || (at != ids_.end() && *at == token)) continue;
-      --room_left_;
+      const bool is_known = at != ids_.end() && *at == token;
+      if (ids_.size() == n_max_ || token >= vocabulary_ || is_known) continue;
       places_.insert(places_.begin() + (at - ids_.begin()),
                      static_cast<std::uint32_t>(ids_.size()));
       ids_.insert(at, token);
@@ -61,15 +66,30 @@ class Outputs {
     return added;
   }
 
-  Choice choose(std::span<const float> logits, const ChoiceRequest& request, Isa isa) const {
-    return choose_among({ids_, places_}, logits, static_cast<std::size_t>(vocabulary_), request,
-                        isa);
-  }
-
  private:
   std::vector<Token> ids_;             // ascending
   std::vector<std::uint32_t> places_;  // in the head
-  int room_left_, vocabulary_;
+  std::size_t n_max_;
+  int vocabulary_;
+};
+
+// The scratch of a batch, which goes if the batch cannot be computed.
+class ScratchOfBatch {
+ public:
+  ScratchOfBatch(Cache& cache, std::span<const Row> rows) : cache_(cache), rows_(rows) {}
+  ~ScratchOfBatch() {
+    if (is_kept_) return;
+    for (const Row& row : rows_) cache_.discard(row.sequence);
+  }
+  ScratchOfBatch(const ScratchOfBatch&) = delete;
+  ScratchOfBatch& operator=(const ScratchOfBatch&) = delete;
+
+  void keep() { is_kept_ = true; }
+
+ private:
+  Cache& cache_;
+  const std::span<const Row> rows_;
+  bool is_kept_ = false;
 };
 
 class CpuBackend final : public Backend {
@@ -84,6 +104,7 @@ class CpuBackend final : public Backend {
         memory_(model.spec, options.cache_type, Cache::pages_needed(limits(model, options))),
         forward_(model_.spec, weights_, memory_, kernels(isa), *team_, options_),
         outputs_(options_, model_.spec.vocabulary),
+        choice_memories_(options_.n_threads),
         all_layers_(model.spec.n_layers()) {
     std::iota(all_layers_.begin(), all_layers_.end(), 0);
   }
@@ -104,7 +125,9 @@ class CpuBackend final : public Backend {
     for (const int layer : options.taps)
       CHECK(layer >= 0 && layer < model_.spec.n_layers() && written[layer]);
     Pass pass{{}, ++generation_};
+    pass.slots.reserve(rows.size());
     std::vector<ForwardRow> prepared(rows.size());
+    ScratchOfBatch scratch(cache_, rows);
     for (std::size_t i = 0; i < rows.size(); ++i) {
       const Row& row = rows[i];
       CHECK(row.token && *row.token >= 0 && *row.token < model_.spec.vocabulary &&
@@ -120,20 +143,35 @@ class CpuBackend final : public Backend {
                      .wants_logits = row.wants_logits};
     }
     forward_.run(prepared, layers, options.taps, timer);
+    scratch.keep();
     return pass;
   }
 
   std::vector<Choice> choose(const Pass& pass, std::span<const ChoiceRequest> requests) override {
     CHECK(pass.generation == generation_);
     std::vector<Choice> choices(requests.size());
-    const auto answer = [&](std::size_t i) {
+    const auto n_tokens = static_cast<std::size_t>(model_.spec.vocabulary);
+    const auto answer = [&](std::size_t i, ChoiceMemory& memory) {
       const std::span<const float> logits = forward_.logits(requests[i].row);
-      choices[i] = outputs_.empty() ? outrider::choose(logits, requests[i], isa_)
-                                    : outputs_.choose(logits, requests[i], isa_);
+      if (outputs_.empty()) {
+        outrider::choose(logits, requests[i], isa_, memory, choices[i]);
+      } else {
+        choose_among(outputs_.tokens(), logits, n_tokens, requests[i], isa_, memory, choices[i]);
+      }
     };
-    // One alone, too: the team's threads round as they must, the caller's may not.
+    if (!has_fast_choice(isa_)) {
+      // The reference allocates as it goes, which a team's threads must not.
+      const IeeeFloats floats;
+      for (std::size_t i = 0; i < requests.size(); ++i) answer(i, choice_memories_.front());
+      return choices;
+    }
+    const std::size_t n_threads = choice_memories_.size();
+    for (std::size_t i = 0; i < requests.size(); ++i)
+      reserve(requests[i], n_tokens, choice_memories_[i % n_threads], choices[i]);
+    // A single one, too: the team's threads round as they must, the caller's may not.
     team_->run([&](int thread) {
-      for (std::size_t i = thread; i < requests.size(); i += team_->size()) answer(i);
+      for (std::size_t i = thread; i < requests.size(); i += n_threads)
+        answer(i, choice_memories_[thread]);
     });
     return choices;
   }
@@ -184,6 +222,7 @@ class CpuBackend final : public Backend {
   CacheMemory memory_;
   Forward forward_;
   Outputs outputs_;
+  std::vector<ChoiceMemory> choice_memories_;  // [n_threads]
   std::vector<int> all_layers_;
   std::uint64_t generation_ = 0;
 };

@@ -12,7 +12,7 @@ namespace {
 
 constexpr RankKey kLowest = std::numeric_limits<RankKey>::min();
 
-// Between two keys, the lower included.
+// The middle between two keys: `low` itself where they are neighbours.
 RankKey middle(RankKey low, RankKey high) {
   return static_cast<RankKey>((std::int64_t{low} + high) >> 1);
 }
@@ -22,11 +22,12 @@ class Walk {
  public:
   Walk(const ChoiceKernels& kernels, float enough) : kernels_(kernels), enough_(enough) {}
 
-  // Adds the next group, n elements in which equals stand as they rank, with keys of `range`. It
-  // and `room`, for n + 16 elements, are used up: the end of the group goes to the beginning of the
-  // room, what is left of which serves the group's beginning; then the place of the group serves
-  // its end.
-  std::optional<RankCut> add(RankedPlace group, std::size_t n, KeyRange range, RankedPlace room) {
+  // Adds the next group: n elements with keys of `range`, those with equal keys in the order of
+  // their ranking. Both `group` and `spare`, which has n + 16 places, are overwritten. A group that
+  // must be split leaves its first part where it is and moves the rest to the beginning of `spare`.
+  // The first part then has what is left of `spare` to be split in; the rest has the place where
+  // the group was.
+  std::optional<RankCut> add(RankedPlace group, std::size_t n, KeyRange range, RankedPlace spare) {
     for (int n_unseen = 0;; ++n_unseen) {
       if (n <= kFew) return add_sorted(group, n);
       if (n_unseen == 2 || !surely_ends_within(group, n, range)) {
@@ -37,10 +38,10 @@ class Walk {
         range = sum.range;
       }
       const RankKey pivot = middle(range.first, range.last);
-      const std::size_t n_first = kernels_.partition(group, n, pivot, room);
+      const std::size_t n_first = kernels_.partition(group, n, pivot, spare);
       const std::size_t n_rest = n - n_first;
-      if (const auto cut = add(group, n_first, {range.first, pivot}, room + n_rest)) return cut;
-      std::swap(group, room);
+      if (const auto cut = add(group, n_first, {range.first, pivot}, spare + n_rest)) return cut;
+      std::swap(group, spare);
       n = n_rest;
       range.first = pivot + 1;
     }
@@ -48,7 +49,7 @@ class Walk {
 
  private:
   static constexpr std::size_t kFew = 64;
-  // Below this a group is always taken apart, so that units_per_one() is a normal float.
+  // While the sum is below this, every group is split, so that units_per_one() is a normal float.
   static constexpr float kSmallSum = 0x1p-60f;
 
   // 1 / u of the sum.
@@ -58,8 +59,9 @@ class Walk {
                                 << 23);
   }
 
-  // Whether the least that n values of these keys can be is well past the next power of two or the
-  // end, so that looking at the group would tell nothing. Twice out of three it saves the look.
+  // Whether even n values of the lowest rank in this range would take the sum well past the next
+  // power of two or past the end. Then group_sum() would only say that the group must be split, so
+  // it is left out, two times of three at most.
   bool surely_ends_within(RankedPlace group, std::size_t n, KeyRange range) const {
     if (group.weights != nullptr || range.first == range.last) return false;
     const float least = sum_ + 0.98f * static_cast<float>(n) * value_of(range.last);
@@ -89,7 +91,8 @@ class Walk {
   }
 
   std::optional<RankCut> add_sorted(RankedPlace group, std::size_t n) {
-    // The key above, its sign bit turned round; the place below decides between equals.
+    // The key in the high half, with its sign bit flipped so that it orders as an unsigned number;
+    // the place in the low half decides between equal keys.
     std::array<std::uint64_t, kFew> order;
     for (std::size_t i = 0; i < n; ++i)
       order[i] = std::uint64_t{static_cast<std::uint32_t>(group.keys[i]) ^ 0x80000000u} << 32 | i;
@@ -126,11 +129,11 @@ RankKey bound_of_first(const ChoiceKernels& kernels, std::span<const RankKey> mi
 
 std::optional<RankCut> fewest_that_reach(const ChoiceKernels& kernels, const RankedTokens& tokens,
                                          float enough, std::size_t expected,
-                                         const RankingRoom& room) {
+                                         const RankingMemory& memory) {
   Walk walk(kernels, enough);
-  RankedPlace group = room.group, rest = room.rest;
+  RankedPlace group = memory.group, rest = memory.rest;
   if (tokens.weights.empty()) group.weights = rest.weights = nullptr;
-  // The first few of a ranking are cheap to find, and often are all.
+  // The first few of a ranking are cheap to find, and often they are all that is needed.
   RankKey after = kLowest;
   for (std::size_t n = expected; after < kNoKey - 1; n *= 16) {
     const RankKey last =

@@ -7,12 +7,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <numeric>
 #include <optional>
-#include <utility>
 #include <vector>
 
-#include "base/huge_buffer.h"
 #include "cpu/choice_ranking.h"
 #include "cpu/kernels/kernels.h"
 #include "numerics/functions.h"
@@ -23,59 +20,19 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr std::size_t kScoresAtOnce = kScoredBlocks * kChoiceBlock;
-// A guess at how many tokens carry nearly all of the probability.
+// Estimated: so many tokens carry nearly all of the probability.
 constexpr std::size_t kUsuallyEnough = 64;
-
-// Working memory for rows of up to `n` tokens, every array a whole number of blocks.
-struct Room {
-  explicit Room(std::size_t n) : n(n) {
-    const std::size_t padded = blocks_of(n) * kChoiceBlock, n_blocks = blocks_of(n);
-    const std::size_t padded_blocks = blocks_of(n_blocks) * kChoiceBlock;
-    const std::size_t group = padded + kChoiceBlock;
-    // scores_at_least() reads the slices of kScoredBlocks blocks, whether the race has them or not.
-    const std::size_t n_slices = (n_blocks + kScoredBlocks) * 4;
-    memory =
-        HugeBuffer((4 * padded + 4 * group + 2 * n_slices + 3 * padded_blocks) * sizeof(float));
-    std::span<std::byte> left(memory.begin(), memory.size());
-    const auto take = [&]<typename T>(std::span<T>& array, std::size_t size) {
-      array = {reinterpret_cast<T*>(left.data()), size};
-      left = left.subspan(size * sizeof(T));
-    };
-    std::span<RankKey> ranked;
-    std::span<float> weights;
-    take(row, padded);
-    take(logits, padded);
-    take(values, padded);
-    take(keys, padded);
-    for (RankedPlace* place : {&ranking.group, &ranking.rest}) {
-      take(ranked, group);
-      place->keys = ranked.data();
-      take(weights, group);
-      place->weights = weights.data();
-    }
-    take(maxima, padded_blocks);
-    take(minima, padded_blocks);
-    take(minima_of_maxima, padded_blocks);
-    take(slices, n_slices);
-    take(every_slice, n_slices);
-    std::iota(every_slice.begin(), every_slice.end(), 0u);
-  }
-
-  std::size_t n;
-  HugeBuffer memory;
-  std::span<float> row;     // processed logits
-  std::span<float> logits;  // of the tokens in the race, once filters have worked
-  std::span<float> values;  // their exponentials, then probabilities
-  std::span<RankKey> keys, minima, minima_of_maxima;
-  std::span<float> maxima;  // of the race's blocks
-  std::span<std::uint32_t> slices, every_slice;
-  RankingRoom ranking;
-  std::vector<RaceEntry> ranking_of_race;
-};
 
 void put(const PlacedTokens& tokens, std::span<const float> given, std::span<float> row) {
   for (std::size_t i = 0; i < tokens.ids.size(); ++i)
     row[static_cast<std::size_t>(tokens.ids[i])] = given[tokens.places[i]];
+}
+
+// A row with the logits of all tokens, of which most have none.
+void fill_in(const PlacedTokens& tokens, std::span<const float> given, std::size_t vocabulary,
+             std::vector<float>& all) {
+  all.assign(vocabulary, -kInfinity);
+  put(tokens, given, all);
 }
 
 bool better(const RaceEntry& a, const RaceEntry& b) {
@@ -85,16 +42,16 @@ bool better(const RaceEntry& a, const RaceEntry& b) {
 // One row's choice.
 class Choosing {
  public:
-  Choosing(const ChoiceKernels& kernels, Room& room, const ChoiceRequest& request)
-      : kernels_(kernels), room_(room), request_(request) {}
+  Choosing(const ChoiceKernels& kernels, ChoiceMemory& memory, const ChoiceRequest& request)
+      : kernels_(kernels), memory_(memory.arrays), best_(memory.best), request_(request) {}
 
   // `choice` stays empty if the row cannot be used.
   void among_all(std::span<const float> given, Choice& choice) {
     n_tokens_ = given.size();
-    look_at({given, room_.every_slice.first(slices_of(given.size()))});
+    look_at({given, memory_.every_slice.first(slices_of(given.size()))});
     if (!std::isfinite(max_)) return;
     if (names_tokens()) {
-      const std::span<float> row = room_.row.first(blocks_of(given.size()) * kChoiceBlock);
+      const std::span<float> row = memory_.row.first(blocks_of(given.size()) * kChoiceBlock);
       std::fill(std::copy(given.begin(), given.end(), row.begin()), row.end(), -kInfinity);
       process(row);
     }
@@ -108,10 +65,10 @@ class Choosing {
     if (!names_tokens()) {
       look_at(first_slices(spread(tokens, given)));
     } else {
-      const std::span<float> row = room_.row.first(blocks_of(vocabulary) * kChoiceBlock);
+      const std::span<float> row = memory_.row.first(blocks_of(vocabulary) * kChoiceBlock);
       std::fill(row.begin(), row.end(), -kInfinity);
       put(tokens, given, row);
-      look_at({row, room_.every_slice.first(slices_of(vocabulary))});
+      look_at({row, memory_.every_slice.first(slices_of(vocabulary))});
       if (!std::isfinite(max_)) return;
       process(row);
     }
@@ -122,14 +79,14 @@ class Choosing {
   void look_at(RaceView race) {
     race_ = race;
     n_blocks_ = blocks_of(race.logits.size());
-    max_ = n_blocks_ > 0 ? kernels_.block_maxima(race.logits, room_.maxima) : -kInfinity;
+    max_ = n_blocks_ > 0 ? kernels_.block_maxima(race.logits, memory_.maxima) : -kInfinity;
   }
-  std::span<const float> maxima() const { return room_.maxima.first(n_blocks_); }
+  std::span<const float> maxima() const { return memory_.maxima.first(n_blocks_); }
 
   bool names_tokens() const {
     return !request_.bias.empty() || !request_.counts.empty() || !request_.allowed.empty();
   }
-  // A row that was looked at becomes the processed logits; `row` holds a copy of it.
+  // `row` is a copy of the row in the race. It becomes the processed logits, and the race's row.
   void process(std::span<float> row) {
     add_bias_and_penalties(request_, row.first(n_tokens_));
     race_.logits = row;
@@ -140,27 +97,27 @@ class Choosing {
     }
     for (const TokenBias& entry : request_.bias) look_again(entry.token);
     for (const TokenCount& entry : request_.counts) look_again(entry.token);
-    max_ = kernels_.block_maxima(maxima(), room_.values);
+    max_ = kernels_.block_maxima(maxima(), memory_.values);
   }
-  // At a block in which a logit has changed.
+  // Updates the maximum of the token's block, in which a logit has changed.
   void look_again(Token token) {
     if (token < 0 || static_cast<std::size_t>(token) >= n_tokens_) return;
     const std::size_t block = static_cast<std::size_t>(token) / kChoiceBlock;
     float max_of_block;
-    room_.maxima[block] = kernels_.block_maxima(
+    memory_.maxima[block] = kernels_.block_maxima(
         race_.logits.subspan(block * kChoiceBlock, kChoiceBlock), std::span(&max_of_block, 1));
   }
 
-  // The slices that hold one of the tokens, in room_.
+  // Puts the slices that hold one of the tokens into memory_; returns their number.
   std::size_t spread(const PlacedTokens& tokens, std::span<const float> given) {
     std::size_t n = 0;
     for (std::size_t i = 0; i < tokens.ids.size(); ++i) {
       const auto id = static_cast<std::uint32_t>(tokens.ids[i]);
-      if (n == 0 || room_.slices[n - 1] != id / kChoiceSlice) {
-        std::fill_n(&room_.logits[n * kChoiceSlice], kChoiceSlice, -kInfinity);
-        room_.slices[n++] = id / kChoiceSlice;
+      if (n == 0 || memory_.slices[n - 1] != id / kChoiceSlice) {
+        std::fill_n(&memory_.logits[n * kChoiceSlice], kChoiceSlice, -kInfinity);
+        memory_.slices[n++] = id / kChoiceSlice;
       }
-      room_.logits[(n - 1) * kChoiceSlice + id % kChoiceSlice] = given[tokens.places[i]];
+      memory_.logits[(n - 1) * kChoiceSlice + id % kChoiceSlice] = given[tokens.places[i]];
     }
     return n;
   }
@@ -174,60 +131,63 @@ class Choosing {
     }
   }
 
-  // Moves tokens with logits >= bound into room_.logits.
+  // Keeps the tokens with logits >= bound in the race, in memory_.
   void gather(float bound) { leave(kernels_.gather(race_, maxima(), bound, place())); }
   void keep(const RankCut& cut) {
-    leave(kernels_.keep(race_, room_.keys, room_.minima.first(n_blocks_), cut, place()));
+    leave(kernels_.keep(race_, memory_.keys, memory_.minima.first(n_blocks_), cut, place()));
   }
-  RacePlace place() { return {room_.logits.data(), room_.slices.data(), room_.maxima.data()}; }
-  // The first n slices of place(), whose maxima are known, are what is left of the race.
+  RacePlace place() {
+    return {memory_.logits.data(), memory_.slices.data(), memory_.maxima.data()};
+  }
+  // The race goes on with the first n slices of place(), whose maxima are known.
   void leave(std::size_t n) {
     race_ = first_slices(n);
     n_blocks_ = blocks_of(race_.logits.size());
-    max_ = n > 0 ? kernels_.block_maxima(maxima(), room_.values) : -kInfinity;
+    max_ = n > 0 ? kernels_.block_maxima(maxima(), memory_.values) : -kInfinity;
   }
-  // The first n slices in room_, with what fills up their last block.
+  // The first n slices in memory_; their last block is filled up with -inf.
   RaceView first_slices(std::size_t n) {
     const std::size_t padded = blocks_of(n * kChoiceSlice) * kChoiceBlock;
-    std::fill(room_.logits.begin() + static_cast<std::ptrdiff_t>(n * kChoiceSlice),
-              room_.logits.begin() + static_cast<std::ptrdiff_t>(padded), -kInfinity);
-    std::fill(room_.slices.begin() + static_cast<std::ptrdiff_t>(n),
-              room_.slices.begin() + static_cast<std::ptrdiff_t>(padded / kChoiceSlice), 0u);
-    return {room_.logits.first(padded), room_.slices.first(n)};
+    std::fill(memory_.logits.begin() + static_cast<std::ptrdiff_t>(n * kChoiceSlice),
+              memory_.logits.begin() + static_cast<std::ptrdiff_t>(padded), -kInfinity);
+    std::fill(memory_.slices.begin() + static_cast<std::ptrdiff_t>(n),
+              memory_.slices.begin() + static_cast<std::ptrdiff_t>(padded / kChoiceSlice), 0u);
+    return {memory_.logits.first(padded), memory_.slices.first(n)};
   }
-  std::span<const float> values() const { return room_.values.first(n_blocks_ * kChoiceBlock); }
-  std::span<float> values() { return room_.values.first(n_blocks_ * kChoiceBlock); }
+  std::span<const float> values() const { return memory_.values.first(n_blocks_ * kChoiceBlock); }
+  std::span<float> values() { return memory_.values.first(n_blocks_ * kChoiceBlock); }
 
   void keep_reaching(std::span<const float> weights, float enough, std::size_t expected) {
-    const RankedTokens tokens = {.keys = room_.keys.first(n_blocks_ * kChoiceBlock),
-                                 .minima = room_.minima.first(n_blocks_),
+    const RankedTokens tokens = {.keys = memory_.keys.first(n_blocks_ * kChoiceBlock),
+                                 .minima = memory_.minima.first(n_blocks_),
                                  .weights = weights};
-    if (const auto cut = fewest_that_reach(kernels_, tokens, enough, expected, room_.ranking))
+    if (const auto cut = fewest_that_reach(kernels_, tokens, enough, expected, memory_.ranking))
       keep(*cut);
   }
 
   void filter_top_k(std::size_t k) {
-    // As many blocks as are wanted tokens have such a token, so their maxima give a bound.
-    kernels_.keys_by_logit(maxima(), room_.keys, room_.minima_of_maxima);
-    const RankKey bound = bound_of_first(kernels_, room_.keys.first(n_blocks_), k);
+    // If the maxima of k blocks are at least `bound`, so are k tokens. The k best are therefore
+    // among the tokens that are at least `bound`, and these are all that need ranking.
+    kernels_.keys_by_logit(maxima(), memory_.keys, memory_.minima_of_maxima);
+    const RankKey bound = bound_of_first(kernels_, memory_.keys.first(n_blocks_), k);
     gather(value_of(std::min(bound, key_of(std::numeric_limits<float>::lowest()))));
-    kernels_.keys_by_logit(race_.logits, room_.keys, room_.minima);
+    kernels_.keys_by_logit(race_.logits, memory_.keys, memory_.minima);
     std::fill(values().begin(), values().end(), 1.0f);
     keep_reaching(values(), static_cast<float>(k), k);
   }
 
   void filter_typical() {
-    const float sum = kernels_.exp_differences(race_.logits, max_, room_.values);
+    const float sum = kernels_.exp_differences(race_.logits, max_, memory_.values);
     const float log_sum = log_f32(sum);
     const float entropy = kernels_.share_with_entropy(race_.logits, values(), sum, max_, log_sum);
-    kernels_.keys_by_surprise(race_.logits, max_, log_sum, entropy, room_.keys, room_.minima);
+    kernels_.keys_by_surprise(race_.logits, max_, log_sum, entropy, memory_.keys, memory_.minima);
     keep_reaching(values(), request_.filters.typical_p, kUsuallyEnough);
   }
 
   void filter_top_p() {
-    const float sum = kernels_.exp_differences(race_.logits, max_, room_.values);
+    const float sum = kernels_.exp_differences(race_.logits, max_, memory_.values);
     // Shares of 0 are not ranked: none of them is the one that reaches.
-    kernels_.keys_by_share(values(), sum, room_.keys, room_.minima);
+    kernels_.keys_by_share(values(), sum, memory_.keys, memory_.minima);
     keep_reaching({}, request_.filters.top_p, kUsuallyEnough);
   }
 
@@ -252,9 +212,9 @@ class Choosing {
                                     maxima().begin());
   }
 
-  // The n best of logit / temperature + noise, best first.
+  // The n best by logit / temperature + noise, best first.
   std::span<const RaceEntry> race(std::size_t n) {
-    std::vector<RaceEntry>& heap = room_.ranking_of_race;  // the worst on top
+    std::vector<RaceEntry>& heap = best_;  // the worst on top
     heap.clear();
     float bar = -kInfinity;
     std::array<RaceEntry, kScoresAtOnce> scores;
@@ -272,7 +232,7 @@ class Choosing {
       }
       if (heap.size() == n) bar = heap.front().score;
     };
-    // The best logits first: they set a high bar.
+    // The blocks with the best logit come first: they set a high bar for all others.
     const std::size_t best = block_of_max() / kScoredBlocks * kScoredBlocks;
     enter(best);
     for (std::size_t block = 0; block < n_blocks_; block += kScoredBlocks)
@@ -299,14 +259,14 @@ class Choosing {
     if (request_.n_best <= 0 && !request_.wants_probabilities) return;
     std::span<const float> scaled = race_.logits;
     if (temperature != 1) {
-      kernels_.divide(race_.logits, temperature, room_.values);
+      kernels_.divide(race_.logits, temperature, memory_.values);
       scaled = values();
     }
-    const float sum = kernels_.exp_differences(scaled, best, room_.values);
+    const float sum = kernels_.exp_differences(scaled, best, memory_.values);
     if (request_.n_best > 0) {
       for (const RaceEntry& entry : ranking)
         choice.best.push_back(
-            {token_at(entry.place), entry.score, room_.values[entry.place] / sum});
+            {token_at(entry.place), entry.score, memory_.values[entry.place] / sum});
     }
     report_probabilities(sum, choice);
   }
@@ -317,12 +277,12 @@ class Choosing {
     choice.token = token_at(
         static_cast<std::size_t>(std::find(from, race_.logits.end(), max_) - race_.logits.begin()));
     if (request_.n_best <= 0 && !request_.wants_probabilities) return;
-    const float sum = kernels_.exp_differences(race_.logits, max_, room_.values);
+    const float sum = kernels_.exp_differences(race_.logits, max_, memory_.values);
     report_probabilities(sum, choice);
     if (request_.n_best <= 0) return;
     const float max = max_;
     filter_top_k(wanted());
-    std::vector<RaceEntry>& best = room_.ranking_of_race;
+    std::vector<RaceEntry>& best = best_;
     best.clear();
     for (std::uint32_t place = 0; place < race_.logits.size(); ++place)
       if (race_.logits[place] > -kInfinity) best.push_back({race_.logits[place] + 0.0f, place});
@@ -331,12 +291,12 @@ class Choosing {
       choice.best.push_back({token_at(entry.place), entry.score, exp_f32(entry.score - max) / sum});
   }
 
-  // values(): exponentials of the race's scores.
+  // values() must hold the exponentials of the race's scores, whose sum is `sum`.
   void report_probabilities(float sum, Choice& choice) {
     if (!request_.wants_probabilities) return;
-    kernels_.divide(values(), sum, room_.values);
+    kernels_.divide(values(), sum, memory_.values);
     choice.probabilities.resize(n_tokens_);
-    const float* p = room_.values.data();
+    const float* p = memory_.values.data();
     for (const std::uint32_t slice : race_.slices) {
       const std::size_t id = slice * kChoiceSlice;
       std::copy_n(p, std::min(kChoiceSlice, n_tokens_ - id), &choice.probabilities[id]);
@@ -345,7 +305,8 @@ class Choosing {
   }
 
   const ChoiceKernels& kernels_;
-  Room& room_;
+  const ChoiceMemory::Arrays& memory_;
+  std::vector<RaceEntry>& best_;
   const ChoiceRequest& request_;
   std::size_t n_tokens_ = 0;
   RaceView race_;
@@ -353,39 +314,59 @@ class Choosing {
   float max_ = 0;             // of its logits
 };
 
-// A model and its draft model may choose on the same thread; the room is for the larger one.
-Room& room_for(std::size_t n) {
-  thread_local std::optional<Room> room;
-  if (!room || room->n < n) room.emplace(n);
-  return *room;
+std::size_t best_wanted(const ChoiceRequest& request) {
+  return request.n_best > 0 ? static_cast<std::size_t>(request.n_best) : 1;
 }
 
-std::vector<float> all_logits(const PlacedTokens& tokens, std::span<const float> logits,
-                              std::size_t vocabulary) {
-  std::vector<float> all(vocabulary, -kInfinity);
-  put(tokens, logits, all);
-  return all;
+// What a choice holds before anything is chosen.
+void begin(const ChoiceRequest& request, std::size_t n_tokens, ChoiceMemory& memory,
+           Choice& choice) {
+  reserve(request, n_tokens, memory, choice);
+  choice.token.reset();
+  choice.best.clear();
+  choice.probabilities.clear();
+  choice.logits.clear();
 }
 
 }  // namespace
 
-Choice choose(std::span<const float> logits, const ChoiceRequest& request, Isa isa) {
-  const ChoiceKernels* table = kernels(isa).choice;
-  if (table == nullptr) return choose_reference(logits, request);
-  Choice choice;
-  if (request.wants_logits) choice.logits.assign(logits.begin(), logits.end());
-  Choosing(*table, room_for(logits.size()), request).among_all(logits, choice);
-  return choice;
+bool has_fast_choice(Isa isa) {
+  return kernels(isa).choice != nullptr;
 }
 
-Choice choose_among(const PlacedTokens& tokens, std::span<const float> logits,
-                    std::size_t vocabulary, const ChoiceRequest& request, Isa isa) {
+void reserve(const ChoiceRequest& request, std::size_t n_tokens, ChoiceMemory& memory,
+             Choice& choice) {
+  const std::size_t n_best = std::min(best_wanted(request), n_tokens);
+  memory.reserve(n_tokens, n_best);
+  if (request.n_best > 0) choice.best.reserve(n_best);
+  if (request.wants_probabilities) choice.probabilities.reserve(n_tokens);
+  if (request.wants_logits) choice.logits.reserve(n_tokens);
+}
+
+void choose(std::span<const float> logits, const ChoiceRequest& request, Isa isa,
+            ChoiceMemory& memory, Choice& choice) {
   const ChoiceKernels* table = kernels(isa).choice;
-  if (table == nullptr) return choose_reference(all_logits(tokens, logits, vocabulary), request);
-  Choice choice;
-  if (request.wants_logits) choice.logits = all_logits(tokens, logits, vocabulary);
-  Choosing(*table, room_for(vocabulary), request).among(tokens, logits, vocabulary, choice);
-  return choice;
+  if (table == nullptr) {
+    choice = choose_reference(logits, request);
+    return;
+  }
+  begin(request, logits.size(), memory, choice);
+  if (request.wants_logits) choice.logits.assign(logits.begin(), logits.end());
+  Choosing(*table, memory, request).among_all(logits, choice);
+}
+
+void choose_among(const PlacedTokens& tokens, std::span<const float> logits, std::size_t vocabulary,
+                  const ChoiceRequest& request, Isa isa, ChoiceMemory& memory, Choice& choice) {
+  const ChoiceKernels* table = kernels(isa).choice;
+  if (table == nullptr) {
+    std::vector<float> all;
+    fill_in(tokens, logits, vocabulary, all);
+    choice = choose_reference(all, request);
+    return;
+  }
+  begin(request, vocabulary, memory, choice);
+  if (request.wants_logits) fill_in(tokens, logits, vocabulary, choice.logits);
+  Choosing(*table, memory, request).among(tokens, logits, vocabulary, choice);
 }
 
 }  // namespace outrider

@@ -1,6 +1,11 @@
-// The seam to a device: a model loaded with its cache, and the few things the engine asks of it.
-// cpu/ is one side of it; the engine, the drafters and every test are the other. Not thread-safe:
-// one thread at a time calls one backend. What is asked against the rules below fails a CHECK.
+// The seam to a device: a model loaded with its cache, and the few things that the engine asks of
+// it. cpu/ is one side of it; the engine, the drafters and every test are the other. Not
+// thread-safe: one thread at a time calls one backend. A call that breaks a rule below fails a
+// CHECK.
+//
+// Every call throws Error or std::bad_alloc if memory for it cannot be had. The backend stays
+// usable: committed texts stand, and what the call was to change is as it was, except where
+// forward() says otherwise.
 
 #pragma once
 
@@ -52,8 +57,8 @@ struct ForwardOptions {
   PassProfile* profile = nullptr;
 };
 
-// What a forward left on the device: logits, taps, and a slot per row. Valid until the backend's
-// next forward.
+// What a forward left on the device: logits, taps, and a slot per row. Valid until the next
+// forward() or add_outputs() of its backend.
 struct Pass {
   std::vector<SlotId> slots;     // [rows], in row order
   std::uint64_t generation = 0;  // set by the backend, which refuses a pass that is over
@@ -72,7 +77,7 @@ struct LoadOptions {
   // For draft models: the tokens that have logits, ascending, each once; all others are at -inf.
   // Empty: all tokens. Zhao et al. 2025, arXiv:2502.14856 (FR-Spec).
   std::vector<Token> output_ids = {};
-  int output_room = 0;  // further tokens for which add_outputs() may ask; only with output_ids
+  int output_room = 0;  // how many more tokens add_outputs() may add; only with output_ids
 };
 
 class Backend {
@@ -83,6 +88,8 @@ class Backend {
   virtual const LoadOptions& options() const = 0;  // with defaults filled in
 
   // Rows of several sequences come in any order, parents before children. At most batch_rows rows.
+  // If it throws, all scratch of the sequences in the batch is gone, as after discard(), and the
+  // last pass is over.
   virtual Pass forward(std::span<const Row> rows, const ForwardOptions& options = {}) = 0;
 
   // A choice per request, in order.
@@ -91,8 +98,8 @@ class Backend {
   // Output of layer forward_options.taps[tap] for one row: [embedding].
   virtual std::vector<float> read_tap(const Pass& pass, int tap, int row) const = 0;
 
-  // Gives these tokens logits from the next forward on, those that have none yet, as long as
-  // output_room lasts. Tokens beyond the vocabulary are ignored. No pass outlives it.
+  // Gives these tokens logits from the next forward on. Tokens that have some, that are beyond the
+  // vocabulary or beyond output_room are ignored. If any is added, the last pass is over.
   virtual void add_outputs(std::span<const Token> tokens) = 0;
 
   // The cache. A new sequence has no text.
@@ -119,7 +126,7 @@ struct MemoryNeed {
   std::size_t total() const { return weights + cache + working; }
 };
 
-// Progress of loading, 0 to 1.
+// Told how much is loaded, from 0 to 1, on the thread that loads. Must not throw.
 using LoadProgress = std::function<void(double)>;
 
 // Loads models onto one kind of device; which one is chosen per model.
@@ -131,8 +138,8 @@ class BackendFactory {
   // environment asks for is not there.
   virtual std::string name() const = 0;
   virtual MemoryNeed memory_need(const Model& model, const LoadOptions& options) const = 0;
-  // The model's checkpoint stays alive with the backend. Throws Error if the memory does not
-  // suffice.
+  // The model's checkpoint stays alive with the backend. Throws Error or std::bad_alloc if there is
+  // not enough memory.
   virtual std::unique_ptr<Backend> load(const Model& model, const LoadOptions& options,
                                         const LoadProgress& progress) const = 0;
 };
