@@ -32,6 +32,11 @@ Cache::Cache(const CacheLimits& limits)
   CHECK(limits.n_layers > 0 && limits.n_layers <= kMaxLayers);
   CHECK(limits.context > 0 && limits.n_slots > 0 && limits.n_sequences > 0);
   for (int layer = 0; layer < limits.n_layers; ++layer) all_layers_.set(layer);
+  for (Sequence& sequence : sequences_) {
+    sequence.pages.reserve(pages_for(limits.context));
+    sequence.scratch_pages.reserve(pages_for(limits.n_slots));
+    sequence.slots.reserve(limits.n_slots);
+  }
   // Descending, so that the first page taken is page 0.
   for (int page = static_cast<int>(uses_.size()) - 1; page >= 0; --page) free_.push_back(page);
 }
@@ -70,7 +75,11 @@ void Cache::end(SequenceId id) {
   Sequence& sequence = at(id);
   for (int page : sequence.pages) drop_page(page);
   for (int page : sequence.scratch_pages) drop_page(page);
-  sequence = Sequence();
+  sequence.pages.clear();
+  sequence.scratch_pages.clear();
+  sequence.slots.clear();
+  sequence.committed = 0;
+  sequence.alive = false;
 }
 
 SequenceId Cache::fork(SequenceId id) {
@@ -107,6 +116,7 @@ SlotId Cache::add_slot(SequenceId id, std::optional<SlotId> parent, const LayerS
 std::vector<CacheCopy> Cache::commit(SequenceId id, std::span<const SlotId> path) {
   Sequence& sequence = at(id);
   std::vector<CacheCopy> copies;
+  copies.reserve(path.size() + 1);  // a shared page, and a copy for each slot
   std::optional<int> parent;
   for (const SlotId slot : path) {
     CHECK(slot.value >= 0 && slot.value < static_cast<int>(sequence.slots.size()));

@@ -56,6 +56,8 @@ class Cache {
   static int pages_needed(const CacheLimits& limits);
 
   // Misuse (an unknown sequence, too many sequences or slots, an invalid path) fails a CHECK.
+  // Only what is returned is allocated, before anything changes: after a std::bad_alloc all is as
+  // it was.
   SequenceId begin();
   void end(SequenceId sequence);
   SequenceId fork(SequenceId sequence);
@@ -64,7 +66,7 @@ class Cache {
   // written by at least `layers`.
   SlotId add_slot(SequenceId sequence, std::optional<SlotId> parent, const LayerSet& layers);
 
-  // See backend.h.
+  // See model/backend.h.
   std::vector<CacheCopy> commit(SequenceId sequence, std::span<const SlotId> path);
   void discard(SequenceId sequence);
   void truncate(SequenceId sequence, int length);
@@ -89,7 +91,7 @@ class Cache {
     int position;
     LayerSet layers;
   };
-  struct Sequence {
+  struct Sequence {  // its vectors have the capacity for all that limits allow
     bool alive = false;
     int committed = 0;
     std::vector<int> pages;

@@ -20,7 +20,7 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr std::size_t kScoresAtOnce = kScoredBlocks * kChoiceBlock;
-// Estimated: so many tokens carry nearly all of the probability.
+// How many tokens carry nearly all of the probability, estimated.
 constexpr std::size_t kUsuallyEnough = 64;
 
 void put(const PlacedTokens& tokens, std::span<const float> given, std::span<float> row) {

@@ -153,21 +153,27 @@ std::size_t packed_panel_bytes(TensorType type, std::size_t columns) {
   return block_place(type, n_blocks - 1).body + body_bytes(type);
 }
 
+std::size_t row_bytes(TensorType type, std::size_t columns) {
+  return columns / traits(type).block_elements * traits(type).block_bytes;
+}
+
+void pack_panel(TensorType type, std::size_t columns, const std::byte* rows, std::size_t outputs,
+                std::byte* panel) {
+  std::memset(panel, 0, packed_panel_bytes(type, columns));
+  switch (traits(type).block_elements == 1 ? traits(type).block_bytes : 0) {
+    case 4: return pack_elements<std::uint32_t>(rows, outputs, columns, panel);
+    case 2: return pack_elements<std::uint16_t>(rows, outputs, columns, panel);
+    default: return pack_blocks(type, rows, row_bytes(type, columns), outputs, columns, panel);
+  }
+}
+
 void pack(const TensorView& tensor, Range panels, std::byte* out) {
   const std::size_t columns = tensor.columns(), outputs = tensor.rows();
   const std::size_t panel_bytes = packed_panel_bytes(tensor.type, columns);
-  const std::size_t row_bytes =
-      columns / traits(tensor.type).block_elements * traits(tensor.type).block_bytes;
   for (std::size_t p = panels.begin; p < panels.end; ++p) {
-    const std::byte* raw = tensor.bytes.data() + p * kPanel * row_bytes;
-    std::byte* panel = out + p * panel_bytes;
-    const std::size_t present = std::min(kPanel, outputs - p * kPanel);
-    std::memset(panel, 0, panel_bytes);
-    switch (traits(tensor.type).block_elements == 1 ? traits(tensor.type).block_bytes : 0) {
-      case 4: pack_elements<std::uint32_t>(raw, present, columns, panel); break;
-      case 2: pack_elements<std::uint16_t>(raw, present, columns, panel); break;
-      default: pack_blocks(tensor.type, raw, row_bytes, present, columns, panel);
-    }
+    const std::size_t first = p * kPanel;
+    pack_panel(tensor.type, columns, tensor.bytes.data() + first * row_bytes(tensor.type, columns),
+               std::min(kPanel, outputs - first), out + p * panel_bytes);
   }
 }
 

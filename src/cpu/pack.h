@@ -28,10 +28,16 @@ struct PackedMatrix {
 };
 
 std::size_t packed_panel_bytes(TensorType type, std::size_t columns);
+// Bytes of a row before it is packed.
+std::size_t row_bytes(TensorType type, std::size_t columns);
+
+// Packs one panel of up to 16 outputs, whose rows stand one after another. What it has beyond them
+// is packed as zeros.
+void pack_panel(TensorType type, std::size_t columns, const std::byte* rows, std::size_t outputs,
+                std::byte* panel);
 
 // Packs panels [panels.begin, panels.end) of `tensor` (a matrix: columns() inputs, rows() outputs)
-// into `out`, which begins at panel 0 and is 64-byte aligned. Outputs past the last are packed as
-// zeros. Panels may be packed in parallel.
+// into `out`, which begins at panel 0 and is 64-byte aligned. Panels may be packed in parallel.
 void pack(const TensorView& tensor, Range panels, std::byte* out);
 
 }  // namespace outrider

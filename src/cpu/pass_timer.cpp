@@ -59,6 +59,7 @@ PassTimer::PassTimer(PassProfile* profile, int n_threads, const Weights& weights
     : profile_(profile), weights_(weights) {
   if (profile_ == nullptr) return;
   threads_.resize(static_cast<std::size_t>(n_threads));
+  profile_->operations.resize(kPassParts);
   start_ = std::chrono::steady_clock::now();
   first_ = ticks();
   for (Thread& thread : threads_) thread.last = first_;
@@ -72,7 +73,6 @@ PassTimer::~PassTimer() {
   const double ms_a_tick =
       ms.count() / static_cast<double>(taken) / static_cast<double>(threads_.size());
   for (Thread& thread : threads_) thread.parts.back().wait += last - thread.last;
-  profile_->operations.resize(kPassParts);
   for (int part = 0; part < kPassParts; ++part) {
     PassProfile::Operation& operation = profile_->operations[static_cast<std::size_t>(part)];
     operation.name = kNames[part];

@@ -35,23 +35,37 @@ PackedMatrix layout(const TensorView& tensor, const LoadOptions& options) {
           .panel_bytes = packed_panel_bytes(type, tensor.columns())};
 }
 
-// Packs panels of the matrix: chosen rows are gathered, those of another type are encoded anew.
-void pack_rows(const Packing& packing, Range panels, std::byte* out) {
+// Whether the panels of a matrix can be packed from the file as it is.
+bool is_packed_directly(const Packing& packing) {
+  return packing.matrix->type == packing.tensor->type && packing.rows.empty();
+}
+
+// Makes `memory` large enough for pack_rows().
+void reserve(const Packing& packing, PackingMemory& memory) {
+  if (is_packed_directly(packing)) return;
+  const PackedMatrix& matrix = *packing.matrix;
+  memory.row.resize(std::max(memory.row.size(), matrix.columns));
+  memory.panel.resize(
+      std::max(memory.panel.size(), kPanel * row_bytes(matrix.type, matrix.columns)));
+}
+
+// Packs panels of the matrix: chosen rows are gathered, and rows that are packed in another type
+// than the file's are encoded.
+void pack_rows(const Packing& packing, Range panels, PackingMemory& memory, std::byte* out) {
   const TensorView& tensor = *packing.tensor;
   const PackedMatrix& matrix = *packing.matrix;
+  if (is_packed_directly(packing)) return pack(tensor, panels, out);
   const bool same_type = matrix.type == tensor.type;
-  if (same_type && packing.rows.empty()) return pack(tensor, panels, out);
-  const TensorTypeTraits& to = traits(matrix.type);
-  const std::size_t row_bytes = tensor.bytes.size() / tensor.rows();
-  const std::size_t packed_bytes = matrix.columns / to.block_elements * to.block_bytes;
-  std::vector<float> values(matrix.columns);
-  std::vector<std::byte> gathered(kPanel * packed_bytes);
+  const std::size_t from_bytes = row_bytes(tensor.type, matrix.columns);
+  const std::size_t into_bytes = row_bytes(matrix.type, matrix.columns);
+  const std::span<float> values = std::span(memory.row).first(matrix.columns);
+  const std::span<std::byte> gathered = memory.panel;
   for (std::size_t panel = panels.begin; panel < panels.end; ++panel) {
     const std::size_t first = panel * kPanel, n = std::min(kPanel, matrix.outputs - first);
     for (std::size_t i = 0; i < n; ++i) {
       const std::size_t row = packing.rows.empty() ? first + i : packing.rows[first + i];
-      const std::span<const std::byte> from = tensor.bytes.subspan(row * row_bytes, row_bytes);
-      const std::span<std::byte> into = std::span(gathered).subspan(i * packed_bytes, packed_bytes);
+      const std::span<const std::byte> from = tensor.bytes.subspan(row * from_bytes, from_bytes);
+      const std::span<std::byte> into = gathered.subspan(i * into_bytes, into_bytes);
       if (same_type) {
         std::copy(from.begin(), from.end(), into.begin());
       } else {
@@ -59,16 +73,12 @@ void pack_rows(const Packing& packing, Range panels, std::byte* out) {
         encode(matrix.type, values, into);
       }
     }
-    const TensorView view{.name = tensor.name,
-                          .type = matrix.type,
-                          .shape = {tensor.columns(), static_cast<std::int64_t>(n)},
-                          .bytes = std::span(gathered).first(n * packed_bytes)};
-    pack(view, {0, 1}, out + panel * matrix.panel_bytes);
+    pack_panel(matrix.type, matrix.columns, gathered.data(), n, out + panel * matrix.panel_bytes);
   }
 }
 
-// What a thread packs before it gives the file's pages back: with whole tensors, the head of a
-// model of 1.5B kept 180 MB of them.
+// What a thread packs before it releases the file's pages that this came from. Were it a whole
+// tensor, the head of a model of 1.5B would keep 180 MB of them.
 constexpr std::size_t kSliceBytes = std::size_t{4} << 20;
 
 // The part of the file that some panels were packed from.
@@ -95,7 +105,7 @@ PackedMatrix head_layout(const Model& model, const LoadOptions& options) {
   return head;
 }
 
-// With the room for tokens that come later.
+// With what tokens that come later will take.
 std::size_t head_bytes(PackedMatrix head, const LoadOptions& options) {
   head.outputs += static_cast<std::size_t>(options.output_room);
   return head.panels() * head.panel_bytes;
@@ -156,8 +166,15 @@ Weights::Weights(const Model& model, const LoadOptions& options, ThreadTeam& tea
   }
   head_ = head_layout(model, options);
   head_.first = packed_.begin() + offset;
+  if (!head_tokens_.empty())
+    head_tokens_.reserve(head_tokens_.size() + static_cast<std::size_t>(options.output_room));
   packings.push_back({&head_tensor_, head_tokens_, &head_, offset});
+  reserve(packings.back(), head_memory_);
 
+  std::vector<PackingMemory> memories(static_cast<std::size_t>(team.size()));
+  for (PackingMemory& memory : memories) {
+    for (const Packing& packing : packings) reserve(packing, memory);
+  }
   const bool is_mapped = !model.checkpoint->file.bytes().empty();  // or in memory
   std::atomic<std::size_t> packed = 0;
   team.run([&](int thread) {
@@ -168,7 +185,8 @@ Weights::Weights(const Model& model, const LoadOptions& options, ThreadTeam& tea
           std::max<std::size_t>(1, kSliceBytes / std::max<std::size_t>(1, matrix.panel_bytes));
       for (std::size_t first = own.begin; first < own.end; first += panels_a_slice) {
         const Range slice = {first, std::min(own.end, first + panels_a_slice)};
-        pack_rows(packing, slice, packed_.begin() + packing.offset);
+        pack_rows(packing, slice, memories[static_cast<std::size_t>(thread)],
+                  packed_.begin() + packing.offset);
         if (is_mapped) model.checkpoint->file.release(file_bytes(packing, slice));
         packed += (slice.end - slice.begin) * matrix.panel_bytes;
         if (thread == 0 && progress)
@@ -185,7 +203,7 @@ void Weights::add_to_head(std::span<const Token> tokens) {
   const std::size_t offset = static_cast<std::size_t>(head_.first - packed_.begin());
   CHECK(offset + head_.panels() * head_.panel_bytes <= packed_.size());
   pack_rows({&head_tensor_, head_tokens_, &head_, offset}, {n / kPanel, head_.panels()},
-            packed_.begin() + offset);
+            head_memory_, packed_.begin() + offset);
 }
 
 void Weights::embed(Token token, std::span<float> out) const {

@@ -12,10 +12,17 @@
 
 namespace outrider {
 
+// Working memory to pack a panel whose rows must be gathered or encoded.
+struct PackingMemory {
+  std::vector<float> row;
+  std::vector<std::byte> panel;
+};
+
 class Weights {
  public:
-  // Packs every matrix, each thread the panels that it will read, and releases the mapped file
-  // behind it. The model's checkpoint must outlive this object: embedding rows are read from it.
+  // Packs every matrix, each thread the panels that it will read, and releases the pages of the
+  // mapped file that have been packed. The model's checkpoint must outlive this object: embedding
+  // rows are read from it. Throws Error or std::bad_alloc if the memory does not suffice.
   Weights(const Model& model, const LoadOptions& options, ThreadTeam& team,
           const LoadProgress& progress);
 
@@ -27,9 +34,8 @@ class Weights {
     return vectors_[index(role, layer)];
   }
   const PackedMatrix& head() const { return head_; }
-  // The tokens of the head's outputs, in order; empty: output i is token i's.
-  std::span<const Token> head_tokens() const { return head_tokens_; }
-  // Appends outputs for these tokens; there must be room.
+  // Appends outputs for these tokens, which with those before are no more than
+  // LoadOptions::output_room. Allocates nothing.
   void add_to_head(std::span<const Token> tokens);
 
   // The embedding of a token, before any scaling: [embedding].
@@ -43,7 +49,8 @@ class Weights {
   std::vector<PackedMatrix> matrices_;       // [n_layers][kRoles]
   std::vector<std::vector<float>> vectors_;  // likewise
   PackedMatrix head_;
-  std::vector<Token> head_tokens_;
+  std::vector<Token> head_tokens_;  // of the head's outputs; empty: output i is token i's
+  PackingMemory head_memory_;       // for add_to_head()
 };
 
 // What a model's weights take, for planning memory before loading.
