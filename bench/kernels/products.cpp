@@ -155,13 +155,21 @@ KernelBody product(const KernelBench& bench, const Matrices& matrices,
   const ProductInput input = activations->input(one.type, rows, kernels);
   const std::size_t width = one.panels() * kPanel;
   const auto out = std::make_shared<std::vector<float>>(rows * width);
-  // As in a pass, each thread arranges its rows for a matrix, in room that it keeps.
-  const auto arranged = std::make_shared<std::vector<ArrangedRows>>(bench.team.size());
+  // As in a pass, each thread arranges its rows for a matrix, in memory that it keeps.
+  struct Arranged {
+    std::vector<ArrangedRows::Line> memory;
+    ArrangedRows rows;
+  };
+  const auto arranged = std::make_shared<std::vector<Arranged>>(bench.team.size());
+  for (Arranged& own : *arranged) {
+    own.memory.resize(kernels.lines(one, rows));
+    own.rows.memory = own.memory;
+  }
   return [&bench, &matrices, &kernels, activations, input, arranged, out, rows, width](
              int thread, std::size_t iteration) {
     const PackedMatrix matrix = matrices.at(iteration);
     const Range panels = share(matrix.panels(), thread, bench.team.size());
-    ArrangedRows& own = (*arranged)[static_cast<std::size_t>(thread)];
+    ArrangedRows& own = (*arranged)[static_cast<std::size_t>(thread)].rows;
     kernels.arrange(matrix, input, {0, rows}, own);
     kernels.product(matrix, own, panels,
                     MatrixView<float>(out->data(), rows, width).from(0, panels.begin * kPanel));

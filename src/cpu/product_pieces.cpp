@@ -12,18 +12,18 @@ std::size_t divide_up(std::size_t n, std::size_t by) {
 
 }  // namespace
 
-std::size_t rows_a_chunk(const PackedMatrix& weights) {
-  // Arranged: floats, or bytes and what belongs to groups.
+std::size_t rows_per_chunk(const PackedMatrix& weights) {
+  // As products read them: floats, or bytes and what each group has besides.
   const bool floats = input_kind(weights.type) == InputKind::floats;
   const std::size_t row_bytes = floats ? weights.columns * 4 : weights.columns * 9 / 8;
   return std::max(kChunkGrain, kChunkBytes / row_bytes / kChunkGrain * kChunkGrain);
 }
 
 std::size_t n_chunks(std::size_t n_rows, const PackedMatrix& weights) {
-  return divide_up(n_rows, rows_a_chunk(weights));
+  return divide_up(n_rows, rows_per_chunk(weights));
 }
 
-std::size_t panels_a_piece(const PackedMatrix& weights) {
+std::size_t panels_per_piece(const PackedMatrix& weights) {
   constexpr std::size_t kPieceBytes = 128 << 10;
   return std::max<std::size_t>(1, kPieceBytes / weights.panel_bytes);
 }
@@ -32,13 +32,13 @@ HeadPieces::HeadPieces(std::size_t n_heads, std::size_t n_kv_heads, std::size_t 
     : n_heads_(n_heads),
       n_kv_heads_(n_kv_heads),
       head_dim_(head_dim),
-      heads_a_piece_(kPanel / std::gcd(head_dim, kPanel)),
-      q_pieces_(divide_up(n_heads, heads_a_piece_)),
-      kv_pieces_(divide_up(n_kv_heads, heads_a_piece_)) {}
+      heads_per_piece_(kPanel / std::gcd(head_dim, kPanel)),
+      q_pieces_(divide_up(n_heads, heads_per_piece_)),
+      kv_pieces_(divide_up(n_kv_heads, heads_per_piece_)) {}
 
 HeadPieces::Piece HeadPieces::operator[](std::size_t index) const {
   const auto piece = [&](Kind kind, std::size_t at, std::size_t n) -> Piece {
-    const Range heads = {at * heads_a_piece_, std::min((at + 1) * heads_a_piece_, n)};
+    const Range heads = {at * heads_per_piece_, std::min((at + 1) * heads_per_piece_, n)};
     return {
         kind, heads, {heads.begin * head_dim_ / kPanel, divide_up(heads.end * head_dim_, kPanel)}};
   };

@@ -1,4 +1,4 @@
-// How the products of a pass are cut into pieces, which threads take one by one.
+// How the products of a pass are cut into pieces, which threads take one after another.
 
 #pragma once
 
@@ -9,22 +9,25 @@
 
 namespace outrider {
 
-// Rows go in chunks of this grain, whole tiles of AMX and whole groups of other kernels, so many
-// that a chunk stays in the second-level cache while panels pass.
+// Rows are multiplied in chunks that stay in the second-level cache while panels pass. The sizes of
+// chunks are multiples of the grain: whole tiles of AMX, and whole groups of other kernels.
 inline constexpr std::size_t kChunkGrain = 16;
 inline constexpr std::size_t kChunkBytes = 512 << 10;
-std::size_t rows_a_chunk(const PackedMatrix& weights);
+std::size_t rows_per_chunk(const PackedMatrix& weights);
 std::size_t n_chunks(std::size_t n_rows, const PackedMatrix& weights);
 
-// Panels that a thread takes at once, at most: some 128 KiB of them.
-std::size_t panels_a_piece(const PackedMatrix& weights);
+// At most so many panels are a piece: some 128 KiB.
+std::size_t panels_per_piece(const PackedMatrix& weights);
 
-// Outputs of gate and up are taken in parts of some panels, at most as many parts at once as have
-// the columns that are quantized together: what is multiplied is activated before the next is.
-inline constexpr std::size_t kPanelsAPart = 4, kMostParts = 4;
+// Gate and up are multiplied part by part, and each part is activated before the next is
+// multiplied. A piece is at most kPartsMax parts, which is as many columns as are quantized
+// together.
+inline constexpr std::size_t kPanelsPerPart = 4, kPartsMax = 4;
+inline constexpr std::size_t kPieceColumnsMax = kPartsMax * kPanelsPerPart * kPanel;
 
-// Heads of queries, then of keys, then of values, as few together as have whole panels for outputs,
-// so that whoever multiplies them also finishes them.
+// The pieces of the products with q, k and v: some heads of queries, of keys or of values. A piece
+// has as few heads as make whole panels of outputs, so that the thread that multiplies them can
+// finish them, too.
 class HeadPieces {
  public:
   HeadPieces(std::size_t n_heads, std::size_t n_kv_heads, std::size_t head_dim);
@@ -32,14 +35,14 @@ class HeadPieces {
   enum class Kind { query, key, value };
   struct Piece {
     Kind kind;
-    Range heads, panels;  // of its kind's heads and matrix
+    Range heads, panels;  // of its kind
   };
   std::size_t size() const { return q_pieces_ + 2 * kv_pieces_; }
   Piece operator[](std::size_t index) const;
 
  private:
   std::size_t n_heads_, n_kv_heads_, head_dim_;
-  std::size_t heads_a_piece_, q_pieces_, kv_pieces_;
+  std::size_t heads_per_piece_, q_pieces_, kv_pieces_;
 };
 
 }  // namespace outrider

@@ -38,7 +38,7 @@ TEST(Pieces, AreAtLeastAPanel) {
   for (const std::size_t columns : {32u, 1536u, 1000000u}) {
     PackedMatrix weights = {.type = TensorType::q8_0, .outputs = 1600, .columns = columns};
     weights.panel_bytes = packed_panel_bytes(weights.type, columns);
-    const std::size_t panels = panels_a_piece(weights);
+    const std::size_t panels = panels_per_piece(weights);
     EXPECT_GE(panels, 1u);
     EXPECT_TRUE(panels == 1 || panels * weights.panel_bytes <= 128 << 10);
     EXPECT_GT((panels + 1) * weights.panel_bytes, 128u << 10);
@@ -49,7 +49,7 @@ TEST(Chunks, AreWholeGrains) {
   for (const TensorType type : {TensorType::q4_k, TensorType::f16}) {
     for (const std::size_t columns : {256u, 1536u, 8960u, 1000192u}) {
       const PackedMatrix weights = {.type = type, .columns = columns};
-      const std::size_t rows = rows_a_chunk(weights);
+      const std::size_t rows = rows_per_chunk(weights);
       EXPECT_GE(rows, kChunkGrain);
       EXPECT_EQ(rows % kChunkGrain, 0u);
       const std::size_t row_bytes = type == TensorType::f16 ? 4 * columns : columns;

@@ -62,7 +62,9 @@ int main(int argc, char** argv) {
   std::vector<float> out(rows * weights.panels() * kPanel);
   const MatrixView<float> view(out.data(), rows, weights.panels() * kPanel);
   const ProductKernels& products = kernels(isa).products;
+  std::vector<ArrangedRows::Line> memory(products.lines(weights, rows));
   ArrangedRows arranged;
+  arranged.memory = memory;
   for (std::size_t call = 0; call < number(argv[6]); ++call) {
     products.arrange(weights, input, {0, rows}, arranged);
     products.product(weights, arranged, {0, weights.panels()}, view);

@@ -1,9 +1,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <vector>
 
 #include "cpu/kernels/attention_kernels.h"
+#include "cpu/kernels/query_blocks.h"
+#include "model/spec.h"
 #include "numerics/attention.h"
 #include "numerics/functions.h"
 #include "numerics/half.h"
@@ -82,7 +83,8 @@ void values(MatrixView<const float> p, const Kept* values, std::size_t count, co
             const MergeFactors* merge, MatrixView<float> out) {
   const std::size_t head_dim = out.columns();
   for (std::size_t q = 0; q < out.rows(); ++q) {
-    std::vector<float> sums(head_dim);
+    float of_head[kHeadDimMax] = {};
+    const std::span<float> sums(of_head, head_dim);
     if (!merge) std::copy(out[q].begin(), out[q].end(), sums.begin());
     for (std::size_t j = 0; j < count; ++j) {
       if (p[q][j] == 0) continue;
@@ -128,14 +130,15 @@ void widen(const float* factors, MatrixView<const std::int32_t> sums, MatrixView
 void values_q8_0_merged(MatrixView<const std::int16_t> weights, const std::int8_t* values,
                         Places places, const std::int8_t*, const float* factors,
                         const MergeFactors& merge, MatrixView<float> out) {
-  const std::size_t n = out.rows(), head_dim = out.columns();
-  std::vector<std::int32_t> sums(n * head_dim);
-  std::vector<float> widened(n * head_dim);
-  const MatrixView<float> later(widened.data(), n, head_dim);
-  values_q8_0(weights, values, places, {sums.data(), n, head_dim});
-  widen(factors, {sums.data(), n, head_dim}, later);
-  for (std::size_t q = 0; q < n; ++q)
-    merge_reference(merge.of_old[q], merge.of_later[q], later[q], out[q]);
+  for (std::size_t q = 0; q < out.rows(); ++q) {
+    std::int32_t of_head[kHeadDimMax] = {};
+    float widened[kHeadDimMax];
+    const MatrixView<std::int32_t> sums(of_head, 1, out.columns());
+    const MatrixView<float> later(widened, 1, out.columns());
+    values_q8_0(rows_of(weights, {q, q + 1}), values, places, sums);
+    widen(factors + q, sums, later);
+    merge_reference(merge.of_old[q], merge.of_later[q], later[0], out[q]);
+  }
 }
 
 void merge_sums(const AttentionSums& later, const AttentionSums& sums,
@@ -151,10 +154,14 @@ void merge_sums(const AttentionSums& later, const AttentionSums& sums,
 }
 
 void merge(const AttentionSums& later, const AttentionSums& sums) {
-  std::vector<float> a(sums.size()), b(sums.size());
-  merge_sums(later, sums, {a.data(), b.data()});
-  for (std::size_t q = 0; q < sums.size(); ++q)
-    merge_reference(a[q], b[q], later.out[q], sums.out[q]);
+  const auto query = [](const AttentionSums& all, std::size_t q) -> AttentionSums {
+    return {all.max + q, all.sum + q, rows_of(all.out, {q, q + 1})};
+  };
+  for (std::size_t q = 0; q < sums.size(); ++q) {
+    float of_old, of_later;
+    merge_sums(query(later, q), query(sums, q), {&of_old, &of_later});
+    merge_reference(of_old, of_later, later.out[q], sums.out[q]);
+  }
 }
 
 void divide(const AttentionSums& sums, std::size_t query, std::span<float> out) {

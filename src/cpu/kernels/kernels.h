@@ -36,8 +36,7 @@ struct ProductInput {
 using PanelKernel = void (*)(const std::byte* panel, std::size_t columns, const std::int32_t* words,
                              float* out, std::size_t stride);
 
-// Rows of activations in the order in which products read them. The memory is kept for the next
-// rows.
+// Rows of activations as products read them.
 struct ArrangedRows {
   ProductInput input;
   Range rows;
@@ -49,13 +48,18 @@ struct ArrangedRows {
     PanelKernel kernel;
   };
   std::vector<Group> groups;
+  // Working memory of arrange() and product(), whose owner makes it large enough before; so it
+  // does with the capacity of `groups`, at most as many as rows.
   struct alignas(64) Line {
     std::int32_t words[16];
   };
-  std::vector<Line> lines;
+  std::span<Line> memory;
 };
 
 struct ProductKernels {
+  // Lines of ArrangedRows::memory that up to n_rows rows take, for matrices of the type and the
+  // width of `weights`.
+  std::size_t (*lines)(const PackedMatrix& weights, std::size_t n_rows);
   // Brings rows of the input, at least one, into the order in which products read them, for
   // matrices of the type and the width of `weights`.
   void (*arrange)(const PackedMatrix& weights, const ProductInput& input, Range rows,
@@ -70,7 +74,9 @@ struct ProductKernels {
   // Arranges and multiplies; `out` is the whole matrix, from the first row and output on.
   void multiply(const PackedMatrix& weights, const ProductInput& input, Range rows, Range panels,
                 MatrixView<float> out) const {
+    std::vector<ArrangedRows::Line> memory(lines(weights, rows.end - rows.begin));
     ArrangedRows arranged;
+    arranged.memory = memory;
     arrange(weights, input, rows, arranged);
     product(weights, arranged, panels, out.from(rows.begin, panels.begin * kPanel));
   }

@@ -112,6 +112,10 @@ void panel_of_floats(const std::byte* panel, std::size_t columns, MatrixView<con
   }
 }
 
+std::size_t lines(const PackedMatrix&, std::size_t) {
+  return 0;
+}
+
 void arrange(const PackedMatrix&, const ProductInput& input, Range rows, ArrangedRows& arranged) {
   arranged.input = input;
   arranged.rows = rows;
@@ -146,6 +150,6 @@ void product(const PackedMatrix& weights, const ArrangedRows& arranged, Range pa
 
 }  // namespace
 
-const ProductKernels kProductsReference = {arrange, product, quantize_reference};
+const ProductKernels kProductsReference = {lines, arrange, product, quantize_reference};
 
 }  // namespace outrider

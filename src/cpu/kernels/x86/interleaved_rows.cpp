@@ -122,6 +122,10 @@ void interleave_blocks(TensorType type, const InterleavedShape& shape, std::size
   }
 }
 
+std::size_t words_per_row(const PackedMatrix& weights, const InterleavedShape& shape) {
+  return weights.columns / shape.elements * shape.words();
+}
+
 // Writes rows.end - rows.begin rows to out: [blocks][words][rows].
 void interleave_group(TensorType type, const InterleavedShape& shape, std::size_t columns,
                       const ProductInput& input, Range rows, std::int32_t* out) {
@@ -152,19 +156,23 @@ void interleave_group(TensorType type, const InterleavedShape& shape, std::size_
 
 }  // namespace
 
+std::size_t interleaved_lines(const PackedMatrix& weights, std::size_t n_rows,
+                              ExtraKind bias_kind) {
+  const InterleavedShape shape = interleaved_shape(weights.type, bias_kind);
+  return (n_rows * words_per_row(weights, shape) + 15) / 16;
+}
+
 void interleave(const PackedMatrix& weights, const ProductInput& input, Range rows,
                 ExtraKind bias_kind, std::size_t most_rows,
                 PanelKernel (*choose)(TensorType, const InterleavedRows&), ArrangedRows& arranged) {
   const InterleavedShape shape = interleaved_shape(weights.type, bias_kind);
-  const std::size_t words_a_row = weights.columns / shape.elements * shape.words();
   const std::size_t n_rows = rows.end - rows.begin;
-  const std::size_t n_lines = (n_rows * words_a_row + 15) / 16;
-  if (arranged.lines.size() < n_lines) arranged.lines.resize(n_lines);
+  CHECK(arranged.memory.size() >= interleaved_lines(weights, n_rows, bias_kind));
   arranged.input = input;
   arranged.rows = rows;
   arranged.groups.clear();
   const std::size_t n_groups = (n_rows + most_rows - 1) / most_rows;
-  std::int32_t* words = arranged.lines.data()->words;
+  std::int32_t* words = arranged.memory.data()->words;
   for (std::size_t g = 0; g < n_groups; ++g) {
     const Range part = share(n_rows, g, n_groups);
     const std::size_t size = part.end - part.begin;
@@ -172,7 +180,7 @@ void interleave(const PackedMatrix& weights, const ProductInput& input, Range ro
                      {rows.begin + part.begin, rows.begin + part.end}, words);
     const PanelKernel kernel = choose(weights.type, {words, weights.columns, size});
     arranged.groups.push_back({part.begin, size, words, kernel});
-    words += size * words_a_row;
+    words += size * words_per_row(weights, shape);
   }
 }
 

@@ -58,6 +58,9 @@ struct InterleavedRows {
   std::size_t columns, rows;
 };
 
+// ProductKernels::lines for kernels that read interleaved rows.
+std::size_t interleaved_lines(const PackedMatrix& weights, std::size_t n_rows, ExtraKind bias_kind);
+
 // ProductKernels::arrange for kernels that read interleaved rows: groups of at most `most_rows`
 // rows, all of about the same size, each with the kernel that `choose` gives for it.
 void interleave(const PackedMatrix& weights, const ProductInput& input, Range rows,

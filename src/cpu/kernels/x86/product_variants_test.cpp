@@ -11,6 +11,17 @@ namespace outrider {
 namespace {
 
 // AMX's kernels on tiles of another kind, for any number of rows. Unpacking needs AVX-512.
+std::size_t lines_for_tiles(const PackedMatrix& weights, std::size_t n_rows) {
+  const bool is_float = input_kind(weights.type) == InputKind::floats;
+  return is_float ? 0 : tiled::lines(weights, n_rows);
+}
+
+void arrange_for_tiles(const PackedMatrix& weights, const ProductInput& input, Range rows,
+                       ArrangedRows& arranged) {
+  const bool is_float = input_kind(weights.type) == InputKind::floats;
+  (is_float ? kProductsReference.arrange : tiled::arrange)(weights, input, rows, arranged);
+}
+
 template <typename Tiles>
 void product_on_tiles(const PackedMatrix& weights, const ArrangedRows& rows, Range panels,
                       MatrixView<float> out) {
@@ -46,11 +57,13 @@ std::vector<ProductVariant> variants_without_table() {
   if (vnni_encoding() == VnniEncoding::vex) {
     all.push_back({"avxvnni, EVEX", kProductsAvxVnniEvex});
   }
-  all.push_back({"tiles in plain code",
-                 {tiled::arrange, product_on_tiles<SoftwareTiles>, quantize_reference}});
+  all.push_back(
+      {"tiles in plain code",
+       {lines_for_tiles, arrange_for_tiles, product_on_tiles<SoftwareTiles>, quantize_reference}});
   if (!is_available(Isa::amx)) {
     all.push_back(
-        {"emulated tiles", {tiled::arrange, product_on_emulated_tiles, quantize_reference}});
+        {"emulated tiles",
+         {lines_for_tiles, arrange_for_tiles, product_on_emulated_tiles, quantize_reference}});
   }
   return all;
 }

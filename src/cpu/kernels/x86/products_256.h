@@ -506,7 +506,11 @@ PanelKernel panel_kernel(TensorType type, const InterleavedRows& group) {
   return nullptr;
 }
 
-// What ProductKernels::arrange says.
+// What ProductKernels says of them.
+template <class Sums>
+std::size_t lines(const PackedMatrix& weights, std::size_t n_rows) {
+  return interleaved_lines(weights, n_rows, Sums::bias(weights.type));
+}
 template <class Sums>
 void arrange(const PackedMatrix& weights, const ProductInput& input, Range rows,
              ArrangedRows& arranged) {

@@ -16,6 +16,11 @@ bool on_tiles(const PackedMatrix& weights, Range rows) {
   return input_kind(weights.type) != InputKind::floats && rows.end - rows.begin >= kLeastRows;
 }
 
+std::size_t lines(const PackedMatrix& weights, std::size_t n_rows) {
+  if (!on_tiles(weights, {0, n_rows})) return kProductsAvx512.lines(weights, n_rows);
+  return std::max(tiled::lines(weights, n_rows), kProductsAvx512.lines(weights, kLeastRows - 1));
+}
+
 void arrange(const PackedMatrix& weights, const ProductInput& input, Range rows,
              ArrangedRows& arranged) {
   if (on_tiles(weights, rows))
@@ -38,6 +43,6 @@ void quantize(std::span<const float> x, std::size_t group, QuantizedRow out) {
 
 }  // namespace
 
-const ProductKernels kProductsAmx = {arrange, product, quantize};
+const ProductKernels kProductsAmx = {lines, arrange, product, quantize};
 
 }  // namespace outrider

@@ -125,7 +125,7 @@ struct Avx2Sums {
   }
 }
 
-const ProductKernels kProductsAvx2 = {products256::arrange<Avx2Sums>, product_of_interleaved,
-                                      products256::quantize};
+const ProductKernels kProductsAvx2 = {products256::lines<Avx2Sums>, products256::arrange<Avx2Sums>,
+                                      product_of_interleaved, products256::quantize};
 
 }  // namespace outrider

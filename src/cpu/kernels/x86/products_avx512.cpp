@@ -363,6 +363,10 @@ PanelKernel panel_kernel(TensorType type, const InterleavedRows& group) {
   return nullptr;
 }
 
+std::size_t lines(const PackedMatrix& weights, std::size_t n_rows) {
+  return interleaved_lines(weights, n_rows, ExtraKind::bias_start);
+}
+
 void arrange(const PackedMatrix& weights, const ProductInput& input, Range rows,
              ArrangedRows& arranged) {
   interleave(weights, input, rows, ExtraKind::bias_start, kMostRows, panel_kernel, arranged);
@@ -407,6 +411,6 @@ void arrange(const PackedMatrix& weights, const ProductInput& input, Range rows,
 
 }  // namespace
 
-const ProductKernels kProductsAvx512 = {arrange, product_of_interleaved, quantize};
+const ProductKernels kProductsAvx512 = {lines, arrange, product_of_interleaved, quantize};
 
 }  // namespace outrider

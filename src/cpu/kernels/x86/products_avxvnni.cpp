@@ -61,9 +61,11 @@ struct VnniSums {
 }  // namespace
 
 // Quantizing has nothing of VNNI in it.
-const ProductKernels kProductsAvxVnniVex = {products256::arrange<VnniSums<VnniEncoding::vex>>,
+const ProductKernels kProductsAvxVnniVex = {products256::lines<VnniSums<VnniEncoding::vex>>,
+                                            products256::arrange<VnniSums<VnniEncoding::vex>>,
                                             product_of_interleaved, products256::quantize};
-const ProductKernels kProductsAvxVnniEvex = {products256::arrange<VnniSums<VnniEncoding::evex>>,
+const ProductKernels kProductsAvxVnniEvex = {products256::lines<VnniSums<VnniEncoding::evex>>,
+                                             products256::arrange<VnniSums<VnniEncoding::evex>>,
                                              product_of_interleaved, products256::quantize};
 
 }  // namespace outrider

@@ -406,82 +406,103 @@ template <typename Format, typename Tiles>
   Format::add(rows, asked, unpacked[asked.step % 2], sums, acc + asked.first_tile * rows.height);
 }
 
-// What a call works in; a thread keeps its own for the next.
-struct Buffers {
-  std::vector<SumRow> acc;
-  std::vector<std::int32_t> extras;
+// How rows are cut into tiles, and what of ArrangedRows::memory they take: a line for each row of a
+// tile, to add up outputs of a panel, then the rows' extras.
+template <typename Format>
+struct Tiling {
+  Tiling(const PackedMatrix& weights, std::size_t count)
+      : count(count),
+        tiles((count + kTileRows - 1) / kTileRows),
+        height((count + tiles - 1) / tiles),
+        extras_stride(weights.columns / Format::kGroup * Format::kExtrasAGroup) {}
+
+  std::size_t lines() const { return tiles * height + (count * extras_stride + 15) / 16; }
+  SumRow* sums(std::span<ArrangedRows::Line> memory) const {
+    return reinterpret_cast<SumRow*>(memory.data());
+  }
+  std::int32_t* extras(std::span<ArrangedRows::Line> memory) const {
+    return (memory.data() + tiles * height)->words;
+  }
+
+  std::size_t count, tiles, height, extras_stride;
 };
-inline Buffers& buffers() {
-  thread_local Buffers buffers;
-  return buffers;
+
+// f.operator()<Format>() with the format of a quantized type.
+template <typename F>
+decltype(auto) with_format(TensorType type, const F& f) {
+  switch (type) {
+    case TensorType::q4_0: return f.template operator()<GroupsOf32<TensorType::q4_0>>();
+    case TensorType::q4_1: return f.template operator()<GroupsOf32<TensorType::q4_1>>();
+    case TensorType::q5_0: return f.template operator()<GroupsOf32<TensorType::q5_0>>();
+    case TensorType::q5_1: return f.template operator()<GroupsOf32<TensorType::q5_1>>();
+    case TensorType::q4_k: return f.template operator()<BlocksOf256<TensorType::q4_k>>();
+    case TensorType::q5_k: return f.template operator()<BlocksOf256<TensorType::q5_k>>();
+    case TensorType::q6_k: return f.template operator()<BlocksOf256<TensorType::q6_k>>();
+    default: CHECK(type == TensorType::q8_0);
+  }
+  return f.template operator()<GroupsOf32<TensorType::q8_0>>();
+}
+
+inline const ProductInput::Quantized& quantized(const ProductInput& input, TensorType type) {
+  return input_kind(type) == InputKind::groups_of_32 ? input.groups_of_32 : input.groups_of_256;
 }
 
 template <typename Tiles, typename Format>
-[[OUTRIDER_AVX512]] void product(const PackedMatrix& weights, const ProductInput::Quantized& x,
-                                 Range range, Range panels, MatrixView<float> out) {
-  const std::size_t count = range.end - range.begin;
-  const std::size_t n_tiles = (count + kTileRows - 1) / kTileRows;
-  const std::size_t height = (count + n_tiles - 1) / n_tiles;
-  const std::size_t extras_stride = weights.columns / Format::kGroup * Format::kExtrasAGroup;
-  buffers().extras.resize(count * extras_stride);
+[[OUTRIDER_AVX512]] void product(const PackedMatrix& weights, const ArrangedRows& arranged,
+                                 Range panels, MatrixView<float> out) {
+  const Range range = arranged.rows;
+  const ProductInput::Quantized& x = quantized(arranged.input, weights.type);
+  const Tiling<Format> tiling(weights, range.end - range.begin);
   const TiledRows rows = {
       {x.q + range.begin * x.q_stride, x.d + range.begin * x.d_stride,
        x.sums16 + range.begin * x.sums_stride, x.q_stride, x.d_stride, x.sums_stride},
-      count,
-      n_tiles,
-      height,
-      buffers().extras.data(),
-      extras_stride};
-  if constexpr (Format::kHasMin) {
-    for (std::size_t r = 0; r < count; ++r) {
-      Format::fill_extras(rows.x.sums16 + r * x.sums_stride, weights.columns,
-                          buffers().extras.data() + r * extras_stride);
-    }
-  }
-  Tiles tiles(tile_config<Format>(height));
-  std::vector<SumRow>& acc = buffers().acc;
+      tiling.count,
+      tiling.tiles,
+      tiling.height,
+      tiling.extras(arranged.memory),
+      tiling.extras_stride};
+  Tiles tiles(tile_config<Format>(tiling.height));
+  SumRow* const acc = tiling.sums(arranged.memory);
   for (std::size_t p = panels.begin; p < panels.end; ++p) {
-    acc.assign(n_tiles * height, SumRow{});
-    add_panel<Format>(tiles, weights.panel(p), weights.columns, rows, acc.data());
-    for (std::size_t tile = 0; tile < n_tiles; ++tile) {
-      for (std::size_t r = 0; r < height; ++r) {
+    std::fill_n(acc, tiling.tiles * tiling.height, SumRow{});
+    add_panel<Format>(tiles, weights.panel(p), weights.columns, rows, acc);
+    for (std::size_t tile = 0; tile < tiling.tiles; ++tile) {
+      for (std::size_t r = 0; r < tiling.height; ++r) {
         float* to = out[rows.first_row(tile) + r].data() + (p - panels.begin) * kPanel;
-        _mm512_storeu_ps(to, _mm512_load_ps(acc[tile * height + r].outputs));
+        _mm512_storeu_ps(to, _mm512_load_ps(acc[tile * tiling.height + r].outputs));
       }
     }
   }
 }
 
-// As ProductKernels::arrange: tiles read rows as they are.
-inline void arrange(const PackedMatrix&, const ProductInput& input, Range rows,
+// As ProductKernels says of them, for quantized types. Tiles read rows as they are; only what else
+// they take of rows is arranged.
+inline std::size_t lines(const PackedMatrix& weights, std::size_t n_rows) {
+  return with_format(weights.type,
+                     [&]<typename Format>() { return Tiling<Format>(weights, n_rows).lines(); });
+}
+inline void arrange(const PackedMatrix& weights, const ProductInput& input, Range rows,
                     ArrangedRows& arranged) {
   arranged.input = input;
   arranged.rows = rows;
+  with_format(weights.type, [&]<typename Format>() {
+    const Tiling<Format> tiling(weights, rows.end - rows.begin);
+    CHECK(arranged.memory.size() >= tiling.lines());
+    if constexpr (Format::kHasMin) {
+      const ProductInput::Quantized& x = quantized(input, weights.type);
+      std::int32_t* const extras = tiling.extras(arranged.memory);
+      for (std::size_t r = 0; r < tiling.count; ++r) {
+        Format::fill_extras(x.sums16 + (rows.begin + r) * x.sums_stride, weights.columns,
+                            extras + r * tiling.extras_stride);
+      }
+    }
+  });
 }
-
-// As ProductKernels::product, for quantized types.
 template <typename Tiles>
 void product(const PackedMatrix& weights, const ArrangedRows& arranged, Range panels,
              MatrixView<float> out) {
-  const ProductInput& input = arranged.input;
-  const Range rows = arranged.rows;
-  const auto blocks = [&]<TensorType kType>() {
-    product<Tiles, BlocksOf256<kType>>(weights, input.groups_of_256, rows, panels, out);
-  };
-  const auto groups = [&]<TensorType kType>() {
-    product<Tiles, GroupsOf32<kType>>(weights, input.groups_of_32, rows, panels, out);
-  };
-  switch (weights.type) {
-    case TensorType::q4_0: return groups.template operator()<TensorType::q4_0>();
-    case TensorType::q4_1: return groups.template operator()<TensorType::q4_1>();
-    case TensorType::q5_0: return groups.template operator()<TensorType::q5_0>();
-    case TensorType::q5_1: return groups.template operator()<TensorType::q5_1>();
-    case TensorType::q8_0: return groups.template operator()<TensorType::q8_0>();
-    case TensorType::q4_k: return blocks.template operator()<TensorType::q4_k>();
-    case TensorType::q5_k: return blocks.template operator()<TensorType::q5_k>();
-    case TensorType::q6_k: return blocks.template operator()<TensorType::q6_k>();
-    default: CHECK(!"a quantized type");
-  }
+  with_format(weights.type,
+              [&]<typename Format>() { product<Tiles, Format>(weights, arranged, panels, out); });
 }
 
 }  // namespace outrider::tiled

@@ -1,0 +1,27 @@
+// The rope tables of a model: one for each rope that its layers have.
+
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "model/spec.h"
+#include "numerics/rope.h"
+
+namespace outrider {
+
+class RopeTables {
+ public:
+  RopeTables(const ModelSpec& spec, int context);
+  static std::size_t bytes(const ModelSpec& spec, int context);
+
+  // The layer must have attention.
+  const RopeTable& of(int layer) const { return *of_layer_[layer]; }
+
+ private:
+  std::vector<std::unique_ptr<RopeTable>> tables_;
+  std::vector<const RopeTable*> of_layer_;  // [n_layers], null without attention
+};
+
+}  // namespace outrider
