@@ -1,6 +1,6 @@
 // Attention over tiles of 64 keys of one kv head, for the queries of 1, 8 and 64 rows that share
-// it, six a row, 128 channels: Qwen2.5 1.5B. An iteration is some tiles a thread, and the next one
-// takes the next of many.
+// it: six queries per row of 128 channels, as in Qwen2.5 1.5B. An iteration is a few tiles per
+// thread, and the next iteration takes the next of many.
 
 #include <fmt/format.h>
 
@@ -20,8 +20,8 @@ constexpr std::size_t kChannels = 128, kQueriesARow = 6, kTiles = 32;
 constexpr std::size_t kRows[] = {1, 8, 64};
 constexpr std::size_t kTileElements = kTile * kChannels;
 
-// Keys or values, tiles one after the other, so many for each thread; queries and results of each
-// thread.
+// Keys or values, the same number of tiles for each thread, one tile after the other; and each
+// thread's queries and results.
 struct Tiles {
   Tiles(const KernelBench& bench, std::size_t n_queries, std::size_t element_bytes)
       : tile_bytes(kTileElements * element_bytes),
@@ -111,7 +111,7 @@ void add_attention(const KernelBench& bench) {
       const auto out = [n](Tiles::Own& own) {
         return MatrixView<float>(own.out.data(), n, kChannels);
       };
-      // Tiles of AMX do not serve attention.
+      // Attention does not use the tiles of AMX.
       const double f32 = bench.limits.f32_tflops;
       const double int8 = bench.int8_tops(std::min(isa, Isa::avx512));
       add("scores_f16", sizeof(Half), f32,
@@ -136,7 +136,7 @@ void add_attention(const KernelBench& bench) {
                            {own.bias.data(), n, kChannels / 32}},
                           at(index), kAll, &next, scores(own));
           });
-      // Weights have 14 bits, so VNNI does half as many products a turn as with int8.
+      // Weights have 14 bits, so an instruction of VNNI has half as many products as with int8.
       add("values_q8_0", 1, int8 / 2,
           [&k, n](Tiles& tiles, Tiles::Own& own, int thread, std::size_t index) {
             k.values_q8_0({own.weights.data(), n, kTile},

@@ -1,5 +1,5 @@
-// Choosing a token among the 151,936 logits that Qwen2.5 has, on one thread: beside a pass of the
-// model it should cost next to nothing.
+// Choosing a token among the 151,936 logits that Qwen2.5 has, on one thread. It should take very
+// little time compared with a pass of the model.
 
 #include <fmt/format.h>
 

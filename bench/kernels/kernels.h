@@ -1,5 +1,5 @@
-// outrider-bench kernels: every kernel by type, rows and instruction set, as a share of what this
-// machine can do at best, measured in the same run.
+// outrider-bench kernels: the time of every kernel by type, rows and instruction set, also as a
+// share of what this machine can do at best, which is measured in the same run.
 
 #pragma once
 

@@ -31,7 +31,7 @@ int number(const char* text) {
   return value;
 }
 
-// The limits as the first lines of every report, so that shares can be checked.
+// Puts the limits into the first lines of every report, so that shares can be checked.
 void add_context(const Limits& limits, int n_threads) {
   benchmark::AddCustomContext("threads", fmt::format("{}", n_threads));
   for (const Limits::Reading& reading : limits.readings)

@@ -1,5 +1,5 @@
-// Products of packed weights with rows of activations. An iteration is one matrix of some 8 MiB,
-// and the next iteration takes the next of many, as a pass takes one layer after the other.
+// Products of packed weights with rows of activations. An iteration is one matrix of about 8 MiB.
+// The next iteration takes the next of many matrices, as a pass takes one layer after the other.
 
 #include <fmt/format.h>
 
@@ -46,7 +46,7 @@ std::vector<std::byte> random_weights(TensorType type, std::size_t outputs) {
   return bytes;
 }
 
-// Copies of one matrix, each thread's panels placed by that thread.
+// Copies of one matrix. Each thread writes its own panels, which places them near it.
 struct Matrices {
   struct Shape {
     Shape(TensorType type, const KernelBench& bench)
@@ -66,7 +66,7 @@ struct Matrices {
     one.panel_bytes = shape.panel_bytes;
     one.outputs = shape.panels * kPanel;
 
-    // A few panels of random weights, again and again.
+    // A few panels of random weights, repeated.
     const std::size_t some = std::min<std::size_t>(64, shape.panels);
     const std::vector<std::byte> raw = random_weights(type, some * kPanel);
     TensorView tensor;
@@ -131,7 +131,7 @@ struct Activations {
   std::vector<std::int16_t> sums16;
 };
 
-// The matrices of one type at a time, for benchmarks run type by type.
+// Keeps the matrices of one type at a time, because benchmarks run type by type.
 class MatrixPool {
  public:
   explicit MatrixPool(const KernelBench& bench) : bench_(bench) {}

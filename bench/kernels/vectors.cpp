@@ -1,5 +1,5 @@
-// Norms, activations, rope and quantization of one row of 1536, as the first thread sees it in its
-// caches.
+// Norms, activations, rope and quantization of one row of 1536, which is in the caches, on the
+// first thread.
 
 #include <fmt/format.h>
 

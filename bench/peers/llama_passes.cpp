@@ -1,5 +1,5 @@
 // llama.cpp, or with IK_LLAMA defined ik_llama.cpp, as bench/peers/measure asks for it:
-// llama-passes MODEL.gguf THREADS. Both with the settings that were found fastest for one user:
+// llama-passes MODEL.gguf THREADS. Both run with the settings that were the fastest for one user:
 // weights repacked, so not mapped; flash attention; with ik_llama.cpp also q, k and v merged.
 
 #include <cstdio>

@@ -27,8 +27,8 @@ std::vector<RowContext> chain_of(int rows, int committed, std::span<const int> p
   return contexts;
 }
 
-// Every row meets every tile up to its own once for each kv head, whatever the parts; and few kv
-// heads over a short context are enough for parts that are nearly even.
+// Every row meets every tile up to its own once for each kv head, for any number of threads; and
+// the division is nearly even even with few kv heads and a short context.
 TEST(AttentionPlan, PartsCoverAllTilesEvenly) {
   const std::vector<int> pages(64);
   for (const int n_kv_heads : {1, 2, 3, 8}) {

@@ -10,7 +10,7 @@
 namespace outrider {
 
 // Packs the model's weights (its checkpoint stays alive with the backend) and plans the cache.
-// Kernels are those of chosen_isa(). Throws Error if the memory does not suffice.
+// Kernels are those of chosen_isa(). Throws Error or std::bad_alloc if there is not enough memory.
 std::unique_ptr<Backend> load_cpu(const Model& model, const LoadOptions& options,
                                   const LoadProgress& progress = {});
 
@@ -18,7 +18,7 @@ std::unique_ptr<Backend> load_cpu(const Model& model, const LoadOptions& options
 std::unique_ptr<Backend> load_cpu(const Model& model, const LoadOptions& options, Isa isa,
                                   const LoadProgress& progress = {});
 
-// What a load will take, for planning.
+// The bytes that a load will take, for planning.
 MemoryNeed memory_need(const Model& model, const LoadOptions& options);
 
 // Both of these for this machine's processors, with the kernels of chosen_isa().

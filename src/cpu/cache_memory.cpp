@@ -153,7 +153,7 @@ void CacheMemory::copy_q8_0(const CacheCopy& copy, int layer, int head) {
     std::copy_n(from.key_scales + row + copy.from_offset, copy.count,
                 to.key_scales + row + copy.to_offset);
   }
-  // Values of two positions lie side by side.
+  // The values of two positions are interleaved.
   for (int i = 0; i < copy.count; ++i) {
     const std::size_t a = copy.from_offset + i, b = copy.to_offset + i;
     const std::int8_t* value = from.values + a / 2 * head_dim * 2 + a % 2;

@@ -25,8 +25,8 @@ class CacheMemory {
 
   static std::size_t page_bytes(const ModelSpec& spec, CacheType type);
 
-  // What a layer keeps: the type asked for, but f16 instead of q8_0 where head_dim is no multiple
-  // of 32.
+  // How a layer keeps keys and values: as asked for, but f16 instead of q8_0 if head_dim is not a
+  // multiple of 32.
   CacheType type(int layer) const { return layers_[layer].type; }
 
   // T is Half where the layer keeps f16, float for f32.
@@ -47,7 +47,8 @@ class CacheMemory {
   };
   HeadQ8 head_q8_0(int page, int layer, int head);
 
-  // One position's key or value of one kv head, [head_dim]: clamped and rounded as the type says.
+  // Stores the key or value of one position and kv head, [head_dim], clamped and rounded as the
+  // type says.
   void store_key(const AttentionKernels& kernels, const CacheRun& place, int layer, int head,
                  std::span<const float> key);
   void store_value(const AttentionKernels& kernels, const CacheRun& place, int layer, int head,

@@ -1,4 +1,4 @@
-// The walk through a ranking against adding one after another in sorted order: the same cut.
+// The walk through a ranking finds the cut that adding up one after another in sorted order finds.
 
 #include "cpu/choice_ranking.h"
 

@@ -50,7 +50,7 @@ void expect_same_among(std::span<const float> logits, const ChoiceRequest& reque
       ids.push_back(static_cast<Token>(id));
     }
   }
-  // Every third stands at the end, as tokens do that joined later.
+  // Every third is at the end, as tokens are that add_outputs() has added.
   for (std::size_t i = 0; i < ids.size(); ++i)
     if (i % 3 != 0) given.push_back(all[static_cast<std::size_t>(ids[i])]);
   const std::size_t n_first = given.size();
@@ -157,7 +157,7 @@ class Cases {
   T pick(std::initializer_list<T> from) {
     return *(from.begin() + below(from.size()));
   }
-  // One in a while outside the vocabulary.
+  // Sometimes outside the vocabulary.
   Token token(std::size_t n) { return static_cast<Token>(below(n + 2)) - 1; }
 
   std::mt19937_64 random_;

@@ -1,4 +1,4 @@
-// Which instruction sets this processor has, and which one the kernels use.
+// Which instruction sets this machine has, and which one the kernels use.
 
 #pragma once
 
@@ -7,7 +7,7 @@
 
 namespace outrider {
 
-// A machine that has one has those before it.
+// A machine that has one of them has those before it.
 //   avx2     AVX2, FMA, F16C
 //   avxvnni  and VNNI on 256 bits, in either of its encodings
 //   avx512   and AVX-512 F, BW, VL, VNNI

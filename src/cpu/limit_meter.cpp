@@ -21,7 +21,7 @@ constexpr std::size_t kShareGrain = 4 * kMiB;
 // How the threads divide the memory.
 enum class Walk {
   halves,       // each its own contiguous part
-  interleaved,  // one front: the threads take its chunks of 1 MiB in turn
+  interleaved,  // all read in one place: they take chunks of 1 MiB in turn
   staggered,    // as halves, but begun so that no two threads are equally far into their parts
 };
 
@@ -32,8 +32,8 @@ struct Pattern {
   Isa needs = Isa::avx2;
 };
 
-// On a Zen 4 with a share of its memory's channels all but the two streams came within 5 % of each
-// other, and which one was best changed from minute to minute.
+// On a virtual machine on a Zen 4, all patterns but the one with two streams were within 5 % of
+// each other, and the best one changed from minute to minute.
 constexpr Pattern kPatterns[] = {
     {"128-bit loads", {.bits = 128}, Walk::halves, Isa::reference},
     {"256-bit loads", {.bits = 256}},
@@ -47,7 +47,7 @@ constexpr Pattern kPatterns[] = {
     {"threads staggered", {.bits = 256}, Walk::staggered},
 };
 
-// Sums of what was read or computed go here, so that no compiler drops the work.
+// Sums of what was read or computed go here, so that no compiler removes the work.
 std::atomic<std::uint64_t> sink;
 
 std::uint64_t walk(const std::byte* memory, int thread, int n_threads, const Pattern& pattern) {
@@ -115,8 +115,8 @@ class CpuLimitMeter final : public LimitMeter {
     return std::chrono::duration<double>(end - start).count();
   }
 
-  // 10^12 operations a second of a loop on registers: the best of a few turns, for only a neighbour
-  // or a sleeping clock makes one slower.
+  // 10^12 operations per second of a loop on registers. The best of a few runs, because a run is
+  // slow only if another process takes the core or the clock has not sped up yet.
   double tera(int n_threads, const std::optional<ComputeLoop>& loop) {
     constexpr int kTurns = 5;
     double best = 0;

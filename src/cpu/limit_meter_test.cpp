@@ -7,8 +7,8 @@
 namespace outrider {
 namespace {
 
-// Wide bounds: a thread of any machine of these years reads between 0.1 and 1000 GB/s and computes
-// below a hundred tera-operations a second.
+// Wide bounds: a thread of any of today's machines reads between 0.1 and 1000 GB/s and computes
+// less than a hundred tera-operations per second.
 void expect_rate(double rate, bool has_instruction) {
   if (has_instruction) {
     EXPECT_GT(rate, 0.001);

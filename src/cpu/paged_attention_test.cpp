@@ -79,7 +79,7 @@ class Scene {
                                     ? first + random_() % text.n_rows
                                     : random_() % (text.scratch.size() + 1)));
     }
-    // Parents come before children, but no order besides.
+    // Parents come before children; otherwise rows have no order.
     std::vector<RowContext> contexts;
     std::vector<const RowContext*> pointers;
     contexts.reserve(rows.size());
@@ -210,7 +210,7 @@ class Scene {
 
 TEST(PagedAttention, EqualsTheReference) {
   const Case cases[] = {
-      // One row: spans and tiles parted between threads.
+      // One row: spans and tiles are divided among threads.
       {0, 0, 1, Kind::chain, {2, 3, 64}},
       {63, 0, 1, Kind::chain, {1, 1, 64}},
       {64, 0, 1, Kind::chain, {2, 6, 128}},
@@ -233,7 +233,7 @@ TEST(PagedAttention, EqualsTheReference) {
       // Several sequences, of which some have no history.
       {70, 0, 40, Kind::mixed, {2, 2, 64}, false, 3},
       {1, 0, 20, Kind::chain, {1, 2, 64}, false, 2},
-      // Keys and values that are no numbers.
+      // Keys and values that are NaN.
       {50, 9, 9, Kind::mixed, {1, 4, 64}, true},
       {130, 20, 20, Kind::bushes, {2, 3, 80, 70}, true},
       {1100, 3, 70, Kind::chain, {1, 2, 64}, true},

@@ -32,7 +32,7 @@ std::optional<PassPart> part_of(Role role) {
   }
 }
 
-// What a pass multiplies by, as it was loaded.
+// The weights that a pass multiplies by, as they are loaded.
 void count_weights(const Weights& weights, std::span<PassProfile::Operation> operations) {
   for (PassProfile::Operation& operation : operations)
     operation.weights = operation.weight_bytes = 0;
@@ -67,7 +67,7 @@ PassTimer::PassTimer(PassProfile* profile, int n_threads, const Weights& weights
 
 PassTimer::~PassTimer() {
   if (profile_ == nullptr) return;
-  // The counter's rate is what it did during this pass.
+  // The counter's rate is taken from this pass.
   const std::uint64_t last = ticks(), taken = last - first_;
   const std::chrono::duration<double, std::milli> ms = std::chrono::steady_clock::now() - start_;
   const double ms_a_tick =

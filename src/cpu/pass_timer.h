@@ -1,5 +1,5 @@
-// Measures what each thread does in a pass, by the processor's time stamp counter: some 20 ns for
-// each change of operation, nothing where nobody asked.
+// Measures what each thread does in a pass, by the processor's time stamp counter. It costs about
+// 20 ns for each change of operation, and nothing if nobody asked for it.
 
 #pragma once
 
@@ -34,15 +34,15 @@ inline constexpr int kPassParts = static_cast<int>(PassPart::head) + 1;
 // Lives from the beginning of a pass to its end. Each thread reports for itself.
 class PassTimer {
  public:
-  // Nothing is measured if `profile` is null. The pass is added to it when this object ends, which
-  // is on the thread that made it. weights, those that the pass multiplies by, must outlive it.
+  // Nothing is measured if `profile` is null. The pass is added to `profile` when this object ends,
+  // which is on the thread that made it. weights: those of the pass; they must outlive this object.
   PassTimer(PassProfile* profile, int n_threads, const Weights& weights);
   ~PassTimer();
   PassTimer(const PassTimer&) = delete;
   PassTimer& operator=(const PassTimer&) = delete;
 
-  // The time of `thread` since its last report, or since the pass began, went into `part`: into
-  // its work, or into waiting for others behind it.
+  // `thread` spent the time since its last report, or since the pass began, on `part`: on its work,
+  // or waiting for other threads after it.
   void worked(int thread, PassPart part) {
     if (profile_ != nullptr) charge(threads_[thread], part, &Times::work);
   }

@@ -8,7 +8,7 @@
 namespace outrider {
 namespace {
 
-// head_dim 100 needs four heads for whole panels, 8 two; three heads are no whole number of either.
+// Whole panels take four heads of head_dim 100, or two of 8; three heads are no multiple of either.
 TEST(HeadPieces, CoverHeadsAndPanelsOnce) {
   for (const std::size_t head_dim : {8u, 16u, 64u, 80u, 100u}) {
     for (const std::size_t n_heads : {1u, 3u, 12u}) {

@@ -14,8 +14,9 @@ std::string key(std::string_view architecture, std::string_view name) {
   return fmt::format("{}.{}", architecture, name);
 }
 
-// Rows that no token has could be chosen but not written, and a token without a row could not be
-// read. Where a model has more rows than tokens, converters pad the vocabulary.
+// There must be one row per token: a row without a token could be chosen but has no text, and a
+// token without a row has no embedding. If a model has more rows than tokens, converters pad the
+// vocabulary.
 int vocabulary_size(const Checkpoint& checkpoint) {
   constexpr std::int64_t kVocabularyMax = 1 << 24;
   const std::string& origin = checkpoint.metadata.origin();

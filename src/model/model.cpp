@@ -79,7 +79,7 @@ const Family& find_family(const Metadata& metadata) {
       metadata.origin(), printable(architecture), fmt::join(known, ", "));
 }
 
-// llama.cpp writes large models as several files, of which the first alone says what the model is.
+// llama.cpp writes large models as several files; only the first one says what the model is.
 void check_whole(const Metadata& metadata) {
   const std::int64_t count = metadata.integer("split.count").value_or(1);
   if (count <= 1) return;
@@ -142,7 +142,8 @@ Model understand(std::shared_ptr<const Checkpoint> checkpoint) {
       used.insert(tensor);
     }
   }
-  // A tensor that nothing reads means that the file computes something that this program would not.
+  // A tensor that nothing reads means that the model computes something that this program would
+  // not.
   for (const TensorView& tensor : checkpoint->tensors) {
     if (!used.contains(&tensor)) {
       throw Error(

@@ -1,4 +1,4 @@
-// Where the time of passes went: what a forward fills in if it is asked to (ForwardOptions).
+// Where the time of passes went. A forward fills it in if it is asked to (ForwardOptions).
 
 #pragma once
 
@@ -12,13 +12,14 @@ struct PassProfile {
   struct Operation {
     std::string_view name;  // lives as long as the program
     double work_ms = 0;     // of all passes, the mean over the device's threads
-    double wait_ms = 0;     // likewise, from being done until every thread is
-    // The matrices that one pass over all layers multiplies by here, as they are loaded: bytes, not
-    // counting what packing adds, so those of the file unless they were encoded anew; elements.
+    double wait_ms = 0;     // likewise, from the end of a thread's work until all threads are done
+    // The matrices that one pass over all layers multiplies by here, as they are loaded: bytes,
+    // without what packing adds, so as in the file unless they were encoded in another type; and
+    // elements.
     double weight_bytes = 0, weights = 0;
   };
   std::vector<Operation> operations;  // in the order of a pass; their times add up to the passes'
-  int passes = 0;                     // that were added
+  int passes = 0;                     // how many were added
 };
 
 }  // namespace outrider

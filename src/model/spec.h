@@ -34,7 +34,7 @@ enum class Role {
 };
 inline constexpr int kRoles = static_cast<int>(Role::mlp_post_norm) + 1;
 
-// Channels of a head at most, so that a head fits into a small local buffer.
+// A head has at most so many channels, so that it fits into a small local buffer.
 inline constexpr int kHeadDimMax = 4096;
 
 enum class Activation { silu, gelu_tanh };

@@ -21,7 +21,7 @@ void ask_for(const std::byte* line) {
   if constexpr (hint == Hint::once) _mm_prefetch(place, _MM_HINT_NTA);
 }
 
-// Four lines a turn and as many sums, whatever the width of a load.
+// A step of a loop reads four lines into as many sums, whatever the width of a load.
 constexpr std::size_t kLines = 4;
 
 std::uint64_t sum_of(std::span<const std::uint64_t> lanes) {
@@ -103,15 +103,15 @@ std::uint64_t read_with(const std::byte* first, std::size_t bytes, const ReadLoo
   CHECK(false);
 }
 
-// Instructions that count are written in assembly, so that none is merged with another or moved
-// out of its loop.
+// The instructions that are counted are written in assembly, so that the compiler neither merges
+// them nor moves them out of the loop.
 
-// Twelve chains hide an instruction's latency on every machine so far, and leave registers for what
-// they multiply.
+// Twelve chains hide an instruction's latency on every machine so far, and leave registers for the
+// factors.
 constexpr int kChains = 12, kSteps = 500'000;
 
-// sum += a * b, in registers of 256 bits or, with %g, in the whole of 512 whose lower half the
-// compiler knows. That all loops are AVX2 functions for the compiler lets one template serve.
+// sum += a * b, in registers of 256 bits or, with %g, of 512 bits, of which the compiler knows the
+// lower half only. So all loops are AVX2 functions for the compiler, and one template is enough.
 struct Fma256 {
   static constexpr int kMultiplyAdds = 8;
   [[OUTRIDER_AVX2, gnu::always_inline]] static void step(__m256i& sum, __m256i a, __m256i b) {
@@ -158,9 +158,9 @@ ComputeLoop chains_of() {
   return {2.0 * Instruction::kMultiplyAdds * kChains * kSteps, chains<Instruction>};
 }
 
-// Each chain takes 256 products a step: eight multiplications into 16 bits, one widening of their
-// sum to 32. Four chains came 1 % above one, which leaves the processor less choice of what to do
-// next.
+// Each chain takes 256 products per step: eight multiplications to 16 bits, then their sum is
+// widened to 32 bits. Four chains were 1 % faster than one, which gives the processor fewer
+// instructions to choose from.
 constexpr int kAvx2Chains = 4, kAvx2Steps = 250'000;
 
 [[OUTRIDER_AVX2]] std::uint64_t products_256() {
@@ -176,7 +176,7 @@ constexpr int kAvx2Chains = 4, kAvx2Steps = 250'000;
         asm volatile("vpmaddubsw %2, %1, %0" : "=x"(products) : "x"(a), "x"(b));
         if (i == 0) {
           eight[c] = products;
-        } else {  // in assembly, too: GCC 12 would gather the products first, and spill them
+        } else {  // in assembly, too: GCC 12 would compute all products first, and spill them
           asm volatile("vpaddw %1, %0, %0" : "+x"(eight[c]) : "x"(products));
         }
       }
@@ -189,7 +189,7 @@ constexpr int kAvx2Chains = 4, kAvx2Steps = 250'000;
       _mm256_add_epi64(_mm256_add_epi64(sums[0], sums[1]), _mm256_add_epi64(sums[2], sums[3])), 0);
 }
 
-// Six tiles of sums, the other two hold what is multiplied.
+// Six tiles hold sums, the other two the factors.
 constexpr int kTileSteps = 40'000;
 
 std::uint64_t tiles() {
@@ -231,7 +231,7 @@ std::uint64_t read_all(const std::byte* first, std::size_t bytes, const ReadLoop
 
 std::optional<ComputeLoop> vnni_loop() {
   if (is_available(Isa::avx512)) return chains_of<Vnni512>();
-  if (is_available(Isa::avxvnni)) return chains_of<Vnni256>();  // no AVX-512: it is VEX
+  if (is_available(Isa::avxvnni)) return chains_of<Vnni256>();  // without AVX-512, encoded as VEX
   return {};
 }
 
