@@ -1,10 +1,10 @@
 #include "engine/session.h"
 
-#include <chrono>
 #include <limits>
 #include <utility>
 
 #include "base/error.h"
+#include "base/stopwatch.h"
 
 namespace outrider {
 
@@ -26,7 +26,6 @@ std::vector<Token> Session::tokens_of(std::span<const Message> messages) const {
 Completion Session::complete(std::span<const Token> prompt, SamplingParams sampling,
                              StopParams stop, const ShowText& show,
                              const std::atomic<bool>* interrupted) {
-  using Clock = std::chrono::steady_clock;
   if (stop.ignore_eos)
     for (Token token : tokenizer_.end_tokens)
       sampling.bias.push_back({token, -std::numeric_limits<float>::infinity()});
@@ -42,8 +41,8 @@ Completion Session::complete(std::span<const Token> prompt, SamplingParams sampl
     completion.text += text;
     if (show) show(text, was_draft);
   };
-  const Clock::time_point start = Clock::now();
-  std::optional<Clock::time_point> first;
+  const Stopwatch watch;
+  std::optional<double> first_ms;
   while (!generation_->ended() && !(interrupted && interrupted->load())) {
     Generation* const generations[] = {generation_.get()};
     engine_.step(generations);
@@ -51,24 +50,21 @@ Completion Session::complete(std::span<const Token> prompt, SamplingParams sampl
       completion.tokens.push_back(emitted.token);
       take(emitted.text, emitted.drafter.has_value());
     }
-    if (!first && !generation_->emitted.empty()) {
-      first = Clock::now();
+    if (!first_ms && !generation_->emitted.empty()) {
+      first_ms = watch.ms();
       completion.first_tokens = static_cast<int>(generation_->emitted.size());
     }
   }
-  const Clock::time_point end = Clock::now();
+  const double end_ms = watch.ms();
   if (generation_->error) throw Error(*generation_->error);
   if (!generation_->finish_reason) take(generation_->take_held_text(), false);
 
-  const auto ms = [](auto duration) {
-    return std::chrono::duration<double, std::milli>(duration).count();
-  };
   completion.finish_reason = generation_->finish_reason;
   completion.prompt_tokens = generation_->n_prompt;
   completion.reused_tokens = generation_->n_reused;
   completion.completion_tokens = static_cast<int>(completion.tokens.size());
-  completion.prompt_ms = ms(first.value_or(end) - start);
-  completion.generation_ms = ms(end - first.value_or(end));
+  completion.prompt_ms = first_ms.value_or(end_ms);
+  completion.generation_ms = end_ms - completion.prompt_ms;
   completion.counters = generation_->counters;
   for (std::size_t i = 0; i < engine_.drafters().size(); ++i)
     completion.draft.push_back(
