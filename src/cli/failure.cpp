@@ -7,6 +7,7 @@ std::string_view flag_of(Setting setting) {
   switch (setting) {
     case Setting::none: return "";
     case Setting::context: return "--ctx-size";
+    case Setting::threads: return "--threads";
     case Setting::logit_bias: return "--logit-bias";
     case Setting::raw_prompt: return "--raw";
     case Setting::draft_model: return "--model-draft";
