@@ -6,10 +6,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <map>
 
 #include "base/error.h"
 #include "cpu/backend.h"
@@ -140,7 +138,7 @@ TEST_F(RuntimeTest, TheContextIsWhatFits) {
     open({.context = 200});
     FAIL() << "accepted";
   } catch (const Error& error) {
-    EXPECT_EQ(error.setting(), Setting::context);
+    EXPECT_EQ(error.remedy(), Remedy::context);
     EXPECT_NE(std::string(error.what()).find("128"), std::string::npos) << error.what();
   }
   EXPECT_EQ(open({}).target().options().context, 128);

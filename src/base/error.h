@@ -12,7 +12,7 @@ namespace outrider {
 
 // What a request may set differently to avoid a failure. Whoever shows the message adds their own
 // name for it: a flag, a field of a request.
-enum class Setting { none, context, threads, logit_bias, raw_prompt, draft_model };
+enum class Remedy { none, context, threads, logit_bias, raw_prompt, draft_model };
 
 // One line for the user: where, what was found, what was expected, what to do.
 // Only cli/ prints it.
@@ -20,15 +20,15 @@ class Error : public std::runtime_error {
  public:
   template <typename... Args>
   explicit Error(fmt::format_string<Args...> format, Args&&... args)
-      : Error(Setting::none, format, std::forward<Args>(args)...) {}
+      : Error(Remedy::none, format, std::forward<Args>(args)...) {}
   template <typename... Args>
-  Error(Setting setting, fmt::format_string<Args...> format, Args&&... args)
-      : std::runtime_error(fmt::format(format, std::forward<Args>(args)...)), setting_(setting) {}
+  Error(Remedy remedy, fmt::format_string<Args...> format, Args&&... args)
+      : std::runtime_error(fmt::format(format, std::forward<Args>(args)...)), remedy_(remedy) {}
 
-  Setting setting() const { return setting_; }
+  Remedy remedy() const { return remedy_; }
 
  private:
-  Setting setting_;
+  Remedy remedy_;
 };
 
 [[noreturn]] void check_failed(const char* condition, const char* file, int line);

@@ -33,7 +33,7 @@ HugeBuffer::HugeBuffer(std::size_t bytes) {
   }
   if (address == MAP_FAILED) {
     throw Error(
-        Setting::context,
+        Remedy::context,
         "{} of memory are needed at once, {} are available; use a smaller model or a smaller "
         "context",
         human_bytes(bytes), human_bytes(std::min(available, available_memory_bytes())));

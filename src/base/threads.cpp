@@ -168,7 +168,7 @@ ThreadTeam::ThreadTeam(int n_threads)
     try {
       state_->threads.emplace_back([this, thread] { state_->worker(*this, thread); });
     } catch (const std::system_error& error) {
-      throw Error(Setting::threads, "thread {} of {} cannot be started: {}; use fewer threads",
+      throw Error(Remedy::threads, "thread {} of {} cannot be started: {}; use fewer threads",
                   thread + 1, n_threads, error.code().message());
     }
   }

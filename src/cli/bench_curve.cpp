@@ -33,10 +33,7 @@ enum class Logits { all, last, none };
 // time does not depend on them.
 class Passes {
  public:
-  explicit Passes(Backend& backend) : backend_(backend), sequence_(backend.begin()) {}
-  ~Passes() { backend_.end(sequence_); }
-  Passes(const Passes&) = delete;
-  Passes& operator=(const Passes&) = delete;
+  explicit Passes(Backend& backend) : backend_(backend), own_(backend) {}
 
   // A pass over n_rows, discarded afterwards. Returns its milliseconds.
   double time(int n_rows, Logits logits, PassProfile* profile = nullptr) {
@@ -71,7 +68,8 @@ class Passes {
   }
 
   Backend& backend_;
-  const SequenceId sequence_;
+  const OwnedSequence own_;
+  const SequenceId sequence_ = own_.id();
 };
 
 int bench_curve(const Device& device, const Settings& settings) {

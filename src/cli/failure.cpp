@@ -3,14 +3,14 @@
 namespace outrider {
 namespace {
 
-std::string_view flag_of(Setting setting) {
-  switch (setting) {
-    case Setting::none: return "";
-    case Setting::context: return "--ctx-size";
-    case Setting::threads: return "--threads";
-    case Setting::logit_bias: return "--logit-bias";
-    case Setting::raw_prompt: return "--raw";
-    case Setting::draft_model: return "--model-draft";
+std::string_view flag_of(Remedy remedy) {
+  switch (remedy) {
+    case Remedy::none: return "";
+    case Remedy::context: return "--ctx-size";
+    case Remedy::threads: return "--threads";
+    case Remedy::logit_bias: return "--logit-bias";
+    case Remedy::raw_prompt: return "--raw";
+    case Remedy::draft_model: return "--model-draft";
   }
   return "";
 }
@@ -19,7 +19,7 @@ std::string_view flag_of(Setting setting) {
 
 std::string message_of(const std::exception& error) {
   const auto* ours = dynamic_cast<const Error*>(&error);
-  const std::string_view flag = ours ? flag_of(ours->setting()) : "";
+  const std::string_view flag = ours ? flag_of(ours->remedy()) : "";
   return flag.empty() ? error.what() : fmt::format("{} ({})", error.what(), flag);
 }
 

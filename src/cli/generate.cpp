@@ -8,9 +8,7 @@
 #include "base/numbers.h"
 #include "cli/failure.h"
 #include "cli/model_name.h"
-#include "cli/signals.h"
 #include "cli/step_lines.h"
-#include "cli/text_input.h"
 #include "cli/thread_count.h"
 #include "runtime/sampling_defaults.h"
 
@@ -43,22 +41,33 @@ std::vector<DraftSetting> parse_draft_settings(const Settings& settings,
 
 void check_draft_flags(const Settings& settings, std::span<const DraftSetting> drafts) {
   const auto any_asks_for = [&](const auto& wanted) {
-    return std::ranges::any_of(drafts, [&](const DraftSetting& draft) {
-      return std::ranges::any_of(draft.choices, wanted,
-                                 [](const DraftChoice& choice) { return *choice.kind; });
-    });
+    for (const DraftSetting& draft : drafts)
+      for (const DraftChoice& choice : draft.choices)
+        if (wanted(*choice.kind)) return true;
+    return false;
   };
-  if (settings.given.contains("--model-draft") && !any_asks_for(&DrafterKind::runs_model))
+  if (settings.given.contains("--model-draft") &&
+      !any_asks_for([](const DrafterKind& kind) { return kind.runs_model(); }))
     throw UsageError("--model-draft: no --draft asks for a model; write --draft auto");
   for (const DrafterKind* kind : drafter_kinds())
     for (const DrafterFlag& flag : kind->flags)
       if (settings.given.contains(flag.name) &&
-          !any_asks_for([&](const DrafterKind& asked) { return asked.name == kind->name; }))
+          !any_asks_for([&](const DrafterKind& asked) { return &asked == kind; }))
         throw UsageError("{}: no --draft asks for {}; write --draft {}", flag.name, kind->name,
                          kind->usage());
 }
 
 namespace {
+
+// Tried before a model is loaded, which takes long.
+std::ofstream open_trace(const Settings& settings) {
+  std::ofstream file;
+  if (!settings.trace_file) return file;
+  file.open(*settings.trace_file);
+  if (!file)
+    throw Error("--trace {}: cannot be written: {}", *settings.trace_file, std::strerror(errno));
+  return file;
+}
 
 RuntimeOptions runtime_options(const Settings& settings, std::span<const DraftSetting> drafts,
                                Console& console) {
@@ -87,14 +96,10 @@ Workbench::Workbench(const Device& device, const Settings& settings,
       console_(console),
       // 32 bits are enough to be different and short enough to type.
       seed_(settings.seed ? *settings.seed : std::random_device()()),
+      trace_(open_trace(settings)),
       runtime_(runtime_options(settings, drafts, console), device.choose_factory,
                console.progress()) {
   console.clear();
-  if (settings.trace_file) {
-    trace_.open(*settings.trace_file);
-    if (!trace_)
-      throw Error("--trace {}: cannot be written: {}", *settings.trace_file, std::strerror(errno));
-  }
 }
 
 std::vector<std::unique_ptr<Drafter>> Workbench::make_drafters(const DraftSetting& draft) {

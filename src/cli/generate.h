@@ -5,6 +5,7 @@
 
 #include <fstream>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -50,15 +51,15 @@ class Workbench {
   MemoryNeed memory() const { return runtime_.target_memory(); }
   std::string device_name() const { return runtime_.target_factory().name(); }
 
-  // The flags' parameters, the model's own where flags are silent. Seed as given, or `random_seed`.
+  // The flags' parameters, the model's own where flags are silent. The seed as given, or a random
+  // one.
   SamplingParams sampling() const;
   StopParams stop(int standard_predict) const;
   std::uint64_t seed() const { return seed_; }
   bool seed_is_random() const { return !settings_.seed; }
 
   // A lone prompt as tokens: --raw as it stands, else a conversation of --system-prompt and this,
-  // or without a template the text as it stands. Throws Error if it is empty or too long for the
-  // context.
+  // or without a template the text as it stands. Throws Error if it is empty.
   std::vector<Token> prompt_tokens(const Session& session, const std::string& prompt) const;
   // Whether a prompt goes through the chat template.
   bool uses_template() const { return !settings_.raw && model().chat_template; }
@@ -70,8 +71,8 @@ class Workbench {
   const Settings& settings_;
   Console& console_;
   std::uint64_t seed_;
-  Runtime runtime_;
   std::ofstream trace_;  // of --trace
+  Runtime runtime_;
 };
 
 // "lookup 12 of 40 accepted", for each drafter that proposed anything; empty without.

@@ -1,6 +1,7 @@
 #include "engine/engine.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "base/error.h"
@@ -22,19 +23,26 @@ int committed_prefix(const Generation& generation, std::span<const Token> prompt
 Generation::Generation(Engine& engine, DraftSequence draft_sequence, SamplingParams sampling,
                        StopRules stop)
     : engine(engine),
-      sequence(engine.target_->begin()),
+      owned_sequence(*engine.target_),
       draft_sequence(draft_sequence),
       sampling(std::move(sampling)),
       state(this->sampling),
       stop(std::move(stop)) {
-  for (const auto& drafter : engine.drafters_) drafter->begin(draft_sequence);
+  engine.living_.reserve(engine.living_.size() + 1);
+  std::size_t n_begun = 0;
+  try {
+    for (; n_begun < engine.drafters_.size(); ++n_begun)
+      engine.drafters_[n_begun]->begin(draft_sequence);
+  } catch (...) {
+    while (n_begun > 0) engine.drafters_[--n_begun]->end(draft_sequence);
+    throw;
+  }
   engine.living_.push_back(this);
 }
 
 Generation::~Generation() {
   std::erase(engine.living_, this);
   for (const auto& drafter : engine.drafters_) drafter->end(draft_sequence);
-  engine.target_->end(sequence);
 }
 
 Engine::Engine(std::shared_ptr<Backend> target, std::vector<std::unique_ptr<Drafter>> drafters,
@@ -70,6 +78,9 @@ void Engine::restart(Generation& generation, std::span<const Token> prompt, Samp
 // Reads nothing yet: what the cache lacks of the prompt is left to the steps.
 void Engine::start(Generation& generation, std::span<const Token> prompt) {
   const int kept = committed_prefix(generation, prompt, target_->committed(generation.sequence));
+  // Stands if drafters fail: what all have in common is the part that is kept.
+  generation.error = Error("the prompt could not be taken in");
+  generation.tokens.resize(kept);
   target_->truncate(generation.sequence, kept);
   for (const auto& drafter : drafters_) {
     drafter->truncate(generation.draft_sequence, kept);
@@ -93,7 +104,7 @@ void Engine::check(std::span<const Token> prompt) const {
   if (prompt.empty()) throw Error("the prompt is empty; give at least one token");
   const std::size_t context = target_->options().context;
   if (prompt.size() >= context)
-    throw Error(Setting::context,
+    throw Error(Remedy::context,
                 "the prompt has {} tokens, but the context of {} has room for {} and an answer; "
                 "shorten it or choose a longer context",
                 prompt.size(), context, context - 1);
@@ -108,8 +119,10 @@ void Engine::step(std::span<Generation* const> generations) {
 }
 
 void Engine::set_drafters(std::vector<std::unique_ptr<Drafter>> drafters) {
+  for (const auto& drafter : drafters_)
+    for (const Generation* generation : living_) drafter->end(generation->draft_sequence);
+  drafters_.clear();
   for (Generation* generation : living_) {
-    for (const auto& drafter : drafters_) drafter->end(generation->draft_sequence);
     for (const auto& drafter : drafters) {
       drafter->begin(generation->draft_sequence);
       drafter->observe(generation->draft_sequence, generation->tokens);
@@ -130,7 +143,9 @@ void Engine::measure_costs() {
   // Slow machines get fewer points; the curve goes on beyond them and is refined by every step.
   constexpr double kEnoughMs = 1000;
   const Stopwatch watch;
-  const SequenceId sequence = living_.empty() ? target_->begin() : living_.front()->sequence;
+  std::optional<OwnedSequence> own;
+  if (living_.empty()) own.emplace(*target_);
+  const SequenceId sequence = own ? own->id() : living_.front()->sequence;
   const int first = target_->committed(sequence);
   const int rows_max = std::min({1 + options_.budget.rows, target_->options().batch_rows,
                                  target_->options().n_slots, target_->options().context - first});
@@ -141,7 +156,6 @@ void Engine::measure_costs() {
     budget_.curve().measure(n, time_pass(*target_, sequence, n, n));
     if (rows >= rows_max) break;
   }
-  if (living_.empty()) target_->end(sequence);
 }
 
 }  // namespace outrider

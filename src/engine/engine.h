@@ -28,7 +28,7 @@ class Engine {
   // generations as the target has sequences. Drafters are asked in order.
   Engine(std::shared_ptr<Backend> target, std::vector<std::unique_ptr<Drafter>> drafters,
          EngineOptions options);
-  ~Engine();  // its generations are gone by then
+  ~Engine();  // CHECKs that its generations are gone
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
@@ -39,14 +39,15 @@ class Engine {
 
   // The same sequence with another prompt: what the longest common prefix of text and prompt left
   // in the cache is kept, except for the last token of the prompt. Throws like begin(), and then
-  // leaves the generation as it was.
+  // leaves the generation as it was. If a drafter fails for want of memory, the generation ends
+  // with an error, and can be restarted again.
   void restart(Generation& generation, std::span<const Token> prompt, SamplingParams sampling,
                StopRules stop);
 
   // One pass for all given generations, none of them ended, each at most once and no more than the
   // target's batch_rows: for each a chunk of its prompt, or draft and verify. A failure ends
   // generations with an error, and the engine stays usable: a text whose logits cannot be used
-  // (NaN) ends alone; if drafting or the pass fails (memory), all texts of this step end.
+  // (NaN) ends alone; if a stage fails (memory), all texts of this step end as they were before it.
   void step(std::span<Generation* const> generations);
 
   // For an automatic budget: times the drafters and, the first time, the target on as many rows as
@@ -58,7 +59,7 @@ class Engine {
   // begin anew.
   void set_drafters(std::vector<std::unique_ptr<Drafter>> drafters);
 
-  // Called at the end of every step.
+  // Called at the end of every step; what it throws leaves step() after the step is complete.
   void on_step(std::function<void(const StepReport&)> observe) { observe_ = std::move(observe); }
 
   const Backend& target() const { return *target_; }

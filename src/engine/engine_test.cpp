@@ -26,6 +26,7 @@ class ScriptedDrafter final : public Drafter {
   std::string_view name() const override { return "scripted"; }
   void begin(DraftSequence sequence) override { CHECK(texts_.try_emplace(sequence).second); }
   void observe(DraftSequence sequence, std::span<const Token> tokens) override {
+    if (before_observe) before_observe();
     auto& text = texts_.at(sequence);
     text.insert(text.end(), tokens.begin(), tokens.end());
   }
@@ -41,6 +42,7 @@ class ScriptedDrafter final : public Drafter {
   DraftCost cost() const override { return {}; }
 
   const std::map<DraftSequence, std::vector<Token>>& texts() const { return texts_; }
+  std::function<void()> before_observe = nullptr;  // may throw
 
  private:
   Script script_;
@@ -590,6 +592,62 @@ TEST(Engine, AFailedPassEndsItsStep) {
         ASSERT_FALSE(one->error);
         EXPECT_TRUE(std::equal(one->tokens.begin() + 5, one->tokens.end(), wanted.tokens.begin()));
       }
+}
+
+// Whichever stage fails, the texts of the step are as before it, and can be taken up again.
+TEST(Engine, AFailureInAnyStageUndoesItsStep) {
+  const FakeTokenizer tokenizer = words();
+  const Request request{{1, 2, 3}, sampled(3, true), {.n_predict = 30, .ignore_eos = true}};
+  const Outcome wanted = decode_plainly({}, tokenizer, request, 200);
+  std::vector<Token> whole = request.prompt;
+  whole.insert(whole.end(), wanted.tokens.begin(), wanted.tokens.end());
+  for (const char* stage : {"draft", "forward", "commit", "learn"}) {
+    SCOPED_TRACE(stage);
+    const std::function<void()> fails = [] { throw std::bad_alloc(); };
+    bool drafting_fails = false;
+    auto target = std::make_shared<FakeBackend>(FakeModel{}, Setting{}.load);
+    auto drafter = std::make_unique<ScriptedDrafter>([&](std::span<const Token> text,
+                                                         const DraftRequest& draft) {
+      int node = 0;
+      for (int i = 0; i < std::min(3, draft.limits.depth) && text.size() + i < whole.size(); ++i)
+        node = draft.tree->propose(node, whole[text.size() + i], {draft.drafter, 0.9f});
+      if (drafting_fails) throw std::bad_alloc();
+    });
+    ScriptedDrafter& scripted = *drafter;
+    Engine engine(target, list(std::move(drafter)), {.budget = {.automatic = false}});
+    const auto generation =
+        engine.begin(request.prompt, request.sampling, StopRules(tokenizer, request.stop));
+    Generation* const alive[] = {generation.get()};
+    for (int i = 0; i < 2; ++i) engine.step(alive);
+    const std::vector<Token> before = generation->tokens;
+    const std::string_view at = stage;
+    drafting_fails = at == "draft";
+    if (at == "forward") target->before_forward = fails;
+    if (at == "commit") target->before_commit = fails;
+    if (at == "learn") scripted.before_observe = fails;
+    engine.step(alive);
+    drafting_fails = false;
+    target->before_forward = target->before_commit = scripted.before_observe = nullptr;
+    ASSERT_TRUE(generation->error);
+    EXPECT_FALSE(generation->finish_reason);
+    EXPECT_EQ(generation->tokens, before);
+    EXPECT_EQ(scripted.texts().at(generation->draft_sequence), before);
+    EXPECT_EQ(std::vector<Token>(target->text(generation->sequence).begin(),
+                                 target->text(generation->sequence).end()),
+              std::vector<Token>(before.begin(), before.end() - 1));
+
+    // A prompt that drafters fail to take in, then one that they take.
+    scripted.before_observe = fails;
+    EXPECT_THROW(engine.restart(*generation, request.prompt, request.sampling,
+                                StopRules(tokenizer, request.stop)),
+                 std::bad_alloc);
+    EXPECT_TRUE(generation->ended());
+    scripted.before_observe = nullptr;
+    engine.restart(*generation, request.prompt, request.sampling,
+                   StopRules(tokenizer, request.stop));
+    while (!generation->ended()) engine.step(alive);
+    EXPECT_EQ(generation->tokens, whole);
+  }
 }
 
 TEST(Engine, RefusesPromptsThatCannotWork) {

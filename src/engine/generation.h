@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/token.h"
-#include "cache/ids.h"
+#include "model/backend.h"
 #include "sampling/sampling.h"
 #include "sampling/stop.h"
 #include "speculation/drafter.h"
@@ -39,10 +39,11 @@ struct Counters {
   std::vector<DrafterCounts> drafters;  // [drafters]
 };
 
-// Made by Engine::begin and changed by its engine alone; everybody else reads it. Destroying it
-// returns its sequence and its drafters' state, which must happen before the engine dies.
+// Made by Engine::begin and changed by its engine, and by take_held_text(); everybody else reads
+// it. Destroying it returns its sequence and its drafters' state, which must happen before the
+// engine dies.
 //
-// The cache holds tokens[0, committed), at least the last token is still to be computed.
+// The cache holds tokens[0, committed), committed < tokens.size().
 struct Generation {
   Generation(Engine& engine, DraftSequence draft_sequence, SamplingParams sampling, StopRules stop);
   ~Generation();
@@ -60,7 +61,8 @@ struct Generation {
   }
 
   Engine& engine;
-  const SequenceId sequence;
+  const OwnedSequence owned_sequence;
+  const SequenceId sequence = owned_sequence.id();
   const DraftSequence draft_sequence;
   std::vector<Token> tokens;  // prompt and answer
   int n_prompt = 0;

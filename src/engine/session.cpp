@@ -19,7 +19,7 @@ std::vector<Token> Session::tokens_of(std::span<const TextPiece> pieces) const {
 
 std::vector<Token> Session::tokens_of(std::span<const Message> messages) const {
   if (!chat_template_)
-    throw Error(Setting::raw_prompt, "this model has no chat template; give it a text to continue");
+    throw Error(Remedy::raw_prompt, "this model has no chat template; give it a text to continue");
   return tokens_of(chat_template_->render(messages, /*add_generation_prompt=*/true));
 }
 

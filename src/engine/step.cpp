@@ -14,15 +14,16 @@ void Step::run() {
     draft();
     plan();
     forward();
+    verify();
+    emit();
+    commit();
+    learn();
   } catch (const Error& error) {
-    return fail(error);
+    fail(error);
   } catch (const std::bad_alloc&) {
-    return fail(Error("out of memory in a pass over {} sequences", turns_.size()));
+    fail(Error("out of memory in a step of {} texts", turns_.size()));
   }
-  verify();
-  emit();
-  commit();
-  learn();
+  report();
 }
 
 // Shares out the pass: a row for every sequence, then prompt rows as far as they fit.
@@ -48,6 +49,7 @@ Step::Step(Engine& engine, std::span<Generation* const> generations) : engine_(e
 
     const DraftTree node_0(generation->tokens.back());
     turns_.push_back({.generation = generation,
+                      .length = length,
                       .first = first,
                       .n_tokens = 1 + more,
                       .generates = first + 1 + more == length,
@@ -213,7 +215,7 @@ void Step::emit() {
     generation.state.advance(std::span(generation.tokens).last(generation.emitted.size()));
     if (generation.emitted.empty())
       generation.error =
-          Error(Setting::logit_bias,
+          Error(Remedy::logit_bias,
                 "the model gave no usable logits at position {} (NaN, infinite, or every token "
                 "forbidden); the file may be damaged, or a bias forbids everything",
                 generation.tokens.size() - 1);
@@ -246,7 +248,6 @@ void Step::learn() {
     count(turn);
   }
   engine_.budget_.observe(outcomes, cost_);
-  report();
 }
 
 void Step::count(const Turn& turn) {
@@ -264,14 +265,19 @@ void Step::count(const Turn& turn) {
       ++counters.drafters[proposal.drafter].accepted;
 }
 
-// Before anything was taken: all texts of the step stay as they are, and none goes on.
+// All texts of the step are as they were before it, and none goes on.
 void Step::fail(const Error& error) {
   for (Turn& turn : turns_) {
-    engine_.target_->discard(turn.generation->sequence);
-    turn.generation->emitted.clear();
-    turn.generation->error = error;
+    Generation& generation = *turn.generation;
+    generation.tokens.resize(turn.length);
+    engine_.target_->truncate(generation.sequence, turn.first);  // drops scratch rows, too
+    for (const auto& drafter : engine_.drafters_)
+      drafter->truncate(generation.draft_sequence, turn.length);
+    generation.emitted.clear();
+    generation.finish_reason.reset();
+    generation.error = error;
+    turn.verdict = {};
   }
-  report();
 }
 
 void Step::report() {

@@ -22,6 +22,7 @@ class Step {
   // One sequence's part, handed from one stage to the next.
   struct Turn {
     Generation* generation;
+    int length;  // of its text before the step
 
     // tokens[first, first + n_tokens) are computed in this pass; the cache has those before.
     int first;
@@ -33,10 +34,10 @@ class Step {
     DraftTree checked;  // as planned
 
     std::vector<int> token_rows;  // of the pass, [n_tokens]
-    std::vector<int>
-        node_rows;  // [checked.size()], node 0's is the last token row; if it generates
-    std::vector<std::optional<Token>> choices;  // [checked.size()], if it generates
-    Verdict verdict;                            // emit() cuts it to the nodes that became text
+    // If it generates, [checked.size()]. Node 0's row is the last of token_rows.
+    std::vector<int> node_rows;
+    std::vector<std::optional<Token>> choices;
+    Verdict verdict;  // emit() cuts it to the nodes that became text
   };
 
   void draft();

@@ -118,6 +118,21 @@ class Backend {
   virtual int free_slots(SequenceId sequence) const = 0;
 };
 
+// A sequence that ends with its owner. The backend must outlive it.
+class OwnedSequence {
+ public:
+  explicit OwnedSequence(Backend& backend) : backend_(backend), id_(backend.begin()) {}
+  ~OwnedSequence() { backend_.end(id_); }
+  OwnedSequence(const OwnedSequence&) = delete;
+  OwnedSequence& operator=(const OwnedSequence&) = delete;
+
+  SequenceId id() const { return id_; }
+
+ private:
+  Backend& backend_;
+  const SequenceId id_;
+};
+
 // What loading a model takes, in bytes.
 struct MemoryNeed {
   std::size_t weights = 0;  // packed

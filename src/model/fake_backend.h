@@ -82,7 +82,7 @@ class FakeBackend final : public Backend {
   const ModelSpec& spec() const override { return spec_; }
   const LoadOptions& options() const override { return options_; }
 
-  std::function<void()> before_forward = nullptr;  // may throw
+  std::function<void()> before_forward = nullptr, before_commit = nullptr;  // may throw
 
   Pass forward(std::span<const Row> rows, const ForwardOptions& options) override {
     if (before_forward) before_forward();
@@ -167,6 +167,7 @@ class FakeBackend final : public Backend {
     return forked;
   }
   void commit(SequenceId id, std::span<const SlotId> path) override {
+    if (before_commit) before_commit();
     Sequence& sequence = at(id);
     std::optional<int> parent;
     for (SlotId slot : path) {

@@ -76,7 +76,7 @@ DraftChoice parse_part(std::string_view part, std::string_view draft_model) {
   }
   if (choice.value.empty() && choice.kind->runs_model()) choice.value = draft_model;
   if (choice.value.empty() && choice.kind->runs_model())
-    throw Error(Setting::draft_model, "{0}: names no model; write {0}={1} or choose a draft model",
+    throw Error(Remedy::draft_model, "{0}: names no model; write {0}={1} or choose a draft model",
                 name, choice.kind->value);
   if (choice.value.empty())
     throw Error("{0}: lacks a value; write {0}={1}", name, choice.kind->value);

@@ -60,7 +60,7 @@ void Runtime::choose_context() {
     throw Error("{}: needs {} of memory, and {} are available; use a smaller model",
                 target_model_.name, human_bytes(need(64)), human_bytes(available));
   if (fitting < wanted && options_.context)
-    throw Error(Setting::context,
+    throw Error(Remedy::context,
                 "a context of {} does not fit into the {} of memory that are available; the "
                 "largest that does is {}",
                 wanted, human_bytes(available), fitting);

@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -39,16 +40,18 @@ struct RuntimeOptions {
 // Which device runs a model.
 using ChooseFactory = std::function<const BackendFactory&(const Model&)>;
 
-// Not thread-safe. Engines must not outlive it.
+// Not thread-safe. Sessions must not outlive it.
 class Runtime {
  public:
   // Opens, plans and loads the target; `progress` is used as long as the runtime lives, by loading.
   // Throws Error, before loading if the context cannot fit.
   Runtime(RuntimeOptions options, ChooseFactory choose_factory, Progress progress);
+  Runtime(const Runtime&) = delete;
+  Runtime& operator=(const Runtime&) = delete;
 
   // An engine on the target with these drafters, loading their models if they are not loaded yet,
-  // and with its costs measured. Engines share the models and so the target's only sequence: a
-  // generation of one must be gone before another begins one.
+  // and with its costs measured. Engines share the models and so the only sequence of each: while
+  // a generation of one lives, no other engine may be made or begin a text.
   std::unique_ptr<Engine> make_engine(std::span<const DraftChoice> drafters);
   std::vector<std::unique_ptr<Drafter>> make_drafters(std::span<const DraftChoice> drafters);
   Session open_session(Engine& engine) const {

@@ -19,11 +19,14 @@ double time_pass(Backend& backend, SequenceId sequence, int n_rows, int n_logits
                     .wants_logits = wants_logits});
     if (wants_logits) requests.push_back({.row = i});
   }
+  const struct Discard {
+    Backend& backend;
+    SequenceId sequence;
+    ~Discard() { backend.discard(sequence); }
+  } discard{backend, sequence};
   const Stopwatch watch;
   backend.choose(backend.forward(rows), requests);
-  const double ms = watch.ms();
-  backend.discard(sequence);
-  return ms;
+  return watch.ms();
 }
 
 }  // namespace outrider

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <functional>
+#include <new>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -149,13 +150,20 @@ void NgramIndex::insert(std::size_t position) {
 }
 
 // There are more buckets than positions, so few n-grams share one. Enters all positions again.
+// Out of memory, the text goes on without an index.
 void NgramIndex::grow() {
   n_buckets_ = std::max(kFirstBuckets, std::bit_ceil(text_.size() + 1));
-  text_.reserve(n_buckets_);
-  for (Table& table : tables_) {
-    table.buckets.assign(n_buckets_, 0);
-    table.previous.reserve(n_buckets_);
-    table.previous.assign(1, 0);
+  try {
+    text_.reserve(n_buckets_);
+    for (Table& table : tables_) {
+      table.buckets.assign(n_buckets_, 0);
+      table.previous.reserve(n_buckets_);
+      table.previous.assign(1, 0);
+    }
+  } catch (const std::bad_alloc&) {
+    for (Table& table : tables_) table = {};
+    n_buckets_ = n_indexed_max_ = 0;
+    return;
   }
   for (std::size_t position = 1; position <= text_.size(); ++position) insert(position);
 }

@@ -279,10 +279,15 @@ int ModelDrafter::unread(DraftSequence number) const {
   return std::max(0, n_lacking - kUsualCatchUp);
 }
 
+ModelDrafter::~ModelDrafter() {
+  for (const auto& [number, sequence] : sequences_) backend_->end(sequence.id);
+}
+
 void ModelDrafter::measure_costs() {
   constexpr int kRows = 64;
-  const SequenceId sequence =
-      sequences_.empty() ? backend_->begin() : sequences_.begin()->second.id;
+  std::optional<OwnedSequence> own;
+  if (sequences_.empty()) own.emplace(*backend_);
+  const SequenceId sequence = own ? own->id() : sequences_.begin()->second.id;
   if (!sequences_.empty()) sequences_.begin()->second.tree.clear();
   backend_->discard(sequence);
   const LoadOptions& options = backend_->options();
@@ -293,7 +298,6 @@ void ModelDrafter::measure_costs() {
     cost_.fixed_ms = cost_.per_depth_ms = time_pass(*backend_, sequence, 1, 1);
     cost_.per_unread_ms = time_pass(*backend_, sequence, room, 1) / room;
   }
-  if (sequences_.empty()) backend_->end(sequence);
 }
 
 void ModelDrafter::truncate(DraftSequence number, int length) {

@@ -33,6 +33,7 @@ class ModelDrafter final : public Drafter {
   // Several drafters may share a backend on one thread, with as many sequences together as it has.
   // target_vocabulary: ids from there on are never drafted.
   ModelDrafter(std::shared_ptr<Backend> backend, int target_vocabulary);
+  ~ModelDrafter() override;
 
   std::string_view name() const override { return "model"; }
   void begin(DraftSequence sequence) override;
