@@ -353,11 +353,18 @@ TEST(Rows, LayerListsGiveTheSameInCompany) {
   }
 }
 
-// Gate and up in floats, so that a few hundred rows come in chunks; down in groups of 256, which
-// three threads' pieces of gate and up do not end with.
-TEST(Rows, ChunksAndPiecesOfThreadsGiveTheSame) {
+// Matrices of floats, so that a few hundred rows come in chunks, alone or beside quantized ones
+// with the same input, whose own chunks would be larger. Down is in groups of 256, which three
+// threads' pieces of gate and up do not end with.
+class RowsInChunks : public ::testing::TestWithParam<std::vector<int>> {};
+INSTANTIATE_TEST_SUITE_P(, RowsInChunks,
+                         ::testing::Values(std::vector{5, 6}, std::vector{1, 5}, std::vector{2, 6},
+                                           std::vector{3}));
+
+TEST_P(RowsInChunks, AndPiecesOfThreadsGiveTheSame) {
+  // The embedding; q, k, v, output; gate, up, down.
   std::vector<TensorType> types(8, TensorType::q4_k);
-  types[5] = types[6] = TensorType::f16;  // after the embedding and attention's four
+  for (const int matrix : GetParam()) types[static_cast<std::size_t>(matrix)] = TensorType::f16;
   const Model model = tiny_model({.types = types, .n_layers = 1, .embedding = 1024});
   constexpr int kRows = 300;
   const auto logits_of_text = [&](int n_threads, int rows_a_pass) {

@@ -218,19 +218,21 @@ class Forward::Worker {
     const HeadPieces pieces = pieces_of(attention);
     const std::size_t head_dim = attention.head_dim;
     const ProductInput normed = x_.input_forms.input(x_.normed);
-    const PackedMatrix& q = weights_of(Kind::query, layer);
-    thread_.share_out(q, rows_.size(), pieces.size(), 1, [&](Range rows, Range index) {
-      const HeadPieces::Piece piece = pieces[index.begin];
-      const MatrixView<float>& out = rows_of(piece.kind);
-      thread_.multiply(weights_of(piece.kind, layer), normed, rows, piece.panels,
-                       out.from(rows.begin, piece.panels.begin * kPanel));
-      thread_.done(PassPart::qkv);
-      for (std::size_t row = rows.begin; row < rows.end; ++row) {
-        for (std::size_t head = piece.heads.begin; head < piece.heads.end; ++head)
-          finish({piece.kind, row, head, out[row].subspan(head * head_dim, head_dim)});
-      }
-      thread_.done(PassPart::heads);
-    });
+    thread_.share_out(
+        {&weights_of(Kind::query, layer), &weights_of(Kind::key, layer),
+         &weights_of(Kind::value, layer)},
+        rows_.size(), pieces.size(), 1, [&](Range rows, Range index) {
+          const HeadPieces::Piece piece = pieces[index.begin];
+          const MatrixView<float>& out = rows_of(piece.kind);
+          thread_.multiply(weights_of(piece.kind, layer), normed, rows, piece.panels,
+                           out.from(rows.begin, piece.panels.begin * kPanel));
+          thread_.done(PassPart::qkv);
+          for (std::size_t row = rows.begin; row < rows.end; ++row) {
+            for (std::size_t head = piece.heads.begin; head < piece.heads.end; ++head)
+              finish({piece.kind, row, head, out[row].subspan(head * head_dim, head_dim)});
+          }
+          thread_.done(PassPart::heads);
+        });
     thread_.done(PassPart::heads);
   }
 
@@ -298,7 +300,7 @@ class Forward::Worker {
     const auto activate =
         mlp.activation == Activation::silu ? vectors_.silu_times : vectors_.gelu_tanh_times;
     const std::size_t n_parts = (gate.panels() + kPanelsPerPart - 1) / kPanelsPerPart;
-    thread_.share_out(gate, rows_.size(), n_parts, kPartsMax, [&](Range rows, Range parts) {
+    thread_.share_out({&gate, &up}, rows_.size(), n_parts, kPartsMax, [&](Range rows, Range parts) {
       const Range panels = {parts.begin * kPanelsPerPart,
                             std::min(parts.end * kPanelsPerPart, gate.panels())};
       const Range columns = {panels.begin * kPanel, std::min(panels.end * kPanel, gate.outputs)};

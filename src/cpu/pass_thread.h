@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <initializer_list>
 #include <span>
 
 #include "base/threads.h"
@@ -83,12 +84,14 @@ class PassThread {
     expect(weights, share_of(weights.panels(), grain));
   }
 
-  // Cuts n_rows rows into chunks for products with `weights`. Threads take pieces of a chunk and at
-  // most piece_max of n_items items, until together they have called f(rows, items) for all.
+  // Cuts n_rows rows into chunks that are small enough for products with each of `weights`. Threads
+  // take pieces of a chunk and at most piece_max of n_items items, until together they have called
+  // f(rows, items) for all.
   template <typename F>
-  void share_out(const PackedMatrix& weights, std::size_t n_rows, std::size_t n_items,
-                 std::size_t piece_max, const F& f) {
-    const std::size_t chunks = n_chunks(n_rows, weights);
+  void share_out(std::initializer_list<const PackedMatrix*> weights, std::size_t n_rows,
+                 std::size_t n_items, std::size_t piece_max, const F& f) {
+    std::size_t chunks = 0;
+    for (const PackedMatrix* each : weights) chunks = std::max(chunks, n_chunks(n_rows, *each));
     memory_.n_forms = 0;
     team_.share_out(thread_, chunks * n_items, piece_max, [&](Range run) {
       while (run.begin < run.end) {
@@ -113,7 +116,7 @@ class PassThread {
   void multiply_all(const PackedMatrix& weights, const ProductInput& input, std::size_t n_rows,
                     MatrixView<float> out, const F& finish) {
     const std::size_t piece_max = panels_per_piece(weights);
-    share_out(weights, n_rows, weights.panels(), piece_max, [&](Range rows, Range panels) {
+    share_out({&weights}, n_rows, weights.panels(), piece_max, [&](Range rows, Range panels) {
       const Range columns = {panels.begin * kPanel, std::min(panels.end * kPanel, weights.outputs)};
       multiply(weights, input, rows, panels, out.from(rows.begin, columns.begin));
       finish(rows, columns);
