@@ -154,12 +154,18 @@ TEST_F(RuntimeTest, TheContextIsWhatFits) {
 }
 
 TEST_F(RuntimeTest, LoadingCanBeInterrupted) {
+  int n_advances = 0;
   Progress progress;
+  progress.advance = [&](std::string_view, std::uint64_t done, std::uint64_t total) {
+    ++n_advances;
+    EXPECT_LT(done, total);
+  };
   progress.interrupted = [] { return true; };
   EXPECT_THROW(Runtime(
                    {.model = target.path()},
                    [&](const Model&) -> const BackendFactory& { return targets; }, progress),
                Error);
+  EXPECT_EQ(n_advances, 1);  // no more is packed
 }
 
 }  // namespace

@@ -113,6 +113,7 @@ class CpuBackend final : public Backend {
   const LoadOptions& options() const override { return options_; }
 
   Pass forward(std::span<const Row> rows, const ForwardOptions& options) override {
+    ScratchOfBatch scratch(cache_, rows);
     PassTimer timer(options.profile, team_->size(), weights_);
     CHECK(!rows.empty() && rows.size() <= static_cast<std::size_t>(options_.batch_rows));
     const std::vector<int>& layers = options.layers ? *options.layers : all_layers_;
@@ -127,15 +128,13 @@ class CpuBackend final : public Backend {
     Pass pass{{}, ++generation_};
     pass.slots.reserve(rows.size());
     std::vector<ForwardRow> prepared(rows.size());
-    ScratchOfBatch scratch(cache_, rows);
     for (std::size_t i = 0; i < rows.size(); ++i) {
       const Row& row = rows[i];
-      CHECK(row.token && *row.token >= 0 && *row.token < model_.spec.vocabulary &&
-            row.features.empty());
+      CHECK(row.token >= 0 && row.token < model_.spec.vocabulary);
       const SlotId slot = cache_.add_slot(row.sequence, parent_slot(rows, i, pass.slots), written);
       CHECK(cache_.position(row.sequence, slot) == row.position);
       pass.slots.push_back(slot);
-      prepared[i] = {.token = *row.token,
+      prepared[i] = {.token = row.token,
                      .context = {.position = row.position,
                                  .committed = cache_.committed(row.sequence),
                                  .pages = cache_.pages(row.sequence),
@@ -144,6 +143,7 @@ class CpuBackend final : public Backend {
     }
     forward_.run(prepared, layers, options.taps, timer);
     scratch.keep();
+    timer.finish();
     return pass;
   }
 

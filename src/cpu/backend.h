@@ -10,7 +10,7 @@
 namespace outrider {
 
 // Packs the model's weights (its checkpoint stays alive with the backend) and plans the cache.
-// Kernels are those of chosen_isa(). Throws Error or std::bad_alloc if there is not enough memory.
+// Kernels are those of chosen_isa(). Throws as BackendFactory::load() does.
 std::unique_ptr<Backend> load_cpu(const Model& model, const LoadOptions& options,
                                   const LoadProgress& progress = {});
 

@@ -65,7 +65,7 @@ PassTimer::PassTimer(PassProfile* profile, int n_threads, const Weights& weights
   for (Thread& thread : threads_) thread.last = first_;
 }
 
-PassTimer::~PassTimer() {
+void PassTimer::finish() {
   if (profile_ == nullptr) return;
   // The counter's rate is taken from this pass.
   const std::uint64_t last = ticks(), taken = last - first_;

@@ -34,12 +34,14 @@ inline constexpr int kPassParts = static_cast<int>(PassPart::head) + 1;
 // Lives from the beginning of a pass to its end. Each thread reports for itself.
 class PassTimer {
  public:
-  // Nothing is measured if `profile` is null. The pass is added to `profile` when this object ends,
-  // which is on the thread that made it. weights: those of the pass; they must outlive this object.
+  // Nothing is measured if `profile` is null. weights: those of the pass; they must outlive this
+  // object.
   PassTimer(PassProfile* profile, int n_threads, const Weights& weights);
-  ~PassTimer();
   PassTimer(const PassTimer&) = delete;
   PassTimer& operator=(const PassTimer&) = delete;
+
+  // Adds the pass, which is complete, to `profile`. Allocates nothing.
+  void finish();
 
   // `thread` spent the time since its last report, or since the pass began, on `part`: on its work,
   // or waiting for other threads after it.

@@ -177,6 +177,7 @@ Weights::Weights(const Model& model, const LoadOptions& options, ThreadTeam& tea
   }
   const bool is_mapped = !model.checkpoint->file.bytes().empty();  // or in memory
   std::atomic<std::size_t> packed = 0;
+  std::atomic<bool> is_interrupted = false;
   team.run([&](int thread) {
     for (const Packing& packing : packings) {
       const PackedMatrix& matrix = *packing.matrix;
@@ -184,16 +185,19 @@ Weights::Weights(const Model& model, const LoadOptions& options, ThreadTeam& tea
       const std::size_t panels_a_slice =
           std::max<std::size_t>(1, kSliceBytes / std::max<std::size_t>(1, matrix.panel_bytes));
       for (std::size_t first = own.begin; first < own.end; first += panels_a_slice) {
+        if (is_interrupted) return;
         const Range slice = {first, std::min(own.end, first + panels_a_slice)};
         pack_rows(packing, slice, memories[static_cast<std::size_t>(thread)],
                   packed_.begin() + packing.offset);
         if (is_mapped) model.checkpoint->file.release(file_bytes(packing, slice));
         packed += (slice.end - slice.begin) * matrix.panel_bytes;
-        if (thread == 0 && progress)
-          progress(static_cast<double>(packed) / static_cast<double>(packed_.size()));
+        if (thread == 0 && progress &&
+            !progress(static_cast<double>(packed) / static_cast<double>(packed_.size())))
+          is_interrupted = true;
       }
     }
   });
+  if (is_interrupted) throw Error("interrupted");
 }
 
 void Weights::add_to_head(std::span<const Token> tokens) {

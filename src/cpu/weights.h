@@ -22,7 +22,7 @@ class Weights {
  public:
   // Packs every matrix, each thread the panels that it will read, and releases the pages of the
   // mapped file that have been packed. The model's checkpoint must outlive this object: embedding
-  // rows are read from it. Throws Error or std::bad_alloc if the memory does not suffice.
+  // rows are read from it. Throws as BackendFactory::load() does.
   Weights(const Model& model, const LoadOptions& options, ThreadTeam& team,
           const LoadProgress& progress);
 
@@ -47,7 +47,7 @@ class Weights {
   TensorView embedding_, head_tensor_;
   HugeBuffer packed_;
   std::vector<PackedMatrix> matrices_;       // [n_layers][kRoles]
-  std::vector<std::vector<float>> vectors_;  // likewise
+  std::vector<std::vector<float>> vectors_;  // [n_layers][kRoles]
   PackedMatrix head_;
   std::vector<Token> head_tokens_;  // of the head's outputs; empty: output i is token i's
   PackingMemory head_memory_;       // for add_to_head()

@@ -39,8 +39,7 @@ using Parent = std::variant<CommittedText, EarlierRow, SlotId>;
 // so its logits have the bits that plain decoding of its path would give.
 struct Row {
   SequenceId sequence;
-  std::optional<Token> token;
-  std::span<const float> features = {};  // for learned heads; the families so far take none
+  Token token;
   int position = 0;  // its parent's + 1; after committed text: committed(sequence)
   Parent parent = CommittedText{};
   bool wants_logits = false;
@@ -141,8 +140,9 @@ struct MemoryNeed {
   std::size_t total() const { return weights + cache + working; }
 };
 
-// Told how much is loaded, from 0 to 1, on the thread that loads. Must not throw.
-using LoadProgress = std::function<void(double)>;
+// Told how much is loaded, from 0 to 1, on the thread that loads; returns whether to go on. Must
+// not throw.
+using LoadProgress = std::function<bool(double)>;
 
 // Loads models onto one kind of device; which one is chosen per model.
 class BackendFactory {
@@ -154,7 +154,7 @@ class BackendFactory {
   virtual std::string name() const = 0;
   virtual MemoryNeed memory_need(const Model& model, const LoadOptions& options) const = 0;
   // The model's checkpoint stays alive with the backend. Throws Error or std::bad_alloc if there is
-  // not enough memory.
+  // not enough memory, and Error("interrupted") if `progress` said so.
   virtual std::unique_ptr<Backend> load(const Model& model, const LoadOptions& options,
                                         const LoadProgress& progress) const = 0;
 };

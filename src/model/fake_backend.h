@@ -98,9 +98,9 @@ class FakeBackend final : public Backend {
     rows_.clear();
     for (const Row& row : rows) {
       Sequence& sequence = at(row.sequence);
-      CHECK(row.token && *row.token >= 0 && *row.token < spec_.vocabulary);
+      CHECK(row.token >= 0 && row.token < spec_.vocabulary);
       CHECK(free_slots(row.sequence) > 0);
-      Slot slot{*row.token, std::nullopt, static_cast<int>(sequence.committed.size()), layers};
+      Slot slot{row.token, std::nullopt, static_cast<int>(sequence.committed.size()), layers};
       if (const auto* earlier = std::get_if<EarlierRow>(&row.parent)) {
         CHECK(earlier->row >= 0 && earlier->row < static_cast<int>(rows_.size()));
         CHECK(rows[earlier->row].sequence == row.sequence);
@@ -116,7 +116,7 @@ class FakeBackend final : public Backend {
       }
       CHECK(row.position == slot.position && row.position < options_.context);
 
-      std::vector<Token> path{*row.token};
+      std::vector<Token> path{row.token};
       for (auto node = slot.parent; node; node = sequence.slots.at(*node).parent)
         path.push_back(sequence.slots.at(*node).token);
       path.insert(path.end(), sequence.committed.rbegin(), sequence.committed.rend());

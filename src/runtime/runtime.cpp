@@ -83,8 +83,8 @@ std::shared_ptr<Backend> Runtime::load(const OpenedModel& opened, const LoadOpti
     if (progress_.advance)
       progress_.advance("loading " + opened.name,
                         static_cast<std::uint64_t>(fraction * static_cast<double>(bytes)), bytes);
+    return !progress_.interrupted || !progress_.interrupted();
   });
-  if (progress_.interrupted && progress_.interrupted()) throw Error("interrupted");
   if (progress_.detail)
     progress_.detail(fmt::format("{}: {}, {} of weights, context {}, {} threads, {}", opened.name,
                                  opened.model.spec.family, human_bytes(bytes), options.context,
