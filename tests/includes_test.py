@@ -11,8 +11,6 @@ import pathlib
 import re
 import sys
 
-# Included once per instruction set: they have no guard and mean something else each time.
-INCLUDED_AGAIN = {"attention_scores_lanes.h", "attention_values_lanes.h", "choice_lanes.h"}
 INCLUDE = re.compile(r'\s*#\s*include\s*["<]([a-z_]+)/[^">]*[">]')
 
 
@@ -47,8 +45,6 @@ def wrong_includes(src, folders, links):
 
 def wrong_headers(root):
     for path in sorted(path for top in ("src", "tests", "bench") for path in (root / top).rglob("*.h")):
-        if path.name in INCLUDED_AGAIN:
-            continue
         lines = [line for line in path.read_text().splitlines() if line and not line.startswith("//")]
         if not lines or lines[0] != "#pragma once":
             yield f"{path}:1: expected #pragma once before anything but comments"

@@ -145,7 +145,7 @@ struct ThreadTeam::State {
   TeamCores cores;
   std::mutex turn;                                 // of run()'s callers
   const std::function<void(int)>* body = nullptr;  // written before `jobs` changes
-  bool stopping = false;                           // likewise
+  bool stopping = false;                           // written before `jobs` changes
   alignas(64) std::atomic<std::uint64_t> jobs{0};
   alignas(64) std::atomic<std::uint64_t> arrivals{0};  // at all barriers so far
   alignas(64) std::atomic<std::uint64_t> opened{0};    // barriers

@@ -20,10 +20,10 @@ std::string range_text(const Spread& spread, int digits) {
   return fmt::format("{:.{}f}..{:.{}f}", spread.min, digits, spread.max, digits);
 }
 
-int bench_bandwidth(const Device& device, const Settings& settings) {
+int bench_bandwidth(const Machine& machine, const Settings& settings) {
   Console console(settings);
   const int n_threads = thread_count(settings, console);
-  const auto meter = device.make_limit_meter(n_threads);
+  const auto meter = machine.make_limit_meter(n_threads);
   // One thread alternates with all: how much the others add shows whether each has a core of its
   // own, whatever the system reports.
   LimitSamples all, one;
@@ -47,7 +47,7 @@ int bench_bandwidth(const Device& device, const Settings& settings) {
                      {"threads", n_threads},
                      {"cores", std::min(n_threads, usable_cores())},
                      {"threads_gain", gain},
-                     {"instruction_sets", device.instruction_sets},
+                     {"instruction_sets", machine.instruction_sets},
                      {"rounds", rounds},
                      {"read_gbs", reading.gbs.median},
                      {"read_pattern", reading.name}};

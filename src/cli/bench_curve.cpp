@@ -72,13 +72,13 @@ class Passes {
   const SequenceId sequence_ = own_.id();
 };
 
-int bench_curve(const Device& device, const Settings& settings) {
+int bench_curve(const Machine& machine, const Settings& settings) {
   Settings fixed = settings;
   fixed.ctx_size = settings.depth + kPrefillRows;
   Console console(settings);
   CurveMeasurements measured;
   const Clock::time_point load_start = Clock::now();
-  Workbench bench(device, fixed, {}, console);
+  Workbench bench(machine, fixed, {}, console);
   measured.load_seconds = ms_since(load_start) * 1e-3;
   Backend& backend = bench.target();
   Passes passes(backend);
@@ -97,7 +97,7 @@ int bench_curve(const Device& device, const Settings& settings) {
   passes.time(kPrefillRows, Logits::last);
   passes.time(kCurveRows, Logits::all);
   measured.resident_bytes = resident_bytes();
-  const auto meter = device.make_limit_meter(bench.n_threads());
+  const auto meter = machine.make_limit_meter(bench.n_threads());
 
   const int rounds_least = kRounds * settings.repetitions;
   const double total_ms = kTotalMs * settings.repetitions;

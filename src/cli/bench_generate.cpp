@@ -1,9 +1,9 @@
-#include <algorithm>
 #include <map>
 
 #include "cli/generate.h"
 #include "cli/json.h"
 #include "cli/signals.h"
+#include "cli/spread.h"
 #include "cli/text_input.h"
 
 namespace outrider {
@@ -14,21 +14,8 @@ constexpr int kPredict = 256;
 // One --draft on one prompt, all turns together.
 struct Measured {
   std::vector<Token> tokens;
-  int timed_tokens = 0;
-  double prompt_ms = 0, generation_ms = 0;
-  Counters counters;
-
-  double tokens_per_second() const {
-    return generation_ms > 0 ? 1000 * timed_tokens / generation_ms : 0;
-  }
+  AnswerTotals totals;
 };
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::ranges::sort(values);
-  const std::size_t n = values.size();
-  return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-}
 
 Measured answer(Workbench& bench, Engine& engine, const BenchPrompt& prompt) {
   Session session = bench.open_session(engine);
@@ -49,12 +36,7 @@ Measured answer(Workbench& bench, Engine& engine, const BenchPrompt& prompt) {
     stop_if_interrupted();
     measured.tokens.insert(measured.tokens.end(), completion.tokens.begin(),
                            completion.tokens.end());
-    measured.timed_tokens += completion.completion_tokens - completion.first_tokens;
-    measured.prompt_ms += completion.prompt_ms;
-    measured.generation_ms += completion.generation_ms;
-    measured.counters.drafted += completion.counters.drafted;
-    measured.counters.accepted += completion.counters.accepted;
-    measured.counters.emitted += completion.counters.emitted;
+    measured.totals += totals_of(completion);
     messages.push_back({"assistant", completion.text});
     raw += completion.text;
   }
@@ -64,11 +46,11 @@ Measured answer(Workbench& bench, Engine& engine, const BenchPrompt& prompt) {
 // One --draft on one group: a value per prompt and round.
 struct Cell {
   std::vector<double> tokens_per_second, ratios;  // ratios: to the first --draft on the same prompt
-  Counters counters;
+  AnswerTotals totals;
   int different = 0;
 };
 
-int bench_generate(const Device& device, const Settings& settings) {
+int bench_generate(const Machine& machine, const Settings& settings) {
   if (!settings.prompts_file) throw UsageError("bench generate: needs --prompts FILE");
   const std::vector<DraftSetting> drafts = parse_draft_settings(settings, {"off", "auto"});
   check_draft_flags(settings, drafts);
@@ -76,10 +58,8 @@ int bench_generate(const Device& device, const Settings& settings) {
       parse_prompts(read_text(*settings.prompts_file), *settings.prompts_file);
 
   Console console(settings);
-  Workbench bench(device, settings, drafts, console);
-  if (bench.seed_is_random() && bench.sampling().filters.temperature > 0) {
-    console.note(fmt::format("seed {}", bench.seed()));
-  }
+  Workbench bench(machine, settings, drafts, console);
+  bench.note_seed();
   std::vector<std::unique_ptr<Engine>> engines;
   for (const DraftSetting& draft : drafts) engines.push_back(bench.make_engine(draft));
 
@@ -104,27 +84,26 @@ int bench_generate(const Device& device, const Settings& settings) {
       measured[s] = answer(bench, *engines[s], prompt);
     }
     for (std::size_t s = 0; s < n; ++s) {
-      const double speed = measured[s].tokens_per_second();
-      const double plain = measured[0].tokens_per_second();
+      const AnswerTotals& totals = measured[s].totals;
+      const double speed = totals.tokens_per_second();
+      const double plain = measured[0].totals.tokens_per_second();
       const bool same = measured[s].tokens == measured[0].tokens;
       for (Cell* cell : {&cells[prompt.group][s], &all[s]}) {
         // The speed of a single token is unknown: it comes with the prompt.
         if (speed > 0) cell->tokens_per_second.push_back(speed);
         if (speed > 0 && plain > 0) cell->ratios.push_back(speed / plain);
-        cell->counters.drafted += measured[s].counters.drafted;
-        cell->counters.accepted += measured[s].counters.accepted;
-        cell->counters.emitted += measured[s].counters.emitted;
+        cell->totals += totals;
         cell->different += !same;
       }
       details.push_back({{"id", prompt.id},
                          {"group", prompt.group},
                          {"draft", drafts[s].text},
                          {"tokens", measured[s].tokens.size()},
-                         {"prompt_ms", measured[s].prompt_ms},
-                         {"generation_ms", measured[s].generation_ms},
+                         {"prompt_ms", totals.prompt_ms},
+                         {"generation_ms", totals.generation_ms},
                          {"tokens_per_second", speed},
-                         {"drafted", measured[s].counters.drafted},
-                         {"accepted", measured[s].counters.accepted},
+                         {"drafted", totals.drafted},
+                         {"accepted", totals.accepted},
                          {"identical", same}});
     }
   }
@@ -137,23 +116,21 @@ int bench_generate(const Device& device, const Settings& settings) {
   const auto report = [&](const std::string& group, const std::vector<Cell>& line) {
     for (std::size_t s = 0; s < n; ++s) {
       const Cell& cell = line[s];
-      const std::size_t count = cell.tokens_per_second.size();
-      const double accepted = cell.counters.drafted ? static_cast<double>(cell.counters.accepted) /
-                                                          static_cast<double>(cell.counters.drafted)
-                                                    : 0;
+      const AnswerTotals& totals = cell.totals;
+      const double speed = spread(cell.tokens_per_second).median;
+      const double ratio = spread(cell.ratios).median;
       identical = identical && cell.different == 0;
-      table.add({group, drafts[s].text, fmt::format("{:.1f}", median(cell.tokens_per_second)),
-                 cell.ratios.empty() ? "-" : fmt::format("{:.2f}x", median(cell.ratios)),
-                 cell.counters.drafted ? fmt::format("{:.0f}%", 100 * accepted) : "-",
-                 fmt::format("{:.2f}", tokens_per_pass(cell.counters)),
+      table.add({group, drafts[s].text, fmt::format("{:.1f}", speed),
+                 cell.ratios.empty() ? "-" : fmt::format("{:.2f}x", ratio),
+                 totals.acceptance_text(), fmt::format("{:.2f}", totals.tokens_per_pass()),
                  cell.different ? fmt::format("{} NOT", cell.different) : "yes"});
       summary.push_back({{"group", group},
                          {"draft", drafts[s].text},
-                         {"prompts", count},
-                         {"tokens_per_second", median(cell.tokens_per_second)},
-                         {"ratio", median(cell.ratios)},
-                         {"acceptance", accepted},
-                         {"tokens_per_pass", tokens_per_pass(cell.counters)},
+                         {"prompts", cell.tokens_per_second.size()},
+                         {"tokens_per_second", speed},
+                         {"ratio", ratio},
+                         {"acceptance", totals.acceptance()},
+                         {"tokens_per_pass", totals.tokens_per_pass()},
                          {"different", cell.different}});
     }
   };

@@ -34,6 +34,21 @@ AnswerPrinter::~AnswerPrinter() {
   }
 }
 
+namespace {
+
+// "lookup 12 of 40 accepted", for each drafter that proposed anything; empty without.
+std::string drafts_text(const Completion& completion) {
+  std::vector<std::string> parts;
+  for (const auto& draft : completion.draft) {
+    if (draft.counts.proposed == 0) continue;
+    parts.push_back(fmt::format("{} {} of {} accepted", draft.name, draft.counts.accepted,
+                                draft.counts.proposed));
+  }
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+}  // namespace
+
 std::string answer_summary(const Completion& answer) {
   std::string text = fmt::format("[{} tokens", answer.completion_tokens);
   if (answer.tokens_per_second() > 0) {
@@ -43,7 +58,8 @@ std::string answer_summary(const Completion& answer) {
   if (answer.reused_tokens) text += fmt::format(", {} of them reused", answer.reused_tokens);
   text += fmt::format(", {:.2f} s", answer.prompt_ms / 1000);
   if (const std::string drafts = drafts_text(answer); !drafts.empty()) {
-    text += fmt::format("; {}, {:.2f} tokens per pass", drafts, tokens_per_pass(answer.counters));
+    text +=
+        fmt::format("; {}, {:.2f} tokens per pass", drafts, totals_of(answer).tokens_per_pass());
   }
   return text + (answer.finish_reason == FinishReason::length ? "; cut at the limit]" : "]");
 }
@@ -79,9 +95,7 @@ class Chat {
   int run() {
     console_.note(fmt::format("{}, context {}; /help lists the commands", bench_.model().name,
                               bench_.context()));
-    if (bench_.seed_is_random() && sampling_.filters.temperature > 0) {
-      console_.note(fmt::format("seed {}", bench_.seed()));
-    }
+    bench_.note_seed();
     for (bool interrupted = false;;) {
       const auto line = reader_.read();
       if (!line) return kDone;

@@ -22,7 +22,7 @@ int fail(ExitStatus status, std::string_view message) {
   return status;
 }
 
-int dispatch(std::vector<std::string> words, const Device& device) {
+int dispatch(std::vector<std::string> words, const Machine& machine) {
   if (words.empty()) {
     if (!output_is_terminal())
       throw UsageError(
@@ -30,7 +30,7 @@ int dispatch(std::vector<std::string> words, const Device& device) {
     words = {"--help"};
   }
   if (words[0] == "--version") {
-    write_output(version_text(device));
+    write_output(version_text(machine));
     return kDone;
   }
   if (words[0] == "help" && words.size() > 1) {  // help X is X --help
@@ -47,7 +47,7 @@ int dispatch(std::vector<std::string> words, const Device& device) {
     return kDone;
   }
   try {
-    return invocation.command->run(device, invocation.settings);
+    return invocation.command->run(machine, invocation.settings);
   } catch (const Error& error) {
     if (const auto& log_file = invocation.settings.log_file)
       append_log(*log_file, message_of(error));
@@ -57,11 +57,11 @@ int dispatch(std::vector<std::string> words, const Device& device) {
 
 }  // namespace
 
-int run_command_line(std::span<const std::string> arguments, const Device& device) {
+int run_command_line(std::span<const std::string> arguments, const Machine& machine) {
   open_standard_streams();
   watch_signals();
   try {
-    return dispatch({arguments.begin(), arguments.end()}, device);
+    return dispatch({arguments.begin(), arguments.end()}, machine);
   } catch (const UsageError& error) {
     return fail(kUsage, error.what());
   } catch (const Interrupted& interrupted) {

@@ -16,8 +16,9 @@
 
 namespace outrider {
 
-// What main.cpp hands down, so that nothing else here names a device.
-struct Device {
+// What this machine has to run models on. main.cpp hands it down, so that nothing else here names a
+// device.
+struct Machine {
   ChooseFactory choose_factory;
   std::vector<std::string> instruction_sets;  // that this machine has, the best last
   std::function<std::string()>
@@ -35,7 +36,7 @@ struct Command {
   FlagSet flag_set = FlagSet::every;
   // Taken besides those of the set, by the names that messages use.
   std::vector<std::string_view> flags = {};
-  int (*run)(const Device& device, const Settings& settings);  // the exit status
+  int (*run)(const Machine& machine, const Settings& settings);  // the exit status
 
   bool takes(const Flag& flag) const;
 };

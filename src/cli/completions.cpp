@@ -256,7 +256,7 @@ std::string fish() {
   return text;
 }
 
-int completions(const Device&, const Settings& settings) {
+int completions(const Machine&, const Settings& settings) {
   const std::string& shell = settings.arguments[0];
   if (shell == "bash") {
     write_output(bash());

@@ -8,12 +8,11 @@
 #include "base/threads.h"
 #include "cli/failure.h"
 #include "runtime/drafter_registry.h"
+#include "runtime/runtime.h"
 #include "sampling/sampling.h"
 
 namespace outrider {
 namespace {
-
-constexpr float kHuge = 1e6f;
 
 // What a flag does with its value, and the default of the field that it sets.
 struct Field {
@@ -68,7 +67,7 @@ Field filter(std::optional<T> FilterSettings::*field, T Filters::*standard, T le
 
 Field temperature() {
   return {[](Settings& settings, std::string_view text) {
-            const auto value = in_range(text, 0.0f, kHuge);
+            const auto value = in_range(text, 0.0f, kFilterMax);
             if (!temperature_in_range(value))
               throw UsageError("0, or at least {}", kTemperatureMin);
             settings.filters.temperature = value;
@@ -168,7 +167,9 @@ std::vector<Flag> make_flags() {
       "number of threads that compute");
   add({"-c", "--ctx-size"}, "N", model, generating,
       optional_integer(&Settings::ctx_size, 1, 1 << 20,  // as far as rope's tables are exact
-                       "what the model was trained for, at most 32768, less if memory is short"),
+                       fmt::format("what the model was trained for, at most {}, less if memory is "
+                                   "short",
+                                   kContextMax)),
       "tokens of context: prompt and answer together");
   add({"-b", "--batch-size"}, "N", model, generating, integer(&Settings::batch_size, 1, 4096),
       "prompt tokens read in one pass, at most");
@@ -224,15 +225,18 @@ std::vector<Flag> make_flags() {
       filter(&FilterSettings::min_p, &Filters::min_p, 0.0f, 1.0f),
       "only tokens at least P times as probable as the best; 0: all");
   add({"--repeat-penalty"}, "X", sampling, generating,
-      filter(&FilterSettings::repeat_penalty, &Filters::repeat_penalty, 0.01f, kHuge),
+      filter(&FilterSettings::repeat_penalty, &Filters::repeat_penalty, kRepeatPenaltyMin,
+             kFilterMax),
       "makes tokens of the recent text less likely; 1: off");
   add({"--repeat-last-n"}, "N", sampling, generating, integer(&Settings::repeat_last_n, -1),
       "how many recent tokens the penalties apply to; 0: none, -1: all");
   add({"--presence-penalty"}, "X", sampling, generating,
-      filter(&FilterSettings::presence_penalty, &Filters::presence_penalty, -kHuge, kHuge),
+      filter(&FilterSettings::presence_penalty, &Filters::presence_penalty, -kFilterMax,
+             kFilterMax),
       "subtracted once from the logit of a token of the recent text");
   add({"--frequency-penalty"}, "X", sampling, generating,
-      filter(&FilterSettings::frequency_penalty, &Filters::frequency_penalty, -kHuge, kHuge),
+      filter(&FilterSettings::frequency_penalty, &Filters::frequency_penalty, -kFilterMax,
+             kFilterMax),
       "subtracted from a token's logit each time that it appears in the recent text");
   add({"--logit-bias"}, "TOKEN±X", sampling, generating, Field{add_bias, ""},
       "add X to a token's logit, as in 15043+1 or 15043-inf; may be repeated");

@@ -90,14 +90,14 @@ RuntimeOptions runtime_options(const Settings& settings, std::span<const DraftSe
 
 }  // namespace
 
-Workbench::Workbench(const Device& device, const Settings& settings,
+Workbench::Workbench(const Machine& machine, const Settings& settings,
                      std::span<const DraftSetting> drafts, Console& console)
     : settings_(settings),
       console_(console),
       // 32 bits are enough to be different and short enough to type.
       seed_(settings.seed ? *settings.seed : std::random_device()()),
       trace_(open_trace(settings)),
-      runtime_(runtime_options(settings, drafts, console), device.choose_factory,
+      runtime_(runtime_options(settings, drafts, console), machine.choose_factory,
                console.progress()) {
   console.clear();
 }
@@ -139,6 +139,11 @@ SamplingParams Workbench::sampling() const {
   return params;
 }
 
+void Workbench::note_seed() const {
+  if (!settings_.seed && sampling().filters.temperature > 0)
+    console_.note(fmt::format("seed {}", seed_));
+}
+
 StopParams Workbench::stop(int standard_predict) const {
   return {settings_.predict.value_or(standard_predict), settings_.stop, settings_.ignore_eos};
 }
@@ -165,20 +170,43 @@ std::vector<Token> Workbench::prompt_tokens(const Session& session,
   return session.tokens_of(pieces);
 }
 
-std::string drafts_text(const Completion& completion) {
-  std::vector<std::string> parts;
-  for (const auto& draft : completion.draft) {
-    if (draft.counts.proposed == 0) continue;
-    parts.push_back(fmt::format("{} {} of {} accepted", draft.name, draft.counts.accepted,
-                                draft.counts.proposed));
-  }
-  return fmt::format("{}", fmt::join(parts, ", "));
+AnswerTotals& AnswerTotals::operator+=(const AnswerTotals& other) {
+  tokens += other.tokens;
+  prompt_ms += other.prompt_ms;
+  generation_ms += other.generation_ms;
+  timed_tokens += other.timed_tokens;
+  drafted += other.drafted;
+  accepted += other.accepted;
+  emitted += other.emitted;
+  return *this;
 }
 
-double tokens_per_pass(const Counters& counters) {
+double AnswerTotals::tokens_per_second() const {
+  return generation_ms > 0 ? 1000 * static_cast<double>(timed_tokens) / generation_ms : 0;
+}
+
+double AnswerTotals::tokens_per_pass() const {
   // Every pass that generates brings one token of the model's own besides the accepted ones.
-  const long passes = counters.emitted - counters.accepted;
-  return passes > 0 ? static_cast<double>(counters.emitted) / static_cast<double>(passes) : 0;
+  const long passes = emitted - accepted;
+  return passes > 0 ? static_cast<double>(emitted) / static_cast<double>(passes) : 0;
+}
+
+double AnswerTotals::acceptance() const {
+  return drafted ? static_cast<double>(accepted) / static_cast<double>(drafted) : 0;
+}
+
+std::string AnswerTotals::acceptance_text() const {
+  return drafted ? fmt::format("{:.0f}%", 100 * acceptance()) : "-";
+}
+
+AnswerTotals totals_of(const Completion& answer) {
+  return {.tokens = answer.completion_tokens,
+          .prompt_ms = answer.prompt_ms,
+          .generation_ms = answer.generation_ms,
+          .timed_tokens = answer.completion_tokens - answer.first_tokens,
+          .drafted = answer.counters.drafted,
+          .accepted = answer.counters.accepted,
+          .emitted = answer.counters.emitted};
 }
 
 }  // namespace outrider

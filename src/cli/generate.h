@@ -35,7 +35,7 @@ class Workbench {
  public:
   // Loads settings.model; says on the console what it chose. Memory for the draft models of
   // `drafts` is planned too. UsageError for a model that does not exist. Throws Error like Runtime.
-  Workbench(const Device& device, const Settings& settings, std::span<const DraftSetting> drafts,
+  Workbench(const Machine& machine, const Settings& settings, std::span<const DraftSetting> drafts,
             Console& console);
 
   // Engines share the models; --steps and --trace watch each.
@@ -56,7 +56,8 @@ class Workbench {
   SamplingParams sampling() const;
   StopParams stop(int standard_predict) const;
   std::uint64_t seed() const { return seed_; }
-  bool seed_is_random() const { return !settings_.seed; }
+  // Tells the console a seed that was drawn, if choices are random.
+  void note_seed() const;
 
   // A lone prompt as tokens: --raw as it stands, else a conversation of --system-prompt and this,
   // or without a template the text as it stands. Throws Error if it is empty.
@@ -75,9 +76,22 @@ class Workbench {
   Runtime runtime_;
 };
 
-// "lookup 12 of 40 accepted", for each drafter that proposed anything; empty without.
-std::string drafts_text(const Completion& completion);
-// Tokens that one pass of the target brought, on average.
-double tokens_per_pass(const Counters& counters);
+// Answers together.
+struct AnswerTotals {
+  long tokens = 0;
+  double prompt_ms = 0;
+  double generation_ms = 0;  // of `timed_tokens`: the first tokens come with the prompt
+  long timed_tokens = 0;
+  long drafted = 0, accepted = 0;  // as in Counters
+  long emitted = 0;
+
+  AnswerTotals& operator+=(const AnswerTotals& other);
+
+  double tokens_per_second() const;     // of generation; 0 if there was none
+  double tokens_per_pass() const;       // passes of the target; 0 if there was none
+  double acceptance() const;            // share of the drafted tokens; 0 if there were none
+  std::string acceptance_text() const;  // "41%", "-" if there were none
+};
+AnswerTotals totals_of(const Completion& answer);
 
 }  // namespace outrider

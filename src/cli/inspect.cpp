@@ -36,7 +36,7 @@ Json value_json(const MetadataValue& value, bool all) {
 }
 
 std::string value_text(const MetadataValue& value, bool all) {
-  std::string text = value_json(value, all).dump(-1, ' ', false, Json::error_handler_t::replace);
+  std::string text = json_text(value_json(value, all));
   if (all || text.size() <= kShownMax) return text;
   std::size_t end = kShownMax;
   while ((text[end] & 0xC0) == 0x80) --end;  // whole characters
@@ -47,7 +47,7 @@ std::string shape_text(const TensorView& tensor) {
   return fmt::format("{}", fmt::join(tensor.shape, " x "));
 }
 
-int inspect(const Device& device, const Settings& settings) {
+int inspect(const Machine& machine, const Settings& settings) {
   if (!settings.arguments.empty() && settings.given.contains("--model")) {
     throw UsageError("{}: --model {} is given, too; inspect shows one model", settings.arguments[0],
                      settings.model);
@@ -72,7 +72,7 @@ int inspect(const Device& device, const Settings& settings) {
     options.cache_type = settings.cache_type;
     options.context =
         settings.ctx_size.value_or(std::min(model->spec.context_trained, kContextMax));
-    need = device.choose_factory(*model).memory_need(*model, options);
+    need = machine.choose_factory(*model).memory_need(*model, options);
   }
 
   if (settings.json) {

@@ -6,7 +6,7 @@
 namespace outrider {
 namespace {
 
-int list(const Device&, const Settings& settings) {
+int list(const Machine&, const Settings& settings) {
   Json list = Json::array();
   Table table({"model", "size", "state", "licence"}, "lrll");
   const auto add = [&](const std::string& name, std::uint64_t bytes, std::string_view state,

@@ -8,11 +8,11 @@
 
 int main(int argc, char** argv) {
   using namespace outrider;
-  Device device;
-  device.choose_factory = [](const Model&) -> const BackendFactory& { return cpu_backends(); };
-  for (Isa isa : available_isas()) device.instruction_sets.emplace_back(name(isa));
-  device.chosen_instruction_set = [] { return std::string(name(chosen_isa())); };
-  device.make_limit_meter = make_limit_meter;
+  Machine machine;
+  machine.choose_factory = [](const Model&) -> const BackendFactory& { return cpu_backends(); };
+  for (Isa isa : available_isas()) machine.instruction_sets.emplace_back(name(isa));
+  machine.chosen_instruction_set = [] { return std::string(name(chosen_isa())); };
+  machine.make_limit_meter = make_limit_meter;
   const std::vector<std::string> arguments(argv + 1, argv + argc);
-  return run_command_line(arguments, device);
+  return run_command_line(arguments, machine);
 }

@@ -29,7 +29,7 @@ std::string tagged(std::string_view tag, std::string_view text) {
   return fmt::format(".TP\n.B {}\n{}\n", roff(tag), roff(text));
 }
 
-int manual(const Device&, const Settings&) {
+int manual(const Machine&, const Settings&) {
   std::string page =
       fmt::format(".TH OUTRIDER 1 \"\" \"outrider {}\" \"User Commands\"\n", version());
   page += ".SH NAME\noutrider \\- run language models on CPUs, speculatively and exactly\n";

@@ -15,20 +15,9 @@ constexpr int kPredict = 256;
 struct Tally {
   std::string draft;
   std::unique_ptr<Engine> engine;
-  long tokens = 0, timed_tokens = 0;
-  double generation_ms = 0;
-  Counters counters;
+  AnswerTotals totals;
   int different = 0;             // prompts
   std::string first_difference;  // a line
-
-  double tokens_per_second() const {
-    return generation_ms > 0 ? 1000 * static_cast<double>(timed_tokens) / generation_ms : 0;
-  }
-  double acceptance() const {
-    return counters.drafted
-               ? static_cast<double>(counters.accepted) / static_cast<double>(counters.drafted)
-               : 0;
-  }
 };
 
 std::vector<std::string> prompts_of(const Settings& settings) {
@@ -52,9 +41,7 @@ std::vector<std::string> prompts_of(const Settings& settings) {
 }
 
 std::string quoted(const Tokenizer& tokenizer, Token token) {
-  return fmt::format(
-      "{} {}", token,
-      Json(tokenizer.bytes(token, true)).dump(-1, ' ', false, Json::error_handler_t::replace));
+  return fmt::format("{} {}", token, json_text(tokenizer.bytes(token, true)));
 }
 
 // Where two answers differ first, or nothing.
@@ -74,15 +61,6 @@ std::optional<std::string> difference(const Completion& plain, const std::string
                      said(plain.tokens, a), other_name, said(other.tokens, b));
 }
 
-void add(Tally& tally, const Completion& answer) {
-  tally.tokens += answer.completion_tokens;
-  tally.timed_tokens += answer.completion_tokens - answer.first_tokens;
-  tally.generation_ms += answer.generation_ms;
-  tally.counters.drafted += answer.counters.drafted;
-  tally.counters.accepted += answer.counters.accepted;
-  tally.counters.emitted += answer.counters.emitted;
-}
-
 std::string verdict(const Tally& tally, std::size_t n_prompts) {
   if (!tally.different) return "identical";
   return n_prompts == 1 ? "DIFFERENT"
@@ -95,11 +73,11 @@ Json report_json(const std::vector<Tally>& tallies, const Workbench& bench, std:
     Json difference;
     if (tally.different) difference = tally.first_difference;
     settings.push_back({{"draft", tally.draft},
-                        {"tokens", tally.tokens},
-                        {"tokens_per_second", tally.tokens_per_second()},
-                        {"drafted", tally.counters.drafted},
-                        {"accepted", tally.counters.accepted},
-                        {"tokens_per_pass", tokens_per_pass(tally.counters)},
+                        {"tokens", tally.totals.tokens},
+                        {"tokens_per_second", tally.totals.tokens_per_second()},
+                        {"drafted", tally.totals.drafted},
+                        {"accepted", tally.totals.accepted},
+                        {"tokens_per_pass", tally.totals.tokens_per_pass()},
                         {"identical", tally.different == 0},
                         {"different_prompts", tally.different},
                         {"first_difference", difference}});
@@ -112,16 +90,16 @@ Json report_json(const std::vector<Tally>& tallies, const Workbench& bench, std:
 std::string report_text(const std::vector<Tally>& tallies, std::size_t n_prompts) {
   Table table({"draft", "tokens", "tokens/s", "speed", "accepted", "tokens/pass", "tokens are"},
               "lrrrrrl");
-  const double plain = tallies[0].tokens_per_second();
+  const double plain = tallies[0].totals.tokens_per_second();
   std::string remarks;
   for (const Tally& tally : tallies) {
     const bool is_first = &tally == &tallies[0];
-    const double speed = plain > 0 ? tally.tokens_per_second() / plain : 0;
-    table.add({tally.draft, fmt::format("{}", tally.tokens),
-               fmt::format("{:.1f}", tally.tokens_per_second()),
-               speed > 0 ? fmt::format("{:.2f}x", speed) : "-",
-               tally.counters.drafted ? fmt::format("{:.0f}%", 100 * tally.acceptance()) : "-",
-               fmt::format("{:.2f}", tokens_per_pass(tally.counters)),
+    const AnswerTotals& totals = tally.totals;
+    const double speed = plain > 0 ? totals.tokens_per_second() / plain : 0;
+    table.add({tally.draft, fmt::format("{}", totals.tokens),
+               fmt::format("{:.1f}", totals.tokens_per_second()),
+               speed > 0 ? fmt::format("{:.2f}x", speed) : "-", totals.acceptance_text(),
+               fmt::format("{:.2f}", totals.tokens_per_pass()),
                is_first ? "the reference" : verdict(tally, n_prompts)});
     if (!is_first && speed > 0 && speed < 1) {
       remarks += fmt::format("{} is slower than {} here\n", tally.draft, tallies[0].draft);
@@ -133,7 +111,7 @@ std::string report_text(const std::vector<Tally>& tallies, std::size_t n_prompts
   return text;
 }
 
-int prove(const Device& device, const Settings& settings) {
+int prove(const Machine& machine, const Settings& settings) {
   const std::vector<DraftSetting> drafts = parse_draft_settings(settings, {"off", "auto"});
   if (drafts.size() < 2) {
     throw UsageError("--draft {}: prove compares; give a second --draft", drafts[0].text);
@@ -142,11 +120,9 @@ int prove(const Device& device, const Settings& settings) {
   const std::vector<std::string> prompts = prompts_of(settings);
 
   Console console(settings);
-  Workbench bench(device, settings, drafts, console);
+  Workbench bench(machine, settings, drafts, console);
   const SamplingParams sampling = bench.sampling();
-  if (bench.seed_is_random() && sampling.filters.temperature > 0) {
-    console.note(fmt::format("seed {}", bench.seed()));
-  }
+  bench.note_seed();
   std::vector<Tally> tallies(drafts.size());
   for (std::size_t i = 0; i < drafts.size(); ++i) {
     tallies[i].draft = drafts[i].text;
@@ -173,7 +149,7 @@ int prove(const Device& device, const Settings& settings) {
       printer.end_line();
       stop_if_interrupted();
       if (streams) write_output("\n");
-      add(tally, answer);
+      tally.totals += totals_of(answer);
       if (!plain) {
         plain = answer;
       } else if (const auto where =

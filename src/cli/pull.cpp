@@ -10,7 +10,7 @@
 namespace outrider {
 namespace {
 
-int pull_models(const Device&, const Settings& settings) {
+int pull_models(const Machine&, const Settings& settings) {
   std::vector<std::string> names;
   for (const CatalogEntry& entry : catalog()) names.push_back(entry.name);
   std::vector<const CatalogEntry*> wanted;

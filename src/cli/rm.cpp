@@ -7,7 +7,7 @@
 namespace outrider {
 namespace {
 
-int rm(const Device&, const Settings& settings) {
+int rm(const Machine&, const Settings& settings) {
   for (const std::string& name : settings.arguments) {
     const std::uint64_t freed = remove_cached_model(name);
     write_output(fmt::format("{}: removed, {} free again\n", name, human_bytes(freed)));

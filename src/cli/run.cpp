@@ -33,11 +33,11 @@ Json answer_json(const Completion& answer, const Workbench& bench, double load_m
             {"prompt_ms", answer.prompt_ms},
             {"generation_ms", answer.generation_ms},
             {"tokens_per_second", answer.tokens_per_second()},
-            {"tokens_per_pass", tokens_per_pass(answer.counters)}}},
+            {"tokens_per_pass", totals_of(answer).tokens_per_pass()}}},
           {"draft", drafts}};
 }
 
-int run(const Device& device, const Settings& settings) {
+int run(const Machine& machine, const Settings& settings) {
   using Clock = std::chrono::steady_clock;
   const std::vector<DraftSetting> drafts = parse_draft_settings(settings, {"auto"});
   const DraftSetting& draft = drafts.back();
@@ -49,7 +49,7 @@ int run(const Device& device, const Settings& settings) {
 
   Console console(settings);
   const Clock::time_point start = Clock::now();
-  Workbench bench(device, settings, {&draft, 1}, console);
+  Workbench bench(machine, settings, {&draft, 1}, console);
   if (!prompt) return chat(bench, draft, settings, console);
 
   const std::unique_ptr<Engine> engine = bench.make_engine(draft);
@@ -61,9 +61,7 @@ int run(const Device& device, const Settings& settings) {
     console.note(fmt::format("{} has no chat template: it continues the prompt as it is",
                              bench.model().name));
   }
-  if (bench.seed_is_random() && sampling.filters.temperature > 0) {
-    console.note(fmt::format("seed {}", bench.seed()));
-  }
+  bench.note_seed();
 
   AnswerPrinter printer(settings, console);
   const Completion answer =

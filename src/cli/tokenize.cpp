@@ -18,7 +18,7 @@ std::string text_of(const Settings& settings) {
   return settings.arguments.empty() || text == "-" ? read_text("-") : text;
 }
 
-int tokenize(const Device&, const Settings& settings) {
+int tokenize(const Machine&, const Settings& settings) {
   const bool by_flag = !settings.prompt.empty() || settings.prompt_file;
   if (settings.chat_file && (by_flag || !settings.arguments.empty() || settings.raw)) {
     throw UsageError("--chat {}: takes neither a text nor --raw beside it", *settings.chat_file);
@@ -51,9 +51,7 @@ int tokenize(const Device&, const Settings& settings) {
   }
   std::string text;
   for (Token token : tokens) {
-    text += fmt::format("{:7}  {}\n", token,
-                        Json(file.tokenizer->bytes(token, true))
-                            .dump(-1, ' ', false, Json::error_handler_t::replace));
+    text += fmt::format("{:7}  {}\n", token, json_text(file.tokenizer->bytes(token, true)));
   }
   write_output(text);
   return kDone;

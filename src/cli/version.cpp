@@ -13,10 +13,10 @@ std::string_view commit() {
   return OUTRIDER_COMMIT;
 }
 
-std::string version_text(const Device& device) {
+std::string version_text(const Machine& machine) {
   return fmt::format("outrider {} (commit {})\ninstruction sets: {}; in use: {}\n", version(),
-                     commit(), fmt::join(device.instruction_sets, ", "),
-                     device.chosen_instruction_set());
+                     commit(), fmt::join(machine.instruction_sets, ", "),
+                     machine.chosen_instruction_set());
 }
 
 }  // namespace outrider

@@ -11,8 +11,9 @@ struct PassProfile {
   // What a pass does under one of the device's own names, all layers together.
   struct Operation {
     std::string_view name;  // lives as long as the program
-    double work_ms = 0;     // of all passes, the mean over the device's threads
-    double wait_ms = 0;     // likewise, from the end of a thread's work until all threads are done
+    // Of all passes, the mean over the device's threads: until a thread has done its work, and from
+    // then until all threads have.
+    double work_ms = 0, wait_ms = 0;
     // The matrices that one pass over all layers multiplies by here, as they are loaded: bytes,
     // without what packing adds, so as in the file unless they were encoded in another type; and
     // elements.

@@ -9,6 +9,10 @@
 
 namespace outrider {
 
+// The most that a request may say for temperature and penalties, and the least repeat_penalty.
+inline constexpr float kFilterMax = 1e6f;
+inline constexpr float kRepeatPenaltyMin = 0.01f;
+
 // What a request says; it may leave out anything.
 struct FilterSettings {
   std::optional<int> top_k;
