@@ -98,13 +98,15 @@ TEST(OutputIds, GrowWhereThereIsRoom) {
         ASSERT_EQ(found[row][id], kept.contains(id) ? expected[row][id] : -kInfinity) << id;
     }
   }
-  EXPECT_GT(memory_need(model, growing).weights, memory_need(model,
-                                                             [&] {
-                                                               LoadOptions fixed = growing;
-                                                               fixed.output_room = 0;
-                                                               return fixed;
-                                                             }())
-                                                     .weights);
+  EXPECT_GT(cpu_backends().memory_need(model, growing).weights,
+            cpu_backends()
+                .memory_need(model,
+                             [&] {
+                               LoadOptions fixed = growing;
+                               fixed.output_room = 0;
+                               return fixed;
+                             }())
+                .weights);
 }
 
 // The limits of a pass come from what it reads, not from what the file has.
@@ -258,7 +260,8 @@ TEST(Requantize, EncodesTheMatricesThatAreLarger) {
     const auto found = logits_of(*backend, kText);
     EXPECT_EQ(found, logits_of(*before, kText));
     EXPECT_NE(found, logits_of(*load_cpu(model, options(1)), kText));
-    EXPECT_LT(memory_need(model, requantized).weights, memory_need(model, options(2)).weights);
+    EXPECT_LT(cpu_backends().memory_need(model, requantized).weights,
+              cpu_backends().memory_need(model, options(2)).weights);
 
     // Both savings together.
     for (Token id = 1; id < model.spec.vocabulary; id += 3) requantized.output_ids.push_back(id);

@@ -38,12 +38,12 @@ class CountingFactory final : public BackendFactory {
  public:
   std::string name() const override { return "counting"; }
   MemoryNeed memory_need(const Model& model, const LoadOptions& options) const override {
-    return need ? need(options) : outrider::memory_need(model, options);
+    return need ? need(options) : cpu_backends().memory_need(model, options);
   }
   std::unique_ptr<Backend> load(const Model& model, const LoadOptions& options,
                                 const LoadProgress& progress) const override {
     loaded.push_back(options);
-    return load_cpu(model, options, progress);
+    return load_cpu(model, options, chosen_isa(), progress);
   }
   std::function<MemoryNeed(const LoadOptions& options)> need;
   mutable std::vector<LoadOptions> loaded;

@@ -227,43 +227,30 @@ class CpuBackend final : public Backend {
   std::uint64_t generation_ = 0;
 };
 
-}  // namespace
+class CpuBackendFactory final : public BackendFactory {
+ public:
+  std::string name() const override { return std::string(outrider::name(chosen_isa())); }
+  MemoryNeed memory_need(const Model& model, const LoadOptions& unfilled) const override {
+    const LoadOptions options = filled_in(unfilled);
+    const std::size_t logits = std::size_t{64} * model.spec.vocabulary * sizeof(float);
+    const WeightBytes weights = weight_bytes(model, options);
+    return {.weights = weights.matrices + weights.vectors,
+            .cache = CacheMemory::page_bytes(model.spec, options.cache_type) *
+                     Cache::pages_needed(limits(model, options)),
+            .working = Forward::working_bytes(model.spec, options) + logits};
+  }
+  std::unique_ptr<Backend> load(const Model& model, const LoadOptions& options,
+                                const LoadProgress& progress) const override {
+    return load_cpu(model, options, chosen_isa(), progress);
+  }
+};
 
-MemoryNeed memory_need(const Model& model, const LoadOptions& unfilled) {
-  const LoadOptions options = filled_in(unfilled);
-  const std::size_t logits = std::size_t{64} * model.spec.vocabulary * sizeof(float);
-  const WeightBytes weights = weight_bytes(model, options);
-  return {.weights = weights.matrices + weights.vectors,
-          .cache = CacheMemory::page_bytes(model.spec, options.cache_type) *
-                   Cache::pages_needed(limits(model, options)),
-          .working = Forward::working_bytes(model.spec, options) + logits};
-}
+}  // namespace
 
 std::unique_ptr<Backend> load_cpu(const Model& model, const LoadOptions& options, Isa isa,
                                   const LoadProgress& progress) {
   return std::make_unique<CpuBackend>(model, filled_in(options), isa, progress);
 }
-
-std::unique_ptr<Backend> load_cpu(const Model& model, const LoadOptions& options,
-                                  const LoadProgress& progress) {
-  return load_cpu(model, options, chosen_isa(), progress);
-}
-
-namespace {
-
-class CpuBackendFactory final : public BackendFactory {
- public:
-  std::string name() const override { return std::string(outrider::name(chosen_isa())); }
-  MemoryNeed memory_need(const Model& model, const LoadOptions& options) const override {
-    return outrider::memory_need(model, options);
-  }
-  std::unique_ptr<Backend> load(const Model& model, const LoadOptions& options,
-                                const LoadProgress& progress) const override {
-    return load_cpu(model, options, progress);
-  }
-};
-
-}  // namespace
 
 const BackendFactory& cpu_backends() {
   static const CpuBackendFactory factory;

@@ -83,7 +83,7 @@ TEST(MemoryNeed, CountsTheTablesOfPositions) {
   Model model = smallest_model();
   auto& attention = std::get<Attention>(model.spec.layers[0].operations[0].body);
   const auto working = [&](int context) {
-    return memory_need(model, {.context = context, .batch_rows = 1}).working;
+    return cpu_backends().memory_need(model, {.context = context, .batch_rows = 1}).working;
   };
   EXPECT_EQ(working(1 << 20), working(64));
   attention.rope.dims = 128;
