@@ -4,7 +4,6 @@
 #include <limits>
 #include <optional>
 #include <utility>
-#include <variant>
 
 namespace outrider {
 namespace {
@@ -30,16 +29,14 @@ AttentionPlan::AttentionPlan(const ModelSpec& spec, int n_threads)
   std::size_t group = 1;
   for (int layer = 0; layer < spec.n_layers(); ++layer) {
     work_of_.push_back(0);
-    for (const Operation& operation : spec.layers[layer].operations) {
-      const auto* attention = std::get_if<Attention>(&operation.body);
-      if (attention == nullptr) continue;
-      group = std::max<std::size_t>(group, attention->n_heads / attention->n_kv_heads);
-      kv_heads_min_ = std::min<std::size_t>(kv_heads_min_, attention->n_kv_heads);
-      const auto same = std::ranges::find_if(
-          works_, [&](const Work& work) { return same_work(work.attention, *attention); });
-      work_of_.back() = same - works_.begin();
-      if (same == works_.end()) works_.push_back({layer, *attention, {}});
-    }
+    const Attention* attention = attention_of(spec.layers[layer]);
+    if (attention == nullptr) continue;
+    group = std::max<std::size_t>(group, attention->n_heads / attention->n_kv_heads);
+    kv_heads_min_ = std::min<std::size_t>(kv_heads_min_, attention->n_kv_heads);
+    const auto same = std::ranges::find_if(
+        works_, [&](const Work& work) { return same_work(work.attention, *attention); });
+    work_of_.back() = same - works_.begin();
+    if (same == works_.end()) works_.push_back({layer, *attention, {}});
   }
   block_rows_max_ = std::max<std::size_t>(1, kBlockQueries / group);
 }

@@ -1,20 +1,12 @@
 #include "cpu/cache_memory.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/error.h"
 #include "numerics/attention.h"
 
 namespace outrider {
 namespace {
-
-const Attention* attention_of(const LayerSpec& layer) {
-  for (const Operation& operation : layer.operations) {
-    if (const auto* attention = std::get_if<Attention>(&operation.body)) return attention;
-  }
-  return nullptr;
-}
 
 CacheType kept_type(CacheType type, int head_dim) {
   const bool has_groups = head_dim % kKeyGroup == 0;

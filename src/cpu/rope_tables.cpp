@@ -1,7 +1,7 @@
 #include "cpu/rope_tables.h"
 
 #include <algorithm>
-#include <variant>
+#include <span>
 
 namespace outrider {
 namespace {
@@ -10,21 +10,19 @@ bool same_table(const Rope& a, const Rope& b) {
   return a.dims == b.dims && a.base == b.base && a.position_scale == b.position_scale;
 }
 
-const Rope* rope_of(const LayerSpec& layer) {
-  for (const Operation& operation : layer.operations) {
-    if (const auto* attention = std::get_if<Attention>(&operation.body)) return &attention->rope;
-  }
-  return nullptr;
+// The first of `ropes` that has the same table, or their end.
+std::size_t place_of(const Rope& rope, std::span<const Rope> ropes) {
+  const auto same = [&](const Rope& other) { return same_table(other, rope); };
+  return static_cast<std::size_t>(std::ranges::find_if(ropes, same) - ropes.begin());
 }
 
 // The ropes of all layers, those with the same table once.
 std::vector<Rope> distinct_ropes(const ModelSpec& spec) {
   std::vector<Rope> ropes;
   for (const LayerSpec& layer : spec.layers) {
-    const Rope* rope = rope_of(layer);
-    if (rope == nullptr) continue;
-    const auto same = [&](const Rope& other) { return same_table(other, *rope); };
-    if (std::ranges::none_of(ropes, same)) ropes.push_back(*rope);
+    const Attention* attention = attention_of(layer);
+    if (attention != nullptr && place_of(attention->rope, ropes) == ropes.size())
+      ropes.push_back(attention->rope);
   }
   return ropes;
 }
@@ -33,16 +31,11 @@ std::vector<Rope> distinct_ropes(const ModelSpec& spec) {
 
 RopeTables::RopeTables(const ModelSpec& spec, int context) {
   const std::vector<Rope> ropes = distinct_ropes(spec);
-  for (const Rope& rope : ropes) {
-    tables_.push_back(
-        std::make_unique<RopeTable>(context, rope.dims, rope.base, rope.position_scale));
-  }
+  for (const Rope& rope : ropes)
+    tables_.emplace_back(context, rope.dims, rope.base, rope.position_scale);
   for (const LayerSpec& layer : spec.layers) {
-    of_layer_.push_back(nullptr);
-    const Rope* rope = rope_of(layer);
-    if (rope == nullptr) continue;
-    const auto same = [&](const Rope& other) { return same_table(other, *rope); };
-    of_layer_.back() = tables_[std::ranges::find_if(ropes, same) - ropes.begin()].get();
+    const Attention* attention = attention_of(layer);
+    of_layer_.push_back(attention != nullptr ? place_of(attention->rope, ropes) : ropes.size());
   }
 }
 

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
 #include <vector>
 
 #include "model/spec.h"
@@ -17,11 +16,11 @@ class RopeTables {
   static std::size_t bytes(const ModelSpec& spec, int context);
 
   // The layer must have attention.
-  const RopeTable& of(int layer) const { return *of_layer_[layer]; }
+  const RopeTable& of(int layer) const { return tables_[of_layer_[layer]]; }
 
  private:
-  std::vector<std::unique_ptr<RopeTable>> tables_;
-  std::vector<const RopeTable*> of_layer_;  // [n_layers], null without attention
+  std::vector<RopeTable> tables_;
+  std::vector<std::size_t> of_layer_;  // [n_layers], past the last table without attention
 };
 
 }  // namespace outrider

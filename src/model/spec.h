@@ -77,6 +77,14 @@ struct LayerSpec {
   std::vector<Operation> operations;
 };
 
+// What a layer, which has at most one attention, has; null without.
+inline const Attention* attention_of(const LayerSpec& layer) {
+  for (const Operation& operation : layer.operations) {
+    if (const auto* attention = std::get_if<Attention>(&operation.body)) return attention;
+  }
+  return nullptr;
+}
+
 struct ModelSpec {
   std::string family;  // GGUF's general.architecture
   int vocabulary = 0;  // rows of the output matrix
