@@ -70,16 +70,6 @@ struct ProductKernels {
   void (*product)(const PackedMatrix& weights, const ArrangedRows& rows, Range panels,
                   MatrixView<float> out);
   void (*quantize)(std::span<const float> x, std::size_t group, QuantizedRow out);
-
-  // Arranges and multiplies; `out` is the whole matrix, from the first row and output on.
-  void multiply(const PackedMatrix& weights, const ProductInput& input, Range rows, Range panels,
-                MatrixView<float> out) const {
-    std::vector<ArrangedRows::Line> memory(lines(weights, rows.end - rows.begin));
-    ArrangedRows arranged;
-    arranged.memory = memory;
-    arrange(weights, input, rows, arranged);
-    product(weights, arranged, panels, out.from(rows.begin, panels.begin * kPanel));
-  }
 };
 
 struct VectorKernels {
