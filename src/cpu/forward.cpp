@@ -7,19 +7,10 @@
 
 #include "base/error.h"
 #include "cpu/pass_thread.h"
+#include "numerics/blocks.h"
 
 namespace outrider {
 namespace {
-
-// Columns of a row that are quantized together for a matrix of this type.
-std::size_t group_columns(TensorType type) {
-  switch (input_kind(type)) {
-    case InputKind::floats: return 1;
-    case InputKind::groups_of_32: return 32;
-    case InputKind::groups_of_256: return 256;
-  }
-  return 1;
-}
 
 Activations activations_in(HugeBuffer& buffer, const ModelSpec& spec, std::size_t rows) {
   BumpAllocator memory(buffer.as<std::byte>());
@@ -324,7 +315,7 @@ class Forward::Worker {
   // `down` asks for them: returns those of the groups that are now complete.
   Range whole_groups(Range rows, Range columns, const PackedMatrix& down) {
     static_assert(kPieceColumnsMax <= 256);  // so of at most two groups, which are neighbours
-    const std::size_t group = group_columns(down.type);
+    const std::size_t group = std::max<std::size_t>(1, block_shape(down.type).elements);
     if (kPanelsPerPart * kPanel % group == 0) return columns;
     const std::size_t n_groups = down.columns / group;
     Range whole;
