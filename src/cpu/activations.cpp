@@ -77,12 +77,11 @@ std::size_t Activations::bytes(const ModelSpec& spec, std::size_t rows) {
 
 ThreadMemory::ThreadMemory(const Weights& weights, const ProductKernels& kernels,
                            std::size_t rows) {
-  std::size_t n_lines = 0, n_groups = 0, up_rows = 0;
+  std::size_t n_lines = 0, n_groups = 0;
   const auto make_room_for = [&](const PackedMatrix& matrix) {
     const std::size_t chunk = std::min(rows, rows_per_chunk(matrix));
     n_lines = std::max(n_lines, kernels.lines(matrix, chunk));
     n_groups = std::max(n_groups, chunk);
-    return chunk;
   };
   make_room_for(weights.head());
   for (int layer = 0; layer < weights.n_layers(); ++layer) {
@@ -90,12 +89,10 @@ ThreadMemory::ThreadMemory(const Weights& weights, const ProductKernels& kernels
       const PackedMatrix& matrix = weights.matrix(static_cast<Role>(role), layer);
       if (matrix.columns > 0) make_room_for(matrix);
     }
-    const PackedMatrix& gate = weights.matrix(Role::mlp_gate, layer);
-    if (gate.columns > 0) up_rows = std::max(up_rows, make_room_for(gate));
   }
   const auto lay_out = [&](BumpAllocator memory) {
     for (Form& form : forms) form.rows.memory = memory.take<ArrangedRows::Line>(n_lines);
-    up = memory.take<float>(up_rows, kPieceColumnsMax);
+    up = memory.take<float>(n_groups, kPieceColumnsMax);
     return memory.used_bytes();
   };
   buffer_ = HugeBuffer(lay_out(BumpAllocator()));
