@@ -39,6 +39,10 @@ bool better(const RaceEntry& a, const RaceEntry& b) {
   return a.score != b.score ? a.score > b.score : a.place < b.place;
 }
 
+std::size_t best_wanted(const ChoiceRequest& request) {
+  return request.n_best > 0 ? static_cast<std::size_t>(request.n_best) : 1;
+}
+
 // One row's choice.
 class Choosing {
  public:
@@ -154,7 +158,6 @@ class Choosing {
               memory_.slices.begin() + static_cast<std::ptrdiff_t>(padded / kChoiceSlice), 0u);
     return {memory_.logits.first(padded), memory_.slices.first(n)};
   }
-  std::span<const float> values() const { return memory_.values.first(n_blocks_ * kChoiceBlock); }
   std::span<float> values() { return memory_.values.first(n_blocks_ * kChoiceBlock); }
 
   void keep_reaching(std::span<const float> weights, float enough, std::size_t expected) {
@@ -245,16 +248,13 @@ class Choosing {
     return static_cast<Token>(race_.slices[place / kChoiceSlice] * kChoiceSlice +
                               place % kChoiceSlice);
   }
-  std::size_t wanted() const {
-    return request_.n_best > 0 ? static_cast<std::size_t>(request_.n_best) : 1;
-  }
 
   void choose_sampled(Choice& choice) {
     filter();
     const float temperature = request_.filters.temperature;
     const float best = max_ / temperature;
     if (!std::isfinite(best)) return;
-    const std::span<const RaceEntry> ranking = race(wanted());
+    const std::span<const RaceEntry> ranking = race(best_wanted(request_));
     choice.token = token_at(ranking.front().place);
     if (request_.n_best <= 0 && !request_.wants_probabilities) return;
     std::span<const float> scaled = race_.logits;
@@ -281,7 +281,7 @@ class Choosing {
     report_probabilities(sum, choice);
     if (request_.n_best <= 0) return;
     const float max = max_;
-    filter_top_k(wanted());
+    filter_top_k(best_wanted(request_));
     std::vector<RaceEntry>& best = best_;
     best.clear();
     for (std::uint32_t place = 0; place < race_.logits.size(); ++place)
@@ -313,10 +313,6 @@ class Choosing {
   std::size_t n_blocks_ = 0;  // of the race
   float max_ = 0;             // of its logits
 };
-
-std::size_t best_wanted(const ChoiceRequest& request) {
-  return request.n_best > 0 ? static_cast<std::size_t>(request.n_best) : 1;
-}
 
 // What a choice holds before anything is chosen.
 void begin(const ChoiceRequest& request, std::size_t n_tokens, ChoiceMemory& memory,
