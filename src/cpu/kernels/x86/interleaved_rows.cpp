@@ -131,26 +131,18 @@ void interleave_group(TensorType type, const InterleavedShape& shape, std::size_
                       const ProductInput& input, Range rows, std::int32_t* out) {
   const ProductInput::Quantized& x =
       shape.elements == 32 ? input.groups_of_32 : input.groups_of_256;
+  const auto of_blocks = [&]<ExtraKind kKind>() {
+    interleave_blocks<kKind>(type, shape, columns, x, rows, out);
+  };
   switch (shape.extra_kind) {
     case ExtraKind::none:
-      transpose(reinterpret_cast<const std::byte*>(input.floats[rows.begin].data()),
-                input.floats.stride() * sizeof(float), rows.end - rows.begin, columns, out);
-      break;
-    case ExtraKind::bias_start:
-      interleave_blocks<ExtraKind::bias_start>(type, shape, columns, x, rows, out);
-      break;
-    case ExtraKind::wide_start:
-      interleave_blocks<ExtraKind::wide_start>(type, shape, columns, x, rows, out);
-      break;
-    case ExtraKind::bias_halves:
-      interleave_blocks<ExtraKind::bias_halves>(type, shape, columns, x, rows, out);
-      break;
-    case ExtraKind::float_sum:
-      interleave_blocks<ExtraKind::float_sum>(type, shape, columns, x, rows, out);
-      break;
-    case ExtraKind::sum_pairs:
-      interleave_blocks<ExtraKind::sum_pairs>(type, shape, columns, x, rows, out);
-      break;
+      return transpose(reinterpret_cast<const std::byte*>(input.floats[rows.begin].data()),
+                       input.floats.stride() * sizeof(float), rows.end - rows.begin, columns, out);
+    case ExtraKind::bias_start: return of_blocks.operator()<ExtraKind::bias_start>();
+    case ExtraKind::wide_start: return of_blocks.operator()<ExtraKind::wide_start>();
+    case ExtraKind::bias_halves: return of_blocks.operator()<ExtraKind::bias_halves>();
+    case ExtraKind::float_sum: return of_blocks.operator()<ExtraKind::float_sum>();
+    case ExtraKind::sum_pairs: return of_blocks.operator()<ExtraKind::sum_pairs>();
   }
 }
 
