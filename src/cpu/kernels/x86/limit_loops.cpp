@@ -28,19 +28,12 @@ std::uint64_t sum_of(std::span<const std::uint64_t> lanes) {
   return std::accumulate(lanes.begin(), lanes.end(), std::uint64_t{0});
 }
 
-template <Hint hint>
-[[OUTRIDER_AVX512]] std::uint64_t read_512(const std::byte* first, std::size_t bytes,
-                                           const ReadLoop& loop) {
+[[OUTRIDER_AVX512]] std::uint64_t read_512(const std::byte* first, std::size_t bytes) {
   __m512i sums[kLines] = {};
-  const std::size_t stream = bytes / loop.streams;
-  for (std::size_t at = 0; at < stream; at += kLines * kLineBytes) {
-    for (std::size_t s = 0; s < loop.streams; ++s) {
-      const std::byte* lines = first + s * stream + at;
+  for (std::size_t at = 0; at < bytes; at += kLines * kLineBytes) {
 #pragma GCC unroll 4
-      for (std::size_t i = 0; i < kLines; ++i) {
-        ask_for<hint>(lines + loop.ahead + i * kLineBytes);
-        sums[i] = _mm512_add_epi64(sums[i], _mm512_load_si512(lines + i * kLineBytes));
-      }
+    for (std::size_t i = 0; i < kLines; ++i) {
+      sums[i] = _mm512_add_epi64(sums[i], _mm512_load_si512(first + at + i * kLineBytes));
     }
   }
   std::uint64_t lanes[8];
@@ -73,34 +66,17 @@ template <Hint hint>
   return sum_of(lanes);
 }
 
-template <Hint hint>
-std::uint64_t read_128(const std::byte* first, std::size_t bytes, const ReadLoop& loop) {
+std::uint64_t read_128(const std::byte* first, std::size_t bytes) {
   __m128i sums[kLines] = {};
-  const std::size_t stream = bytes / loop.streams;
-  for (std::size_t at = 0; at < stream; at += kLineBytes) {
-    for (std::size_t s = 0; s < loop.streams; ++s) {
-      const std::byte* line = first + s * stream + at;
-      ask_for<hint>(line + loop.ahead);
-      for (std::size_t i = 0; i < kLines; ++i) {
-        sums[i] =
-            _mm_add_epi64(sums[i], _mm_load_si128(reinterpret_cast<const __m128i*>(line) + i));
-      }
-    }
+  for (std::size_t at = 0; at < bytes; at += kLineBytes) {
+    const auto* parts = reinterpret_cast<const __m128i*>(first + at);
+    for (std::size_t i = 0; i < kLines; ++i)
+      sums[i] = _mm_add_epi64(sums[i], _mm_load_si128(parts + i));
   }
   std::uint64_t lanes[2];
   _mm_storeu_si128(reinterpret_cast<__m128i*>(lanes),
                    _mm_add_epi64(_mm_add_epi64(sums[0], sums[1]), _mm_add_epi64(sums[2], sums[3])));
   return sum_of(lanes);
-}
-
-template <Hint hint>
-std::uint64_t read_with(const std::byte* first, std::size_t bytes, const ReadLoop& loop) {
-  switch (loop.bits) {
-    case 128: return read_128<hint>(first, bytes, loop);
-    case 256: return read_256<hint>(first, bytes, loop);
-    case 512: return read_512<hint>(first, bytes, loop);
-  }
-  CHECK(false);
 }
 
 // The instructions that are counted are written in assembly, so that the compiler neither merges
@@ -220,11 +196,15 @@ std::uint64_t tiles() {
 }  // namespace
 
 std::uint64_t read_all(const std::byte* first, std::size_t bytes, const ReadLoop& loop) {
+  CHECK(loop.bits == 256 || (loop.hint == Hint::none && loop.streams == 1));
+  if (loop.bits == 128) return read_128(first, bytes);
+  if (loop.bits == 512) return read_512(first, bytes);
+  CHECK(loop.bits == 256);
   switch (loop.hint) {
-    case Hint::none: return read_with<Hint::none>(first, bytes, loop);
-    case Hint::l1: return read_with<Hint::l1>(first, bytes, loop);
-    case Hint::l2: return read_with<Hint::l2>(first, bytes, loop);
-    case Hint::once: return read_with<Hint::once>(first, bytes, loop);
+    case Hint::none: return read_256<Hint::none>(first, bytes, loop);
+    case Hint::l1: return read_256<Hint::l1>(first, bytes, loop);
+    case Hint::l2: return read_256<Hint::l2>(first, bytes, loop);
+    case Hint::once: return read_256<Hint::once>(first, bytes, loop);
   }
   CHECK(false);
 }
