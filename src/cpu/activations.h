@@ -3,14 +3,11 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include "base/huge_buffer.h"
 #include "base/matrix_view.h"
-#include "base/threads.h"
 #include "cpu/bump_allocator.h"
 #include "cpu/kernels/kernels.h"
 #include "cpu/weights.h"

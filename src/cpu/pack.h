@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstddef>
-#include <span>
 
 #include "base/threads.h"
 #include "formats/checkpoint.h"

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 
 #include "base/error.h"
 #include "numerics/dequantize.h"

@@ -14,7 +14,6 @@
 #include <span>
 
 #include "base/matrix_view.h"
-#include "base/threads.h"
 #include "numerics/half.h"
 #include "numerics/softmax.h"
 

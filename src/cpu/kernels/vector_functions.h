@@ -52,7 +52,6 @@
 
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <limits>
 

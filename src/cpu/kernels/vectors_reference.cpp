@@ -1,4 +1,3 @@
-#include <cmath>
 
 #include "cpu/kernels/kernels.h"
 #include "numerics/attention.h"

@@ -2,8 +2,6 @@
 
 #pragma once
 
-#include "cpu/kernels/attention_kernels.h"
-#include "cpu/kernels/choice_kernels.h"
 #include "cpu/kernels/kernels.h"
 
 namespace outrider {
