@@ -2,16 +2,11 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <bit>
-#include <cmath>
-#include <cstdint>
-#include <limits>
 #include <vector>
 
 #include "cpu/isa.h"
 #include "cpu/kernels/x86/avx512.h"
-#include "numerics/functions.h"
+#include "cpu/kernels/x86/before_region.h"
 
 OUTRIDER_BEGIN(OUTRIDER_AVX512_SET)
 #include "cpu/kernels/vector_functions_test.h"

@@ -7,9 +7,9 @@
 //
 //   A region: OUTRIDER_BEGIN(OUTRIDER_AVX512_SET) ... OUTRIDER_END, for all that is defined in it,
 //   templates and lambdas too. It is for headers that are templates over a vector type
-//   (vector_functions.h), in files of one set. Before the region, include what those headers
-//   include: an inline function of another header that got the set might replace the one that the
-//   rest of the program uses.
+//   (vector_functions.h), in files of one set. before_region.h comes before it and includes what
+//   those headers include: an inline function of another header that got the set might replace the
+//   one that the rest of the program uses.
 
 #pragma once
 
@@ -25,12 +25,10 @@
 #pragma GCC diagnostic pop
 #endif
 
-// What cpu/isa.h calls avx2, avxvnni in its two encodings and avx512; amx adds only assembly.
+// What cpu/isa.h calls avx2 and avx512; avxvnni adds only assembly to the first, amx to the second.
 #define OUTRIDER_AVX2_SET "avx2,fma,f16c"
 #define OUTRIDER_AVX512_SET "avx512f,avx512bw,avx512vl,avx512vnni,avx2,fma,f16c"
 #define OUTRIDER_AVX2 gnu::target(OUTRIDER_AVX2_SET)
-#define OUTRIDER_AVXVNNI_VEX gnu::target("avxvnni,avx2,fma,f16c")
-#define OUTRIDER_AVXVNNI_EVEX gnu::target("avx512f,avx512vl,avx512vnni,avx2,fma,f16c")
 #define OUTRIDER_AVX512 gnu::target(OUTRIDER_AVX512_SET)
 
 #define OUTRIDER_PRAGMA(tokens) _Pragma(#tokens)

@@ -1,23 +1,7 @@
 // Kernels that differ in their vectors alone, on AVX-512.
 
-#include <algorithm>
-#include <bit>
-#include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <limits>
-#include <optional>
-#include <span>
-#include <type_traits>
-#include <utility>
-
-#include "cpu/kernels/query_blocks.h"
 #include "cpu/kernels/x86/avx512.h"
-#include "cpu/kernels/x86/tables.h"
-#include "numerics/attention.h"
-#include "numerics/functions.h"
-#include "numerics/half.h"
-#include "numerics/noise.h"
+#include "cpu/kernels/x86/before_region.h"
 
 OUTRIDER_BEGIN(OUTRIDER_AVX512_SET)
 #include "cpu/kernels/attention_values.h"
