@@ -30,6 +30,11 @@ struct ProductInput {
   };
   MatrixView<const float> floats;
   Quantized groups_of_32, groups_of_256;
+
+  // What matrices of a quantized type ask for.
+  const Quantized& quantized(TensorType type) const {
+    return input_kind(type) == InputKind::groups_of_32 ? groups_of_32 : groups_of_256;
+  }
 };
 
 // One panel for a few interleaved rows: out[r * stride + o] for its 16 outputs o.

@@ -140,10 +140,8 @@ void product(const PackedMatrix& weights, const ArrangedRows& arranged, Range pa
         panel_of_floats<std::uint16_t>(panel, weights.columns, x, rows, to, bf16_to_float);
         break;
       default:
-        panel_of_blocks(weights.type, panel, weights.columns,
-                        input_kind(weights.type) == InputKind::groups_of_32 ? input.groups_of_32
-                                                                            : input.groups_of_256,
-                        rows, to);
+        panel_of_blocks(weights.type, panel, weights.columns, input.quantized(weights.type), rows,
+                        to);
     }
   }
 }

@@ -3,10 +3,8 @@
 #include <emmintrin.h>
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cstring>
-#include <vector>
 
 #include "base/error.h"
 
@@ -129,8 +127,7 @@ std::size_t words_per_row(const PackedMatrix& weights, const InterleavedShape& s
 // Writes rows.end - rows.begin rows to out: [blocks][words][rows].
 void interleave_group(TensorType type, const InterleavedShape& shape, std::size_t columns,
                       const ProductInput& input, Range rows, std::int32_t* out) {
-  const ProductInput::Quantized& x =
-      shape.elements == 32 ? input.groups_of_32 : input.groups_of_256;
+  const ProductInput::Quantized& x = input.quantized(type);
   const auto of_blocks = [&]<ExtraKind kKind>() {
     interleave_blocks<kKind>(type, shape, columns, x, rows, out);
   };

@@ -58,6 +58,25 @@ struct InterleavedRows {
   std::size_t columns, rows;
 };
 
+// f.operator()<kType>() for a type that is known only now.
+template <typename F>
+PanelKernel kernel_for(TensorType type, const F& f) {
+  switch (type) {
+    case TensorType::f32: return f.template operator()<TensorType::f32>();
+    case TensorType::f16: return f.template operator()<TensorType::f16>();
+    case TensorType::bf16: return f.template operator()<TensorType::bf16>();
+    case TensorType::q4_0: return f.template operator()<TensorType::q4_0>();
+    case TensorType::q4_1: return f.template operator()<TensorType::q4_1>();
+    case TensorType::q5_0: return f.template operator()<TensorType::q5_0>();
+    case TensorType::q5_1: return f.template operator()<TensorType::q5_1>();
+    case TensorType::q8_0: return f.template operator()<TensorType::q8_0>();
+    case TensorType::q4_k: return f.template operator()<TensorType::q4_k>();
+    case TensorType::q5_k: return f.template operator()<TensorType::q5_k>();
+    case TensorType::q6_k: return f.template operator()<TensorType::q6_k>();
+  }
+  return nullptr;
+}
+
 // ProductKernels::lines for kernels that read interleaved rows.
 std::size_t interleaved_lines(const PackedMatrix& weights, std::size_t n_rows, ExtraKind bias_kind);
 

@@ -19,6 +19,11 @@ namespace outrider::avx512 {
   return _mm512_cvtph_ps(_mm256_load_si256(reinterpret_cast<const __m256i*>(at)));
 }
 
+// The float at `word`, in all lanes.
+[[OUTRIDER_AVX512, gnu::always_inline]] inline __m512 broadcast(const std::int32_t* word) {
+  return _mm512_castsi512_ps(_mm512_set1_epi32(*word));
+}
+
 // a | (b & mask)
 [[OUTRIDER_AVX512, gnu::always_inline]] inline __m512i or_masked(__m512i a, __m512i b,
                                                                  __m512i mask) {

@@ -489,21 +489,8 @@ PanelKernel panel_kernel(std::size_t rows) {
 
 template <class Sums>
 PanelKernel panel_kernel(TensorType type, const InterleavedRows& group) {
-  const std::size_t rows = group.rows;
-  switch (type) {
-    case TensorType::f32: return panel_kernel<Sums, TensorType::f32>(rows);
-    case TensorType::f16: return panel_kernel<Sums, TensorType::f16>(rows);
-    case TensorType::bf16: return panel_kernel<Sums, TensorType::bf16>(rows);
-    case TensorType::q4_0: return panel_kernel<Sums, TensorType::q4_0>(rows);
-    case TensorType::q4_1: return panel_kernel<Sums, TensorType::q4_1>(rows);
-    case TensorType::q5_0: return panel_kernel<Sums, TensorType::q5_0>(rows);
-    case TensorType::q5_1: return panel_kernel<Sums, TensorType::q5_1>(rows);
-    case TensorType::q8_0: return panel_kernel<Sums, TensorType::q8_0>(rows);
-    case TensorType::q4_k: return panel_kernel<Sums, TensorType::q4_k>(rows);
-    case TensorType::q5_k: return panel_kernel<Sums, TensorType::q5_k>(rows);
-    case TensorType::q6_k: return panel_kernel<Sums, TensorType::q6_k>(rows);
-  }
-  return nullptr;
+  return kernel_for(type,
+                    [&]<TensorType kType>() { return panel_kernel<Sums, kType>(group.rows); });
 }
 
 // What ProductKernels says of them.

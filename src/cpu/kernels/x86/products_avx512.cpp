@@ -13,6 +13,7 @@
 namespace outrider {
 namespace {
 
+using avx512::broadcast;
 using avx512::halves;
 using avx512::line;
 using avx512::or_masked;
@@ -73,10 +74,6 @@ template <TensorType kType, int kRows>
   }
 }
 
-[[OUTRIDER_AVX512, gnu::always_inline]] inline __m512 broadcast(const std::int32_t* word) {
-  return _mm512_castsi512_ps(_mm512_set1_epi32(*word));
-}
-
 template <int kRows>
 [[OUTRIDER_AVX512, gnu::always_inline]] inline void store(const __m512 (&acc)[kRows], float* out,
                                                           std::size_t stride) {
@@ -135,11 +132,9 @@ template <TensorType kType, int kRows>
   store(acc, out, stride);
 }
 
-// Two sub-blocks' scales or minimums side by side, one output per lane: 16 bits of an even
-// sub-block and above them the next one's.
-
-// Four pairs of Q4_K's or Q5_K's six-bit numbers: `first` has those of sub-blocks 0 to 3 in low
-// bits and the two high bits of 4 to 7, the low nibbles of `second` have the rest (cpu/panel.h).
+// Four pairs of Q4_K's or Q5_K's six-bit numbers: 16 bits of an even sub-block and above them the
+// next one's, one output per lane. `first` has those of sub-blocks 0 to 3 in low bits and the two
+// high bits of 4 to 7, the low nibbles of `second` have the rest (cpu/panel.h).
 [[OUTRIDER_AVX512, gnu::always_inline]] inline void six_bit_pairs(__m512i first, __m512i second,
                                                                   __m512i (&pairs)[4]) {
   const __m512i even_bytes = _mm512_set1_epi16(255);
@@ -347,20 +342,7 @@ PanelKernel panel_kernel(const InterleavedRows& group) {
 }
 
 PanelKernel panel_kernel(TensorType type, const InterleavedRows& group) {
-  switch (type) {
-    case TensorType::f32: return panel_kernel<TensorType::f32>(group);
-    case TensorType::f16: return panel_kernel<TensorType::f16>(group);
-    case TensorType::bf16: return panel_kernel<TensorType::bf16>(group);
-    case TensorType::q4_0: return panel_kernel<TensorType::q4_0>(group);
-    case TensorType::q4_1: return panel_kernel<TensorType::q4_1>(group);
-    case TensorType::q5_0: return panel_kernel<TensorType::q5_0>(group);
-    case TensorType::q5_1: return panel_kernel<TensorType::q5_1>(group);
-    case TensorType::q8_0: return panel_kernel<TensorType::q8_0>(group);
-    case TensorType::q4_k: return panel_kernel<TensorType::q4_k>(group);
-    case TensorType::q5_k: return panel_kernel<TensorType::q5_k>(group);
-    case TensorType::q6_k: return panel_kernel<TensorType::q6_k>(group);
-  }
-  return nullptr;
+  return kernel_for(type, [&]<TensorType kType>() { return panel_kernel<kType>(group); });
 }
 
 std::size_t lines(const PackedMatrix& weights, std::size_t n_rows) {

@@ -1,5 +1,5 @@
 // Products of quantized weights on tiles. Templates over the tile type of tiles.h: products_amx.cpp
-// has them on the processor's tiles, products_test.cpp on those in plain code.
+// has them on the processor's tiles, product_variants_test.cpp on those in plain code.
 //
 //   a   activations, int8: up to 16 rows of 64 columns (of 32 for groups of 32), read in place
 //   b   weights, a row the unit of [16 outputs][4 columns] that a panel is made of, unpacked
@@ -15,7 +15,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <vector>
 
 #include "base/error.h"
 #include "cpu/kernels/kernels.h"
@@ -58,10 +57,6 @@ struct Work {
 
 [[OUTRIDER_AVX512, gnu::always_inline]] inline void store_line(void* to, __m512i x) {
   _mm512_store_si512(to, x);
-}
-
-[[OUTRIDER_AVX512, gnu::always_inline]] inline __m512 broadcast(const std::int32_t* word) {
-  return _mm512_castsi512_ps(_mm512_set1_epi32(*word));
 }
 
 [[OUTRIDER_AVX512, gnu::always_inline]] inline void prefetch(const std::byte* at,
@@ -318,7 +313,7 @@ struct GroupsOf32 {
         const __m512i product = _mm512_load_si512(sums[g].rows[r]);
         __m512 term = _mm512_mul_ps(_mm512_load_ps(weights.d[g]), _mm512_cvtepi32_ps(product));
         if constexpr (kHasMin) {
-          term = _mm512_fmadd_ps(_mm512_load_ps(weights.m[g]), broadcast(q_sums + g), term);
+          term = _mm512_fmadd_ps(_mm512_load_ps(weights.m[g]), avx512::broadcast(q_sums + g), term);
         }
         sum = _mm512_fmadd_ps(term, _mm512_set1_ps(x_d[g]), sum);
       }
@@ -443,15 +438,11 @@ decltype(auto) with_format(TensorType type, const F& f) {
   return f.template operator()<GroupsOf32<TensorType::q8_0>>();
 }
 
-inline const ProductInput::Quantized& quantized(const ProductInput& input, TensorType type) {
-  return input_kind(type) == InputKind::groups_of_32 ? input.groups_of_32 : input.groups_of_256;
-}
-
 template <typename Tiles, typename Format>
 [[OUTRIDER_AVX512]] void product(const PackedMatrix& weights, const ArrangedRows& arranged,
                                  Range panels, MatrixView<float> out) {
   const Range range = arranged.rows;
-  const ProductInput::Quantized& x = quantized(arranged.input, weights.type);
+  const ProductInput::Quantized& x = arranged.input.quantized(weights.type);
   const Tiling<Format> tiling(weights, range.end - range.begin);
   const TiledRows rows = {
       {x.q + range.begin * x.q_stride, x.d + range.begin * x.d_stride,
@@ -489,7 +480,7 @@ inline void arrange(const PackedMatrix& weights, const ProductInput& input, Rang
     const Tiling<Format> tiling(weights, rows.end - rows.begin);
     CHECK(arranged.memory.size() >= tiling.lines());
     if constexpr (Format::kHasMin) {
-      const ProductInput::Quantized& x = quantized(input, weights.type);
+      const ProductInput::Quantized& x = input.quantized(weights.type);
       std::int32_t* const extras = tiling.extras(arranged.memory);
       for (std::size_t r = 0; r < tiling.count; ++r) {
         Format::fill_extras(x.sums16 + (rows.begin + r) * x.sums_stride, weights.columns,
