@@ -4,11 +4,13 @@
 
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
 
+#include "base/error.h"
 #include "base/matrix_view.h"
 #include "base/threads.h"
 #include "cpu/isa.h"
@@ -106,10 +108,13 @@ struct Kernels {
   const ChoiceKernels* choice;  // null: choose_reference (numerics/choice.h) is used
 };
 
-// The table for one of available_isas().
-const Kernels& kernels(Isa isa);
-// Those of this architecture; its folder, such as kernels/x86/, has them.
+// The tables of this architecture; its folder, such as kernels/x86/, has them.
 std::span<const Kernels> kernel_tables();
+// The one for one of available_isas().
+inline const Kernels& kernels(Isa isa) {
+  CHECK(is_available(isa));
+  return *std::ranges::find(kernel_tables(), isa, &Kernels::isa);
+}
 
 // The reference's parts of its table; other instruction sets have theirs in folders of their own.
 extern const ProductKernels kProductsReference;
