@@ -2,15 +2,14 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <optional>
+#include <numeric>
 #include <vector>
 
-#include "cpu/choice_ranking.h"
+#include "cpu/bump_allocator.h"
 #include "cpu/kernels/kernels.h"
 #include "numerics/functions.h"
 
@@ -22,6 +21,28 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr std::size_t kScoresAtOnce = kScoredBlocks * kChoiceBlock;
 // How many tokens carry nearly all of the probability, estimated.
 constexpr std::size_t kUsuallyEnough = 64;
+
+ChoiceMemory::Arrays take_arrays(std::size_t n_tokens, BumpAllocator& memory) {
+  const std::size_t n_blocks = blocks_of(n_tokens), padded = n_blocks * kChoiceBlock;
+  const std::size_t padded_blocks = blocks_of(n_blocks) * kChoiceBlock;
+  // scores_at_least() reads the slices of kScoredBlocks blocks, whether the race has them or not.
+  const std::size_t n_slices = (n_blocks + kScoredBlocks) * (kChoiceBlock / kChoiceSlice);
+  ChoiceMemory::Arrays arrays;
+  arrays.row = memory.take<float>(padded);
+  arrays.logits = memory.take<float>(padded);
+  arrays.values = memory.take<float>(padded);
+  arrays.keys = memory.take<RankKey>(padded);
+  for (RankedPlace* place : {&arrays.ranking.group, &arrays.ranking.rest}) {
+    place->keys = memory.take<RankKey>(padded + kChoiceBlock).data();
+    place->weights = memory.take<float>(padded + kChoiceBlock).data();
+  }
+  arrays.maxima = memory.take<float>(padded_blocks);
+  arrays.minima = memory.take<RankKey>(padded_blocks);
+  arrays.minima_of_maxima = memory.take<RankKey>(padded_blocks);
+  arrays.slices = memory.take<std::uint32_t>(n_slices);
+  arrays.every_slice = memory.take<std::uint32_t>(n_slices);
+  return arrays;
+}
 
 void put(const PlacedTokens& tokens, std::span<const float> given, std::span<float> row) {
   for (std::size_t i = 0; i < tokens.ids.size(); ++i)
@@ -325,6 +346,18 @@ void begin(const ChoiceRequest& request, std::size_t n_tokens, ChoiceMemory& mem
 }
 
 }  // namespace
+
+void ChoiceMemory::reserve(std::size_t n_tokens, std::size_t n_best) {
+  best.reserve(n_best);
+  if (n_tokens <= n_tokens_) return;
+  BumpAllocator counter;
+  take_arrays(n_tokens, counter);
+  buffer_ = HugeBuffer(counter.used_bytes());
+  BumpAllocator memory(buffer_.as<std::byte>());
+  arrays = take_arrays(n_tokens, memory);
+  std::iota(arrays.every_slice.begin(), arrays.every_slice.end(), 0u);
+  n_tokens_ = n_tokens;
+}
 
 bool has_fast_choice(Isa isa) {
   return kernels(isa).choice != nullptr;

@@ -7,10 +7,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
+#include "base/huge_buffer.h"
 #include "base/token.h"
-#include "cpu/choice_memory.h"
+#include "cpu/choice_ranking.h"
 #include "cpu/isa.h"
+#include "cpu/kernels/choice_kernels.h"
 #include "numerics/choice.h"
 
 namespace outrider {
@@ -18,6 +21,30 @@ namespace outrider {
 // Whether this instruction set has a fast version. Elsewhere the functions below call the
 // reference, which allocates as it goes.
 bool has_fast_choice(Isa isa);
+
+// Working memory: some 5 MB for 150,000 tokens, used by one choice at a time.
+struct ChoiceMemory {
+  // Makes it large enough for rows of n_tokens and for the n_best of them. Throws Error or
+  // std::bad_alloc; then it is as it was.
+  void reserve(std::size_t n_tokens, std::size_t n_best);
+
+  // Every array is a whole number of blocks.
+  struct Arrays {
+    std::span<float> row;     // processed logits
+    std::span<float> logits;  // of the tokens in the race, once filters have worked
+    std::span<float> values;  // their exponentials, then probabilities
+    std::span<RankKey> keys, minima, minima_of_maxima;
+    std::span<float> maxima;  // of the race's blocks
+    std::span<std::uint32_t> slices, every_slice;
+    RankingMemory ranking;
+  };
+  Arrays arrays;
+  std::vector<RaceEntry> best;  // with the capacity for n_best
+
+ private:
+  std::size_t n_tokens_ = 0;
+  HugeBuffer buffer_;
+};
 
 // Takes all memory that a fast choice with this request over so many tokens needs, so that it
 // allocates nothing when it is given these two.
