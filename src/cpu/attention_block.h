@@ -13,20 +13,15 @@
 
 namespace outrider {
 
-inline std::size_t state_floats(std::size_t queries, std::size_t head_dim) {
-  return 2 * rounded_up(queries, 16) + queries * rounded_up(head_dim, 16);
-}
-
-inline AttentionSums sums_at(float* memory, std::size_t queries, std::size_t head_dim) {
-  const std::size_t padded = rounded_up(queries, 16);
-  return {
-      memory, memory + padded, {memory + 2 * padded, queries, head_dim, rounded_up(head_dim, 16)}};
-}
-
 inline AttentionSums take_sums(std::size_t queries, std::size_t head_dim, BumpAllocator& memory) {
-  const std::size_t padded = rounded_up(queries, 16);
-  return {memory.take<float>(padded).data(), memory.take<float>(padded).data(),
+  return {memory.take<float>(queries).data(), memory.take<float>(queries).data(),
           memory.take<float>(queries, head_dim)};
+}
+
+inline std::size_t sums_bytes(std::size_t queries, std::size_t head_dim) {
+  BumpAllocator counter;
+  take_sums(queries, head_dim, counter);
+  return counter.used_bytes();
 }
 
 inline void forget_keys(const AttentionSums& sums) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/error.h"
 #include "cpu/attention_block.h"
 #include "numerics/attention.h"
 
@@ -16,12 +17,15 @@ std::size_t most_states(std::size_t n_tiles) {
   return std::min<std::size_t>(n_tiles, kSpanTiles + n_tiles / kSpanTiles + 2);
 }
 
-template <typename Format>
-std::size_t block_bytes_as(const AttentionPlan::Block& block, int committed,
-                           const Attention& attention) {
-  BumpAllocator counter;
-  const BlockMemory<Format> counted(block, committed, attention, counter);
-  return counter.used_bytes();
+// f.operator()<Format>() with the format of a type of cache.
+template <typename F>
+auto with_format(CacheType type, const F& f) {
+  switch (type) {
+    case CacheType::f16: return f.template operator()<FloatFormat<Half>>();
+    case CacheType::f32: return f.template operator()<FloatFormat<float>>();
+    case CacheType::q8_0: return f.template operator()<Q8Format>();
+  }
+  CHECK(false);
 }
 
 }  // namespace
@@ -37,7 +41,7 @@ PagedAttention::PagedAttention(const ModelSpec& spec, const Kernels& kernels, Ca
 void PagedAttention::begin_pass(std::vector<const RowContext*> rows) {
   plan_.begin_pass(std::move(rows));
   // Every thread gets what the largest block takes, and two of the largest segments.
-  std::size_t of_block = 0, n_states = 0, n_floats = 0;
+  std::size_t of_block = 0, n_states = 0, n_bytes = 0;
   for (const AttentionPlan::Work& work : plan_.works()) {
     for (const AttentionPlan::Block& block : plan_.blocks())
       of_block = std::max(of_block, block_bytes(block, work));
@@ -46,14 +50,14 @@ void PagedAttention::begin_pass(std::vector<const RowContext*> rows) {
       const std::size_t queries =
           item.tile_cost() * work.attention.n_heads / work.attention.n_kv_heads;
       n_states = std::max(n_states, states);
-      n_floats = std::max(n_floats, states * state_floats(queries, work.attention.head_dim));
+      n_bytes = std::max(n_bytes, states * sums_bytes(queries, work.attention.head_dim));
     }
   }
   for (Thread& thread : threads_) {
     const auto take_segments = [&](BumpAllocator memory) {
       for (Segment* segment : {&thread.continued, &thread.begun}) {
         segment->spans = memory.take<int>(n_states);
-        segment->states = memory.take<float>(n_floats);
+        segment->states = memory.take<std::byte>(n_bytes);
       }
       return memory;
     };
@@ -66,13 +70,11 @@ void PagedAttention::begin_pass(std::vector<const RowContext*> rows) {
 std::size_t PagedAttention::block_bytes(const AttentionPlan::Block& block,
                                         const AttentionPlan::Work& work) const {
   const int committed = plan_.context(block.rows.begin).committed;
-  switch (memory_.type(work.first_layer)) {
-    case CacheType::f16: return block_bytes_as<FloatFormat<Half>>(block, committed, work.attention);
-    case CacheType::f32:
-      return block_bytes_as<FloatFormat<float>>(block, committed, work.attention);
-    case CacheType::q8_0: return block_bytes_as<Q8Format>(block, committed, work.attention);
-  }
-  return 0;
+  return with_format(memory_.type(work.first_layer), [&]<typename Format>() {
+    BumpAllocator counter;
+    const BlockMemory<Format> counted(block, committed, work.attention, counter);
+    return counter.used_bytes();
+  });
 }
 
 template <typename Format>
@@ -93,8 +95,11 @@ void PagedAttention::attend_as(const Attention& attention, int layer, int thread
     }
 
     // Shared: what cannot be merged yet is kept, and the last thread to finish merges.
-    const std::size_t head_dim = attention.head_dim;
-    const std::size_t floats = state_floats(block.size(), head_dim);
+    const std::size_t bytes = sums_bytes(block.size(), attention.head_dim);
+    const auto state = [&](const Segment& segment, std::size_t at) {
+      BumpAllocator memory(segment.states.subspan(at * bytes, bytes));
+      return take_sums(block.size(), attention.head_dim, memory);
+    };
     const bool begins = static_cast<int>(tiles.begin) == item.first_tile;
     Segment& segment = begins ? own.begun : own.continued;
     segment.n_states = 0;
@@ -105,8 +110,7 @@ void PagedAttention::attend_as(const Attention& attention, int layer, int thread
       const bool is_new =
           began_elsewhere || segment.n_states == 0 || segment.spans[segment.n_states - 1] != span;
       if (is_new) segment.spans[segment.n_states++] = span;
-      const std::size_t at = segment.n_states - 1;
-      return MergeInto{sums_at(&segment.states[at * floats], block.size(), head_dim), is_new};
+      return MergeInto{state(segment, segment.n_states - 1), is_new};
     });
     std::size_t first = thread, n_shares = 0;
     for (std::size_t t = 0; t < threads_.size(); ++t) {
@@ -123,10 +127,8 @@ void PagedAttention::attend_as(const Attention& attention, int layer, int thread
       if (share.begin == share.end) continue;
       --left;
       Segment& part = t == first ? threads_[t].begun : threads_[t].continued;
-      for (std::size_t at = 0; at < part.n_states; ++at) {
-        merge(kernels_.attention, sums_at(&part.states[at * floats], block.size(), head_dim),
-              merging.at(part.spans[at]));
-      }
+      for (std::size_t at = 0; at < part.n_states; ++at)
+        merge(kernels_.attention, state(part, at), merging.at(part.spans[at]));
     }
     block.write(merging.finish(), item.kv_head, out);
   }
@@ -134,13 +136,9 @@ void PagedAttention::attend_as(const Attention& attention, int layer, int thread
 
 void PagedAttention::attend(const Attention& attention, int layer, int thread,
                             MatrixView<const float> queries, MatrixView<float> out) {
-  switch (memory_.type(layer)) {
-    case CacheType::f16:
-      return attend_as<FloatFormat<Half>>(attention, layer, thread, queries, out);
-    case CacheType::f32:
-      return attend_as<FloatFormat<float>>(attention, layer, thread, queries, out);
-    case CacheType::q8_0: return attend_as<Q8Format>(attention, layer, thread, queries, out);
-  }
+  with_format(memory_.type(layer), [&]<typename Format>() {
+    attend_as<Format>(attention, layer, thread, queries, out);
+  });
 }
 
 }  // namespace outrider

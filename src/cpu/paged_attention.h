@@ -38,8 +38,8 @@ class PagedAttention {
   // A thread's part of an item that several threads share: states of tiles and of spans of tiles,
   // in order.
   struct Segment {
-    std::span<int> spans;     // the span of each state
-    std::span<float> states;  // [spans][state_floats()]
+    std::span<int> spans;         // the span of each state
+    std::span<std::byte> states;  // [spans][sums_bytes()]
     std::size_t n_states = 0;
   };
   struct Thread {
