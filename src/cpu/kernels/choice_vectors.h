@@ -217,9 +217,7 @@ struct ChoiceOn : V {
   static std::size_t count_up_to(std::span<const RankKey> keys, RankKey bound) {
     std::size_t n = 0;
     for (std::size_t i = 0; i < keys.size(); i += kChoiceSlice) {
-      const std::size_t left = keys.size() - i;
-      const Ints some =
-          left >= kChoiceSlice ? load(&keys[i]) : load(first_lanes(left), &keys[i], all(kNoKey));
+      const Ints some = load_left(&keys[i], keys.size() - i, all(kNoKey));
       n += count(at_most(some, all(bound)));
     }
     return n;
