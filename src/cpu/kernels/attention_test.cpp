@@ -10,7 +10,7 @@
 
 #include "cpu/kernels/attention_kernels.h"
 #include "cpu/kernels/kernels.h"
-#include "cpu/kernels/test_numbers.h"
+#include "cpu/kernels/numbers_test.h"
 #include "numerics/half.h"
 
 namespace outrider {

@@ -14,7 +14,7 @@
 
 #include "base/huge_buffer.h"
 #include "cpu/kernels/kernels.h"
-#include "cpu/kernels/product_variants.h"
+#include "cpu/kernels/product_variants_test.h"
 #include "numerics/blocks.h"
 
 namespace outrider {

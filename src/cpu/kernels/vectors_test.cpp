@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cpu/kernels/kernels.h"
-#include "cpu/kernels/test_numbers.h"
+#include "cpu/kernels/numbers_test.h"
 #include "numerics/rope.h"
 
 namespace outrider {

@@ -1,4 +1,4 @@
-#include "cpu/kernels/product_variants.h"
+#include "cpu/kernels/product_variants_test.h"
 
 namespace outrider {
 

@@ -1,11 +1,11 @@
-#include "cpu/kernels/product_variants.h"
+#include "cpu/kernels/product_variants_test.h"
 
 #include <gtest/gtest.h>
 
 #include "cpu/kernels/x86/tables.h"
 #include "cpu/kernels/x86/tile_products.h"
-#include "cpu/kernels/x86/tiles_emulator.h"
-#include "cpu/kernels/x86/tiles_software.h"
+#include "cpu/kernels/x86/tiles_emulator_test.h"
+#include "cpu/kernels/x86/tiles_software_test.h"
 
 namespace outrider {
 namespace {

@@ -1,6 +1,6 @@
 // The matrix unit of AMX: eight tiles of up to 16 rows of up to 64 bytes, and products of them in
-// int32. Kernels are templates over a type like HardwareTiles; tiles_software.h has one in plain
-// code, which holds the kernels' logic to the reference on machines without AMX.
+// int32. Kernels are templates over a type like HardwareTiles; tiles_software_test.h has one in
+// plain code, which holds the kernels' logic to the reference on machines without AMX.
 //
 // Intel 64 and IA-32 Architectures Software Developer's Manual, volume 1, chapter 18.
 

@@ -1,4 +1,4 @@
-// The processor's tiles, or tiles_emulator.h where it has none, against those in plain code.
+// The processor's tiles, or tiles_emulator_test.h where it has none, against those in plain code.
 
 #include "cpu/kernels/x86/tiles.h"
 
@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "cpu/isa.h"
-#include "cpu/kernels/x86/tiles_emulator.h"
-#include "cpu/kernels/x86/tiles_software.h"
+#include "cpu/kernels/x86/tiles_emulator_test.h"
+#include "cpu/kernels/x86/tiles_software_test.h"
 
 namespace outrider {
 namespace {

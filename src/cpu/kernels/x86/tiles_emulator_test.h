@@ -11,7 +11,7 @@
 #include <cstring>
 #include <optional>
 
-#include "cpu/kernels/x86/tiles_software.h"
+#include "cpu/kernels/x86/tiles_software_test.h"
 
 namespace outrider {
 
