@@ -83,6 +83,14 @@ TEST(OutputIds, GrowWhereThereIsRoom) {
   growing.output_ids = {3, 50, 51, 90, 200};
   growing.output_room = 40;
   const auto backend = load_cpu(model, growing);
+  const auto expect_outputs = [&](const std::set<Token>& outputs) {
+    const auto found = logits_of(*backend, kText);
+    for (std::size_t row = 0; row < kText.size(); ++row) {
+      ASSERT_EQ(found[row].size(), expected[row].size());
+      for (Token id = 0; id < model.spec.vocabulary; ++id)
+        ASSERT_EQ(found[row][id], outputs.contains(id) ? expected[row][id] : -kInfinity) << id;
+    }
+  };
   std::set<Token> kept(growing.output_ids.begin(), growing.output_ids.end());
   std::mt19937 random(5);
   while (kept.size() < 45) {
@@ -91,22 +99,21 @@ TEST(OutputIds, GrowWhereThereIsRoom) {
     backend->add_outputs(tokens);
     for (const Token token : tokens)
       if (token < model.spec.vocabulary && kept.size() < 45) kept.insert(token);
-    const auto found = logits_of(*backend, kText);
-    for (std::size_t row = 0; row < kText.size(); ++row) {
-      ASSERT_EQ(found[row].size(), expected[row].size());
-      for (Token id = 0; id < model.spec.vocabulary; ++id)
-        ASSERT_EQ(found[row][id], kept.contains(id) ? expected[row][id] : -kInfinity) << id;
-    }
+    expect_outputs(kept);
   }
+  // Added outputs can go, all together, and come again.
+  backend->remove_added_outputs();
+  backend->remove_added_outputs();
+  kept = {growing.output_ids.begin(), growing.output_ids.end()};
+  expect_outputs(kept);
+  backend->add_outputs(std::vector<Token>{51, 7, 260});
+  kept.insert({7, 260});
+  expect_outputs(kept);
+
+  LoadOptions fixed = growing;
+  fixed.output_room = 0;
   EXPECT_GT(cpu_backends().memory_need(model, growing).weights,
-            cpu_backends()
-                .memory_need(model,
-                             [&] {
-                               LoadOptions fixed = growing;
-                               fixed.output_room = 0;
-                               return fixed;
-                             }())
-                .weights);
+            cpu_backends().memory_need(model, fixed).weights);
 }
 
 // The limits of a pass come from what it reads, not from what the file has.

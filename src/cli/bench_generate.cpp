@@ -1,15 +1,17 @@
+#include <algorithm>
 #include <map>
 
 #include "cli/generate.h"
-#include "cli/json.h"
+#include "cli/generate_report.h"
 #include "cli/signals.h"
-#include "cli/spread.h"
 #include "cli/text_input.h"
+#include "speculation/time_pass.h"
 
 namespace outrider {
 namespace {
 
 constexpr int kPredict = 256;
+constexpr std::size_t kPassRounds = 5;  // T(n) is measured so often, spread over the prompts
 
 // One --draft on one prompt, all turns together.
 struct Measured {
@@ -43,15 +45,21 @@ Measured answer(Workbench& bench, Engine& engine, const BenchPrompt& prompt) {
   return measured;
 }
 
-// One --draft on one group: a value per prompt and round.
-struct Cell {
-  std::vector<double> tokens_per_second, ratios;  // ratios: to the first --draft on the same prompt
-  AnswerTotals totals;
-  int different = 0;
-};
+// Times passes over 1 to rows_max rows.
+void time_passes(Backend& target, int rows_max, std::map<int, std::vector<double>>& passes) {
+  const OwnedSequence sequence(target);
+  time_pass(target, sequence.id(), 1, 1);  // what ran before has evicted the weights
+  for (const int rows : {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 65}) {
+    const int n = std::min(rows, rows_max);
+    passes[n].push_back(time_pass(target, sequence.id(), n, n));
+    stop_if_interrupted();
+    if (rows >= rows_max) break;
+  }
+}
 
 int bench_generate(const Machine& machine, const Settings& settings) {
   if (!settings.prompts_file) throw UsageError("bench generate: needs --prompts FILE");
+  if (settings.json && settings.csv) throw UsageError("--csv: takes no --json beside it");
   const std::vector<DraftSetting> drafts = parse_draft_settings(settings, {"off", "auto"});
   check_draft_flags(settings, drafts);
   const std::vector<BenchPrompt> prompts =
@@ -64,105 +72,64 @@ int bench_generate(const Machine& machine, const Settings& settings) {
   for (const DraftSetting& draft : drafts) engines.push_back(bench.make_engine(draft));
 
   const std::size_t n = drafts.size();
-  std::vector<std::string> groups;  // in order of their first prompt
-  std::map<std::string, std::vector<Cell>> cells;
-  std::vector<Cell> all(n);
-  Json details = Json::array();
+  GenerateMeasurements measured{.model = bench.model().name,
+                                .n_threads = bench.n_threads(),
+                                .seed = bench.seed(),
+                                .drafts = {},
+                                .keeps_learned = settings.keep_learned,
+                                .prompts = {},
+                                .passes = {}};
+  for (const DraftSetting& draft : drafts) measured.drafts.push_back(draft.text);
+  const LoadOptions& loaded = bench.target().options();
+  const int rows_max =
+      std::min({1 + settings.draft_rows, loaded.batch_rows, loaded.n_slots, loaded.context});
   const std::size_t total = prompts.size() * static_cast<std::size_t>(settings.repetitions);
+  const std::size_t between = (total + kPassRounds - 1) / kPassRounds;
   for (std::size_t i = 0; i < total; ++i) {
+    if (i % between == 0) time_passes(bench.target(), rows_max, measured.passes);
     const BenchPrompt& prompt = prompts[i % prompts.size()];
-    if (!cells.contains(prompt.group)) {
-      groups.push_back(prompt.group);
-      cells[prompt.group].resize(n);
-    }
-    std::vector<Measured> measured(n);
+    std::vector<Measured> answers(n);
     // They take turns prompt by prompt, and each begins in turn: a slow minute affects all alike.
     for (std::size_t k = 0; k < n; ++k) {
-      const std::size_t s = (i + k) % n;
-      console.advance(fmt::format("{} {}, --draft {}", prompt.group, prompt.id, drafts[s].text),
+      const std::size_t d = (i + k) % n;
+      console.advance(fmt::format("{} {}, --draft {}", prompt.group, prompt.id, drafts[d].text),
                       static_cast<double>(i * n + k) / static_cast<double>(total * n));
-      measured[s] = answer(bench, *engines[s], prompt);
+      if (!settings.keep_learned) engines[d]->forget_texts();
+      answers[d] = answer(bench, *engines[d], prompt);
     }
-    for (std::size_t s = 0; s < n; ++s) {
-      const AnswerTotals& totals = measured[s].totals;
-      const double speed = totals.tokens_per_second();
-      const double plain = measured[0].totals.tokens_per_second();
-      const bool same = measured[s].tokens == measured[0].tokens;
-      for (Cell* cell : {&cells[prompt.group][s], &all[s]}) {
-        // The speed of a single token is unknown: it comes with the prompt.
-        if (speed > 0) cell->tokens_per_second.push_back(speed);
-        if (speed > 0 && plain > 0) cell->ratios.push_back(speed / plain);
-        cell->totals += totals;
-        cell->different += !same;
-      }
-      details.push_back({{"id", prompt.id},
-                         {"group", prompt.group},
-                         {"draft", drafts[s].text},
-                         {"tokens", measured[s].tokens.size()},
-                         {"prompt_ms", totals.prompt_ms},
-                         {"generation_ms", totals.generation_ms},
-                         {"tokens_per_second", speed},
-                         {"drafted", totals.drafted},
-                         {"accepted", totals.accepted},
-                         {"identical", same}});
-    }
+    MeasuredPrompt& line = measured.prompts.emplace_back(
+        MeasuredPrompt{prompt.id, prompt.group, static_cast<int>(i / prompts.size()) + 1, {}});
+    for (const Measured& each : answers)
+      line.answers.push_back({each.totals, each.tokens == answers[0].tokens});
   }
   console.clear();
 
-  Json summary = Json::array();
-  Table table({"group", "draft", "tokens/s", "speed", "accepted", "tokens/pass", "identical"},
-              "llrrrrl");
-  bool identical = true;
-  const auto report = [&](const std::string& group, const std::vector<Cell>& line) {
-    for (std::size_t s = 0; s < n; ++s) {
-      const Cell& cell = line[s];
-      const AnswerTotals& totals = cell.totals;
-      const double speed = spread(cell.tokens_per_second).median;
-      const double ratio = spread(cell.ratios).median;
-      identical = identical && cell.different == 0;
-      table.add({group, drafts[s].text, fmt::format("{:.1f}", speed),
-                 cell.ratios.empty() ? "-" : fmt::format("{:.2f}x", ratio),
-                 totals.acceptance_text(), fmt::format("{:.2f}", totals.tokens_per_pass()),
-                 cell.different ? fmt::format("{} NOT", cell.different) : "yes"});
-      summary.push_back({{"group", group},
-                         {"draft", drafts[s].text},
-                         {"prompts", cell.tokens_per_second.size()},
-                         {"tokens_per_second", speed},
-                         {"ratio", ratio},
-                         {"acceptance", totals.acceptance()},
-                         {"tokens_per_pass", totals.tokens_per_pass()},
-                         {"different", cell.different}});
-    }
-  };
-  for (const std::string& group : groups) report(group, cells[group]);
-  if (groups.size() > 1) report("together", all);
-
   if (settings.json) {
-    write_json({{"schema", 1},
-                {"model", bench.model().name},
-                {"threads", bench.n_threads()},
-                {"seed", bench.seed()},
-                {"identical", identical},
-                {"groups", summary},
-                {"prompts", details}});
+    write_json(generate_json(measured));
+  } else if (settings.csv) {
+    write_output(generate_csv(measured));
   } else {
-    write_output(table.text(output_width()));
+    write_output(generate_text(measured, settings.all, output_width()));
   }
-  return identical ? kDone : kFailed;
+  return all_identical(measured) ? kDone : kFailed;
 }
 
 }  // namespace
 
 Command bench_generate_command() {
-  return {
-      .name = "bench generate",
-      .summary = "measure generation over a file of prompts",
-      .description =
-          "Answers every prompt of --prompts with every --draft in turn, and prints medians and "
-          "ratios per group of prompts.",
-      .flag_set = FlagSet::generating,
-      .flags = {"--prompts", "--repeat"},
-      .run = bench_generate};
+  return {.name = "bench generate",
+          .summary = "measure generation over a file of prompts",
+          .description =
+              "Answers every prompt of --prompts with every --draft in turn, and prints medians "
+              "per group "
+              "of prompts: tokens per second, how many times that is the first --draft's (speed), "
+              "and the "
+              "same of the whole time from prompt to last token (whole). Intervals hold the median "
+              "with "
+              "95 % confidence. Drafters forget each answer before the next.",
+          .flag_set = FlagSet::generating,
+          .flags = {"--prompts", "--repeat", "--csv", "--all", "--keep-learned"},
+          .run = bench_generate};
 }
 
 }  // namespace outrider

@@ -205,6 +205,8 @@ std::vector<Flag> make_flags() {
       "continue where the model would end");
   add({"--repeat"}, "N", generation, named, integer(&Settings::repetitions, 1, 1000),
       "how often everything is measured");
+  add({"--keep-learned"}, "", generation, named, on(&Settings::keep_learned),
+      "drafters keep what earlier answers taught them");
   add({"-d", "--n-depth", "--depth"}, "N", generation, named,
       integer(&Settings::depth, 0, (1 << 20) - 512), "positions of text before each pass");
 
@@ -261,9 +263,12 @@ std::vector<Flag> make_flags() {
   add({"--steps"}, "", output, generating, on(&Settings::steps),
       "a line on standard error for each pass: rows, accepted drafts, time");
   add({"--json"}, "", output, loading, on(&Settings::json), "one JSON document on standard output");
+  add({"--csv"}, "", output, named, on(&Settings::csv),
+      "a line per answer on standard output, comma-separated");
   add({"--all"}, "", output, named, on(&Settings::all),
       "list: also models that can be downloaded; inspect: also long values and every tensor; bench "
-      "curve: every number of rows");
+      "curve: every number of rows; bench generate: also what drafts of this acceptance should "
+      "give");
   add({"--profile"}, "", output, named, on(&Settings::profile),
       "also the time of each operation, for 1, 4, 8 and 16 rows");
   add({"--trace"}, "FILE", output, generating, optional_text(&Settings::trace_file),

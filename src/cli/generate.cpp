@@ -170,14 +170,25 @@ std::vector<Token> Workbench::prompt_tokens(const Session& session,
   return session.tokens_of(pieces);
 }
 
+double ratio(long part, long whole) {
+  return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0;
+}
+
 AnswerTotals& AnswerTotals::operator+=(const AnswerTotals& other) {
   tokens += other.tokens;
   prompt_ms += other.prompt_ms;
   generation_ms += other.generation_ms;
   timed_tokens += other.timed_tokens;
-  drafted += other.drafted;
-  accepted += other.accepted;
-  emitted += other.emitted;
+  counters.steps += other.counters.steps;
+  counters.rows += other.counters.rows;
+  counters.drafted += other.counters.drafted;
+  counters.accepted += other.counters.accepted;
+  counters.emitted += other.counters.emitted;
+  counters.drafts += other.counters.drafts;
+  counters.draft_depth += other.counters.draft_depth;
+  counters.tested += other.counters.tested;
+  counters.draft_passes += other.counters.draft_passes;
+  counters.draft_ms += other.counters.draft_ms;
   return *this;
 }
 
@@ -187,16 +198,23 @@ double AnswerTotals::tokens_per_second() const {
 
 double AnswerTotals::tokens_per_pass() const {
   // Every pass that generates brings one token of the model's own besides the accepted ones.
-  const long passes = emitted - accepted;
-  return passes > 0 ? static_cast<double>(emitted) / static_cast<double>(passes) : 0;
+  return ratio(counters.emitted, counters.emitted - counters.accepted);
 }
 
 double AnswerTotals::acceptance() const {
-  return drafted ? static_cast<double>(accepted) / static_cast<double>(drafted) : 0;
+  return ratio(counters.accepted, counters.drafted);
+}
+
+double AnswerTotals::drafting_share() const {
+  return whole_ms() > 0 ? counters.draft_ms / whole_ms() : 0;
 }
 
 std::string AnswerTotals::acceptance_text() const {
-  return drafted ? fmt::format("{:.0f}%", 100 * acceptance()) : "-";
+  return counters.drafted ? fmt::format("{:.0f}%", 100 * acceptance()) : "-";
+}
+
+double whole_ratio(const AnswerTotals& plain, const AnswerTotals& totals) {
+  return totals.whole_ms() > 0 ? plain.whole_ms() / totals.whole_ms() : 0;
 }
 
 AnswerTotals totals_of(const Completion& answer) {
@@ -204,9 +222,7 @@ AnswerTotals totals_of(const Completion& answer) {
           .prompt_ms = answer.prompt_ms,
           .generation_ms = answer.generation_ms,
           .timed_tokens = answer.completion_tokens - answer.first_tokens,
-          .drafted = answer.counters.drafted,
-          .accepted = answer.counters.accepted,
-          .emitted = answer.counters.emitted};
+          .counters = answer.counters};
 }
 
 }  // namespace outrider

@@ -76,22 +76,30 @@ class Workbench {
   Runtime runtime_;
 };
 
+// part / whole; 0 without a whole.
+double ratio(long part, long whole);
+
 // Answers together.
 struct AnswerTotals {
   long tokens = 0;
   double prompt_ms = 0;
   double generation_ms = 0;  // of `timed_tokens`: the first tokens come with the prompt
   long timed_tokens = 0;
-  long drafted = 0, accepted = 0;  // as in Counters
-  long emitted = 0;
+  Counters counters;  // without those of each drafter
 
   AnswerTotals& operator+=(const AnswerTotals& other);
+
+  double whole_ms() const { return prompt_ms + generation_ms; }
 
   double tokens_per_second() const;     // of generation; 0 if there was none
   double tokens_per_pass() const;       // passes of the target; 0 if there was none
   double acceptance() const;            // share of the drafted tokens; 0 if there were none
+  double drafting_share() const;        // of the whole time; 0 if there was none
   std::string acceptance_text() const;  // "41%", "-" if there were none
 };
 AnswerTotals totals_of(const Completion& answer);
+// How many times as fast as plain decoding's these answers came, prompts and drafters' reading
+// included.
+double whole_ratio(const AnswerTotals& plain, const AnswerTotals& totals);
 
 }  // namespace outrider

@@ -75,8 +75,10 @@ Json report_json(const std::vector<Tally>& tallies, const Workbench& bench, std:
     settings.push_back({{"draft", tally.draft},
                         {"tokens", tally.totals.tokens},
                         {"tokens_per_second", tally.totals.tokens_per_second()},
-                        {"drafted", tally.totals.drafted},
-                        {"accepted", tally.totals.accepted},
+                        {"whole_ms", tally.totals.whole_ms()},
+                        {"whole_ratio", whole_ratio(tallies[0].totals, tally.totals)},
+                        {"drafted", tally.totals.counters.drafted},
+                        {"accepted", tally.totals.counters.accepted},
                         {"tokens_per_pass", tally.totals.tokens_per_pass()},
                         {"identical", tally.different == 0},
                         {"different_prompts", tally.different},
@@ -88,20 +90,22 @@ Json report_json(const std::vector<Tally>& tallies, const Workbench& bench, std:
 }
 
 std::string report_text(const std::vector<Tally>& tallies, std::size_t n_prompts) {
-  Table table({"draft", "tokens", "tokens/s", "speed", "accepted", "tokens/pass", "tokens are"},
-              "lrrrrrl");
+  Table table(
+      {"draft", "tokens", "tokens/s", "speed", "whole", "accepted", "tokens/pass", "tokens are"},
+      "lrrrrrrl");
   const double plain = tallies[0].totals.tokens_per_second();
   std::string remarks;
   for (const Tally& tally : tallies) {
     const bool is_first = &tally == &tallies[0];
     const AnswerTotals& totals = tally.totals;
     const double speed = plain > 0 ? totals.tokens_per_second() / plain : 0;
+    const double whole = whole_ratio(tallies[0].totals, totals);
     table.add({tally.draft, fmt::format("{}", totals.tokens),
                fmt::format("{:.1f}", totals.tokens_per_second()),
-               speed > 0 ? fmt::format("{:.2f}x", speed) : "-", totals.acceptance_text(),
-               fmt::format("{:.2f}", totals.tokens_per_pass()),
+               speed > 0 ? fmt::format("{:.2f}x", speed) : "-", fmt::format("{:.2f}x", whole),
+               totals.acceptance_text(), fmt::format("{:.2f}", totals.tokens_per_pass()),
                is_first ? "the reference" : verdict(tally, n_prompts)});
-    if (!is_first && speed > 0 && speed < 1) {
+    if (!is_first && whole < 1) {
       remarks += fmt::format("{} is slower than {} here\n", tally.draft, tallies[0].draft);
     }
     if (tally.different) remarks += tally.first_difference + "\n";
@@ -142,6 +146,7 @@ int prove(const Machine& machine, const Settings& settings) {
         console.advance(fmt::format("prompt {}, --draft {}", p + 1, tally.draft),
                         static_cast<double>(p) / static_cast<double>(prompts.size()));
       }
+      tally.engine->forget_texts();
       Session session = bench.open_session(*tally.engine);
       const Completion answer =
           session.complete(bench.prompt_tokens(session, prompts[p]), sampling, bench.stop(kPredict),

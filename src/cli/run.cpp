@@ -32,6 +32,7 @@ Json answer_json(const Completion& answer, const Workbench& bench, double load_m
            {{"load_ms", load_ms},
             {"prompt_ms", answer.prompt_ms},
             {"generation_ms", answer.generation_ms},
+            {"whole_ms", answer.whole_ms()},
             {"tokens_per_second", answer.tokens_per_second()},
             {"tokens_per_pass", totals_of(answer).tokens_per_pass()}}},
           {"draft", drafts}};

@@ -51,7 +51,8 @@ struct Settings {
   int repetitions = 1, depth = 0;
   std::optional<std::string> trace_file, log_file;
   bool steps = false;
-  bool json = false, quiet = false, verbose = false, all = false, profile = false, help = false;
+  bool json = false, csv = false, keep_learned = false, quiet = false, verbose = false, all = false,
+       profile = false, help = false;
   ColorMode color = ColorMode::automatic;
 };
 

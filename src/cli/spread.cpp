@@ -1,6 +1,7 @@
 #include "cli/spread.h"
 
 #include <algorithm>
+#include <random>
 #include <vector>
 
 namespace outrider {
@@ -12,6 +13,19 @@ Spread spread(std::span<const double> values) {
   const std::size_t n = sorted.size();
   const double median = n % 2 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
   return {median, sorted.front(), sorted.back()};
+}
+
+std::optional<Interval> median_interval(std::span<const double> values) {
+  constexpr int kSamples = 2000;
+  if (values.size() < 3) return {};
+  std::mt19937_64 random(1);
+  std::vector<double> medians, sample(values.size());
+  for (int i = 0; i < kSamples; ++i) {
+    for (double& value : sample) value = values[random() % values.size()];
+    medians.push_back(spread(sample).median);
+  }
+  std::ranges::sort(medians);
+  return Interval{medians[kSamples * 25 / 1000], medians[kSamples * 975 / 1000 - 1]};
 }
 
 }  // namespace outrider

@@ -1,7 +1,8 @@
-// Median and range of repeated measurements.
+// Median, range and confidence of repeated measurements.
 
 #pragma once
 
+#include <optional>
 #include <span>
 
 namespace outrider {
@@ -11,5 +12,14 @@ struct Spread {
 };
 
 Spread spread(std::span<const double> values);
+
+struct Interval {
+  double low = 0, high = 0;
+};
+
+// Where the median lies with 95 % confidence: percentiles of the medians of 2000 samples that are
+// drawn from the values with replacement, always the same ones (Efron 1979, the bootstrap). Nothing
+// for fewer than 3 values.
+std::optional<Interval> median_interval(std::span<const double> values);
 
 }  // namespace outrider

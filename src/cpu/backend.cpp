@@ -40,6 +40,7 @@ class Outputs {
   Outputs(const LoadOptions& options, int vocabulary)
       : ids_(options.output_ids),
         places_(ids_.size()),
+        n_first_(ids_.size()),
         n_max_(ids_.size() + static_cast<std::size_t>(options.output_room)),
         vocabulary_(vocabulary) {
     std::iota(places_.begin(), places_.end(), 0u);
@@ -66,10 +67,24 @@ class Outputs {
     return added;
   }
 
+  // Whether any was added.
+  bool remove_added() {
+    if (ids_.size() == n_first_) return false;
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < ids_.size(); ++i) {
+      if (places_[i] >= n_first_) continue;
+      ids_[kept] = ids_[i];
+      places_[kept++] = places_[i];
+    }
+    ids_.resize(kept);
+    places_.resize(kept);
+    return true;
+  }
+
  private:
   std::vector<Token> ids_;             // ascending
   std::vector<std::uint32_t> places_;  // in the head
-  std::size_t n_max_;
+  std::size_t n_first_, n_max_;
   int vocabulary_;
 };
 
@@ -188,6 +203,12 @@ class CpuBackend final : public Backend {
     if (added.empty()) return;
     weights_.add_to_head(added);
     ++generation_;  // the last pass has its logits in rows of the old width
+  }
+
+  void remove_added_outputs() override {
+    if (!outputs_.remove_added()) return;
+    weights_.cut_head(outputs_.tokens().ids.size());
+    ++generation_;
   }
 
   SequenceId begin() override { return cache_.begin(); }

@@ -209,6 +209,12 @@ void Weights::add_to_head(std::span<const Token> tokens) {
             head_memory_, packed_.begin() + offset);
 }
 
+void Weights::cut_head(std::size_t n) {
+  CHECK(n <= head_tokens_.size());
+  head_tokens_.resize(n);
+  head_.outputs = n;
+}
+
 void Weights::embed(Token token, std::span<float> out) const {
   const std::size_t row_bytes = embedding_.bytes.size() / embedding_.rows();
   dequantize(embedding_.type, embedding_.bytes.subspan(token * row_bytes, row_bytes), out);

@@ -37,6 +37,8 @@ class Weights {
   // Appends outputs for these tokens, which with those before are no more than
   // LoadOptions::output_room. Allocates nothing.
   void add_to_head(std::span<const Token> tokens);
+  // Keeps the first n of these outputs.
+  void cut_head(std::size_t n);
 
   // The embedding of a token, before any scaling: [embedding].
   void embed(Token token, std::span<float> out) const;

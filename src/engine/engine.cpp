@@ -136,6 +136,10 @@ void Engine::set_drafters(std::vector<std::unique_ptr<Drafter>> drafters) {
   budget_.curve() = std::move(curve);
 }
 
+void Engine::forget_texts() {
+  for (const auto& drafter : drafters_) drafter->forget();
+}
+
 void Engine::measure_costs() {
   if (!options_.budget.automatic || options_.budget.rows == 0 || drafters_.empty()) return;
   for (const auto& drafter : drafters_) drafter->measure_costs();

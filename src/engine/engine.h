@@ -59,6 +59,10 @@ class Engine {
   // begin anew.
   void set_drafters(std::vector<std::unique_ptr<Drafter>> drafters);
 
+  // Drafters forget what earlier texts taught them (Drafter::forget), so that none helps another.
+  // The budget goes on.
+  void forget_texts();
+
   // Called at the end of every step; what it throws leaves step() after the step is complete.
   void on_step(std::function<void(const StepReport&)> observe) { observe_ = std::move(observe); }
 

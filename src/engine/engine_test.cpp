@@ -353,6 +353,55 @@ TEST(Engine, AcceptsExactlyWhatIsRight) {
   }
 }
 
+// Chains of three of which the first few are right, until 60 tokens are there; the last chains are
+// as long as the limit allows.
+TEST(Engine, CountsWhatDraftsWereLike) {
+  const FakeTokenizer tokenizer = words();
+  const Request request{{1, 2, 3}, greedy(), {.n_predict = 60, .ignore_eos = true}};
+  const Outcome wanted = decode_plainly({}, tokenizer, request, 200);
+  std::vector<Token> whole = request.prompt;
+  whole.insert(whole.end(), wanted.tokens.begin(), wanted.tokens.end());
+  const auto counters_of = [&](Engine& engine) {
+    const auto generation =
+        engine.begin(request.prompt, request.sampling, StopRules(tokenizer, request.stop));
+    Generation* const generations[] = {generation.get()};
+    while (!generation->ended()) engine.step(generations);
+    return generation->counters;
+  };
+  Setting setting;
+  setting.engine.budget = {.automatic = false, .rows = 3, .depth = 3, .width = 1};
+  for (int right = 0; right <= 3; ++right) {
+    SCOPED_TRACE(right);
+    const auto script = [&](std::span<const Token> text, const DraftRequest& draft) {
+      int node = 0;
+      for (int depth = 0; depth < draft.limits.depth; ++depth) {
+        const Token truth = whole[text.size() + depth];
+        node = draft.tree->propose(node, depth < right ? truth : (truth + 11) % 23,
+                                   {draft.drafter, 0.5f});
+      }
+    };
+    WatchedEngine engine(setting, list(std::make_unique<ScriptedDrafter>(script)));
+    const Counters counters = counters_of(engine);
+    const long steps = 60 / (right + 1);
+    EXPECT_EQ(counters.steps, steps);
+    EXPECT_EQ(counters.accepted, steps * right);
+    long drafts = 0, draft_depth = 0, tested = 0;
+    for (int n_left = 60; n_left > 0; n_left -= right + 1) {
+      const int depth = std::min(3, n_left - 1);
+      drafts += depth > 0;
+      draft_depth += depth;
+      tested += std::min(right + 1, depth);
+    }
+    EXPECT_EQ(counters.drafts, drafts);
+    EXPECT_EQ(counters.draft_depth, draft_depth);
+    EXPECT_EQ(counters.tested, tested);
+    EXPECT_EQ(counters.draft_passes, 0);
+    EXPECT_GT(counters.draft_ms, 0);
+  }
+  WatchedEngine engine(setting, list(model({})));
+  EXPECT_EQ(counters_of(engine).draft_passes, 3 * 60 / 4);
+}
+
 // Random trees around the true continuation, two drafters that overlap, random limits, chunks and
 // batch mates.
 TEST(Engine, RandomTreesChangeNothing) {

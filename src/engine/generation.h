@@ -36,6 +36,12 @@ struct Counters {
   long drafted = 0;  // nodes checked, each once
   long accepted = 0;
   long emitted = 0;
+  long drafts = 0;        // steps that checked nodes
+  long draft_depth = 0;   // of these drafts' deepest nodes, added up
+  long tested = 0;        // places where a drafted token could be accepted: nodes of the text with
+                          // drafted children, node 0 among them
+  long draft_passes = 0;  // of drafters' own models, in this answer's steps
+  double draft_ms = 0;    // what drafting took in these, reading included
   std::vector<DrafterCounts> drafters;  // [drafters]
 };
 

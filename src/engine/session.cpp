@@ -30,6 +30,7 @@ Completion Session::complete(std::span<const Token> prompt, SamplingParams sampl
     for (Token token : tokenizer_.end_tokens)
       sampling.bias.push_back({token, -std::numeric_limits<float>::infinity()});
   StopRules rules(tokenizer_, std::move(stop));
+  const Stopwatch watch;
   if (generation_)
     engine_.restart(*generation_, prompt, std::move(sampling), std::move(rules));
   else
@@ -41,7 +42,6 @@ Completion Session::complete(std::span<const Token> prompt, SamplingParams sampl
     completion.text += text;
     if (show) show(text, was_draft);
   };
-  const Stopwatch watch;
   std::optional<double> first_ms;
   while (!generation_->ended() && !(interrupted && interrupted->load())) {
     Generation* const generations[] = {generation_.get()};

@@ -26,10 +26,13 @@ struct Completion {
   // Tokens: of the prompt, of these already in the cache, of the answer.
   int prompt_tokens = 0, reused_tokens = 0, completion_tokens = 0;
 
-  // Until the first tokens came, and from then on. The first tokens come with the prompt's last
-  // pass, so generation_ms is the time of completion_tokens - first_tokens.
+  // Until the first tokens came, from before the engine was given the prompt, and from then on. The
+  // first tokens come with the prompt's last pass, so generation_ms is the time of
+  // completion_tokens
+  // - first_tokens. Together they are the whole time: what drafters index and read is in them.
   double prompt_ms = 0, generation_ms = 0;
   int first_tokens = 0;
+  double whole_ms() const { return prompt_ms + generation_ms; }
   double tokens_per_second() const;  // of generation; 0 if there was none
 
   Counters counters;  // of this answer

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <thread>
+
 #include "base/error.h"
 #include "model/fake_backend.h"
 #include "sampling/fake_tokenizer.h"
@@ -37,6 +40,21 @@ struct Talk {
   std::shared_ptr<FakeTokenizer> tokenizer = letters();
   Engine engine;
   Session session{engine, *tokenizer, nullptr};
+};
+
+// Takes its time to index a text, and proposes nothing.
+class SlowReader final : public Drafter {
+ public:
+  static constexpr int kMs = 5;
+  std::string_view name() const override { return "slow"; }
+  void begin(DraftSequence) override {}
+  void observe(DraftSequence, std::span<const Token> tokens) override {
+    if (tokens.size() > 1) std::this_thread::sleep_for(std::chrono::milliseconds(kMs));
+  }
+  void propose(std::span<const DraftRequest>) override {}
+  void truncate(DraftSequence, int) override {}
+  void end(DraftSequence) override {}
+  DraftCost cost() const override { return {}; }
 };
 
 SamplingParams sampled() {
@@ -184,6 +202,18 @@ TEST(Session, DraftersCanChangeBetweenTurns) {
   EXPECT_EQ(last.reused_tokens, static_cast<int>(text.size()) - 2);
   EXPECT_GT(last.draft[1].counts.accepted, 5);
   EXPECT_EQ(last.tokens, plain.session.complete(text, sampled(), stop).tokens);
+}
+
+TEST(Session, WholeTimeHoldsWhatDraftersIndex) {
+  std::vector<std::unique_ptr<Drafter>> drafters;
+  drafters.push_back(std::make_unique<SlowReader>());
+  Talk talk(std::move(drafters));
+  for (int turn = 0; turn < 2; ++turn) {  // begun and restarted
+    const Completion answer =
+        talk.session.complete(std::vector<Token>{1 + turn, 2, 3}, sampled(), {.n_predict = 3});
+    EXPECT_GE(answer.prompt_ms, SlowReader::kMs);
+    EXPECT_EQ(answer.whole_ms(), answer.prompt_ms + answer.generation_ms);
+  }
 }
 
 }  // namespace

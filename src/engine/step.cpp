@@ -102,7 +102,9 @@ void Step::ask(int index, std::span<Turn* const> turns) {
                           &generation.sampling, &generation.state});
   }
   if (requests.empty()) return;
+  const long passes_before = drafter.n_passes();
   drafter.propose(requests);
+  draft_passes_ += drafter.n_passes() - passes_before;
 
   int deepest = 0;
   for (const DraftRequest& request : requests)
@@ -250,13 +252,30 @@ void Step::learn() {
   engine_.budget_.observe(outcomes, cost_);
 }
 
-void Step::count(const Turn& turn) {
+void Step::count(const Turn& turn) const {
   Counters& counters = turn.generation->counters;
   ++counters.steps;
   counters.rows += turn.n_tokens + turn.checked.size() - 1;
   counters.drafted += turn.checked.size() - 1;
   counters.accepted += static_cast<long>(turn.verdict.accepted.size());
   counters.emitted += static_cast<long>(turn.generation->emitted.size());
+  if (turn.generates) {
+    counters.draft_passes += draft_passes_;
+    counters.draft_ms += draft_ms_;
+  }
+  if (turn.checked.size() > 1) {
+    ++counters.drafts;
+    int deepest = 0;
+    for (int node = 1; node < turn.checked.size(); ++node)
+      deepest = std::max(deepest, turn.checked[node].depth);
+    counters.draft_depth += deepest;
+    // A text that ends with an accepted node does not ask what follows it.
+    const std::vector<int>& accepted = turn.verdict.accepted;
+    counters.tested += static_cast<long>(accepted.size());
+    const int last = accepted.empty() ? 0 : accepted.back();
+    const bool asked = turn.generation->emitted.size() > accepted.size();
+    if (asked && !turn.checked.children(last).empty()) ++counters.tested;
+  }
   for (int node = 1; node < turn.checked.size(); ++node)
     for (const Proposal& proposal : turn.checked[node].proposals)
       ++counters.drafters[proposal.drafter].proposed;

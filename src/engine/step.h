@@ -50,7 +50,7 @@ class Step {
 
   void ask(int drafter, std::span<Turn* const> turns);
   std::vector<Row> lay_out_rows();
-  static void count(const Turn& turn);
+  void count(const Turn& turn) const;
   void fail(const Error& error);
   void report();
   std::vector<Turn*> generating();
@@ -60,6 +60,7 @@ class Step {
   PassLoad load_;
   StepCost cost_;        // as the budget sees it
   double draft_ms_ = 0;  // by the clock
+  long draft_passes_ = 0;
   Pass pass_;
 };
 

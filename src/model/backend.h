@@ -57,7 +57,7 @@ struct ForwardOptions {
 };
 
 // What a forward left on the device: logits, taps, and a slot per row. Valid until the next
-// forward() or add_outputs() of its backend.
+// forward(), add_outputs() or remove_added_outputs() of its backend.
 struct Pass {
   std::vector<SlotId> slots;     // [rows], in row order
   std::uint64_t generation = 0;  // set by the backend, which refuses a pass that is over
@@ -100,6 +100,8 @@ class Backend {
   // Gives these tokens logits from the next forward on. Tokens that have some, that are beyond the
   // vocabulary or beyond output_room are ignored. If any is added, the last pass is over.
   virtual void add_outputs(std::span<const Token> tokens) = 0;
+  // Takes their logits away again. If there were any, the last pass is over.
+  virtual void remove_added_outputs() = 0;
 
   // The cache. A new sequence has no text.
   virtual SequenceId begin() = 0;

@@ -153,6 +153,7 @@ class FakeBackend final : public Backend {
   void add_outputs(std::span<const Token> tokens) override {
     outputs_added_.insert(tokens.begin(), tokens.end());
   }
+  void remove_added_outputs() override { outputs_added_.clear(); }
   const std::set<Token>& outputs_added() const { return outputs_added_; }
 
   SequenceId begin() override {

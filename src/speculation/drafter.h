@@ -51,8 +51,7 @@ struct DraftCost {
 };
 
 // A drafter proposes what a new one would propose that was shown the same text, whatever it was
-// shown before. One exception: a draft model's backend keeps the outputs that earlier texts added
-// (Backend::add_outputs). One thread at a time calls a drafter.
+// shown before, except for what forget() forgets. One thread at a time calls a drafter.
 class Drafter {
  public:
   virtual ~Drafter() = default;
@@ -73,6 +72,13 @@ class Drafter {
   // Tokens of the text that the next propose() has to read first, without the few that each step
   // adds. 0 for drafters that read in observe().
   virtual int unread(DraftSequence) const { return 0; }
+
+  // Passes of a model of its own so far, reading among them, without those of measure_costs().
+  virtual long n_passes() const { return 0; }
+
+  // Forgets what it keeps of texts beyond those of its sequences, so that it proposes what a new
+  // drafter would.
+  virtual void forget() {}
 
   // Measures cost() before the first proposal, if that is worth the time. Texts stay as they are.
   virtual void measure_costs() {}

@@ -1,5 +1,7 @@
 """Commands on the smallest real model."""
 
+import csv
+import io
 import json
 import os
 import signal
@@ -157,11 +159,13 @@ class Model(TestCase):
         flags = ["prove", "-p", PROMPT, "-n", "16", "--temp", "0", "--draft", "off", "--draft", "lookup"]
         result = outrider(*flags)
         self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertRegex(result.stdout, r"draft +tokens +tokens/s +speed +accepted +tokens/pass +tokens are\n"
+        self.assertRegex(result.stdout, r"draft +tokens +tokens/s +speed +whole +accepted +tokens/pass +tokens are\n"
                                         r"off +\d+ .* the reference\nlookup +\d+ .* identical\n")
         report = json.loads(outrider(*flags, "--json").stdout)
         self.assertTrue(report["identical"])
         self.assertEqual([s["draft"] for s in report["settings"]], ["off", "lookup"])
+        self.assertEqual(report["settings"][0]["whole_ratio"], 1)
+        self.assertGreater(report["settings"][1]["whole_ms"], 0)
         sampled = outrider("prove", "-p", PROMPT, "-p", "Count to five.", "-n", "12", "--json", "--draft", "off",
                            "--draft", f"lookup+model={MODEL}", "--draft-width", "3")
         self.assertTrue(json.loads(sampled.stdout)["identical"])
@@ -211,9 +215,37 @@ class Model(TestCase):
         self.assertTrue(report["identical"])
         self.assertEqual([(g["group"], g["draft"]) for g in report["groups"]],
                          [(g, d) for g in ("words", "turns", "together") for d in ("off", "auto")])
-        self.assertEqual([p["id"] for p in report["prompts"]], ["1", "1", "4", "4"])
+        self.assertEqual([p["id"] for p in report["answers"]], ["1", "1", "4", "4"])
+        for answer in report["answers"]:
+            self.assertAlmostEqual(answer["whole_ms"], answer["prompt_ms"] + answer["generation_ms"])
+        plain = report["passes"][0]["ms"]
+        self.assertEqual(report["ceiling"]["ratio"], max(p["rows"] * plain / p["ms"] for p in report["passes"]))
+        self.assertEqual(report["passes"][-1]["rows"], 17)
         self.assertEqual(table.returncode, 0)
-        self.assertEqual(len(table.stdout.splitlines()), 7)
+        self.assertRegex(table.stdout, r"group +draft +tokens/s +speed +95% +whole +95% +identical\n(.*\n){6}\n"
+                                       r"group +draft +passes +rows +tokens/pass +accepted +length +drafting\n(.*\n){6}\n"
+                                       r"T\(1\) .* ms; at most .*x, if all drafts were right and free: ")
+
+    # Every answer begins with drafters that know nothing of the others. The draft model begins with some outputs and
+    # adds those of its texts.
+    def test_bench_generate_forgets(self):
+        with tempfile.NamedTemporaryFile("w") as file:
+            file.write(json.dumps({"prompt": PROMPT}))
+            file.flush()
+            flags = ["bench", "generate", "--prompts", file.name, "-n", "24", "--temp", "0", "--budget", "fixed", "--csv",
+                     "--repeat", "2", "--draft", "off", "--draft", f"model={MODEL}", "--draft-vocab", "1000"]
+            def counts(*more):
+                result = outrider(*flags, *more)
+                self.assertEqual(result.returncode, 0, result.stderr)
+                rows = list(csv.DictReader(io.StringIO(result.stdout)))
+                return [tuple(row[key] for key in ("target_passes", "rows", "drafted", "accepted", "draft_passes"))
+                        for row in rows if row["draft"] != "off"]
+            first, second = counts()
+            self.assertEqual(first, second)
+            self.assertGreater(int(first[-1]), 0)
+            first_kept, second_kept = counts("--keep-learned")
+            self.assertEqual(first_kept, first)
+            self.assertNotEqual(second_kept, second)
 
     def test_inspect(self):
         report = json.loads(outrider("inspect", "--json", MODEL).stdout)

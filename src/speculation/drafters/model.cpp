@@ -155,6 +155,11 @@ void ModelDrafter::catch_up(std::span<Draft> drafts) {
     update_mean(cost_.per_unread_ms, std::max(0.0, watch.ms() - cost_.fixed_ms) / n_unread);
 }
 
+Pass ModelDrafter::forward(std::span<const Row> rows) {
+  ++n_passes_;
+  return backend_->forward(rows);
+}
+
 // One pass over tokens that the caches lack; it commits them. True once no text has any left.
 bool ModelDrafter::read(std::span<Draft> drafts) {
   std::vector<Row> rows;
@@ -182,7 +187,7 @@ bool ModelDrafter::read(std::span<Draft> drafts) {
     else if (n > 0)
       last.push_back({&draft, 0, static_cast<int>(rows.size()) - 1});
   }
-  const Pass pass = backend_->forward(rows);
+  const Pass pass = forward(rows);
   add_children(pass, last);
 
   std::span<const SlotId> slots = pass.slots;
@@ -223,7 +228,7 @@ bool ModelDrafter::grow(std::span<Draft> drafts) {
     }
   }
   if (rows.empty()) return false;
-  const Pass pass = backend_->forward(rows);
+  const Pass pass = forward(rows);
   for (const Computed& at : computed) at.draft->sequence->tree[at.node].slot = pass.slots[at.row];
   add_children(pass, computed);
   update_mean(cost_.per_depth_ms, watch.ms());

@@ -42,6 +42,9 @@ class ModelDrafter final : public Drafter {
   void truncate(DraftSequence sequence, int length) override;
   void end(DraftSequence sequence) override;
   int unread(DraftSequence sequence) const override;
+  long n_passes() const override { return n_passes_; }
+  // The outputs that texts added. Drafters that share the backend forget them, too.
+  void forget() override { backend_->remove_added_outputs(); }
   void measure_costs() override;
   DraftCost cost() const override { return cost_; }
 
@@ -66,6 +69,7 @@ class ModelDrafter final : public Drafter {
 
   std::vector<Draft> start(std::span<const DraftRequest> requests);
   void catch_up(std::span<Draft> drafts);
+  Pass forward(std::span<const Row> rows);
   bool read(std::span<Draft> drafts);
   bool grow(std::span<Draft> drafts);
   void add_children(const Pass& pass, std::span<const Computed> nodes);
@@ -75,6 +79,7 @@ class ModelDrafter final : public Drafter {
   std::vector<std::uint64_t> allowed_;  // bit per id that both models have; empty: all
   std::map<DraftSequence, Sequence> sequences_;
   DraftCost cost_;
+  long n_passes_ = 0;
 };
 
 }  // namespace outrider

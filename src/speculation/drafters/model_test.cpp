@@ -115,6 +115,21 @@ TEST(ModelDrafter, AsksForLogitsOfTheTextsTokens) {
   drafting.drafter->observe({0}, std::vector<Token>{1, 2, 3});
   drafting.drafter->observe({0}, std::vector<Token>{7, 2});
   EXPECT_EQ(drafting.backend->outputs_added(), (std::set<Token>{1, 2, 3, 7}));
+  drafting.drafter->forget();
+  EXPECT_TRUE(drafting.backend->outputs_added().empty());
+}
+
+TEST(ModelDrafter, CountsItsPasses) {
+  Drafting drafting;
+  const std::vector<Token> text{1, 2, 3};
+  drafting.drafter->begin({0});
+  drafting.drafter->observe({0}, text);
+  drafting.drafter->measure_costs();
+  EXPECT_EQ(drafting.drafter->n_passes(), 0);
+  drafting.backend->counts = {};
+  drafting.propose(0, text, {.nodes = 9, .depth = 4, .width = 1});
+  EXPECT_EQ(drafting.drafter->n_passes(), 4);
+  EXPECT_EQ(drafting.backend->counts.forwards, 4);
 }
 
 TEST(ModelDrafter, KeepsItsLimits) {

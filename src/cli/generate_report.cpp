@@ -1,0 +1,266 @@
+#include "cli/generate_report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include "cli/spread.h"
+
+namespace outrider {
+namespace {
+
+// One --draft on one group.
+struct Cell {
+  std::string group, draft;
+  // A value per prompt and round. Ratios are to the first --draft on the same prompt and round.
+  std::vector<double> tokens_per_second = {}, ratios = {}, whole_ratios = {};
+  AnswerTotals totals = {};
+  int n_answers = 0, n_different = 0;
+};
+
+// Group by group in the order of their first prompts, then all together if there are several.
+std::vector<Cell> cells_of(const GenerateMeasurements& measured) {
+  std::vector<std::string> groups;
+  for (const MeasuredPrompt& prompt : measured.prompts)
+    if (std::ranges::find(groups, prompt.group) == groups.end()) groups.push_back(prompt.group);
+  const std::size_t n_drafts = measured.drafts.size();
+  std::vector<Cell> cells;
+  for (const std::string& group : groups)
+    for (const std::string& draft : measured.drafts)
+      cells.push_back({.group = group, .draft = draft});
+  if (groups.size() > 1)
+    for (const std::string& draft : measured.drafts)
+      cells.push_back({.group = "together", .draft = draft});
+
+  for (const MeasuredPrompt& prompt : measured.prompts) {
+    const auto group =
+        static_cast<std::size_t>(std::ranges::find(groups, prompt.group) - groups.begin());
+    const AnswerTotals& plain = prompt.answers[0].totals;
+    for (std::size_t d = 0; d < n_drafts; ++d) {
+      const auto& [totals, identical] = prompt.answers[d];
+      const double speed = totals.tokens_per_second(), plain_speed = plain.tokens_per_second();
+      const auto add_to = [&](Cell& cell) {
+        // The speed of a single token is unknown: it comes with the prompt.
+        if (speed > 0) cell.tokens_per_second.push_back(speed);
+        if (speed > 0 && plain_speed > 0) cell.ratios.push_back(speed / plain_speed);
+        cell.whole_ratios.push_back(whole_ratio(plain, totals));
+        cell.totals += totals;
+        ++cell.n_answers;
+        cell.n_different += !identical;
+      };
+      add_to(cells[group * n_drafts + d]);
+      if (groups.size() > 1) add_to(cells[groups.size() * n_drafts + d]);
+    }
+  }
+  return cells;
+}
+
+double pass_ms(const GenerateMeasurements& measured, int rows) {
+  return spread(measured.passes.at(rows)).median;
+}
+
+// What a pass gives at most: the number of rows whose tokens, all of them right, come fastest.
+struct Ceiling {
+  int rows = 1;
+  double speed = 1;  // times plain decoding
+};
+
+Ceiling ceiling_of(const GenerateMeasurements& measured) {
+  Ceiling ceiling;
+  for (const auto& [rows, ms] : measured.passes) {
+    const double speed = rows * pass_ms(measured, 1) / pass_ms(measured, rows);
+    if (speed > ceiling.speed) ceiling = {rows, speed};
+  }
+  return ceiling;
+}
+
+// Leviathan et al. 2023, arXiv:2211.17192, theorems 3.8 and 3.11: a draft is a chain of `depth`
+// tokens, each right with probability alpha if those before it are; drafting one takes cost_ratio
+// passes of the target, and checking all takes one.
+struct ChainModel {
+  double alpha, depth, cost_ratio, tokens, speed;
+};
+
+ChainModel chain_model(const AnswerTotals& totals, double plain_ms) {
+  const Counters& counters = totals.counters;
+  const double alpha = ratio(counters.accepted, counters.tested);
+  const double depth = ratio(counters.draft_depth, counters.drafts);
+  const double cost_ratio =
+      counters.draft_depth > 0
+          ? counters.draft_ms / static_cast<double>(counters.draft_depth) / plain_ms
+          : 0;
+  const double tokens = alpha < 1 ? (1 - std::pow(alpha, depth + 1)) / (1 - alpha) : depth + 1;
+  return {alpha, depth, cost_ratio, tokens, tokens / (depth * cost_ratio + 1)};
+}
+
+double accepted_length(const Counters& counters) {
+  return ratio(counters.accepted, counters.drafts);
+}
+
+Json interval_json(std::span<const double> values) {
+  const auto interval = median_interval(values);
+  return interval ? Json{interval->low, interval->high} : Json();
+}
+
+Json cell_json(const Cell& cell, double plain_ms) {
+  const AnswerTotals& totals = cell.totals;
+  const ChainModel model = chain_model(totals, plain_ms);
+  return {{"group", cell.group},
+          {"draft", cell.draft},
+          {"answers", cell.n_answers},
+          {"tokens_per_second", spread(cell.tokens_per_second).median},
+          {"ratio", spread(cell.ratios).median},
+          {"ratio_95", interval_json(cell.ratios)},
+          {"whole_ms", totals.whole_ms()},
+          {"whole_ratio", spread(cell.whole_ratios).median},
+          {"whole_ratio_95", interval_json(cell.whole_ratios)},
+          {"tokens", totals.tokens},
+          {"target_passes", totals.counters.steps},
+          {"rows", totals.counters.rows},
+          {"tokens_per_pass", totals.tokens_per_pass()},
+          {"drafts", totals.counters.drafts},
+          {"drafted", totals.counters.drafted},
+          {"accepted", totals.counters.accepted},
+          {"acceptance", totals.acceptance()},
+          {"accepted_length", accepted_length(totals.counters)},
+          {"draft_passes", totals.counters.draft_passes},
+          {"drafting_share", totals.drafting_share()},
+          {"chain_model",
+           {{"alpha", model.alpha},
+            {"depth", model.depth},
+            {"cost_ratio", model.cost_ratio},
+            {"tokens_per_pass", model.tokens},
+            {"ratio", model.speed}}},
+          {"different", cell.n_different}};
+}
+
+Json answer_json(const MeasuredPrompt& prompt, const std::string& draft,
+                 const MeasuredPrompt::Answer& answer) {
+  const AnswerTotals& totals = answer.totals;
+  return {{"id", prompt.id},
+          {"group", prompt.group},
+          {"round", prompt.round},
+          {"draft", draft},
+          {"tokens", totals.tokens},
+          {"prompt_ms", totals.prompt_ms},
+          {"generation_ms", totals.generation_ms},
+          {"whole_ms", totals.whole_ms()},
+          {"tokens_per_second", totals.tokens_per_second()},
+          {"target_passes", totals.counters.steps},
+          {"rows", totals.counters.rows},
+          {"drafted", totals.counters.drafted},
+          {"accepted", totals.counters.accepted},
+          {"draft_passes", totals.counters.draft_passes},
+          {"draft_ms", totals.counters.draft_ms},
+          {"identical", answer.identical}};
+}
+
+template <typename F>
+void for_each_answer(const GenerateMeasurements& measured, const F& f) {
+  for (const MeasuredPrompt& prompt : measured.prompts)
+    for (std::size_t d = 0; d < measured.drafts.size(); ++d)
+      f(answer_json(prompt, measured.drafts[d], prompt.answers[d]));
+}
+
+std::string csv_field(const Json& value) {
+  std::string text = value.is_string() ? value.get<std::string>() : json_text(value);
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return quoted + '"';
+}
+
+}  // namespace
+
+bool all_identical(const GenerateMeasurements& measured) {
+  return std::ranges::all_of(measured.prompts, [](const MeasuredPrompt& prompt) {
+    return std::ranges::all_of(prompt.answers, &MeasuredPrompt::Answer::identical);
+  });
+}
+
+Json generate_json(const GenerateMeasurements& measured) {
+  Json groups = Json::array(), answers = Json::array(), passes = Json::array();
+  const double plain_ms = pass_ms(measured, 1);
+  for (const Cell& cell : cells_of(measured)) groups.push_back(cell_json(cell, plain_ms));
+  for_each_answer(measured, [&](Json answer) { answers.push_back(std::move(answer)); });
+  for (const auto& [rows, ms] : measured.passes)
+    passes.push_back({{"rows", rows}, {"ms", pass_ms(measured, rows)}});
+  const Ceiling ceiling = ceiling_of(measured);
+  return {{"schema", 2},
+          {"model", measured.model},
+          {"threads", measured.n_threads},
+          {"seed", measured.seed},
+          {"learned", measured.keeps_learned ? "kept" : "forgotten"},
+          {"identical", all_identical(measured)},
+          {"passes", passes},
+          {"ceiling", {{"rows", ceiling.rows}, {"ratio", ceiling.speed}}},
+          {"groups", groups},
+          {"answers", answers}};
+}
+
+std::string generate_csv(const GenerateMeasurements& measured) {
+  std::string text;
+  const auto add = [&](const std::vector<std::string>& fields) {
+    text += fmt::format("{}\r\n", fmt::join(fields, ","));
+  };
+  for_each_answer(measured, [&](const Json& answer) {
+    std::vector<std::string> names, fields;
+    for (const auto& [name, value] : answer.items()) {
+      names.push_back(name);
+      fields.push_back(csv_field(value));
+    }
+    if (text.empty()) add(names);
+    add(fields);
+  });
+  return text;
+}
+
+std::string generate_text(const GenerateMeasurements& measured, bool all, int width) {
+  const std::vector<Cell> cells = cells_of(measured);
+  const double plain_ms = pass_ms(measured, 1);
+  Table speeds({"group", "draft", "tokens/s", "speed", "95%", "whole", "95%", "identical"},
+               "llrrrrrl");
+  Table passes(
+      {"group", "draft", "passes", "rows", "tokens/pass", "accepted", "length", "drafting"},
+      "llrrrrrr");
+  Table models({"group", "draft", "draft passes", "alpha", "depth", "cost", "tokens/pass", "speed"},
+               "llrrrrrr");
+  for (const Cell& cell : cells) {
+    const AnswerTotals& totals = cell.totals;
+    const Counters& counters = totals.counters;
+    const bool is_first = cell.draft == measured.drafts[0];
+    const auto times = [](std::span<const double> ratios) {
+      return ratios.empty() ? "-" : fmt::format("{:.2f}x", spread(ratios).median);
+    };
+    const auto interval = [&](std::span<const double> ratios) {
+      const auto found = median_interval(ratios);
+      return found && !is_first ? fmt::format("{:.2f}..{:.2f}", found->low, found->high) : "-";
+    };
+    speeds.add({cell.group, cell.draft,
+                fmt::format("{:.1f}", spread(cell.tokens_per_second).median), times(cell.ratios),
+                interval(cell.ratios), times(cell.whole_ratios), interval(cell.whole_ratios),
+                cell.n_different ? fmt::format("{} NOT", cell.n_different) : "yes"});
+    passes.add({cell.group, cell.draft, fmt::format("{}", counters.steps),
+                fmt::format("{}", counters.rows), fmt::format("{:.2f}", totals.tokens_per_pass()),
+                totals.acceptance_text(),
+                counters.drafts ? fmt::format("{:.2f}", accepted_length(counters)) : "-",
+                fmt::format("{:.1f}%", 100 * totals.drafting_share())});
+    if (counters.drafts == 0) continue;
+    const ChainModel model = chain_model(totals, plain_ms);
+    models.add({cell.group, cell.draft, fmt::format("{}", counters.draft_passes),
+                fmt::format("{:.2f}", model.alpha), fmt::format("{:.1f}", model.depth),
+                fmt::format("{:.3f}", model.cost_ratio), fmt::format("{:.2f}", model.tokens),
+                fmt::format("{:.2f}x", model.speed)});
+  }
+  std::string text = speeds.text(width);
+  text += '\n' + passes.text(width);
+  if (all) text += "\nChains of such drafts (Leviathan et al. 2023):\n" + models.text(width);
+  const Ceiling ceiling = ceiling_of(measured);
+  text += fmt::format(
+      "\nT(1) {:.2f} ms; at most {:.2f}x, if all drafts were right and free: {} rows, "
+      "T({}) {:.2f} ms\n",
+      plain_ms, ceiling.speed, ceiling.rows, ceiling.rows, pass_ms(measured, ceiling.rows));
+  return text;
+}
+
+}  // namespace outrider

@@ -1,0 +1,45 @@
+// The results of bench generate, as JSON, CSV and tables.
+
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "cli/generate.h"
+#include "cli/json.h"
+
+namespace outrider {
+
+// One prompt answered with every --draft, in one round.
+struct MeasuredPrompt {
+  std::string id, group;
+  int round;  // from 1
+  struct Answer {
+    AnswerTotals totals;  // of all turns
+    bool identical;       // to the first --draft's tokens
+  };
+  std::vector<Answer> answers;  // [drafts]
+};
+
+struct GenerateMeasurements {
+  std::string model;
+  int n_threads = 1;
+  std::uint64_t seed = 0;
+  std::vector<std::string> drafts;  // --draft, as given; the first is what others compare with
+  bool keeps_learned = false;       // drafters kept what earlier answers had taught them
+  std::vector<MeasuredPrompt> prompts;
+  // Milliseconds of passes over n rows with logits for all, choices included, several of each n up
+  // to the row limit. Not empty.
+  std::map<int, std::vector<double>> passes;  // [rows]
+};
+
+bool all_identical(const GenerateMeasurements& measured);
+
+Json generate_json(const GenerateMeasurements& measured);
+// A line per answer, with a header; fields are quoted where RFC 4180 asks for it.
+std::string generate_csv(const GenerateMeasurements& measured);
+// all: also what passes and drafts were like, and what the papers' model expects of them.
+std::string generate_text(const GenerateMeasurements& measured, bool all, int width);
+
+}  // namespace outrider
