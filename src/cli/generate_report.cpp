@@ -37,7 +37,7 @@ std::vector<Cell> cells_of(const GenerateMeasurements& measured) {
         static_cast<std::size_t>(std::ranges::find(groups, prompt.group) - groups.begin());
     const AnswerTotals& plain = prompt.answers[0].totals;
     for (std::size_t d = 0; d < n_drafts; ++d) {
-      const auto& [totals, identical] = prompt.answers[d];
+      const AnswerTotals& totals = prompt.answers[d].totals;
       const double speed = totals.tokens_per_second(), plain_speed = plain.tokens_per_second();
       const auto add_to = [&](Cell& cell) {
         // The speed of a single token is unknown: it comes with the prompt.
@@ -46,7 +46,7 @@ std::vector<Cell> cells_of(const GenerateMeasurements& measured) {
         cell.whole_ratios.push_back(whole_ratio(plain, totals));
         cell.totals += totals;
         ++cell.n_answers;
-        cell.n_different += !identical;
+        cell.n_different += !prompt.answers[d].identical;
       };
       add_to(cells[group * n_drafts + d]);
       if (groups.size() > 1) add_to(cells[groups.size() * n_drafts + d]);
