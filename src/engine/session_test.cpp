@@ -32,7 +32,7 @@ std::vector<std::unique_ptr<Drafter>> perfect_drafter() {
 
 struct Talk {
   explicit Talk(std::vector<std::unique_ptr<Drafter>> drafters, bool automatic = false,
-                FakeModel model = {})
+                const FakeModel& model = {})
       : engine(std::make_shared<FakeBackend>(model, LoadOptions{.context = 100}),
                std::move(drafters), {.budget = {.automatic = automatic}}) {
     engine.measure_costs();

@@ -61,7 +61,8 @@ struct FakeModel {
 
 class FakeBackend final : public Backend {
  public:
-  FakeBackend(FakeModel model, LoadOptions options) : model_(std::move(model)), options_(options) {
+  FakeBackend(FakeModel model, LoadOptions options)
+      : model_(std::move(model)), options_(std::move(options)) {
     if (options_.n_slots == 0) options_.n_slots = options_.batch_rows;
     spec_.family = "fake";
     spec_.vocabulary = model_.vocabulary;

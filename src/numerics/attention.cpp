@@ -45,7 +45,7 @@ float score_of(std::span<const float> q, std::span<const float> k, CacheType typ
 float score_of_q8_0(std::span<const float> q, std::span<const float> k) {
   float score = 0;
   for (std::size_t first = 0; first < q.size(); first += kKeyGroup) {
-    std::int8_t q8[kKeyGroup], k8[kKeyGroup];
+    std::int8_t q8[kKeyGroup] = {}, k8[kKeyGroup] = {};
     std::int16_t unused[kKeyGroup / 16];
     float d_q;
     Half d_k;

@@ -27,10 +27,10 @@ void values_of_block(TensorType type, const std::byte* raw, std::span<float> val
   }
   const std::size_t sub_block = values.size() / shape.sub_blocks;
   for (std::size_t i = 0; i < values.size(); ++i) {
-    const float scale = d * static_cast<float>(block.scales[i / sub_block]);
+    const std::size_t sub = i / sub_block;
+    const float scale = d * static_cast<float>(block.scales[sub]);
     const float product = scale * static_cast<float>(block.q[i] - shape.bias);
-    values[i] =
-        shape.has_min ? product - m * static_cast<float>(block.mins[i / sub_block]) : product;
+    values[i] = shape.has_min ? product - m * static_cast<float>(block.mins[sub]) : product;
   }
 }
 

@@ -8,7 +8,7 @@
 namespace outrider {
 namespace {
 
-CostCurve curve(std::vector<std::pair<int, double>> points) {
+CostCurve curve(const std::vector<std::pair<int, double>>& points) {
   CostCurve curve;
   for (const auto& [rows, ms] : points) curve.measure(rows, ms);
   return curve;
