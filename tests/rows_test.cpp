@@ -361,7 +361,7 @@ INSTANTIATE_TEST_SUITE_P(, RowsInChunks,
                          ::testing::Values(std::vector{5, 6}, std::vector{1, 5}, std::vector{2, 6},
                                            std::vector{3}));
 
-TEST_P(RowsInChunks, AndPiecesOfThreadsGiveTheSame) {
+TEST_P(RowsInChunks, GiveTheSameOnAnyThreads) {
   // The embedding; q, k, v, output; gate, up, down.
   std::vector<TensorType> types(8, TensorType::q4_k);
   for (const int matrix : GetParam()) types[static_cast<std::size_t>(matrix)] = TensorType::f16;

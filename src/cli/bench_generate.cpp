@@ -11,17 +11,17 @@ namespace outrider {
 namespace {
 
 constexpr int kPredict = 256;
-constexpr std::size_t kPassRounds = 5;  // T(n) is measured so often, spread over the prompts
+constexpr std::size_t kPassRounds = 5;  // T(n) is measured so often, spread over the answers
 
 // One --draft on one prompt, all turns together.
-struct Measured {
+struct ConversationAnswer {
   std::vector<Token> tokens;
   AnswerTotals totals;
 };
 
-Measured answer(Workbench& bench, Engine& engine, const BenchPrompt& prompt) {
+ConversationAnswer answer(Workbench& bench, Engine& engine, const BenchPrompt& prompt) {
   Session session = bench.open_session(engine);
-  Measured measured;
+  ConversationAnswer together;
   std::vector<Message> messages = bench.conversation();
   std::string raw;
   for (const std::string& turn : prompt.turns) {
@@ -36,24 +36,21 @@ Measured answer(Workbench& bench, Engine& engine, const BenchPrompt& prompt) {
     const Completion completion =
         session.complete(tokens, bench.sampling(), bench.stop(kPredict), {}, &interrupt_flag());
     stop_if_interrupted();
-    measured.tokens.insert(measured.tokens.end(), completion.tokens.begin(),
+    together.tokens.insert(together.tokens.end(), completion.tokens.begin(),
                            completion.tokens.end());
-    measured.totals += totals_of(completion);
+    together.totals += totals_of(completion);
     messages.push_back({"assistant", completion.text});
     raw += completion.text;
   }
-  return measured;
+  return together;
 }
 
-// Times passes over 1 to rows_max rows.
 void time_passes(Backend& target, int rows_max, std::map<int, std::vector<double>>& passes) {
   const OwnedSequence sequence(target);
   time_pass(target, sequence.id(), 1, 1);  // what ran before has evicted the weights
-  for (const int rows : {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 65}) {
-    const int n = std::min(rows, rows_max);
-    passes[n].push_back(time_pass(target, sequence.id(), n, n));
+  for (const int rows : timed_rows(rows_max)) {
+    passes[rows].push_back(time_pass(target, sequence.id(), rows, rows));
     stop_if_interrupted();
-    if (rows >= rows_max) break;
   }
 }
 
@@ -84,11 +81,12 @@ int bench_generate(const Machine& machine, const Settings& settings) {
   const int rows_max =
       std::min({1 + settings.draft_rows, loaded.batch_rows, loaded.n_slots, loaded.context});
   const std::size_t total = prompts.size() * static_cast<std::size_t>(settings.repetitions);
-  const std::size_t between = (total + kPassRounds - 1) / kPassRounds;
+  std::size_t n_timed = 0;
   for (std::size_t i = 0; i < total; ++i) {
-    if (i % between == 0) time_passes(bench.target(), rows_max, measured.passes);
+    for (; n_timed * total <= i * kPassRounds && n_timed < kPassRounds; ++n_timed)
+      time_passes(bench.target(), rows_max, measured.passes);
     const BenchPrompt& prompt = prompts[i % prompts.size()];
-    std::vector<Measured> answers(n);
+    std::vector<ConversationAnswer> answers(n);
     // They take turns prompt by prompt, and each begins in turn: a slow minute affects all alike.
     for (std::size_t k = 0; k < n; ++k) {
       const std::size_t d = (i + k) % n;
@@ -97,11 +95,16 @@ int bench_generate(const Machine& machine, const Settings& settings) {
       if (!settings.keep_learned) engines[d]->forget_texts();
       answers[d] = answer(bench, *engines[d], prompt);
     }
-    MeasuredPrompt& line = measured.prompts.emplace_back(
-        MeasuredPrompt{prompt.id, prompt.group, static_cast<int>(i / prompts.size()) + 1, {}});
-    for (const Measured& each : answers)
-      line.answers.push_back({each.totals, each.tokens == answers[0].tokens});
+    MeasuredPrompt& answered = measured.prompts.emplace_back(
+        MeasuredPrompt{.id = prompt.id,
+                       .group = prompt.group,
+                       .prompt = i % prompts.size(),
+                       .round = static_cast<int>(i / prompts.size()) + 1,
+                       .answers = {}});
+    for (const ConversationAnswer& each : answers)
+      answered.answers.push_back({each.totals, each.tokens == answers[0].tokens});
   }
+  for (; n_timed < kPassRounds; ++n_timed) time_passes(bench.target(), rows_max, measured.passes);
   console.clear();
 
   if (settings.json) {
@@ -117,19 +120,17 @@ int bench_generate(const Machine& machine, const Settings& settings) {
 }  // namespace
 
 Command bench_generate_command() {
-  return {.name = "bench generate",
-          .summary = "measure generation over a file of prompts",
-          .description =
-              "Answers every prompt of --prompts with every --draft in turn, and prints medians "
-              "per group "
-              "of prompts: tokens per second, how many times that is the first --draft's (speed), "
-              "and the "
-              "same of the whole time from prompt to last token (whole). Intervals hold the median "
-              "with "
-              "95 % confidence. Drafters forget each answer before the next.",
-          .flag_set = FlagSet::generating,
-          .flags = {"--prompts", "--repeat", "--csv", "--all", "--keep-learned"},
-          .run = bench_generate};
+  return {
+      .name = "bench generate",
+      .summary = "measure generation over a file of prompts",
+      .description =
+          "Answers every prompt of --prompts with every --draft in turn, and prints medians per "
+          "group of prompts: tokens per second, how many times that is the first --draft's "
+          "(speed), and the same of the whole time from prompt to last token (whole), with 95 % "
+          "intervals by the bootstrap. Drafters forget each answer before the next.",
+      .flag_set = FlagSet::generating,
+      .flags = {"--prompts", "--repeat", "--csv", "--all", "--keep-learned"},
+      .run = bench_generate};
 }
 
 }  // namespace outrider

@@ -8,6 +8,20 @@
 #include "cli/signals.h"
 
 namespace outrider {
+namespace {
+
+// "lookup 12 of 40 accepted", for each drafter that proposed anything; empty without.
+std::string drafts_text(const Completion& completion) {
+  std::vector<std::string> parts;
+  for (const auto& draft : completion.draft) {
+    if (draft.counts.proposed == 0) continue;
+    parts.push_back(fmt::format("{} {} of {} accepted", draft.name, draft.counts.accepted,
+                                draft.counts.proposed));
+  }
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+}  // namespace
 
 ShowText AnswerPrinter::show() {
   return [this](std::string_view text, bool was_draft) {
@@ -33,21 +47,6 @@ AnswerPrinter::~AnswerPrinter() {
     // Standard output cannot be written to; the write that found out has reported it.
   }
 }
-
-namespace {
-
-// "lookup 12 of 40 accepted", for each drafter that proposed anything; empty without.
-std::string drafts_text(const Completion& completion) {
-  std::vector<std::string> parts;
-  for (const auto& draft : completion.draft) {
-    if (draft.counts.proposed == 0) continue;
-    parts.push_back(fmt::format("{} {} of {} accepted", draft.name, draft.counts.accepted,
-                                draft.counts.proposed));
-  }
-  return fmt::format("{}", fmt::join(parts, ", "));
-}
-
-}  // namespace
 
 std::string answer_summary(const Completion& answer) {
   std::string text = fmt::format("[{} tokens", answer.completion_tokens);

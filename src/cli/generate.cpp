@@ -179,16 +179,7 @@ AnswerTotals& AnswerTotals::operator+=(const AnswerTotals& other) {
   prompt_ms += other.prompt_ms;
   generation_ms += other.generation_ms;
   timed_tokens += other.timed_tokens;
-  counters.steps += other.counters.steps;
-  counters.rows += other.counters.rows;
-  counters.drafted += other.counters.drafted;
-  counters.accepted += other.counters.accepted;
-  counters.emitted += other.counters.emitted;
-  counters.drafts += other.counters.drafts;
-  counters.draft_depth += other.counters.draft_depth;
-  counters.tested += other.counters.tested;
-  counters.draft_passes += other.counters.draft_passes;
-  counters.draft_ms += other.counters.draft_ms;
+  counters += other.counters;
   return *this;
 }
 
@@ -197,8 +188,7 @@ double AnswerTotals::tokens_per_second() const {
 }
 
 double AnswerTotals::tokens_per_pass() const {
-  // Every pass that generates brings one token of the model's own besides the accepted ones.
-  return ratio(counters.emitted, counters.emitted - counters.accepted);
+  return ratio(counters.emitted, counters.generating);
 }
 
 double AnswerTotals::acceptance() const {
@@ -213,8 +203,8 @@ std::string AnswerTotals::acceptance_text() const {
   return counters.drafted ? fmt::format("{:.0f}%", 100 * acceptance()) : "-";
 }
 
-double whole_ratio(const AnswerTotals& plain, const AnswerTotals& totals) {
-  return totals.whole_ms() > 0 ? plain.whole_ms() / totals.whole_ms() : 0;
+double whole_ratio(const AnswerTotals& first, const AnswerTotals& totals) {
+  return totals.whole_ms() > 0 ? first.whole_ms() / totals.whole_ms() : 0;
 }
 
 AnswerTotals totals_of(const Completion& answer) {

@@ -85,7 +85,7 @@ struct AnswerTotals {
   double prompt_ms = 0;
   double generation_ms = 0;  // of `timed_tokens`: the first tokens come with the prompt
   long timed_tokens = 0;
-  Counters counters;  // without those of each drafter
+  Counters counters;
 
   AnswerTotals& operator+=(const AnswerTotals& other);
 
@@ -98,8 +98,7 @@ struct AnswerTotals {
   std::string acceptance_text() const;  // "41%", "-" if there were none
 };
 AnswerTotals totals_of(const Completion& answer);
-// How many times as fast as plain decoding's these answers came, prompts and drafters' reading
-// included.
-double whole_ratio(const AnswerTotals& plain, const AnswerTotals& totals);
+// How many times as fast as `first` these answers came, prompts and drafters' reading included.
+double whole_ratio(const AnswerTotals& first, const AnswerTotals& totals);
 
 }  // namespace outrider

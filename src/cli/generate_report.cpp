@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
+#include <map>
 
 #include "cli/spread.h"
 
@@ -12,8 +12,10 @@ namespace {
 // One --draft on one group.
 struct Cell {
   std::string group, draft;
-  // A value per prompt and round. Ratios are to the first --draft on the same prompt and round.
-  std::vector<double> tokens_per_second = {}, ratios = {}, whole_ratios = {};
+  bool is_first;  // --draft
+  // A value per round of each prompt. Ratios are to the first --draft on the same prompt and round.
+  std::vector<double> tokens_per_second = {};
+  std::map<std::size_t, std::vector<double>> ratios = {}, whole_ratios = {};  // by prompt
   AnswerTotals totals = {};
   int n_answers = 0, n_different = 0;
 };
@@ -25,25 +27,25 @@ std::vector<Cell> cells_of(const GenerateMeasurements& measured) {
     if (std::ranges::find(groups, prompt.group) == groups.end()) groups.push_back(prompt.group);
   const std::size_t n_drafts = measured.drafts.size();
   std::vector<Cell> cells;
-  for (const std::string& group : groups)
-    for (const std::string& draft : measured.drafts)
-      cells.push_back({.group = group, .draft = draft});
-  if (groups.size() > 1)
-    for (const std::string& draft : measured.drafts)
-      cells.push_back({.group = "together", .draft = draft});
+  const auto add_cells = [&](const std::string& group) {
+    for (std::size_t d = 0; d < n_drafts; ++d)
+      cells.push_back({.group = group, .draft = measured.drafts[d], .is_first = d == 0});
+  };
+  for (const std::string& group : groups) add_cells(group);
+  if (groups.size() > 1) add_cells("together");
 
   for (const MeasuredPrompt& prompt : measured.prompts) {
     const auto group =
         static_cast<std::size_t>(std::ranges::find(groups, prompt.group) - groups.begin());
-    const AnswerTotals& plain = prompt.answers[0].totals;
+    const AnswerTotals& first = prompt.answers[0].totals;
     for (std::size_t d = 0; d < n_drafts; ++d) {
       const AnswerTotals& totals = prompt.answers[d].totals;
-      const double speed = totals.tokens_per_second(), plain_speed = plain.tokens_per_second();
+      const double speed = totals.tokens_per_second(), first_speed = first.tokens_per_second();
       const auto add_to = [&](Cell& cell) {
         // The speed of a single token is unknown: it comes with the prompt.
         if (speed > 0) cell.tokens_per_second.push_back(speed);
-        if (speed > 0 && plain_speed > 0) cell.ratios.push_back(speed / plain_speed);
-        cell.whole_ratios.push_back(whole_ratio(plain, totals));
+        if (speed > 0 && first_speed > 0) cell.ratios[prompt.prompt].push_back(speed / first_speed);
+        cell.whole_ratios[prompt.prompt].push_back(whole_ratio(first, totals));
         cell.totals += totals;
         ++cell.n_answers;
         cell.n_different += !prompt.answers[d].identical;
@@ -55,28 +57,30 @@ std::vector<Cell> cells_of(const GenerateMeasurements& measured) {
   return cells;
 }
 
-double pass_ms(const GenerateMeasurements& measured, int rows) {
-  return spread(measured.passes.at(rows)).median;
+double t1_ms(const GenerateMeasurements& measured) {
+  return spread(measured.passes.at(1)).median;
 }
 
 // What a pass gives at most: the number of rows whose tokens, all of them right, come fastest.
 struct Ceiling {
   int rows = 1;
+  double ms = 0;
   double speed = 1;  // times plain decoding
 };
 
 Ceiling ceiling_of(const GenerateMeasurements& measured) {
-  Ceiling ceiling;
-  for (const auto& [rows, ms] : measured.passes) {
-    const double speed = rows * pass_ms(measured, 1) / pass_ms(measured, rows);
-    if (speed > ceiling.speed) ceiling = {rows, speed};
+  const double t1 = t1_ms(measured);
+  Ceiling ceiling{.ms = t1};
+  for (const auto& [rows, samples] : measured.passes) {
+    const double ms = spread(samples).median;
+    if (rows * t1 / ms > ceiling.speed) ceiling = {rows, ms, rows * t1 / ms};
   }
   return ceiling;
 }
 
-// Leviathan et al. 2023, arXiv:2211.17192, theorems 3.8 and 3.11: a draft is a chain of `depth`
-// tokens, each right with probability alpha if those before it are; drafting one takes cost_ratio
-// passes of the target, and checking all takes one.
+// Leviathan et al. 2023, arXiv:2211.17192, equation 1 and theorem 3.8, of passes that have a draft:
+// a draft is a chain of `depth` tokens, each right with probability alpha if those before it are;
+// drafting one takes cost_ratio passes of the target, and checking all takes one.
 struct ChainModel {
   double alpha, depth, cost_ratio, tokens, speed;
 };
@@ -97,8 +101,24 @@ double accepted_length(const Counters& counters) {
   return ratio(counters.accepted, counters.drafts);
 }
 
-Json interval_json(std::span<const double> values) {
-  const auto interval = median_interval(values);
+// A value per round of each prompt.
+using ByPrompt = std::map<std::size_t, std::vector<double>>;
+
+double median_of(const ByPrompt& by_prompt) {
+  std::vector<double> all;
+  for (const auto& [prompt, values] : by_prompt)
+    all.insert(all.end(), values.begin(), values.end());
+  return spread(all).median;
+}
+
+std::optional<Interval> interval_of(const ByPrompt& by_prompt) {
+  std::vector<std::vector<double>> subjects;
+  for (const auto& [prompt, values] : by_prompt) subjects.push_back(values);
+  return median_interval(subjects);
+}
+
+Json interval_json(const ByPrompt& by_prompt) {
+  const auto interval = interval_of(by_prompt);
   return interval ? Json{interval->low, interval->high} : Json();
 }
 
@@ -109,13 +129,14 @@ Json cell_json(const Cell& cell, double plain_ms) {
           {"draft", cell.draft},
           {"answers", cell.n_answers},
           {"tokens_per_second", spread(cell.tokens_per_second).median},
-          {"ratio", spread(cell.ratios).median},
+          {"ratio", median_of(cell.ratios)},
           {"ratio_95", interval_json(cell.ratios)},
           {"whole_ms", totals.whole_ms()},
-          {"whole_ratio", spread(cell.whole_ratios).median},
+          {"whole_ratio", median_of(cell.whole_ratios)},
           {"whole_ratio_95", interval_json(cell.whole_ratios)},
           {"tokens", totals.tokens},
           {"target_passes", totals.counters.steps},
+          {"generating_passes", totals.counters.generating},
           {"rows", totals.counters.rows},
           {"tokens_per_pass", totals.tokens_per_pass()},
           {"drafts", totals.counters.drafts},
@@ -148,7 +169,11 @@ Json answer_json(const MeasuredPrompt& prompt, const std::string& draft,
           {"tokens_per_second", totals.tokens_per_second()},
           {"target_passes", totals.counters.steps},
           {"rows", totals.counters.rows},
+          {"generating_passes", totals.counters.generating},
+          {"drafts", totals.counters.drafts},
+          {"draft_depth", totals.counters.draft_depth},
           {"drafted", totals.counters.drafted},
+          {"tested", totals.counters.tested},
           {"accepted", totals.counters.accepted},
           {"draft_passes", totals.counters.draft_passes},
           {"draft_ms", totals.counters.draft_ms},
@@ -180,11 +205,10 @@ bool all_identical(const GenerateMeasurements& measured) {
 
 Json generate_json(const GenerateMeasurements& measured) {
   Json groups = Json::array(), answers = Json::array(), passes = Json::array();
-  const double plain_ms = pass_ms(measured, 1);
-  for (const Cell& cell : cells_of(measured)) groups.push_back(cell_json(cell, plain_ms));
+  for (const Cell& cell : cells_of(measured)) groups.push_back(cell_json(cell, t1_ms(measured)));
   for_each_answer(measured, [&](Json answer) { answers.push_back(std::move(answer)); });
   for (const auto& [rows, ms] : measured.passes)
-    passes.push_back({{"rows", rows}, {"ms", pass_ms(measured, rows)}});
+    passes.push_back({{"rows", rows}, {"ms", spread(ms).median}});
   const Ceiling ceiling = ceiling_of(measured);
   return {{"schema", 2},
           {"model", measured.model},
@@ -216,29 +240,31 @@ std::string generate_csv(const GenerateMeasurements& measured) {
 }
 
 std::string generate_text(const GenerateMeasurements& measured, bool all, int width) {
-  const std::vector<Cell> cells = cells_of(measured);
-  const double plain_ms = pass_ms(measured, 1);
   Table speeds({"group", "draft", "tokens/s", "speed", "95%", "whole", "95%", "identical"},
                "llrrrrrl");
   Table passes(
       {"group", "draft", "passes", "rows", "tokens/pass", "accepted", "length", "drafting"},
       "llrrrrrr");
-  Table models({"group", "draft", "draft passes", "alpha", "depth", "cost", "tokens/pass", "speed"},
-               "llrrrrrr");
-  for (const Cell& cell : cells) {
+  Table models({"group", "draft", "drafts", "draft passes", "alpha", "depth", "cost", "tokens/pass",
+                "speed"},
+               "llrrrrrrr");
+  const double t1 = t1_ms(measured);
+  const auto times = [](const ByPrompt& ratios) {
+    return ratios.empty() ? "-" : fmt::format("{:.2f}x", median_of(ratios));
+  };
+  const auto interval_text = [](const Cell& cell, const ByPrompt& ratios) {
+    const auto interval = interval_of(ratios);
+    return interval && !cell.is_first ? fmt::format("{:.2f}..{:.2f}", interval->low, interval->high)
+                                      : "-";
+  };
+  bool has_drafts = false;
+  for (const Cell& cell : cells_of(measured)) {
     const AnswerTotals& totals = cell.totals;
     const Counters& counters = totals.counters;
-    const bool is_first = cell.draft == measured.drafts[0];
-    const auto times = [](std::span<const double> ratios) {
-      return ratios.empty() ? "-" : fmt::format("{:.2f}x", spread(ratios).median);
-    };
-    const auto interval = [&](std::span<const double> ratios) {
-      const auto found = median_interval(ratios);
-      return found && !is_first ? fmt::format("{:.2f}..{:.2f}", found->low, found->high) : "-";
-    };
     speeds.add({cell.group, cell.draft,
                 fmt::format("{:.1f}", spread(cell.tokens_per_second).median), times(cell.ratios),
-                interval(cell.ratios), times(cell.whole_ratios), interval(cell.whole_ratios),
+                interval_text(cell, cell.ratios), times(cell.whole_ratios),
+                interval_text(cell, cell.whole_ratios),
                 cell.n_different ? fmt::format("{} NOT", cell.n_different) : "yes"});
     passes.add({cell.group, cell.draft, fmt::format("{}", counters.steps),
                 fmt::format("{}", counters.rows), fmt::format("{:.2f}", totals.tokens_per_pass()),
@@ -246,20 +272,23 @@ std::string generate_text(const GenerateMeasurements& measured, bool all, int wi
                 counters.drafts ? fmt::format("{:.2f}", accepted_length(counters)) : "-",
                 fmt::format("{:.1f}%", 100 * totals.drafting_share())});
     if (counters.drafts == 0) continue;
-    const ChainModel model = chain_model(totals, plain_ms);
-    models.add({cell.group, cell.draft, fmt::format("{}", counters.draft_passes),
-                fmt::format("{:.2f}", model.alpha), fmt::format("{:.1f}", model.depth),
-                fmt::format("{:.3f}", model.cost_ratio), fmt::format("{:.2f}", model.tokens),
-                fmt::format("{:.2f}x", model.speed)});
+    has_drafts = true;
+    const ChainModel model = chain_model(totals, t1);
+    models.add({cell.group, cell.draft, fmt::format("{}", counters.drafts),
+                fmt::format("{}", counters.draft_passes), fmt::format("{:.2f}", model.alpha),
+                fmt::format("{:.1f}", model.depth), fmt::format("{:.3f}", model.cost_ratio),
+                fmt::format("{:.2f}", model.tokens), fmt::format("{:.2f}x", model.speed)});
   }
   std::string text = speeds.text(width);
   text += '\n' + passes.text(width);
-  if (all) text += "\nChains of such drafts (Leviathan et al. 2023):\n" + models.text(width);
+  if (all && has_drafts)
+    text += "\nPasses with drafts, if these were chains (Leviathan et al. 2023):\n" +
+            models.text(width);
   const Ceiling ceiling = ceiling_of(measured);
   text += fmt::format(
       "\nT(1) {:.2f} ms; at most {:.2f}x, if all drafts were right and free: {} rows, "
       "T({}) {:.2f} ms\n",
-      plain_ms, ceiling.speed, ceiling.rows, ceiling.rows, pass_ms(measured, ceiling.rows));
+      t1, ceiling.speed, ceiling.rows, ceiling.rows, ceiling.ms);
   return text;
 }
 

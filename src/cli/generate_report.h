@@ -14,7 +14,8 @@ namespace outrider {
 // One prompt answered with every --draft, in one round.
 struct MeasuredPrompt {
   std::string id, group;
-  int round;  // from 1
+  std::size_t prompt;  // its index in the file
+  int round;           // from 1
   struct Answer {
     AnswerTotals totals;  // of all turns
     bool identical;       // to the first --draft's tokens
@@ -29,8 +30,8 @@ struct GenerateMeasurements {
   std::vector<std::string> drafts;  // --draft, as given; the first is what others compare with
   bool keeps_learned = false;       // drafters kept what earlier answers had taught them
   std::vector<MeasuredPrompt> prompts;
-  // Milliseconds of passes over n rows with logits for all, choices included, several of each n up
-  // to the row limit. Not empty.
+  // Milliseconds of passes with logits for all rows, choices included, for some numbers of rows up
+  // to the row limit; 1 is among them.
   std::map<int, std::vector<double>> passes;  // [rows]
 };
 
@@ -39,7 +40,7 @@ bool all_identical(const GenerateMeasurements& measured);
 Json generate_json(const GenerateMeasurements& measured);
 // A line per answer, with a header; fields are quoted where RFC 4180 asks for it.
 std::string generate_csv(const GenerateMeasurements& measured);
-// all: also what passes and drafts were like, and what the papers' model expects of them.
+// all: also what theory expects of drafts like these.
 std::string generate_text(const GenerateMeasurements& measured, bool all, int width);
 
 }  // namespace outrider

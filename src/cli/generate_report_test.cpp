@@ -20,6 +20,7 @@ AnswerTotals totals(double prompt_ms, double generation_ms) {
 GenerateMeasurements measurements() {
   AnswerTotals drafted = totals(150, 100);
   drafted.counters = {.steps = 6,
+                      .generating = 5,
                       .rows = 30,
                       .drafted = 20,
                       .accepted = 6,
@@ -32,8 +33,8 @@ GenerateMeasurements measurements() {
                       .drafters = {}};
   GenerateMeasurements measured;
   measured.drafts = {"off", "drafting"};
-  measured.prompts = {{"1", "a, \"b\"", 1, {{totals(100, 200), true}, {drafted, true}}},
-                      {"2", "c", 1, {{totals(100, 200), true}, {totals(100, 400), false}}}};
+  measured.prompts = {{"1", "a, \"b\"", 0, 1, {{totals(100, 200), true}, {drafted, true}}},
+                      {"2", "c", 1, 1, {{totals(100, 200), true}, {totals(100, 400), false}}}};
   measured.passes = {{1, {20, 21, 19}}, {4, {25, 24, 90}}, {8, {50, 50, 50}}};
   return measured;
 }
@@ -80,21 +81,23 @@ TEST(GenerateReport, IsCsvThatProgramsRead) {
   const std::string csv = generate_csv(measurements());
   EXPECT_EQ(csv.substr(0, csv.find("\r\n")),
             "id,group,round,draft,tokens,prompt_ms,generation_ms,whole_ms,tokens_per_second,"
-            "target_passes,rows,drafted,accepted,draft_passes,draft_ms,identical");
+            "target_passes,rows,generating_passes,drafts,draft_depth,drafted,tested,accepted,"
+            "draft_passes,draft_ms,identical");
   EXPECT_NE(
-      csv.find("\r\n1,\"a, \"\"b\"\"\",1,off,11,100.0,200.0,300.0,50.0,0,0,0,0,0,0.0,true\r\n"),
+      csv.find(
+          "\r\n1,\"a, \"\"b\"\"\",1,off,11,100.0,200.0,300.0,50.0,0,0,0,0,0,0,0,0,0,0.0,true\r\n"),
       std::string::npos)
       << csv;
   EXPECT_NE(csv.find("\r\n2,c,1,drafting,11,100.0,400.0,500.0,25.0,"), std::string::npos) << csv;
   EXPECT_EQ(std::ranges::count(csv, '\n'), 5);
 }
 
-TEST(GenerateReport, ShowsIntervalsOfSeveralAnswers) {
+TEST(GenerateReport, ShowsIntervalsOfSeveralPrompts) {
   GenerateMeasurements measured = measurements();
   measured.prompts.resize(1);
-  for (int round = 2; round <= 5; ++round) {
+  for (std::size_t prompt = 1; prompt < 5; ++prompt) {
     measured.prompts.push_back(measured.prompts[0]);
-    measured.prompts.back().round = round;
+    measured.prompts.back().prompt = prompt;
   }
   const std::string text = generate_text(measured, true, 100);
   EXPECT_NE(text.find("2.00x  2.00..2.00  1.20x  1.20..1.20"), std::string::npos) << text;

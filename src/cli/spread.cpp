@@ -15,13 +15,18 @@ Spread spread(std::span<const double> values) {
   return {median, sorted.front(), sorted.back()};
 }
 
-std::optional<Interval> median_interval(std::span<const double> values) {
+std::optional<Interval> median_interval(std::span<const std::vector<double>> subjects) {
   constexpr int kSamples = 2000;
-  if (values.size() < 3) return {};
+  if (subjects.size() < 3) return {};
   std::mt19937_64 random(1);
-  std::vector<double> medians, sample(values.size());
+  std::vector<double> medians, sample;
   for (int i = 0; i < kSamples; ++i) {
-    for (double& value : sample) value = values[random() % values.size()];
+    sample.clear();
+    for (std::size_t drawn = 0; drawn < subjects.size(); ++drawn) {
+      const std::vector<double>& values = subjects[random() % subjects.size()];
+      for (std::size_t n = 0; n < values.size(); ++n)
+        sample.push_back(values[random() % values.size()]);
+    }
     medians.push_back(spread(sample).median);
   }
   std::ranges::sort(medians);

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <span>
+#include <vector>
 
 namespace outrider {
 
@@ -17,9 +18,11 @@ struct Interval {
   double low = 0, high = 0;
 };
 
-// Where the median lies with 95 % confidence: percentiles of the medians of 2000 samples that are
-// drawn from the values with replacement, always the same ones (Efron 1979, the bootstrap). Nothing
-// for fewer than 3 values.
-std::optional<Interval> median_interval(std::span<const double> values);
+// Where the median of all values lies with 95 % confidence, by the bootstrap (Efron 1979) in two
+// levels: the 2.5th and 97.5th percentiles of the medians of 2000 samples. A sample draws as many
+// subjects as there are, and of each as many of its values, with replacement; always the same ones.
+// Of fewer than some six subjects the interval is narrower than it should be, of fewer than three
+// there is none.
+std::optional<Interval> median_interval(std::span<const std::vector<double>> subjects);
 
 }  // namespace outrider

@@ -77,11 +77,11 @@ std::size_t Activations::bytes(const ModelSpec& spec, std::size_t rows) {
 
 ThreadMemory::ThreadMemory(const Weights& weights, const ProductKernels& kernels,
                            std::size_t rows) {
-  std::size_t n_lines = 0, n_groups = 0;
+  std::size_t n_lines = 0, n_rows = 0;
   const auto make_room_for = [&](const PackedMatrix& matrix) {
     const std::size_t chunk = std::min(rows, rows_per_chunk(matrix));
     n_lines = std::max(n_lines, kernels.lines(matrix, chunk));
-    n_groups = std::max(n_groups, chunk);
+    n_rows = std::max(n_rows, chunk);
   };
   make_room_for(weights.head());
   for (int layer = 0; layer < weights.n_layers(); ++layer) {
@@ -92,12 +92,12 @@ ThreadMemory::ThreadMemory(const Weights& weights, const ProductKernels& kernels
   }
   const auto lay_out = [&](BumpAllocator memory) {
     for (Form& form : forms) form.rows.memory = memory.take<ArrangedRows::Line>(n_lines);
-    up = memory.take<float>(n_groups, kPieceColumnsMax);
+    up = memory.take<float>(n_rows, kPieceColumnsMax);
     return memory.used_bytes();
   };
   buffer_ = HugeBuffer(lay_out(BumpAllocator()));
   lay_out(BumpAllocator(buffer_.as<std::byte>()));
-  for (Form& form : forms) form.rows.groups.reserve(n_groups);
+  for (Form& form : forms) form.rows.groups.reserve(n_rows);
 }
 
 }  // namespace outrider

@@ -37,7 +37,7 @@ class Weights {
   // Appends outputs for these tokens, which with those before are no more than
   // LoadOptions::output_room. Allocates nothing.
   void add_to_head(std::span<const Token> tokens);
-  // Keeps the first n of these outputs.
+  // Keeps the first n outputs of a head that was loaded with output_ids.
   void cut_head(std::size_t n);
 
   // The embedding of a token, before any scaling: [embedding].

@@ -20,6 +20,21 @@ int committed_prefix(const Generation& generation, std::span<const Token> prompt
 
 }  // namespace
 
+Counters& Counters::operator+=(const Counters& other) {
+  steps += other.steps;
+  generating += other.generating;
+  rows += other.rows;
+  drafted += other.drafted;
+  accepted += other.accepted;
+  emitted += other.emitted;
+  drafts += other.drafts;
+  draft_depth += other.draft_depth;
+  tested += other.tested;
+  draft_passes += other.draft_passes;
+  draft_ms += other.draft_ms;
+  return *this;
+}
+
 Generation::Generation(Engine& engine, DraftSequence draft_sequence, SamplingParams sampling,
                        StopRules stop)
     : engine(engine),
@@ -154,11 +169,9 @@ void Engine::measure_costs() {
   const int rows_max = std::min({1 + options_.budget.rows, target_->options().batch_rows,
                                  target_->options().n_slots, target_->options().context - first});
   time_pass(*target_, sequence, 1, 1);  // first touches of memory
-  for (int rows : {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 65}) {
+  for (const int rows : timed_rows(rows_max)) {
     if (watch.ms() > kEnoughMs) break;
-    const int n = std::min(rows, rows_max);
-    budget_.curve().measure(n, time_pass(*target_, sequence, n, n));
-    if (rows >= rows_max) break;
+    budget_.curve().measure(rows, time_pass(*target_, sequence, rows, rows));
   }
 }
 

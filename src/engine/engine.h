@@ -59,8 +59,8 @@ class Engine {
   // begin anew.
   void set_drafters(std::vector<std::unique_ptr<Drafter>> drafters);
 
-  // Drafters forget what earlier texts taught them (Drafter::forget), so that none helps another.
-  // The budget goes on.
+  // Drafters forget what texts that have ended taught them (Drafter::forget), so that no text helps
+  // another. The budget forgets nothing.
   void forget_texts();
 
   // Called at the end of every step; what it throws leaves step() after the step is complete.

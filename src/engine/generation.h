@@ -32,17 +32,23 @@ struct DrafterCounts {
 // Of one answer.
 struct Counters {
   long steps = 0;
-  long rows = 0;     // of passes, prompt rows among them
-  long drafted = 0;  // nodes checked, each once
+  long generating = 0;  // steps that computed the end of the text, so brought tokens
+  long rows = 0;        // of passes, prompt rows among them
+  long drafted = 0;     // nodes checked, each once
   long accepted = 0;
   long emitted = 0;
   long drafts = 0;        // steps that checked nodes
-  long draft_depth = 0;   // of these drafts' deepest nodes, added up
+  long draft_depth = 0;   // sum of the depths of their deepest nodes
   long tested = 0;        // places where a drafted token could be accepted: nodes of the text with
                           // drafted children, node 0 among them
   long draft_passes = 0;  // of drafters' own models, in this answer's steps
-  double draft_ms = 0;    // what drafting took in these, reading included
+  // Of Drafter::propose in these steps, reading included, indexing not. Of a step that several
+  // texts share, all of it.
+  double draft_ms = 0;
   std::vector<DrafterCounts> drafters;  // [drafters]
+
+  // Of both; counts of drafters are not added, which may be different ones.
+  Counters& operator+=(const Counters& other);
 };
 
 // Made by Engine::begin and changed by its engine, and by take_held_text(); everybody else reads

@@ -26,10 +26,9 @@ struct Completion {
   // Tokens: of the prompt, of these already in the cache, of the answer.
   int prompt_tokens = 0, reused_tokens = 0, completion_tokens = 0;
 
-  // Until the first tokens came, from before the engine was given the prompt, and from then on. The
-  // first tokens come with the prompt's last pass, so generation_ms is the time of
-  // completion_tokens
-  // - first_tokens. Together they are the whole time: what drafters index and read is in them.
+  // prompt_ms: from before the engine gets the prompt until the first tokens come, with the
+  // prompt's last pass. generation_ms: from then on, so the time of completion_tokens -
+  // first_tokens. What drafters index and read is in one or the other.
   double prompt_ms = 0, generation_ms = 0;
   int first_tokens = 0;
   double whole_ms() const { return prompt_ms + generation_ms; }

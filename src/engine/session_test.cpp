@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/stopwatch.h"
 #include "model/fake_backend.h"
 #include "sampling/fake_tokenizer.h"
 #include "speculation/drafters/lookup.h"
@@ -209,10 +210,11 @@ TEST(Session, WholeTimeHoldsWhatDraftersIndex) {
   drafters.push_back(std::make_unique<SlowReader>());
   Talk talk(std::move(drafters));
   for (int turn = 0; turn < 2; ++turn) {  // begun and restarted
+    const Stopwatch watch;
     const Completion answer =
         talk.session.complete(std::vector<Token>{1 + turn, 2, 3}, sampled(), {.n_predict = 3});
     EXPECT_GE(answer.prompt_ms, SlowReader::kMs);
-    EXPECT_EQ(answer.whole_ms(), answer.prompt_ms + answer.generation_ms);
+    EXPECT_LE(answer.whole_ms(), watch.ms());
   }
 }
 

@@ -260,6 +260,7 @@ void Step::count(const Turn& turn) const {
   counters.accepted += static_cast<long>(turn.verdict.accepted.size());
   counters.emitted += static_cast<long>(turn.generation->emitted.size());
   if (turn.generates) {
+    ++counters.generating;
     counters.draft_passes += draft_passes_;
     counters.draft_ms += draft_ms_;
   }

@@ -100,7 +100,7 @@ class Backend {
   // Gives these tokens logits from the next forward on. Tokens that have some, that are beyond the
   // vocabulary or beyond output_room are ignored. If any is added, the last pass is over.
   virtual void add_outputs(std::span<const Token> tokens) = 0;
-  // Takes their logits away again. If there were any, the last pass is over.
+  // Takes away the logits that add_outputs() gave. If it gave any, the last pass is over.
   virtual void remove_added_outputs() = 0;
 
   // The cache. A new sequence has no text.

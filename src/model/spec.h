@@ -77,7 +77,7 @@ struct LayerSpec {
   std::vector<Operation> operations;
 };
 
-// What a layer, which has at most one attention, has; null without.
+// A layer's attention, of which it has at most one; null without.
 inline const Attention* attention_of(const LayerSpec& layer) {
   for (const Operation& operation : layer.operations) {
     if (const auto* attention = std::get_if<Attention>(&operation.body)) return attention;

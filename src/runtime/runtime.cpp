@@ -79,12 +79,14 @@ void Runtime::choose_context() {
 std::shared_ptr<Backend> Runtime::load(const OpenedModel& opened, const LoadOptions& options) {
   const BackendFactory& factory = choose_factory_(opened.model);
   const std::uint64_t bytes = factory.memory_need(opened.model, options).weights;
+  const auto is_interrupted = [&] { return progress_.interrupted && progress_.interrupted(); };
   std::shared_ptr<Backend> backend = factory.load(opened.model, options, [&](double fraction) {
     if (progress_.advance)
       progress_.advance("loading " + opened.name,
                         static_cast<std::uint64_t>(fraction * static_cast<double>(bytes)), bytes);
-    return !progress_.interrupted || !progress_.interrupted();
+    return !is_interrupted();
   });
+  if (is_interrupted()) throw Error("interrupted");
   if (progress_.detail)
     progress_.detail(fmt::format("{}: {}, {} of weights, context {}, {} threads, {}", opened.name,
                                  opened.model.spec.family, human_bytes(bytes), options.context,

@@ -50,8 +50,9 @@ struct DraftCost {
   double ms(int depth) const { return fixed_ms + per_depth_ms * (depth > 1 ? depth - 1 : 0); }
 };
 
-// A drafter proposes what a new one would propose that was shown the same text, whatever it was
-// shown before, except for what forget() forgets. One thread at a time calls a drafter.
+// A drafter proposes what a new one would propose that was shown the same text. One exception: a
+// draft model that has outputs for some tokens keeps those that earlier texts added, until
+// forget(). One thread at a time calls a drafter.
 class Drafter {
  public:
   virtual ~Drafter() = default;
@@ -76,8 +77,7 @@ class Drafter {
   // Passes of a model of its own so far, reading among them, without those of measure_costs().
   virtual long n_passes() const { return 0; }
 
-  // Forgets what it keeps of texts beyond those of its sequences, so that it proposes what a new
-  // drafter would.
+  // Forgets what it keeps of texts that have ended, so that it proposes what a new drafter would.
   virtual void forget() {}
 
   // Measures cost() before the first proposal, if that is worth the time. Texts stay as they are.

@@ -1,6 +1,6 @@
 #include "speculation/time_pass.h"
 
-#include <vector>
+#include <algorithm>
 
 #include "base/stopwatch.h"
 
@@ -27,6 +27,15 @@ double time_pass(Backend& backend, SequenceId sequence, int n_rows, int n_logits
   const Stopwatch watch;
   backend.choose(backend.forward(rows), requests);
   return watch.ms();
+}
+
+std::vector<int> timed_rows(int rows_max) {
+  std::vector<int> numbers;
+  for (const int rows : {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 65}) {
+    numbers.push_back(std::min(rows, rows_max));
+    if (rows >= rows_max) break;
+  }
+  return numbers;
 }
 
 }  // namespace outrider

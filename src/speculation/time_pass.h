@@ -1,7 +1,9 @@
-// A pass timed for its own sake, before any text is worked on: how long passes take decides how
-// much is drafted.
+// Passes timed for their own sake, while no text is worked on: what decides how much is drafted,
+// and what bench generate reports.
 
 #pragma once
+
+#include <vector>
 
 #include "model/backend.h"
 
@@ -11,5 +13,9 @@ namespace outrider {
 // text, and of the choices at its last n_logits rows. The sequence must have n_rows free slots and
 // as many positions left in its context; its scratch rows are gone afterwards.
 double time_pass(Backend& backend, SequenceId sequence, int n_rows, int n_logits);
+
+// Numbers of rows, ascending, at which to time passes of at most rows_max rows: close together
+// where times bend, and rows_max itself, if it is at most 65.
+std::vector<int> timed_rows(int rows_max);
 
 }  // namespace outrider

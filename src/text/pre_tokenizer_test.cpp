@@ -58,7 +58,7 @@ TEST(PreTokenizer, CutsTextIntoWords) {
 
 TEST(PreTokenizer, UnknownNamesAreErrorsThatListTheKnown) {
   try {
-    PreTokenizer("gpt-9", "test.gguf");
+    const PreTokenizer unknown("gpt-9", "test.gguf");
     ADD_FAILURE() << "no error";
   } catch (const Error& error) {
     EXPECT_STREQ(

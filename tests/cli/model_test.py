@@ -164,8 +164,8 @@ class Model(TestCase):
         report = json.loads(outrider(*flags, "--json").stdout)
         self.assertTrue(report["identical"])
         self.assertEqual([s["draft"] for s in report["settings"]], ["off", "lookup"])
-        self.assertEqual(report["settings"][0]["whole_ratio"], 1)
-        self.assertGreater(report["settings"][1]["whole_ms"], 0)
+        whole = [setting["whole_ms"] for setting in report["settings"]]
+        self.assertAlmostEqual(report["settings"][1]["whole_ratio"], whole[0] / whole[1])
         sampled = outrider("prove", "-p", PROMPT, "-p", "Count to five.", "-n", "12", "--json", "--draft", "off",
                            "--draft", f"lookup+model={MODEL}", "--draft-width", "3")
         self.assertTrue(json.loads(sampled.stdout)["identical"])
@@ -216,8 +216,6 @@ class Model(TestCase):
         self.assertEqual([(g["group"], g["draft"]) for g in report["groups"]],
                          [(g, d) for g in ("words", "turns", "together") for d in ("off", "auto")])
         self.assertEqual([p["id"] for p in report["answers"]], ["1", "1", "4", "4"])
-        for answer in report["answers"]:
-            self.assertAlmostEqual(answer["whole_ms"], answer["prompt_ms"] + answer["generation_ms"])
         plain = report["passes"][0]["ms"]
         self.assertEqual(report["ceiling"]["ratio"], max(p["rows"] * plain / p["ms"] for p in report["passes"]))
         self.assertEqual(report["passes"][-1]["rows"], 17)

@@ -341,7 +341,8 @@ TEST(Products, SumsAtTheEdgeOf16Bits) {
         // One sub-block has the sum, its neighbour the group's largest, so that x is q.
         const std::size_t s = column % 256 / sub, i = column % sub, filled = 5 * block + r;
         float q = 0;
-        if (s == filled % shape.sub_blocks) q = static_cast<float>((size + i) / sub);
+        const std::size_t part = (size + i) / sub;
+        if (s == filled % shape.sub_blocks) q = static_cast<float>(part);
         if (s == (filled + 1) % shape.sub_blocks && i == 0) q = 127;
         x.x[r * x.stride + column] = r % 2 == 0 ? q : -q;
       }

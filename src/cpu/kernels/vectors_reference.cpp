@@ -1,4 +1,3 @@
-
 #include "cpu/kernels/kernels.h"
 #include "numerics/attention.h"
 #include "numerics/functions.h"

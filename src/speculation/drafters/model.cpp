@@ -315,6 +315,11 @@ void ModelDrafter::truncate(DraftSequence number, int length) {
     sequence.first_unknown.reset();
 }
 
+void ModelDrafter::forget() {
+  backend_->remove_added_outputs();
+  for (const auto& [number, sequence] : sequences_) backend_->add_outputs(sequence.text);
+}
+
 void ModelDrafter::end(DraftSequence number) {
   backend_->end(sequences_.at(number).id);
   sequences_.erase(number);

@@ -43,8 +43,8 @@ class ModelDrafter final : public Drafter {
   void end(DraftSequence sequence) override;
   int unread(DraftSequence sequence) const override;
   long n_passes() const override { return n_passes_; }
-  // The outputs that texts added. Drafters that share the backend forget them, too.
-  void forget() override { backend_->remove_added_outputs(); }
+  // Outputs that earlier texts added. Drafters that share the backend forget theirs, too.
+  void forget() override;
   void measure_costs() override;
   DraftCost cost() const override { return cost_; }
 

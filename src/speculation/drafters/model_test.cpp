@@ -115,8 +115,18 @@ TEST(ModelDrafter, AsksForLogitsOfTheTextsTokens) {
   drafting.drafter->observe({0}, std::vector<Token>{1, 2, 3});
   drafting.drafter->observe({0}, std::vector<Token>{7, 2});
   EXPECT_EQ(drafting.backend->outputs_added(), (std::set<Token>{1, 2, 3, 7}));
+}
+
+TEST(ModelDrafter, ForgetsTheTokensOfEarlierTexts) {
+  Drafting drafting;
+  for (const int text : {0, 1}) {
+    drafting.drafter->begin({text});
+    drafting.drafter->observe({text}, std::vector<Token>{1 + text, 3});
+  }
+  drafting.drafter->end({0});
+  EXPECT_EQ(drafting.backend->outputs_added(), (std::set<Token>{1, 2, 3}));
   drafting.drafter->forget();
-  EXPECT_TRUE(drafting.backend->outputs_added().empty());
+  EXPECT_EQ(drafting.backend->outputs_added(), (std::set<Token>{2, 3}));
 }
 
 TEST(ModelDrafter, CountsItsPasses) {

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <ucontext.h>
 
+#include <bit>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -45,7 +46,7 @@ class TileEmulator {
 
   // Three bytes of VEX prefix, the opcode, and what it works on.
   static void run(greg_t (&registers)[NGREG]) {
-    const auto* at = reinterpret_cast<const std::uint8_t*>(registers[REG_RIP]);
+    const auto* at = std::bit_cast<const std::uint8_t*>(registers[REG_RIP]);
     if (at[0] != 0xc4 || (at[1] & 31) != 2) std::abort();
     const bool index_above_7 = !(at[1] & 0x40), base_above_7 = !(at[1] & 0x20);
     const int prefix = at[2] & 3, opcode = at[3];  // prefix: none, 66, f3, f2
