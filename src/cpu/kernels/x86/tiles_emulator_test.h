@@ -65,7 +65,7 @@ class TileEmulator {
         if (index != 4) stride = number(registers, index) << scale;
       }
       if (base_register == 5 && mode == 0) std::abort();  // relative to rip, or no base
-      base = reinterpret_cast<char*>(number(registers, base_register + 8 * base_above_7));
+      base = std::bit_cast<char*>(number(registers, base_register + 8 * base_above_7));
       std::int32_t offset = 0;
       if (mode == 1) offset = static_cast<std::int8_t>(*next++);
       if (mode == 2) {
