@@ -20,7 +20,7 @@ Budget budget(CostCurve costs, BudgetOptions options = {}, int n_drafters = 1) {
   return budget;
 }
 
-DraftTree chain(std::vector<float> confidences, int drafter = 0) {
+DraftTree chain(const std::vector<float>& confidences, int drafter = 0) {
   DraftTree tree(0);
   int node = 0;
   for (float confidence : confidences) node = tree.propose(node, 1, {drafter, confidence});

@@ -10,7 +10,8 @@ namespace outrider {
 namespace {
 
 struct Drafting {
-  explicit Drafting(FakeModel model = {}, LoadOptions options = {.context = 256, .n_sequences = 8},
+  explicit Drafting(FakeModel model = {},
+                    const LoadOptions& options = {.context = 256, .n_sequences = 8},
                     int target_vocabulary = 23) {
     auto owned = std::make_unique<FakeBackend>(std::move(model), options);
     backend = owned.get();

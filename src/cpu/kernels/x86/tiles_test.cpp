@@ -89,8 +89,8 @@ TEST(Tiles, MultiplySignedBySignedAndUnsigned) {
       for (int o = 0; o < shape.b_bytes / 4; ++o) {
         int expected_signed = 0, expected_unsigned = 0;
         for (int k = 0; k < shape.a_bytes; ++k) {
-          const int x = static_cast<std::int8_t>(a[static_cast<std::size_t>(80 * r + k)]);
-          const std::uint8_t w = b[static_cast<std::size_t>(80 * (k / 4) + 4 * o + k % 4)];
+          const int x = static_cast<std::int8_t>(a[std::size_t{80} * r + k]);
+          const std::uint8_t w = b[std::size_t{80} * (k / 4) + 4 * o + k % 4];
           expected_signed += x * static_cast<std::int8_t>(w);
           expected_unsigned += x * w;
         }
