@@ -18,7 +18,7 @@ namespace outrider {
 namespace {
 
 // Proposes what a function of the text says.
-class ScriptedDrafter final : public Drafter {
+class ScriptedDrafter : public Drafter {
  public:
   using Script = std::function<void(std::span<const Token> text, const DraftRequest& request)>;
   explicit ScriptedDrafter(Script script) : script_(std::move(script)) {}
@@ -697,6 +697,21 @@ TEST(Engine, AFailureInAnyStageUndoesItsStep) {
     while (!generation->ended()) engine.step(alive);
     EXPECT_EQ(generation->tokens, whole);
   }
+}
+
+TEST(Engine, ADrafterThatCannotBeginLeavesNoSequence) {
+  struct NoMemory final : ScriptedDrafter {
+    NoMemory() : ScriptedDrafter([](auto, const auto&) {}) {}
+    void begin(DraftSequence) override { throw std::bad_alloc(); }
+  };
+  auto first = std::make_unique<ScriptedDrafter>([](auto, const auto&) {});
+  const ScriptedDrafter& begun = *first;
+  WatchedEngine engine({}, list(std::move(first), std::make_unique<NoMemory>()));
+  const FakeTokenizer tokenizer = words();
+  EXPECT_THROW(engine.begin(std::vector<Token>{1, 2}, greedy(), StopRules(tokenizer, {})),
+               std::bad_alloc);
+  EXPECT_TRUE(begun.texts().empty());
+  EXPECT_EQ(dynamic_cast<const FakeBackend&>(engine.target()).n_alive(), 0);
 }
 
 TEST(Engine, RefusesPromptsThatCannotWork) {
