@@ -19,7 +19,7 @@ constexpr int kRoundsMax = 100;
 // The rate of memory changes within tenths of a second. So its limit, and passes over few rows,
 // which wait for memory alone, are measured several times per round: before every kBetweenFew
 // numbers of rows.
-constexpr int kFewRows = 4, kBetweenFew = 8;
+constexpr int kBetweenFew = 8;
 
 using Clock = std::chrono::steady_clock;
 

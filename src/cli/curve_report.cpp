@@ -137,6 +137,28 @@ std::string profile_text(const std::map<int, PassProfile>& profiles, const Bound
 
 }  // namespace
 
+double one_row_over(const CurveMeasurements& measured, int n) {
+  const std::vector<double>&one = measured.passes[1],
+        &more = measured.passes[static_cast<std::size_t>(n)];
+  std::vector<double> ratios;
+  for (std::size_t i = 0; i < one.size() && i < more.size(); ++i)
+    ratios.push_back(one[i] / more[i]);
+  return spread(ratios).median;
+}
+
+std::string one_row_remark(const CurveMeasurements& measured) {
+  constexpr double kTolerated = 1.03;
+  std::vector<std::string> slower;
+  for (int n = 2; n <= kFewRows; ++n) {
+    const double over = one_row_over(measured, n);
+    if (over > kTolerated) slower.push_back(fmt::format("{:.2f} times T({})", over, n));
+  }
+  if (slower.empty()) return "";
+  return fmt::format(
+      "T(1) is {}: one row's weights are read slower than this machine can read them",
+      fmt::join(slower, ", "));
+}
+
 Json curve_json(const CurveSubject& subject, const CurveMeasurements& measured, bool profile) {
   const Bounds bounds(subject, measured);
   const LimitSamples::Pattern reading = measured.limits.reading();
@@ -180,6 +202,8 @@ Json curve_json(const CurveSubject& subject, const CurveMeasurements& measured, 
   document["memory"] = {{"resident", measured.resident_bytes},
                         {"weights", subject.memory.weights},
                         {"cache", subject.memory.cache}};
+  for (int n = 2; n <= kFewRows; ++n)
+    document["one_row_over"][std::to_string(n)] = one_row_over(measured, n);
   if (subject.depth > 0) document["prompt_ms"] = measured.prompt_ms;
   if (profile) {
     Json profiles = Json::array();
@@ -240,6 +264,7 @@ std::string curve_text(const CurveSubject& subject, const CurveMeasurements& mea
     say(fmt::format("reading {} positions took {:.2f} s, {:.2f} ms per position", subject.depth,
                     measured.prompt_ms * 1e-3, measured.prompt_ms / subject.depth));
   }
+  if (const std::string remark = one_row_remark(measured); !remark.empty()) say(remark);
   if (settings.profile) text += fmt::format("\n{}", profile_text(measured.profiles, bounds, width));
   return text;
 }

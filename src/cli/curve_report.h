@@ -16,6 +16,7 @@
 namespace outrider {
 
 inline constexpr int kCurveRows = 32;     // T(1) to T(32), with logits for each row
+inline constexpr int kFewRows = 4;        // T(1) to T(4) are measured one right after the other
 inline constexpr int kPrefillRows = 512;  // and one longer pass, with logits for its last row
 
 struct CurveSubject {
@@ -37,6 +38,13 @@ struct CurveMeasurements {
   std::vector<double> prefill;
   std::map<int, PassProfile> profiles = {{1, {}}, {4, {}}, {8, {}}, {16, {}}};
 };
+
+// The median of T(1) / T(n), each of passes one right after the other; 2 <= n <= kFewRows. A pass
+// over one row has the least to do: above 1.03, its way of reading weights does not suit the
+// machine.
+double one_row_over(const CurveMeasurements& measured, int n);
+// A remark, if that is so for any n; empty if not.
+std::string one_row_remark(const CurveMeasurements& measured);
 
 Json curve_json(const CurveSubject& subject, const CurveMeasurements& measured, bool profile);
 // Of the settings it reads profile, and all (every number of rows instead of the usual ones).

@@ -182,6 +182,7 @@ class Model(TestCase):
             reading = curve["bytes_per_token"] / curve["read_gbs"] * 1e-6
             self.assertGreaterEqual(limit, reading * 0.999, n)
         self.assertEqual(curve["prefill"]["rows"], 512)
+        self.assertEqual(list(curve["one_row_over"]), ["2", "3", "4"])
         for key in ("weights_per_token", "cores", "load_seconds", "prompt_ms"):
             self.assertGreater(curve[key], 0)
         for key in ("int8_tops", "avx2_tops", "amx_tops", "f32_tflops"):
