@@ -285,11 +285,12 @@ std::string generate_text(const GenerateMeasurements& measured, bool all, int wi
     text += "\nPasses with drafts, if these were chains (Leviathan et al. 2023):\n" +
             models.text(width);
   const Ceiling ceiling = ceiling_of(measured);
-  text += fmt::format(
-      "\nT(1) {:.2f} ms; at most {:.2f}x, if all drafts were right and free: {} rows, "
-      "T({}) {:.2f} ms\n",
-      t1, ceiling.speed, ceiling.rows, ceiling.rows, ceiling.ms);
-  return text;
+  text += fmt::format("\nT(1) {:.2f} ms", t1);
+  if (ceiling.rows > 1)
+    text += fmt::format(
+        "; at most {:.2f}x, if all drafts were right and free: {} rows, T({}) {:.2f} ms",
+        ceiling.speed, ceiling.rows, ceiling.rows, ceiling.ms);
+  return text + '\n';
 }
 
 }  // namespace outrider
