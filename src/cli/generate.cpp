@@ -175,7 +175,6 @@ double ratio(long part, long whole) {
 }
 
 AnswerTotals& AnswerTotals::operator+=(const AnswerTotals& other) {
-  tokens += other.tokens;
   prompt_ms += other.prompt_ms;
   generation_ms += other.generation_ms;
   timed_tokens += other.timed_tokens;
@@ -208,8 +207,7 @@ double whole_ratio(const AnswerTotals& first, const AnswerTotals& totals) {
 }
 
 AnswerTotals totals_of(const Completion& answer) {
-  return {.tokens = answer.completion_tokens,
-          .prompt_ms = answer.prompt_ms,
+  return {.prompt_ms = answer.prompt_ms,
           .generation_ms = answer.generation_ms,
           .timed_tokens = answer.completion_tokens - answer.first_tokens,
           .counters = answer.counters};

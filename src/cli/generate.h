@@ -81,7 +81,6 @@ double ratio(long part, long whole);
 
 // Answers together.
 struct AnswerTotals {
-  long tokens = 0;
   double prompt_ms = 0;
   double generation_ms = 0;  // of `timed_tokens`: the first tokens come with the prompt
   long timed_tokens = 0;

@@ -9,13 +9,15 @@
 namespace outrider {
 namespace {
 
-// One --draft on one group.
+// A value per round of each prompt.
+using ByPrompt = std::map<std::size_t, std::vector<double>>;
+
+// One --draft on one group. Ratios are to the first --draft on the same prompt and round.
 struct Cell {
   std::string group, draft;
   bool is_first;  // --draft
-  // A value per round of each prompt. Ratios are to the first --draft on the same prompt and round.
   std::vector<double> tokens_per_second = {};
-  std::map<std::size_t, std::vector<double>> ratios = {}, whole_ratios = {};  // by prompt
+  ByPrompt ratios = {}, whole_ratios = {};
   AnswerTotals totals = {};
   int n_answers = 0, n_different = 0;
 };
@@ -101,9 +103,6 @@ double accepted_length(const Counters& counters) {
   return ratio(counters.accepted, counters.drafts);
 }
 
-// A value per round of each prompt.
-using ByPrompt = std::map<std::size_t, std::vector<double>>;
-
 double median_of(const ByPrompt& by_prompt) {
   std::vector<double> all;
   for (const auto& [prompt, values] : by_prompt)
@@ -134,7 +133,7 @@ Json cell_json(const Cell& cell, double plain_ms) {
           {"whole_ms", totals.whole_ms()},
           {"whole_ratio", median_of(cell.whole_ratios)},
           {"whole_ratio_95", interval_json(cell.whole_ratios)},
-          {"tokens", totals.tokens},
+          {"tokens", totals.counters.emitted},
           {"target_passes", totals.counters.steps},
           {"generating_passes", totals.counters.generating},
           {"rows", totals.counters.rows},
@@ -162,7 +161,7 @@ Json answer_json(const MeasuredPrompt& prompt, const std::string& draft,
           {"group", prompt.group},
           {"round", prompt.round},
           {"draft", draft},
-          {"tokens", totals.tokens},
+          {"tokens", totals.counters.emitted},
           {"prompt_ms", totals.prompt_ms},
           {"generation_ms", totals.generation_ms},
           {"whole_ms", totals.whole_ms()},

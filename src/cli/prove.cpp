@@ -73,7 +73,7 @@ Json report_json(const std::vector<Tally>& tallies, const Workbench& bench, std:
     Json difference;
     if (tally.different) difference = tally.first_difference;
     settings.push_back({{"draft", tally.draft},
-                        {"tokens", tally.totals.tokens},
+                        {"tokens", tally.totals.counters.emitted},
                         {"tokens_per_second", tally.totals.tokens_per_second()},
                         {"whole_ms", tally.totals.whole_ms()},
                         {"whole_ratio", whole_ratio(tallies[0].totals, tally.totals)},
@@ -100,7 +100,7 @@ std::string report_text(const std::vector<Tally>& tallies, std::size_t n_prompts
     const AnswerTotals& totals = tally.totals;
     const double speed = plain > 0 ? totals.tokens_per_second() / plain : 0;
     const double whole = whole_ratio(tallies[0].totals, totals);
-    table.add({tally.draft, fmt::format("{}", totals.tokens),
+    table.add({tally.draft, fmt::format("{}", totals.counters.emitted),
                fmt::format("{:.1f}", totals.tokens_per_second()),
                speed > 0 ? fmt::format("{:.2f}x", speed) : "-", fmt::format("{:.2f}x", whole),
                totals.acceptance_text(), fmt::format("{:.2f}", totals.tokens_per_pass()),
