@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 namespace outrider {
 
@@ -38,5 +39,9 @@ struct InstructionSets {
 
 // The first call asks Linux for the tiles of AMX, for all threads of the process.
 const InstructionSets& instruction_sets();
+
+// "AMD EPYC (family 25, model 17)": what the processor calls itself, and what tells its generation
+// where a host hides the full name.
+std::string processor_name();
 
 }  // namespace outrider

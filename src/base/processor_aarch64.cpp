@@ -1,3 +1,5 @@
+#include <fstream>
+
 #include "base/processor.h"
 
 namespace outrider {
@@ -27,6 +29,13 @@ std::uint64_t ticks() {
 const InstructionSets& instruction_sets() {
   static constexpr InstructionSets kNone;
   return kNone;
+}
+
+// Arm's processors have no name to read, but a number for implementer, part and revision.
+std::string processor_name() {
+  std::ifstream file("/sys/devices/system/cpu/cpu0/regs/identification/midr_el1");
+  std::string number;
+  return file >> number ? "arm64 (midr " + number + ")" : "arm64";
 }
 
 }  // namespace outrider

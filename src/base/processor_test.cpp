@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cfenv>
+#include <fstream>
 #include <limits>
+#include <string>
 
 namespace outrider {
 namespace {
@@ -47,6 +50,22 @@ TEST(InstructionSets, WiderOnesComeWithNarrowerOnes) {
   EXPECT_TRUE(sets.avx2 || !sets.avxvnni_vex);
   EXPECT_TRUE(sets.avx2 || !sets.avx512);
   EXPECT_TRUE(sets.avx512 || !sets.amx);
+}
+
+TEST(ProcessorName, IsWhatLinuxSays) {
+  const std::string name = processor_name();
+  EXPECT_FALSE(name.empty());
+#ifdef __x86_64__
+  std::string expected;
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line) && !line.empty();) {
+    const std::string value = line.substr(std::min(line.find(": "), line.size() - 2) + 2);
+    if (line.starts_with("cpu family\t")) expected = "(family " + value;
+    if (line.starts_with("model\t")) expected += ", model " + value + ")";
+    if (line.starts_with("model name\t")) expected = value + " " + expected;
+  }
+  EXPECT_EQ(name, expected);
+#endif
 }
 
 }  // namespace

@@ -1,7 +1,10 @@
 #include <cpuid.h>
+#include <fmt/format.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #include <x86intrin.h>
+
+#include <cstring>
 
 #include "base/processor.h"
 
@@ -58,6 +61,19 @@ InstructionSets identify() {
   return sets;
 }
 
+std::string brand() {
+  constexpr unsigned kFirst = 0x8000'0002, kLeaves = 3;
+  char text[kLeaves * sizeof(Registers) + 1] = {};
+  for (unsigned i = 0; i < kLeaves; ++i) {
+    const Registers r = cpuid(kFirst + i);
+    std::memcpy(text + i * sizeof r, &r, sizeof r);
+  }
+  const std::string padded(text);
+  const auto first = padded.find_first_not_of(' ');
+  if (first == padded.npos) return "x86";
+  return padded.substr(first, padded.find_last_not_of(' ') + 1 - first);
+}
+
 // MXCSR's state at power-on.
 constexpr unsigned kIeeeControl = 0x1f80;
 
@@ -82,6 +98,15 @@ std::uint64_t ticks() {
 const InstructionSets& instruction_sets() {
   static const InstructionSets sets = identify();
   return sets;
+}
+
+std::string processor_name() {
+  // AMD's and Intel's manuals, cpuid leaf 1: an extended field counts where the family is 6 or 15.
+  const unsigned signature = cpuid(1).a;
+  unsigned family = signature >> 8 & 0xf, model = signature >> 4 & 0xf;
+  if (family == 6 || family == 15) model += (signature >> 16 & 0xf) << 4;
+  if (family == 15) family += signature >> 20 & 0xff;
+  return fmt::format("{} (family {}, model {})", brand(), family, model);
 }
 
 }  // namespace outrider
