@@ -16,6 +16,8 @@
   row(rm)                      \
   row(inspect)                 \
   row(tokenize)                \
+  row(profile_show)            \
+  row(profile_clear)           \
   row(completions)             \
   row(manual)
 // clang-format on

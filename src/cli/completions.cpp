@@ -1,5 +1,7 @@
 // Completion scripts, from the tables of commands and flags.
 
+#include <map>
+
 #include "base/nearest_name.h"
 #include "cli/commands.h"
 #include "cli/console.h"
@@ -42,17 +44,37 @@ std::vector<std::string> values(const Flag& flag) {
   return completed(flag) == Completed::models ? model_names() : flag.choices;
 }
 
+// Commands of two words by their first one: "bench" stands for its list.
+std::map<std::string, std::vector<const Command*>> groups() {
+  std::map<std::string, std::vector<const Command*>> groups;
+  for (const Command& command : commands()) {
+    const auto space = command.name.find(' ');
+    if (space != std::string_view::npos)
+      groups[std::string(command.name.substr(0, space))].push_back(&command);
+  }
+  return groups;
+}
+
+std::string second_word(const Command& command) {
+  return std::string(command.name.substr(command.name.find(' ') + 1));
+}
+
+std::vector<std::string> second_words(const std::vector<const Command*>& group) {
+  std::vector<std::string> words;
+  for (const Command* command : group) words.push_back(second_word(*command));
+  return words;
+}
+
 const std::vector<std::string> kShells = {"bash", "zsh", "fish"};
 
 std::string bash() {
-  std::vector<std::string> first, second;
-  std::string value_cases, command_cases;
+  std::vector<std::string> first;
+  std::string group_cases, value_cases, command_cases;
   for (const Command& command : commands()) {
     const std::string name(command.name);
     const auto space = name.find(' ');
     const std::string word = name.substr(0, space);
     if (first.empty() || first.back() != word) first.push_back(word);
-    if (space != std::string::npos) second.push_back(name.substr(space + 1));
     std::vector<std::string> words = flag_names(command);
     if (takes_models(command)) {
       const auto models = model_names();
@@ -61,6 +83,9 @@ std::string bash() {
     words.insert(words.end(), command.choices.begin(), command.choices.end());
     command_cases += fmt::format("    '{}') words='{}' ;;\n", name, fmt::join(words, " "));
   }
+  for (const auto& [word, group] : groups())
+    group_cases +=
+        fmt::format("    {}) second='{}' ;;\n", word, fmt::join(second_words(group), " "));
   for (const Flag& flag : flags()) {
     const std::string pattern = fmt::format("{}", fmt::join(flag.names, "|"));
     if (flag.value.empty()) continue;
@@ -78,7 +103,7 @@ std::string bash() {
   }
   return fmt::format(R"(# bash completions of outrider: source <(outrider completions bash)
 _outrider() {{
-  local cur prev command words
+  local cur prev command second words
   if declare -F _get_comp_words_by_ref >/dev/null; then
     _get_comp_words_by_ref -n : cur prev  # model names hold colons
   else
@@ -89,11 +114,13 @@ _outrider() {{
     COMPREPLY=($(compgen -W '{} help --help --version' -- "$cur")); return
   fi
   command=${{COMP_WORDS[1]}}
-  if [ "$command" = bench ]; then
+  case $command in
+{}  esac
+  if [ -n "$second" ]; then
     if [ "$COMP_CWORD" -eq 2 ]; then
-      COMPREPLY=($(compgen -W '{}' -- "$cur")); return
+      COMPREPLY=($(compgen -W "$second" -- "$cur")); return
     fi
-    command="bench ${{COMP_WORDS[2]}}"
+    command="$command ${{COMP_WORDS[2]}}"
   fi
   case $prev in
 {}  esac
@@ -104,7 +131,7 @@ _outrider() {{
 }}
 complete -o default -F _outrider outrider
 )",
-                     fmt::join(first, " "), fmt::join(second, " "), value_cases, command_cases);
+                     fmt::join(first, " "), group_cases, value_cases, command_cases);
 }
 
 // Inside zsh's single quotes, where brackets and colons of _arguments are escaped.
@@ -128,18 +155,20 @@ std::string zsh_values(const std::vector<std::string>& values) {
 }
 
 std::string zsh() {
-  std::string first, second, cases;
-  bool has_bench = false;
+  std::string first, group_cases, cases;
+  for (const auto& [word, group] : groups()) {
+    first += fmt::format("    '{}:{}'\n", word, fmt::join(second_words(group), ", "));
+    group_cases += fmt::format("    {}) second=(\n", word);
+    for (const Command* command : group) {
+      group_cases +=
+          fmt::format("      '{}:{}'\n", second_word(*command), zsh_text(command->summary));
+    }
+    group_cases += "    ) ;;\n";
+  }
   for (const Command& command : commands()) {
     const std::string name(command.name);
-    const auto space = name.find(' ');
-    if (space == std::string::npos) {
+    if (name.find(' ') == std::string::npos)
       first += fmt::format("    '{}:{}'\n", name, zsh_text(command.summary));
-    } else {
-      if (!has_bench) first += "    'bench:measure'\n";
-      has_bench = true;
-      second += fmt::format("    '{}:{}'\n", name.substr(space + 1), zsh_text(command.summary));
-    }
     cases += fmt::format("    '{}') _arguments -s", name);
     for (const Flag& flag : flags()) {
       if (!command.takes(flag)) continue;
@@ -172,19 +201,19 @@ _outrider() {{
   local -a first second
   first=(
 {}  )
-  second=(
-{}  )
   if (( CURRENT == 2 )); then
     _describe command first
     return
   fi
   local command=$words[2]
-  if [[ $command == bench ]]; then
+  case $command in
+{}  esac
+  if (( $#second )); then
     if (( CURRENT == 3 )); then
       _describe command second
       return
     fi
-    command="bench $words[3]"
+    command="$command $words[3]"
     shift words; (( CURRENT-- ))
   fi
   shift words; (( CURRENT-- ))
@@ -193,7 +222,7 @@ _outrider() {{
 }}
 if [[ $funcstack[1] == _outrider ]]; then _outrider "$@"; else compdef _outrider outrider; fi
 )",
-                     fmt::join(models, " "), first, second, cases);
+                     fmt::join(models, " "), first, group_cases, cases);
 }
 
 std::string fish_text(std::string_view text) {

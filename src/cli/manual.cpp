@@ -70,7 +70,7 @@ int manual(const Machine&, const Settings&) {
   }
   page += ".SH ENVIRONMENT\n";
   page += tagged("OUTRIDER_CACHE",
-                 "where models are kept, instead of XDG_CACHE_HOME/outrider or "
+                 "where models and profiles are kept, instead of XDG_CACHE_HOME/outrider or "
                  "~/.cache/outrider");
   page += tagged("OUTRIDER_ISA",
                  "the instruction set to compute with: reference, avx2, avxvnni, avx512 or amx, "

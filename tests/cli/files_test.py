@@ -162,6 +162,33 @@ class Files(TestCase):
         self.assert_fails(outrider("rm", "smollm2:135m", OUTRIDER_CACHE=cache), 1, "smollm2:135m")
         self.assertFalse(os.path.exists(cache))
 
+    def test_profiles_that_are_not_there_or_damaged(self):
+        cache = self.path("cache")
+
+        def expect_none():
+            for arguments, output in ((["show"], "no profiles\n"), (["show", "--json"], "[]\n"),
+                                      (["clear"], "0 profiles removed\n")):
+                result = outrider("profile", *arguments, OUTRIDER_CACHE=cache)
+                self.assertEqual((result.returncode, result.stdout, result.stderr), (0, output, ""))
+
+        expect_none()
+        self.assertFalse(os.path.exists(cache))
+        os.makedirs(cache)
+        with open(cache + "/profiles.db", "w") as file:
+            file.write("no profiles, only text")
+        damaged = outrider("profile", "show", OUTRIDER_CACHE=cache)
+        self.assertEqual((damaged.returncode, damaged.stdout), (0, "no profiles\n"))
+        self.assertRegex(damaged.stderr, r"^.*/profiles\.db: damaged \(.*\), moved to profiles\.db\.damaged and begun anew\n$")
+        self.assertEqual(os.listdir(cache), ["profiles.db.damaged"])
+        expect_none()
+        self.assertEqual(os.listdir(cache), [])
+
+    def test_a_folder_in_the_place_of_profiles(self):
+        cache = self.path("cache")
+        os.makedirs(cache + "/profiles.db")
+        for command in ("show", "clear"):
+            self.assert_fails(outrider("profile", command, OUTRIDER_CACHE=cache), 1, "profiles.db: profiles cannot be used")
+
     def test_a_cached_file_is_listed_and_removed(self):
         cache = self.path("cache")
         os.makedirs(cache + "/models")

@@ -9,7 +9,7 @@ import unittest
 from program import OUTRIDER, TestCase, environment, outrider
 
 COMMANDS = ["run", "prove", "bench bandwidth", "bench curve", "bench generate", "pull", "list", "rm", "inspect",
-            "tokenize", "completions", "manual"]
+            "tokenize", "profile show", "profile clear", "completions", "manual"]
 
 
 class Usage(TestCase):
@@ -18,6 +18,7 @@ class Usage(TestCase):
             ([], "a command is missing"),
             (["runn"], 'did you mean "run"?'),
             (["bench"], "expected bandwidth or curve or generate"),
+            (["profile"], "expected show or clear"),
             (["bench", "curv"], 'did you mean "curve"?'),
             (["-p", "hi"], "a command comes first"),
             (["run", "--tmp", "0"], "--tmp: run has no such flag", 'did you mean "--temp"?'),
@@ -160,8 +161,11 @@ class Usage(TestCase):
                       '_outrider; printf "%s\\n" "${COMPREPLY[@]}"')
             return subprocess.run(["bash", "-c", script, OUTRIDER, *words], capture_output=True, text=True,
                                   env=environment()).stdout.split()
-        self.assertEqual(complete("outrider", "pro"), ["prove"])
+        self.assertEqual(complete("outrider", "prov"), ["prove"])
         self.assertEqual(complete("outrider", "bench", ""), ["bandwidth", "curve", "generate"])
+        self.assertEqual(complete("outrider", "profile", ""), ["show", "clear"])
+        self.assertEqual(complete("outrider", "profile", "show", "--j"), ["--json"])
+        self.assertEqual(complete("outrider", "bench", "curve", "--prof"), ["--profile"])
         self.assertEqual(complete("outrider", "run", "--draft-r"), ["--draft-rows"])
         self.assertEqual(complete("outrider", "run", "--color", "a"), ["auto", "always"])
         self.assertIn("smollm2:135m", complete("outrider", "pull", "smol"))

@@ -1,0 +1,109 @@
+#include <fmt/chrono.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <span>
+
+#include "base/bytes.h"
+#include "cli/commands.h"
+#include "cli/console.h"
+#include "cli/json.h"
+#include "runtime/profile_store.h"
+
+namespace outrider {
+namespace {
+
+Json json_of_entry(const ProfileStore::Entry& entry) {
+  const ProfileKey& key = entry.key;
+  Json files = Json::array();
+  for (const ModelFile& file : key.files) {
+    files.push_back({{"name", file.name},
+                     {"bytes", file.bytes},
+                     {"modified_ns", file.modified_ns},
+                     {"header_hash", file.header_hash}});
+  }
+  return {{"files", files},
+          {"processor", key.processor},
+          {"processors", key.n_processors},
+          {"instruction_set", key.instruction_set},
+          {"threads", key.n_threads},
+          {"cache_type", key.cache_type},
+          {"drafters", key.drafters},
+          {"settings", key.settings},
+          {"schema", entry.schema},
+          {"used", fmt::format("{:%FT%TZ}", entry.used)},
+          {"bytes", entry.bytes},
+          {"document", entry.document}};
+}
+
+std::string models_text(const ProfileKey& key) {
+  std::vector<std::string> names;
+  for (const ModelFile& file : key.files) names.push_back(printable(file.name));
+  return names.empty() ? "-" : fmt::format("{}", fmt::join(names, " + "));
+}
+
+std::string drafters_text(const ProfileKey& key) {
+  return key.drafters.empty() ? "off" : printable(fmt::format("{}", fmt::join(key.drafters, "+")));
+}
+
+std::string local_time(std::chrono::sys_seconds time) {
+  return fmt::format("{:%F %R}", fmt::localtime(std::chrono::system_clock::to_time_t(time)));
+}
+
+std::string machine_text(const ProfileKey& key) {
+  return printable(
+      fmt::format("{} x {}, {}", key.n_processors, key.processor, key.instruction_set));
+}
+
+// A table for each machine, the one used last first.
+std::string tables_text(std::span<const ProfileStore::Entry> entries) {
+  std::vector<std::pair<std::string, Table>> machines;
+  for (const ProfileStore::Entry& entry : entries) {
+    const ProfileKey& key = entry.key;
+    const std::string machine = machine_text(key);
+    auto found = std::ranges::find(machines, machine, &std::pair<std::string, Table>::first);
+    if (found == machines.end()) {
+      const Table table({"model", "threads", "drafters", "last used", "size"}, "lrllr");
+      found = machines.insert(found, {machine, table});
+    }
+    found->second.add({models_text(key), fmt::format("{}", key.n_threads), drafters_text(key),
+                       local_time(entry.used), human_bytes(entry.bytes)});
+  }
+  std::string text;
+  for (const auto& [machine, table] : machines) {
+    text += fmt::format("{}{}\n\n{}", text.empty() ? "" : "\n", wrap(machine, output_width()),
+                        table.text(output_width()));
+  }
+  return text;
+}
+
+int profile_show(const Machine&, const Settings& settings) {
+  Console console(settings);
+  const std::vector<ProfileStore::Entry> entries =
+      ProfileStore(profile_file(), console.progress()).entries();
+  if (settings.json) {
+    Json list = Json::array();
+    for (const ProfileStore::Entry& entry : entries) list.push_back(json_of_entry(entry));
+    write_json(list);
+  } else if (entries.empty()) {
+    write_output("no profiles\n");
+  } else {
+    write_output(tables_text(entries));
+  }
+  return kDone;
+}
+
+}  // namespace
+
+Command profile_show_command() {
+  return {.name = "profile show",
+          .summary = "show what was measured and kept",
+          .description =
+              "Shows the profiles in the cache, those used last first: what was measured with a "
+              "model on a machine, so that the next start need not measure it. --json shows all of "
+              "what they hold.",
+          .flags = {"--json"},
+          .run = profile_show};
+}
+
+}  // namespace outrider
