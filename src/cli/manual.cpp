@@ -75,6 +75,11 @@ int manual(const Machine&, const Settings&) {
   page += tagged("OUTRIDER_ISA",
                  "the instruction set to compute with: reference, avx2, avxvnni, avx512 or amx, "
                  "instead of the machine's best");
+  page +=
+      tagged("OUTRIDER_READING",
+             "how passes of one or two tokens read weights where the instruction set has a "
+             "choice: processor (left to its prefetching) or requests (by the kernels), instead "
+             "of what is measured to be faster");
   page += tagged("NO_COLOR", "if set and not empty: no colour, unless --color always");
   page += ".SH EXIT STATUS\n";
   page += tagged("0", "success; also when the reader of standard output has closed it");

@@ -1,6 +1,7 @@
 #include "cpu/backend.h"
 
 #include <algorithm>
+#include <chrono>
 #include <functional>
 #include <numeric>
 
@@ -13,10 +14,17 @@
 #include "cpu/forward.h"
 #include "cpu/kernels/kernels.h"
 #include "cpu/pass_timer.h"
+#include "cpu/reading_choice.h"
 #include "cpu/weights.h"
 
 namespace outrider {
 namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double ms_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
 
 LoadOptions filled_in(LoadOptions options) {
   if (options.n_slots == 0) options.n_slots = options.batch_rows;
@@ -107,12 +115,24 @@ class ScratchOfBatch {
   bool is_kept_ = false;
 };
 
+std::string tuning_of(Isa isa, Reading reading) {
+  return fmt::format("{} reading={}", name(isa), name(reading));
+}
+
+// The way of reading that LoadOptions::tuning says.
+std::optional<Reading> kept_reading(const std::string& tuning, Isa isa) {
+  for (const Reading reading : {Reading::processor, Reading::requests})
+    if (tuning == tuning_of(isa, reading)) return reading;
+  return std::nullopt;
+}
+
 class CpuBackend final : public Backend {
  public:
   CpuBackend(const Model& model, const LoadOptions& options, Isa isa, const LoadProgress& progress)
       : model_(model),
         options_(options),
         isa_(isa),
+        forced_reading_(forced_reading()),
         team_(ThreadTeam::shared(options.n_threads)),
         weights_(model_, options_, *team_, progress),
         cache_(limits(model, options)),
@@ -122,43 +142,30 @@ class CpuBackend final : public Backend {
         choice_memories_(options_.n_threads),
         all_layers_(model.spec.n_layers()) {
     std::iota(all_layers_.begin(), all_layers_.end(), 0);
+    if (forced_reading_ || kernels(isa).requesting_products == nullptr) return;
+    const std::optional<Reading> kept = kept_reading(options_.tuning, isa);
+    readings_.emplace(kept.value_or(Reading::processor));
+    if (!kept) compare_readings();
   }
 
   const ModelSpec& spec() const override { return model_.spec; }
   const LoadOptions& options() const override { return options_; }
 
+  std::string tuning() const override {
+    return readings_ ? tuning_of(isa_, readings_->chosen()) : std::string();
+  }
+
   Pass forward(std::span<const Row> rows, const ForwardOptions& options) override {
-    ScratchOfBatch scratch(cache_, rows);
-    PassTimer timer(options.profile, team_->size(), weights_);
-    CHECK(!rows.empty() && rows.size() <= static_cast<std::size_t>(options_.batch_rows));
-    const std::vector<int>& layers = options.layers ? *options.layers : all_layers_;
-    LayerSet written;
-    for (int previous = -1; const int layer : layers) {
-      CHECK(layer > previous && layer < model_.spec.n_layers());  // in layers' own order
-      written.set(layer);
-      previous = layer;
+    if (!readings_) {
+      return forward_reading(forced_reading_.value_or(Reading::processor), rows, options);
     }
-    for (const int layer : options.taps)
-      CHECK(layer >= 0 && layer < model_.spec.n_layers() && written[layer]);
-    Pass pass{{}, ++generation_};
-    pass.slots.reserve(rows.size());
-    std::vector<ForwardRow> prepared(rows.size());
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-      const Row& row = rows[i];
-      CHECK(row.token >= 0 && row.token < model_.spec.vocabulary);
-      const SlotId slot = cache_.add_slot(row.sequence, parent_slot(rows, i, pass.slots), written);
-      CHECK(cache_.position(row.sequence, slot) == row.position);
-      pass.slots.push_back(slot);
-      prepared[i] = {.token = row.token,
-                     .context = {.position = row.position,
-                                 .committed = cache_.committed(row.sequence),
-                                 .pages = cache_.pages(row.sequence),
-                                 .path = cache_.path(row.sequence, slot)},
-                     .wants_logits = row.wants_logits};
-    }
-    forward_.run(prepared, layers, options.taps, timer);
-    scratch.keep();
-    timer.finish();
+    const Reading reading = readings_->next(
+        {.rows = rows.size(),
+         .layers = options.layers ? options.layers->size() : all_layers_.size(),
+         .logits = static_cast<std::size_t>(std::ranges::count_if(rows, &Row::wants_logits))});
+    const Clock::time_point start = Clock::now();
+    Pass pass = forward_reading(reading, rows, options);
+    readings_->took(ms_since(start));
     return pass;
   }
 
@@ -223,6 +230,75 @@ class CpuBackend final : public Backend {
   int free_slots(SequenceId sequence) const override { return cache_.free_slots(sequence); }
 
  private:
+  Pass forward_reading(Reading reading, std::span<const Row> rows, const ForwardOptions& options) {
+    ScratchOfBatch scratch(cache_, rows);
+    PassTimer timer(options.profile, team_->size(), weights_);
+    CHECK(!rows.empty() && rows.size() <= static_cast<std::size_t>(options_.batch_rows));
+    const std::vector<int>& layers = options.layers ? *options.layers : all_layers_;
+    LayerSet written;
+    for (int previous = -1; const int layer : layers) {
+      CHECK(layer > previous && layer < model_.spec.n_layers());  // in layers' own order
+      written.set(layer);
+      previous = layer;
+    }
+    for (const int layer : options.taps)
+      CHECK(layer >= 0 && layer < model_.spec.n_layers() && written[layer]);
+    Pass pass{{}, ++generation_};
+    pass.slots.reserve(rows.size());
+    std::vector<ForwardRow> prepared(rows.size());
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const Row& row = rows[i];
+      CHECK(row.token >= 0 && row.token < model_.spec.vocabulary);
+      const SlotId slot = cache_.add_slot(row.sequence, parent_slot(rows, i, pass.slots), written);
+      CHECK(cache_.position(row.sequence, slot) == row.position);
+      pass.slots.push_back(slot);
+      prepared[i] = {.token = row.token,
+                     .context = {.position = row.position,
+                                 .committed = cache_.committed(row.sequence),
+                                 .pages = cache_.pages(row.sequence),
+                                 .path = cache_.path(row.sequence, slot)},
+                     .wants_logits = row.wants_logits};
+    }
+    forward_.run(prepared, layers, options.taps, reading, timer);
+    scratch.keep();
+    timer.finish();
+    return pass;
+  }
+
+  // Times passes of one row over some layers, by turns in each way, for at most 0.3 s and 4 GiB of
+  // weights. What fits into a processor's caches is not read from memory: nothing is compared.
+  void compare_readings() {
+    constexpr std::size_t kLeastBytes = std::size_t{64} << 20, kPassBytes = std::size_t{128} << 20;
+    constexpr int kRounds = 16;
+    constexpr double kMostMs = 300;
+    const std::size_t bytes = weight_bytes(model_, options_).matrices;
+    if (bytes < kLeastBytes) return;
+    const std::size_t n_layers = all_layers_.size();
+    const std::size_t n = std::clamp<std::size_t>(n_layers * kPassBytes / bytes, 1, n_layers);
+    const OwnedSequence text(*this);
+    const Row row{.sequence = text.id(), .token = 0};
+    const auto time = [&](int round, Reading reading) {
+      const auto first = all_layers_.begin() + round * n % (n_layers - n + 1);
+      ForwardOptions options;
+      options.layers.emplace(first, first + n);
+      const Clock::time_point start = Clock::now();
+      forward_reading(reading, std::span(&row, 1), options);
+      discard(text.id());
+      return ms_since(start);
+    };
+    // The first pass touches working memory, which the next one would do otherwise.
+    time(0, Reading::processor);
+    const Clock::time_point start = Clock::now();
+    double longest = 0;
+    for (int round = 0; round < kRounds && ms_since(start) + longest < kMostMs; ++round) {
+      double ms[2];
+      for (const int turn : {round % 2, 1 - round % 2})
+        ms[turn] = time(round, turn == 0 ? Reading::processor : Reading::requests);
+      longest = std::max(longest, ms[0] + ms[1]);
+      readings_->compare(ms[0], ms[1]);
+    }
+  }
+
   std::optional<SlotId> parent_slot(std::span<const Row> rows, std::size_t i,
                                     std::span<const SlotId> slots) const {
     if (const auto* earlier = std::get_if<EarlierRow>(&rows[i].parent)) {
@@ -237,11 +313,13 @@ class CpuBackend final : public Backend {
   const Model model_;
   const LoadOptions options_;
   const Isa isa_;
+  const std::optional<Reading> forced_reading_;
   const std::shared_ptr<ThreadTeam> team_;
   Weights weights_;
   Cache cache_;
   CacheMemory memory_;
   Forward forward_;
+  std::optional<ReadingChoice> readings_;  // where there is a choice
   Outputs outputs_;
   std::vector<ChoiceMemory> choice_memories_;  // [n_threads]
   std::vector<int> all_layers_;
@@ -250,7 +328,10 @@ class CpuBackend final : public Backend {
 
 class CpuBackendFactory final : public BackendFactory {
  public:
-  std::string name() const override { return std::string(outrider::name(chosen_isa())); }
+  std::string name() const override {
+    forced_reading();  // throws if there is none of that name
+    return std::string(outrider::name(chosen_isa()));
+  }
   MemoryNeed memory_need(const Model& model, const LoadOptions& unfilled) const override {
     const LoadOptions options = filled_in(unfilled);
     const std::size_t logits = std::size_t{64} * model.spec.vocabulary * sizeof(float);

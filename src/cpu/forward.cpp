@@ -51,13 +51,13 @@ Forward::Forward(const ModelSpec& spec, const Weights& weights, CacheMemory& mem
 class Forward::Worker {
  public:
   Worker(Forward& forward, int thread, std::span<const ForwardRow> rows, std::span<const int> taps,
-         PassTimer& timer)
+         Reading reading, PassTimer& timer)
       : f_(forward),
         x_(forward.x_),
         vectors_(forward.kernels_.vectors),
         rows_(rows),
         taps_(taps),
-        thread_(forward.team_, thread, rows.size(), forward.kernels_.products,
+        thread_(forward.team_, thread, rows.size(), forward.kernels_.products_by(reading),
                 forward.thread_memories_[static_cast<std::size_t>(thread)], timer) {}
 
   void run(std::span<const int> layers) {
@@ -393,7 +393,7 @@ class Forward::Worker {
 };
 
 void Forward::run(std::span<const ForwardRow> rows, std::span<const int> layers,
-                  std::span<const int> taps, PassTimer& timer) {
+                  std::span<const int> taps, Reading reading, PassTimer& timer) {
   CHECK(rows.size() <= batch_rows_);
   n_rows_ = rows.size();
   logit_rows_.clear();
@@ -405,7 +405,7 @@ void Forward::run(std::span<const ForwardRow> rows, std::span<const int> layers,
   std::vector<const RowContext*> contexts;
   for (const ForwardRow& row : rows) contexts.push_back(&row.context);
   attention_.begin_pass(std::move(contexts));
-  team_.run([&](int thread) { Worker(*this, thread, rows, taps, timer).run(layers); });
+  team_.run([&](int thread) { Worker(*this, thread, rows, taps, reading, timer).run(layers); });
 }
 
 std::size_t Forward::logit_index(int row) const {

@@ -77,6 +77,9 @@ struct LoadOptions {
   // Empty: all tokens. Zhao et al. 2025, arXiv:2502.14856 (FR-Spec).
   std::vector<Token> output_ids = {};
   int output_room = 0;  // how many more tokens add_outputs() may add; only with output_ids
+  // What Backend::tuning() gave for this model on this machine, which saves measuring it again, up
+  // to 0.3 s. Anything else is as if empty.
+  std::string tuning = {};
 };
 
 class Backend {
@@ -85,6 +88,10 @@ class Backend {
 
   virtual const ModelSpec& spec() const = 0;
   virtual const LoadOptions& options() const = 0;  // with defaults filled in
+  // What was found to suit this machine, by measuring when the model was loaded and since then: a
+  // line to keep for LoadOptions::tuning, which only says how fast passes are. Empty: nothing to
+  // keep.
+  virtual std::string tuning() const { return {}; }
 
   // Rows of several sequences come in any order, parents before children. At most batch_rows rows.
   // If it throws, all scratch of the sequences in the batch is gone, as after discard(), and the

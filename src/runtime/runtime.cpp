@@ -87,10 +87,12 @@ std::shared_ptr<Backend> Runtime::load(const OpenedModel& opened, const LoadOpti
     return !is_interrupted();
   });
   if (is_interrupted()) throw Error("interrupted");
-  if (progress_.detail)
+  if (progress_.detail) {
+    const std::string tuning = backend->tuning();
     progress_.detail(fmt::format("{}: {}, {} of weights, context {}, {} threads, {}", opened.name,
                                  opened.model.spec.family, human_bytes(bytes), options.context,
-                                 options.n_threads, factory.name()));
+                                 options.n_threads, tuning.empty() ? factory.name() : tuning));
+  }
   return backend;
 }
 

@@ -17,6 +17,7 @@
 #include "cpu/kernels/attention_kernels.h"
 #include "cpu/kernels/choice_kernels.h"
 #include "cpu/pack.h"
+#include "cpu/reading_choice.h"
 #include "numerics/quantize.h"
 
 namespace outrider {
@@ -106,6 +107,14 @@ struct Kernels {
   VectorKernels vectors;
   AttentionKernels attention;
   const ChoiceKernels* choice;  // null: choose_reference (numerics/choice.h) is used
+  // The same products with Reading::requests, where `products` have Reading::processor. Null: they
+  // have one way of reading.
+  const ProductKernels* requesting_products = nullptr;
+
+  const ProductKernels& products_by(Reading reading) const {
+    const bool requests = reading == Reading::requests && requesting_products != nullptr;
+    return requests ? *requesting_products : products;
+  }
 };
 
 // The tables of this architecture; its folder, such as kernels/x86/, has them.

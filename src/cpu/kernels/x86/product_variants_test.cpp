@@ -53,6 +53,10 @@ TEST(Products, VexEncodingOfVnni) {
 std::vector<ProductVariant> variants_without_table() {
   std::vector<ProductVariant> all;
   if (!is_available(Isa::avx512)) return all;
+  for (const Isa isa : available_isas()) {
+    const ProductKernels* requesting = kernels(isa).requesting_products;
+    if (requesting != nullptr) all.push_back({"with requests", *requesting});
+  }
   // The table has one encoding of AVX-VNNI, VEX where there are both.
   if (vnni_encoding() == VnniEncoding::vex) {
     all.push_back({"avxvnni, EVEX", kProductsAvxVnniEvex});

@@ -21,12 +21,13 @@ std::size_t lines(const PackedMatrix& weights, std::size_t n_rows) {
   return std::max(tiled::lines(weights, n_rows), kProductsAvx512.lines(weights, kLeastRows - 1));
 }
 
+template <const ProductKernels& kOfFewRows>
 void arrange(const PackedMatrix& weights, const ProductInput& input, Range rows,
              ArrangedRows& arranged) {
   if (on_tiles(weights, rows))
     tiled::arrange(weights, input, rows, arranged);
   else
-    kProductsAvx512.arrange(weights, input, rows, arranged);
+    kOfFewRows.arrange(weights, input, rows, arranged);
 }
 
 void product(const PackedMatrix& weights, const ArrangedRows& rows, Range panels,
@@ -43,6 +44,8 @@ void quantize(std::span<const float> x, std::size_t group, QuantizedRow out) {
 
 }  // namespace
 
-const ProductKernels kProductsAmx = {lines, arrange, product, quantize};
+const ProductKernels kProductsAmx = {lines, arrange<kProductsAvx512>, product, quantize};
+const ProductKernels kProductsAmxRequests = {lines, arrange<kProductsAvx512Requests>, product,
+                                             quantize};
 
 }  // namespace outrider

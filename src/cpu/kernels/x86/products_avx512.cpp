@@ -85,12 +85,12 @@ template <int kRows>
 // misses, and eight rows took a fifth longer. Lines that wait for memory would hold the few buffers
 // of the first-level cache while rows multiply: bring them to the second early, to the first late
 // (Q4_K from memory, four rows: 0.77 of the VNNI peak, with one request 0.71; Q6_K 0.61 and 0.52).
-// One or two rows only wait for memory and leave prefetching to the processor, which detects
-// streams (a request 5 KiB ahead: T(1) and T(2) 2 to 5 % slower).
-template <int kRows>
+// One or two rows only wait for memory, and some processors detect the streams so well that
+// requests are in the way: with these there are kernels for either (cpu/reading_choice.h).
+template <Reading kReading>
 [[OUTRIDER_AVX512, gnu::always_inline]] inline void prefetch(const std::byte* at,
                                                              std::size_t bytes) {
-  if constexpr (kRows > kFewRows) {
+  if constexpr (kReading == Reading::requests) {
     constexpr std::size_t kNear = 3 << 10, kFar = 12 << 10;
     for (std::size_t i = 0; i < bytes; i += kLine) {
       _mm_prefetch(reinterpret_cast<const char*>(at + kNear + i), _MM_HINT_T0);
@@ -100,7 +100,7 @@ template <int kRows>
 }
 
 // One panel of a type whose groups have 32 columns.
-template <TensorType kType, int kRows>
+template <TensorType kType, int kRows, Reading kReading>
 [[OUTRIDER_AVX512]] void panel_of_32(const std::byte* panel, std::size_t columns,
                                      const std::int32_t* words, float* out, std::size_t stride) {
   constexpr InterleavedShape kShape = interleaved_shape(kType, ExtraKind::bias_start);
@@ -110,7 +110,7 @@ template <TensorType kType, int kRows>
   for (int r = 0; r < kRows; ++r) acc[r] = _mm512_setzero_ps();
   for (std::size_t b = 0; b < columns / 32; ++b, words += kShape.words() * kRows) {
     const BlockPlace place = block_place(kType, b);
-    prefetch<kRows>(panel + place.body, body_bytes(kType) + kLine);
+    prefetch<kReading>(panel + place.body, body_bytes(kType) + kLine);
     const std::int32_t* ds = words + kShape.units * kRows;
     const std::int32_t* extras = ds + kRows;
     __m512i sum[kRows];
@@ -166,7 +166,7 @@ template <TensorType kType, int kRows>
 enum class Scaling { wide, paired };
 
 // One panel of a K type.
-template <TensorType kType, Scaling kScaling, int kRows>
+template <TensorType kType, Scaling kScaling, int kRows, Reading kReading>
 [[OUTRIDER_AVX512]] void panel_of_256(const std::byte* panel, std::size_t columns,
                                       const std::int32_t* words, float* out, std::size_t stride) {
   constexpr InterleavedShape kShape = interleaved_shape(kType, ExtraKind::bias_start);
@@ -180,7 +180,7 @@ template <TensorType kType, Scaling kScaling, int kRows>
   for (int r = 0; r < kRows; ++r) acc[r] = _mm512_setzero_ps();
   for (std::size_t b = 0; b < columns / 256; ++b, words += kShape.words() * kRows) {
     const BlockPlace place = block_place(kType, b);
-    prefetch<kRows>(panel + place.body - kLine, kScaleBytes + kLine);
+    prefetch<kReading>(panel + place.body - kLine, kScaleBytes + kLine);
     const std::byte* small = panel + place.body;
     const std::byte* lines = small + kScaleBytes;
     const std::int32_t* ds = words + kShape.units * kRows;
@@ -209,7 +209,7 @@ template <TensorType kType, Scaling kScaling, int kRows>
           sums[half][r] =
               kBlock.has_min ? _mm512_setzero_si512() : _mm512_set1_epi32(extras[s * kRows + r]);
         }
-        prefetch<kRows>(lines + s * kSubBytes, kSubBytes);
+        prefetch<kReading>(lines + s * kSubBytes, kSubBytes);
         add_sub_block<kType>(sums[half], lines + s * kSubBytes, words + s * kSubWords);
         if constexpr (kScaling == Scaling::wide) {
           const __m512i scale =
@@ -287,7 +287,7 @@ template <TensorType kType>
 }
 
 // One panel of F32, F16 or BF16.
-template <TensorType kType, int kRows>
+template <TensorType kType, int kRows, Reading kReading>
 [[OUTRIDER_AVX512]] void panel_of_floats(const std::byte* panel, std::size_t columns,
                                          const std::int32_t* words, float* out,
                                          std::size_t stride) {
@@ -297,7 +297,7 @@ template <TensorType kType, int kRows>
   for (int r = 0; r < kRows; ++r) acc[r] = _mm512_setzero_ps();
 #pragma GCC unroll 4
   for (std::size_t k = 0; k < columns; ++k, panel += kColumnBytes, words += kRows) {
-    prefetch<kRows>(panel, kColumnBytes);
+    prefetch<kReading>(panel, kColumnBytes);
     __m512 w;
     if constexpr (kType == TensorType::f32) w = _mm512_load_ps(panel);
     if constexpr (kType == TensorType::f16) w = halves(panel);
@@ -311,47 +311,53 @@ template <TensorType kType, int kRows>
   store(acc, out, stride);
 }
 
-template <TensorType kType, Scaling kScaling, int kRows>
+template <TensorType kType, Scaling kScaling, int kRows, Reading kReading>
 constexpr PanelKernel panel_kernel() {
   constexpr BlockShape kShape = block_shape(kType);
   if constexpr (kShape.elements == 0)
-    return panel_of_floats<kType, kRows>;
+    return panel_of_floats<kType, kRows, kReading>;
   else if constexpr (kShape.elements == 32)
-    return panel_of_32<kType, kRows>;
+    return panel_of_32<kType, kRows, kReading>;
   else
-    return panel_of_256<kType, kScaling, kRows>;
+    return panel_of_256<kType, kScaling, kRows, kReading>;
 }
 
-template <TensorType kType, Scaling kScaling>
+// kOfFewRows: how weights are read for few rows.
+template <TensorType kType, Scaling kScaling, Reading kOfFewRows>
 PanelKernel panel_kernel(std::size_t rows) {
   static constexpr auto kByRows = []<int... kLess>(std::integer_sequence<int, kLess...>) {
-    return std::array{panel_kernel<kType, kScaling, kLess + 1>()...};
+    return std::array{panel_kernel < kType, kScaling, kLess + 1,
+                      kLess < kFewRows ? kOfFewRows : Reading::requests > ()...};
   }
   (std::make_integer_sequence<int, kMostRows>());
   return kByRows[rows - 1];
 }
 
-template <TensorType kType>
+template <TensorType kType, Reading kOfFewRows>
 PanelKernel panel_kernel(const InterleavedRows& group) {
   if constexpr (block_shape(kType).elements == 256) {
     if (group.rows > kFewRows && sums_fit_16_bits<kType>(group)) {
-      return panel_kernel<kType, Scaling::paired>(group.rows);
+      return panel_kernel<kType, Scaling::paired, kOfFewRows>(group.rows);
     }
   }
-  return panel_kernel<kType, Scaling::wide>(group.rows);
+  return panel_kernel<kType, Scaling::wide, kOfFewRows>(group.rows);
 }
 
+template <Reading kOfFewRows>
 PanelKernel panel_kernel(TensorType type, const InterleavedRows& group) {
-  return kernel_for(type, [&]<TensorType kType>() { return panel_kernel<kType>(group); });
+  return kernel_for(type,
+                    [&]<TensorType kType>() { return panel_kernel<kType, kOfFewRows>(group); });
 }
 
 std::size_t lines(const PackedMatrix& weights, std::size_t n_rows) {
   return interleaved_lines(weights, n_rows, ExtraKind::bias_start);
 }
 
+template <Reading kOfFewRows>
 void arrange(const PackedMatrix& weights, const ProductInput& input, Range rows,
              ArrangedRows& arranged) {
-  interleave(weights, input, rows, ExtraKind::bias_start, kMostRows, panel_kernel, arranged);
+  interleave(weights, input, rows, ExtraKind::bias_start, kMostRows, panel_kernel<kOfFewRows>,
+             arranged);
 }
 
 // sums16[i] = the sum of q[16 i .. 16 i + 15]; n: a multiple of 16. 64 columns at a time: a whole
@@ -393,6 +399,9 @@ void arrange(const PackedMatrix& weights, const ProductInput& input, Range rows,
 
 }  // namespace
 
-const ProductKernels kProductsAvx512 = {lines, arrange, product_of_interleaved, quantize};
+const ProductKernels kProductsAvx512 = {lines, arrange<Reading::processor>, product_of_interleaved,
+                                        quantize};
+const ProductKernels kProductsAvx512Requests = {lines, arrange<Reading::requests>,
+                                                product_of_interleaved, quantize};
 
 }  // namespace outrider

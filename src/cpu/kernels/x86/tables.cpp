@@ -9,8 +9,10 @@ std::span<const Kernels> kernel_tables() {
       {Isa::avxvnni,
        vnni_encoding() == VnniEncoding::vex ? kProductsAvxVnniVex : kProductsAvxVnniEvex,
        kVectorsAvx2, kAttentionAvx2, &kChoiceAvx2},
-      {Isa::avx512, kProductsAvx512, kVectorsAvx512, kAttentionAvx512, &kChoiceAvx512},
-      {Isa::amx, kProductsAmx, kVectorsAvx512, kAttentionAvx512, &kChoiceAvx512},
+      {Isa::avx512, kProductsAvx512, kVectorsAvx512, kAttentionAvx512, &kChoiceAvx512,
+       &kProductsAvx512Requests},
+      {Isa::amx, kProductsAmx, kVectorsAvx512, kAttentionAvx512, &kChoiceAvx512,
+       &kProductsAmxRequests},
   };
   return tables;
 }

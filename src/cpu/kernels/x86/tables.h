@@ -7,7 +7,7 @@
 namespace outrider {
 
 extern const ProductKernels kProductsAvx2, kProductsAvxVnniVex, kProductsAvxVnniEvex,
-    kProductsAvx512, kProductsAmx;
+    kProductsAvx512, kProductsAvx512Requests, kProductsAmx, kProductsAmxRequests;
 extern const VectorKernels kVectorsAvx2, kVectorsAvx512;
 extern const AttentionKernels kAttentionAvx2, kAttentionAvx512;
 extern const ChoiceKernels kChoiceAvx2, kChoiceAvx512;
