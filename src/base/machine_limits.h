@@ -31,6 +31,9 @@ class LimitMeter {
   // With the first n_threads of its threads: reads all its memory once in each pattern, and
   // computes for some milliseconds. Patterns and their order are the same in every call.
   virtual Limits measure(int n_threads) = 0;
+  // With as many threads: reads all its memory once by products of Q4_K with one row, in each way
+  // in which they can read. Empty if they have one way.
+  virtual std::vector<Limits::Reading> measure_products(int n_threads) = 0;
 };
 
 }  // namespace outrider

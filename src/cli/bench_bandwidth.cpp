@@ -20,19 +20,43 @@ std::string range_text(const Spread& spread, int digits) {
   return fmt::format("{:.{}f}..{:.{}f}", spread.min, digits, spread.max, digits);
 }
 
+Json json_of(const LimitSamples& all, const LimitSamples& one) {
+  Json patterns = Json::array();
+  for (std::size_t i = 0; i < all.patterns().size(); ++i) {
+    patterns.push_back({{"pattern", all.patterns()[i].name},
+                        {"gbs", json_of(all.patterns()[i].gbs)},
+                        {"gbs_one_thread", json_of(one.patterns()[i].gbs)}});
+  }
+  return patterns;
+}
+
+// The fastest pattern of all threads is marked.
+Table table_of(const std::string& title, const LimitSamples& all, const LimitSamples& one) {
+  Table table({title, "GB/s", "range", "one thread", "range"}, "lrrrr");
+  for (std::size_t i = 0; i < all.patterns().size(); ++i) {
+    const LimitSamples::Pattern together = all.patterns()[i], alone = one.patterns()[i];
+    table.add({together.name + (together.name == all.reading().name ? " *" : ""),
+               fmt::format("{:.1f}", together.gbs.median), range_text(together.gbs, 1),
+               fmt::format("{:.1f}", alone.gbs.median), range_text(alone.gbs, 1)});
+  }
+  return table;
+}
+
 int bench_bandwidth(const Machine& machine, const Settings& settings) {
   Console console(settings);
   const int n_threads = thread_count(settings, console);
   const auto meter = machine.make_limit_meter(n_threads);
   // One thread alternates with all: how much the others add shows whether each has a core of its
   // own, whatever the system reports.
-  LimitSamples all, one;
+  LimitSamples all, one, all_products, one_products;
   const int rounds = kRounds * settings.repetitions;
   for (int round = 0; round < rounds; ++round) {
     console.advance("measuring", static_cast<double>(round) / rounds);
     all.add(meter->measure(n_threads));
+    all_products.add({.readings = meter->measure_products(n_threads)});
     stop_if_interrupted();
     one.add(meter->measure(1));
+    one_products.add({.readings = meter->measure_products(1)});
     stop_if_interrupted();
   }
   console.clear();
@@ -52,30 +76,19 @@ int bench_bandwidth(const Machine& machine, const Settings& settings) {
                      {"read_gbs", reading.gbs.median},
                      {"read_pattern", reading.name}};
     for (const LimitSamples::Unit& unit : all.units()) document[unit.key] = unit.tera.max;
-    Json patterns = Json::array(), units = Json::array();
-    for (std::size_t i = 0; i < all.patterns().size(); ++i) {
-      patterns.push_back({{"pattern", all.patterns()[i].name},
-                          {"gbs", json_of(all.patterns()[i].gbs)},
-                          {"gbs_one_thread", json_of(one.patterns()[i].gbs)}});
-    }
+    Json units = Json::array();
     for (std::size_t i = 0; i < all.units().size(); ++i) {
       units.push_back({{"unit", all.units()[i].key},
                        {"tera", json_of(all.units()[i].tera)},
                        {"tera_one_thread", json_of(one.units()[i].tera)}});
     }
-    document["patterns"] = patterns;
+    document["patterns"] = json_of(all, one);
+    document["product_patterns"] = json_of(all_products, one_products);
     document["units"] = units;
     write_json(document);
     return kDone;
   }
 
-  Table reads({"reading memory", "GB/s", "range", "one thread", "range"}, "lrrrr");
-  for (std::size_t i = 0; i < all.patterns().size(); ++i) {
-    const LimitSamples::Pattern together = all.patterns()[i], alone = one.patterns()[i];
-    reads.add({together.name + (together.name == reading.name ? " *" : ""),
-               fmt::format("{:.1f}", together.gbs.median), range_text(together.gbs, 1),
-               fmt::format("{:.1f}", alone.gbs.median), range_text(alone.gbs, 1)});
-  }
   Table works({"work on registers", "10^12/s", "range", "one thread", "range"}, "lrrrr");
   for (std::size_t i = 0; i < all.units().size(); ++i) {
     const LimitSamples::Unit together = all.units()[i], alone = one.units()[i];
@@ -87,7 +100,11 @@ int bench_bandwidth(const Machine& machine, const Settings& settings) {
                  range_text(alone.tera, 3)});
     }
   }
-  write_output(reads.text(output_width()));
+  write_output(table_of("reading memory", all, one).text(output_width()));
+  if (!all_products.patterns().empty()) {
+    const Table products = table_of("weights for one row, read by", all_products, one_products);
+    write_output(fmt::format("\n{}", products.text(output_width())));
+  }
   write_output(fmt::format("\n{}", works.text(output_width())));
   std::string about = threads_text(n_threads);
   if (gain > 0 && n_threads > 1) {
@@ -105,7 +122,8 @@ Command bench_bandwidth_command() {
           .description =
               "Measures the machine's limits, with which the cost of a pass is compared: reading "
               "memory in several patterns, and arithmetic on registers for each instruction set, "
-              "with all threads and with one.",
+              "with all threads and with one. Where kernels can read weights in two ways, both are "
+              "measured.",
           .flags = {"--threads", "--repeat", "--json", "--log-file", "--quiet", "--verbose"},
           .run = bench_bandwidth};
 }

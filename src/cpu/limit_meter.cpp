@@ -9,6 +9,7 @@
 #include "base/huge_buffer.h"
 #include "base/threads.h"
 #include "cpu/isa.h"
+#include "cpu/kernels/kernels.h"
 #include "cpu/limit_loops.h"
 
 namespace outrider {
@@ -99,7 +100,47 @@ class CpuLimitMeter final : public LimitMeter {
     return limits;
   }
 
+  std::vector<Limits::Reading> measure_products(int n_threads) override {
+    CHECK(n_threads >= 1 && n_threads <= team_.size());
+    const Kernels& table = kernels(chosen_isa());
+    if (table.requesting_products == nullptr) return {};
+    const PackedMatrix weights = memory_as_weights();
+    const std::vector<std::int8_t> q(weights.columns);
+    const std::vector<float> d(weights.columns);
+    const std::vector<std::int16_t> sums16(weights.columns);
+    const ProductInput input = {
+        .floats = {d.data(), 1, weights.columns},
+        .groups_of_32 = {},
+        .groups_of_256 = {q.data(), d.data(), sums16.data(), weights.columns, weights.columns,
+                          weights.columns}};
+    std::vector<float> out(weights.outputs);
+    std::vector<Limits::Reading> readings;
+    for (const Reading reading : {Reading::processor, Reading::requests}) {
+      const ProductKernels& products = table.products_by(reading);
+      std::vector<ArrangedRows::Line> words(products.lines(weights, 1));
+      ArrangedRows row;
+      row.memory = words;
+      products.arrange(weights, input, {0, 1}, row);
+      const double taken = seconds(n_threads, [&](int thread) {
+        const Range own = share(weights.panels(), thread, n_threads);
+        products.product(weights, row, own,
+                         MatrixView<float>(out.data(), 1, out.size()).from(0, own.begin * kPanel));
+        return std::uint64_t{0};
+      });
+      const double bytes = static_cast<double>(weights.panels() * weights.panel_bytes);
+      readings.push_back({std::string(name(reading)), bytes / taken * 1e-9});
+    }
+    return readings;
+  }
+
  private:
+  PackedMatrix memory_as_weights() const {
+    PackedMatrix weights{.type = TensorType::q4_k, .columns = 2048, .first = memory_.begin()};
+    weights.panel_bytes = packed_panel_bytes(weights.type, weights.columns);
+    weights.outputs = kBufferBytes / weights.panel_bytes * kPanel;
+    return weights;
+  }
+
   // The seconds in which the first n_threads finish work(thread).
   template <typename Work>
   double seconds(int n_threads, const Work& work) {

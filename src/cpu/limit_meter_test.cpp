@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "cpu/isa.h"
+#include "cpu/kernels/kernels.h"
 
 namespace outrider {
 namespace {
@@ -39,6 +40,15 @@ TEST(Limits, PatternsKeepTheirOrder) {
   ASSERT_EQ(first.readings.size(), second.readings.size());
   for (std::size_t i = 0; i < first.readings.size(); ++i)
     EXPECT_EQ(first.readings[i].pattern, second.readings[i].pattern);
+}
+
+TEST(Limits, ProductsAreTimedInEachWayOfReading) {
+  const auto readings = make_limit_meter(2)->measure_products(2);
+  ASSERT_EQ(readings.size(), kernels(chosen_isa()).requesting_products == nullptr ? 0u : 2u);
+  for (const Limits::Reading& reading : readings) {
+    EXPECT_GT(reading.gbs, 0.1) << reading.pattern;
+    EXPECT_LT(reading.gbs, 1000) << reading.pattern;
+  }
 }
 
 }  // namespace

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import tempfile
@@ -117,6 +118,17 @@ class Model(TestCase):
             self.assertEqual(result.stderr.count("step "), len(trace.readlines()), result.stderr)
         self.assertRegex(result.stderr, r"step 1: position 0, \d+ rows, \d+ of \d+ drafts accepted, ")
 
+    def test_how_weights_are_read(self):
+        shown = outrider("run", "-p", PROMPT, "-n", "1", "--verbose").stderr
+        has_choice = re.search("in use: (avx512|amx)", outrider("--version").stdout) is not None
+        self.assertEqual("reading=" in shown, has_choice, shown)
+        plain = self.run_json("--temp", "0", "--draft", "off")
+        for way in ("processor", "requests"):
+            forced = self.run_json("--temp", "0", "--draft", "off", OUTRIDER_READING=way)
+            self.assertEqual(forced["tokens"], plain["tokens"])
+        self.assert_fails(outrider("run", "-p", PROMPT, OUTRIDER_READING="cache"), 1, "OUTRIDER_READING=cache",
+                          "processor or requests")
+
     def test_bad_requests(self):
         self.assert_fails(outrider("run", "-p", ""), 1, "the prompt is empty")
         self.assert_fails(outrider("run", "-p", "a b c d", "-c", "8"), 1, "context of 8")
@@ -203,6 +215,8 @@ class Model(TestCase):
         self.assertEqual(limits["read_gbs"], max(p["gbs"]["median"] for p in limits["patterns"]))
         for key in ("int8_tops", "avx2_tops", "amx_tops", "f32_tflops"):
             self.assertGreaterEqual(limits[key], 0)
+        ways = [p["pattern"] for p in limits["product_patterns"]]
+        self.assertIn(ways, ([], ["processor", "requests"]))
         self.assertIn("threads on", outrider("bench", "bandwidth", "-t", "2").stdout)
 
     def test_bench_generate(self):
