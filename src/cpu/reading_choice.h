@@ -1,6 +1,6 @@
 // How kernels get the weights of passes with one or two rows, which wait for memory alone. Which
-// way is faster depends on the machine: on a Zen 5 T(1) with requests takes 0.7 of the time, on a
-// Zen 4 1.02 to 1.08 (docs/experiments.md). So it is measured where it runs. Bits do not depend on
+// way is faster depends on the machine: with requests T(1) takes 0.7 of the time on a Zen 5, 1.08
+// to 1.29 on a Zen 4 (docs/experiments.md). So it is measured where it runs. Bits do not depend on
 // it.
 
 #pragma once

@@ -322,12 +322,15 @@ constexpr PanelKernel panel_kernel() {
     return panel_of_256<kType, kScaling, kRows, kReading>;
 }
 
-// kOfFewRows: how weights are read for few rows.
+constexpr Reading reading_for(int rows, Reading of_few_rows) {
+  return rows <= kFewRows ? of_few_rows : Reading::requests;
+}
+
 template <TensorType kType, Scaling kScaling, Reading kOfFewRows>
 PanelKernel panel_kernel(std::size_t rows) {
   static constexpr auto kByRows = []<int... kLess>(std::integer_sequence<int, kLess...>) {
-    return std::array{panel_kernel < kType, kScaling, kLess + 1,
-                      kLess < kFewRows ? kOfFewRows : Reading::requests > ()...};
+    return std::array{
+        panel_kernel<kType, kScaling, kLess + 1, reading_for(kLess + 1, kOfFewRows)>()...};
   }
   (std::make_integer_sequence<int, kMostRows>());
   return kByRows[rows - 1];
