@@ -76,7 +76,7 @@ SamplingParams greedy() {
 
 TEST_F(RuntimeTest, EnginesShareModelsAndSayTheSame) {
   const auto choices = parse_draft("lookup+model", draft.path());
-  Runtime runtime = open({.context = 256, .drafters = choices});
+  Runtime runtime = open({.context = 256, .drafters = choices, .budget = {.automatic = false}});
   EXPECT_EQ(targets.loaded.size(), 1u);
   EXPECT_TRUE(drafts.loaded.empty());  // not before an engine asks
   const auto plain = runtime.make_engine({});

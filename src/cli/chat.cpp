@@ -5,6 +5,7 @@
 #include "base/nearest_name.h"
 #include "cli/failure.h"
 #include "cli/line_reader.h"
+#include "cli/reliability.h"
 #include "cli/signals.h"
 
 namespace outrider {
@@ -97,7 +98,7 @@ class Chat {
     bench_.note_seed();
     for (bool interrupted = false;;) {
       const auto line = reader_.read();
-      if (!line) return kDone;
+      if (!line) return end();
       if (line->interrupted) {
         if (take_signal() == SIGTERM) throw Interrupted{SIGTERM};
         if (interrupted && line->text.empty()) throw Interrupted{SIGINT};
@@ -110,7 +111,7 @@ class Chat {
       if (first == std::string::npos) continue;
       try {
         if (line->text[first] == '/') {
-          if (!command(line->text.substr(first))) return kDone;
+          if (!command(line->text.substr(first))) return end();
         } else {
           answer(line->text);
         }
@@ -123,6 +124,12 @@ class Chat {
   }
 
  private:
+  // What was learned with the drafters that the chat began with is kept for the next one.
+  int end() {
+    if (!has_changed_drafters_) bench_.keep_profile(*engine_);
+    return kDone;
+  }
+
   void reset() {
     session_.reset();
     messages_ = bench_.conversation();
@@ -145,11 +152,13 @@ class Chat {
       console_.note(last_ ? answer_summary(*last_) : "there is no answer yet");
       console_.note(fmt::format("{} of {} tokens of context used; --draft {}", session_.n_tokens(),
                                 bench_.context(), draft_));
+      if (engine_->reliability().n() > 0) console_.note(reliability_text(engine_->reliability()));
     } else if (name == "/draft") {
       if (!rest.empty()) {
         const DraftSetting draft = parse_draft_setting(rest, settings_);
         engine_->set_drafters(bench_.make_drafters(draft));
         engine_->measure_costs();
+        has_changed_drafters_ = true;
         draft_ = rest;
       }
       console_.note(fmt::format("--draft {}", draft_));
@@ -191,6 +200,7 @@ class Chat {
   std::unique_ptr<Engine> engine_;
   Session session_;
   SamplingParams sampling_;
+  bool has_changed_drafters_ = false;
   std::string draft_;
   AnswerPrinter printer_;
   LineReader reader_;

@@ -70,7 +70,7 @@ std::ofstream open_trace(const Settings& settings) {
 }
 
 RuntimeOptions runtime_options(const Settings& settings, std::span<const DraftSetting> drafts,
-                               Console& console) {
+                               Console& console, bool keeps_profiles) {
   RuntimeOptions options{.model = checked_model_name(settings.model),
                          .offline = settings.offline,
                          .context = settings.ctx_size,
@@ -82,7 +82,8 @@ RuntimeOptions runtime_options(const Settings& settings, std::span<const DraftSe
                          .budget = {.automatic = settings.budget_automatic,
                                     .rows = settings.draft_rows,
                                     .depth = settings.draft_depth,
-                                    .width = settings.draft_width}};
+                                    .width = settings.draft_width},
+                         .keeps_profiles = keeps_profiles};
   for (const DraftSetting& draft : drafts)
     options.drafters.insert(options.drafters.end(), draft.choices.begin(), draft.choices.end());
   return options;
@@ -91,13 +92,13 @@ RuntimeOptions runtime_options(const Settings& settings, std::span<const DraftSe
 }  // namespace
 
 Workbench::Workbench(const Machine& machine, const Settings& settings,
-                     std::span<const DraftSetting> drafts, Console& console)
+                     std::span<const DraftSetting> drafts, Console& console, bool keeps_profiles)
     : settings_(settings),
       console_(console),
       // 32 bits are enough to be different and short enough to type.
       seed_(settings.seed ? *settings.seed : std::random_device()()),
       trace_(open_trace(settings)),
-      runtime_(runtime_options(settings, drafts, console), machine.choose_factory,
+      runtime_(runtime_options(settings, drafts, console, keeps_profiles), machine.choose_factory,
                console.progress()) {
   console.clear();
 }

@@ -36,7 +36,10 @@ class Workbench {
   // Loads settings.model; says on the console what it chose. Memory for the draft models of
   // `drafts` is planned too. UsageError for a model that does not exist. Throws Error like Runtime.
   Workbench(const Machine& machine, const Settings& settings, std::span<const DraftSetting> drafts,
-            Console& console);
+            Console& console, bool keeps_profiles = false);
+
+  // Of commands that measure, nothing is known from earlier runs and nothing is kept.
+  void keep_profile(const Engine& engine) { runtime_.keep_profile(engine); }
 
   // Engines share the models; --steps and --trace watch each.
   std::unique_ptr<Engine> make_engine(const DraftSetting& draft);

@@ -3,6 +3,7 @@
 #include "cli/chat.h"
 #include "cli/generate.h"
 #include "cli/json.h"
+#include "cli/reliability.h"
 #include "cli/signals.h"
 #include "cli/text_input.h"
 #include "cli/version.h"
@@ -50,7 +51,7 @@ int run(const Machine& machine, const Settings& settings) {
 
   Console console(settings);
   const Clock::time_point start = Clock::now();
-  Workbench bench(machine, settings, {&draft, 1}, console);
+  Workbench bench(machine, settings, {&draft, 1}, console, /*keeps_profiles=*/true);
   if (!prompt) return chat(bench, draft, settings, console);
 
   const std::unique_ptr<Engine> engine = bench.make_engine(draft);
@@ -68,8 +69,11 @@ int run(const Machine& machine, const Settings& settings) {
   const Completion answer =
       session.complete(tokens, sampling, bench.stop(-1),
                        settings.json ? ShowText{} : printer.show(), &interrupt_flag());
+  bench.keep_profile(*engine);
   if (settings.json) {
-    write_json(answer_json(answer, bench, load_ms));
+    Json json = answer_json(answer, bench, load_ms);
+    json["reliability"] = reliability_json(engine->reliability());
+    write_json(json);
   } else {
     printer.end_line();
     console.note(answer_summary(answer));

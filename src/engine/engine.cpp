@@ -1,8 +1,10 @@
 #include "engine/engine.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/stopwatch.h"
@@ -101,13 +103,13 @@ void Engine::start(Generation& generation, std::span<const Token> prompt) {
     drafter->truncate(generation.draft_sequence, kept);
     drafter->observe(generation.draft_sequence, prompt.subspan(kept));
   }
-  budget_.begin_text();
   generation.tokens.assign(prompt.begin(), prompt.end());
   generation.n_prompt = static_cast<int>(prompt.size());
   generation.n_reused = kept;
   generation.state = ProcessorState(generation.sampling);
   generation.state.advance(prompt);
   generation.finish_reason.reset();
+  generation.budget = budget_.begin_text(generation.n_prompt - kept, generation.stop.n_left());
   if (generation.stop.n_left() == 0) generation.finish_reason = FinishReason::length;
   generation.error.reset();
   generation.emitted.clear();
@@ -149,6 +151,30 @@ void Engine::set_drafters(std::vector<std::unique_ptr<Drafter>> drafters) {
   CostCurve curve = budget_.curve();
   budget_ = Budget(options_.budget, static_cast<int>(drafters_.size()));
   budget_.curve() = std::move(curve);
+  for (Generation* generation : living_)
+    generation->budget = budget_.begin_text(0, generation->stop.n_left());
+}
+
+Learned Engine::learned() const {
+  Learned learned = budget_.learned();
+  for (std::size_t i = 0; i < drafters_.size(); ++i)
+    learned.drafters[i].passes = drafters_[i]->costs();
+  return learned;
+}
+
+bool Engine::restore(const Learned& learned) {
+  const Learned own = budget_.learned();
+  if (learned.passes.empty() || learned.drafters.size() != drafters_.size()) return false;
+  for (std::size_t i = 0; i < drafters_.size(); ++i) {
+    const Calibration::OfDrafter& known = learned.drafters[i].acceptance;
+    if (known.confidences.size() != own.drafters[i].acceptance.confidences.size() ||
+        known.levels.size() != own.drafters[i].acceptance.levels.size())
+      return false;
+  }
+  budget_.restore(learned);
+  for (std::size_t i = 0; i < drafters_.size(); ++i)
+    drafters_[i]->restore_costs(learned.drafters[i].passes);
+  return true;
 }
 
 void Engine::forget_texts() {
@@ -159,8 +185,10 @@ void Engine::measure_costs() {
   if (!options_.budget.automatic || options_.budget.rows == 0 || drafters_.empty()) return;
   for (const auto& drafter : drafters_) drafter->measure_costs();
   if (!budget_.curve().empty()) return;
-  // Slow machines get fewer points; the curve goes on beyond them and is refined by every step.
-  constexpr double kEnoughMs = 1000;
+  // In rounds, since a shared machine is slow for moments. Slow machines get fewer of them, or
+  // fewer points; the curve goes on beyond them and is refined by every step.
+  constexpr int kRounds = 3;
+  constexpr double kEnoughMs = 600;
   const Stopwatch watch;
   std::optional<OwnedSequence> own;
   if (living_.empty()) own.emplace(*target_);
@@ -169,9 +197,13 @@ void Engine::measure_costs() {
   const int rows_max = std::min({1 + options_.budget.rows, target_->options().batch_rows,
                                  target_->options().n_slots, target_->options().context - first});
   time_pass(*target_, sequence, 1, 1);  // first touches of memory
-  for (const int rows : timed_rows(rows_max)) {
-    if (watch.ms() > kEnoughMs) break;
-    budget_.curve().measure(rows, time_pass(*target_, sequence, rows, rows));
+  std::map<int, std::vector<double>> times;
+  for (int round = 0; round < kRounds; ++round)
+    for (const int rows : timed_rows(rows_max))
+      if (watch.ms() < kEnoughMs) times[rows].push_back(time_pass(*target_, sequence, rows, rows));
+  for (auto& [rows, ms] : times) {
+    std::ranges::sort(ms);
+    budget_.curve().measure(rows, ms[(ms.size() - 1) / 2]);
   }
 }
 

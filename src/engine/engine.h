@@ -55,6 +55,12 @@ class Engine {
   // none on a sequence of its own.
   void measure_costs();
 
+  // What this engine knows of costs and acceptance, and in place of measure_costs(): what another
+  // one knew that had such a target and such drafters. False if it does not fit these drafters;
+  // then nothing has changed.
+  Learned learned() const;
+  bool restore(const Learned& learned);
+
   // Other drafters from now on; they are shown the texts of the living generations, whose counters
   // begin anew.
   void set_drafters(std::vector<std::unique_ptr<Drafter>> drafters);
@@ -65,6 +71,9 @@ class Engine {
 
   // Called at the end of every step; what it throws leaves step() after the step is complete.
   void on_step(std::function<void(const StepReport&)> observe) { observe_ = std::move(observe); }
+
+  // Whether drafts came true as often as the budget expected, since the drafters were set.
+  const Reliability& reliability() const { return budget_.reliability(); }
 
   const Backend& target() const { return *target_; }
   std::span<const std::unique_ptr<Drafter>> drafters() const { return drafters_; }

@@ -39,7 +39,7 @@ class ScriptedDrafter : public Drafter {
   }
   void truncate(DraftSequence sequence, int length) override { texts_.at(sequence).resize(length); }
   void end(DraftSequence sequence) override { CHECK(texts_.erase(sequence) == 1); }
-  DraftCost cost() const override { return {}; }
+  DraftCost cost(int, int) const override { return {}; }
 
   const std::map<DraftSequence, std::vector<Token>>& texts() const { return texts_; }
   std::function<void()> before_observe = nullptr;  // may throw
@@ -301,13 +301,14 @@ TEST(Engine, DraftsAreAccepted) {
     EXPECT_GT(engine.accepted, 10);
     EXPECT_LE(engine.accepted, engine.drafted);
   }
-  // The target as its own draft: a token more than the depth in every step, sampled or not.
+  // The target as its own draft: after the first token a token more than the depth in every step,
+  // sampled or not.
   for (const SamplingParams& sampling : {greedy(), sampled(3, true)}) {
     Setting setting;
     setting.engine.budget = {.automatic = false, .rows = 4, .depth = 4, .width = 1};
     WatchedEngine engine(setting, list(model({})));
-    generate(engine, tokenizer, {{{1, 2}, sampling, {.n_predict = 50, .ignore_eos = true}}});
-    EXPECT_EQ(engine.steps(), 10);
+    generate(engine, tokenizer, {{{1, 2}, sampling, {.n_predict = 51, .ignore_eos = true}}});
+    EXPECT_EQ(engine.steps(), 11);
     EXPECT_EQ(engine.accepted, 40);
   }
 }
@@ -318,7 +319,7 @@ TEST(Engine, AcceptsExactlyWhatIsRight) {
   const FakeTokenizer tokenizer = words();
   constexpr int kDepth = 5;
   for (const SamplingParams& sampling : {greedy(), sampled(5, true)}) {
-    const Request request{{1, 2, 3}, sampling, {.n_predict = 60, .ignore_eos = true}};
+    const Request request{{1, 2, 3}, sampling, {.n_predict = 61, .ignore_eos = true}};
     Setting setting;
     setting.engine.budget = {.automatic = false, .rows = 64, .depth = kDepth, .width = 8};
     const Outcome wanted = decode_plainly(setting.model, tokenizer, request, 200);
@@ -347,17 +348,17 @@ TEST(Engine, AcceptsExactlyWhatIsRight) {
           };
           WatchedEngine engine(setting, list(std::make_unique<ScriptedDrafter>(script)));
           EXPECT_EQ(generate(engine, tokenizer, {request})[0], wanted);
-          EXPECT_EQ(engine.steps(), 60 / (right + 1));
+          EXPECT_EQ(engine.steps(), 1 + 60 / (right + 1));
           EXPECT_EQ(engine.accepted, 60 - 60 / (right + 1));
         }
   }
 }
 
-// Chains of three of which the first few are right, until 60 tokens are there; the last chains are
-// as long as the limit allows.
+// Chains of three of which the first few are right, until 60 tokens follow the first; the last
+// chains are as long as the limit allows.
 TEST(Engine, CountsWhatDraftsWereLike) {
   const FakeTokenizer tokenizer = words();
-  const Request request{{1, 2, 3}, greedy(), {.n_predict = 60, .ignore_eos = true}};
+  const Request request{{1, 2, 3}, greedy(), {.n_predict = 61, .ignore_eos = true}};
   const Outcome wanted = decode_plainly({}, tokenizer, request, 200);
   std::vector<Token> whole = request.prompt;
   whole.insert(whole.end(), wanted.tokens.begin(), wanted.tokens.end());
@@ -383,7 +384,7 @@ TEST(Engine, CountsWhatDraftsWereLike) {
     WatchedEngine engine(setting, list(std::make_unique<ScriptedDrafter>(script)));
     const Counters counters = counters_of(engine);
     const long steps = 60 / (right + 1);
-    EXPECT_EQ(counters.steps, steps);
+    EXPECT_EQ(counters.steps, 1 + steps);
     EXPECT_EQ(counters.accepted, steps * right);
     long drafts = 0, draft_depth = 0, tested = 0;
     for (int n_left = 60; n_left > 0; n_left -= right + 1) {
@@ -538,8 +539,9 @@ TEST(Engine, ReadsPromptsInChunks) {
     int n = 0;
     for (; generation->emitted.empty(); ++n) engine.step(alive);
     EXPECT_EQ(n, steps);
-    EXPECT_GT(engine.drafted, 0);
-    EXPECT_EQ(engine.rows, 10 + engine.drafted);
+    // Nothing is drafted before the first token.
+    EXPECT_EQ(engine.drafted, 0);
+    EXPECT_EQ(engine.rows, 10);
   }
 }
 

@@ -11,6 +11,7 @@
 #include "model/backend.h"
 #include "sampling/sampling.h"
 #include "sampling/stop.h"
+#include "speculation/budget.h"
 #include "speculation/drafter.h"
 
 namespace outrider {
@@ -86,6 +87,7 @@ struct Generation {
   // Why the answer cannot go on; `tokens` are as they were before the step that failed.
   std::optional<Error> error;
   std::vector<Emitted> emitted;  // by the last step; empty while the prompt is read
+  TextBudget budget;
   Counters counters;
 };
 

@@ -55,7 +55,7 @@ class SlowReader final : public Drafter {
   void propose(std::span<const DraftRequest>) override {}
   void truncate(DraftSequence, int) override {}
   void end(DraftSequence) override {}
-  DraftCost cost() const override { return {}; }
+  DraftCost cost(int, int) const override { return {}; }
 };
 
 SamplingParams sampled() {

@@ -53,6 +53,7 @@ Step::Step(Engine& engine, std::span<Generation* const> generations) : engine_(e
                       .first = first,
                       .n_tokens = 1 + more,
                       .generates = first + 1 + more == length,
+                      .drafts = length > generation->n_prompt,
                       .depth_max = depth_max,
                       .drafted = node_0,
                       .checked = node_0,
@@ -61,8 +62,10 @@ Step::Step(Engine& engine, std::span<Generation* const> generations) : engine_(e
                       .choices = {},
                       .verdict = {}});
     load_.rows += turns_.back().n_tokens;
-    cost_.with_prompt_rows |= more > 0;
+    load_.length += length;
+    load_.with_prompt_rows |= more > 0;
   }
+  load_.texts = static_cast<int>(turns_.size());
 }
 
 std::vector<Step::Turn*> Step::generating() {
@@ -72,65 +75,81 @@ std::vector<Step::Turn*> Step::generating() {
   return generating;
 }
 
+std::vector<Step::Turn*> Step::drafting() {
+  std::vector<Turn*> drafting;
+  for (Turn& turn : turns_)
+    if (turn.generates && turn.drafts) drafting.push_back(&turn);
+  return drafting;
+}
+
+DraftTurn Step::draft_turn(const Turn& turn, DraftTree& tree) {
+  Generation& generation = *turn.generation;
+  return {.budget = &generation.budget,
+          .sequence = generation.draft_sequence,
+          .tree = &tree,
+          .length = turn.length,
+          .n_answered = turn.length - generation.n_prompt,
+          .n_left = generation.stop.n_left(),
+          .depth_max = turn.depth_max};
+}
+
 // Drafters are asked in order; each sees what those before it proposed.
 void Step::draft() {
   const Stopwatch watch;
-  cost_.draft_ms.resize(engine_.drafters_.size());
-  const std::vector<Turn*> turns = generating();
-  if (turns.empty()) return;
-  for (int i = 0; i < static_cast<int>(engine_.drafters_.size()); ++i) ask(i, turns);
+  const std::vector<Turn*> turns = drafting();
+  if (turns.empty() || engine_.budget_.plain_step_is_due()) return;
+  std::vector<DraftTurn> draft_turns;
+  for (Turn* turn : turns) draft_turns.push_back(draft_turn(*turn, turn->drafted));
+  for (int i = 0; i < static_cast<int>(engine_.drafters_.size()); ++i) ask(i, turns, draft_turns);
   draft_ms_ = watch.ms();
 }
 
-void Step::ask(int index, std::span<Turn* const> turns) {
+void Step::ask(int index, std::span<Turn* const> turns, std::span<const DraftTurn> draft_turns) {
   Drafter& drafter = *engine_.drafters_[index];
-  std::vector<const DraftTree*> trees;
-  for (const Turn* turn : turns) trees.push_back(&turn->drafted);
-  const auto limits = engine_.budget_.limits(index, drafter.cost(), trees, load_);
-  if (!limits) return;
-
-  std::vector<DraftRequest> requests;
-  for (Turn* turn : turns) {
-    const Generation& generation = *turn->generation;
-    DraftLimits here = *limits;
-    here.depth = std::min(here.depth, turn->depth_max);
-    const int n_answered = static_cast<int>(generation.tokens.size()) - generation.n_prompt;
-    if (here.depth > 0 && engine_.budget_.worth_reading(index, drafter.cost(),
-                                                        drafter.unread(generation.draft_sequence),
-                                                        n_answered, generation.stop.n_left()))
-      requests.push_back({generation.draft_sequence, &turn->drafted, index, here,
-                          &generation.sampling, &generation.state});
-  }
-  if (requests.empty()) return;
+  const std::vector<Budget::Ask> asks = engine_.budget_.ask(index, drafter, draft_turns, load_);
   const long passes_before = drafter.n_passes();
-  drafter.propose(requests);
+  std::vector<DraftRequest> requests;
+  std::vector<std::vector<Rehearsed>> rehearsed(turns.size());
+  for (std::size_t i = 0; i < turns.size(); ++i) {
+    Generation& generation = *turns[i]->generation;
+    const Budget::Ask& ask = asks[i];
+    if (!ask.limits) continue;
+    requests.push_back({.sequence = generation.draft_sequence,
+                        .tree = &turns[i]->drafted,
+                        .drafter = index,
+                        .limits = *ask.limits,
+                        .sampling = &generation.sampling,
+                        .state = &generation.state,
+                        .n_context = ask.n_context,
+                        .worth = &ask.worth,
+                        .rehearsed = &rehearsed[i],
+                        .n_rehearsed = draft_turns[i].n_answered});
+  }
+  if (!requests.empty()) drafter.propose(requests);
   draft_passes_ += drafter.n_passes() - passes_before;
+  for (std::size_t i = 0; i < turns.size(); ++i)
+    engine_.budget_.learn(index, turns[i]->generation->budget, rehearsed[i]);
 
-  int deepest = 0;
   for (const DraftRequest& request : requests)
     for (int node = 1; node < request.tree->size(); ++node) {
       const auto& proposals = (*request.tree)[node].proposals;
-      if (std::ranges::find(proposals, index, &Proposal::drafter) == proposals.end()) continue;
-      CHECK((*request.tree)[node].depth <= request.limits.depth);
-      deepest = std::max(deepest, (*request.tree)[node].depth);
+      if (std::ranges::find(proposals, index, &Proposal::drafter) != proposals.end())
+        CHECK((*request.tree)[node].depth <= request.limits.depth);
     }
-  cost_.draft_ms[index] = drafter.cost().ms(deepest);
 }
 
 void Step::plan() {
-  std::vector<DraftTree*> trees;
-  for (Turn* turn : generating()) {
+  std::vector<DraftTurn> draft_turns;
+  for (Turn* turn : drafting()) {
     turn->checked = turn->drafted;
-    trees.push_back(&turn->checked);
+    draft_turns.push_back(draft_turn(*turn, turn->checked));
   }
-  double draft_ms = 0;
-  for (const auto& ms : cost_.draft_ms) draft_ms += ms.value_or(0);
-  engine_.budget_.plan(trees, load_, draft_ms);
+  engine_.budget_.plan(draft_turns, load_);
 }
 
 void Step::forward() {
   const std::vector<Row> rows = lay_out_rows();
-  cost_.rows = static_cast<int>(rows.size());
+  rows_ = static_cast<int>(rows.size());
 
   // The questions: each node's choice, with the penalties of its own path.
   std::vector<std::vector<TokenCount>> counts;
@@ -148,7 +167,7 @@ void Step::forward() {
   const Stopwatch watch;
   pass_ = engine_.target_->forward(rows);
   const std::vector<Choice> choices = engine_.target_->choose(pass_, requests);
-  cost_.forward_ms = watch.ms();
+  forward_ms_ = watch.ms();
 
   std::size_t next = 0;
   for (Turn* turn : generating())
@@ -246,10 +265,11 @@ void Step::learn() {
     if (!taken.empty())
       for (const auto& drafter : engine_.drafters_)
         drafter->observe(generation.draft_sequence, taken);
-    if (turn.generates) outcomes.push_back({&turn.drafted, &turn.checked, taken});
+    if (turn.generates)
+      outcomes.push_back({&turn.generation->budget, &turn.drafted, &turn.checked, taken});
     count(turn);
   }
-  engine_.budget_.observe(outcomes, cost_);
+  engine_.budget_.observe(outcomes, load_, forward_ms_);
 }
 
 void Step::count(const Turn& turn) const {
@@ -304,9 +324,9 @@ void Step::report() {
   ++engine_.n_steps_;
   if (!engine_.observe_) return;
   StepReport report{.step = engine_.n_steps_,
-                    .rows = cost_.rows,
+                    .rows = rows_,
                     .draft_ms = draft_ms_,
-                    .forward_ms = cost_.forward_ms,
+                    .forward_ms = forward_ms_,
                     .drafters = {},
                     .sequences = {}};
   for (const auto& drafter : engine_.drafters_) report.drafters.emplace_back(drafter->name());

@@ -29,6 +29,9 @@ class Step {
     int n_tokens;
     bool generates;  // the last of them is the last of the text: node 0
 
+    // Whether drafts are checked: not in a pass that reads of the prompt, so that they delay no
+    // first token.
+    bool drafts;
     int depth_max;      // of drafts: what the context and the token limit leave room for
     DraftTree drafted;  // as proposed; node 0 alone unless it generates
     DraftTree checked;  // as planned
@@ -48,18 +51,20 @@ class Step {
   void commit();
   void learn();
 
-  void ask(int drafter, std::span<Turn* const> turns);
+  void ask(int drafter, std::span<Turn* const> turns, std::span<const DraftTurn> draft_turns);
   std::vector<Row> lay_out_rows();
   void count(const Turn& turn) const;
   void fail(const Error& error);
   void report();
   std::vector<Turn*> generating();
+  std::vector<Turn*> drafting();
+  static DraftTurn draft_turn(const Turn& turn, DraftTree& tree);
 
   Engine& engine_;
   std::vector<Turn> turns_;
   PassLoad load_;
-  StepCost cost_;        // as the budget sees it
-  double draft_ms_ = 0;  // by the clock
+  int rows_ = 0;  // of the pass
+  double draft_ms_ = 0, forward_ms_ = 0;
   long draft_passes_ = 0;
   Pass pass_;
 };

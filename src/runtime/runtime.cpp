@@ -1,9 +1,11 @@
 #include "runtime/runtime.h"
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "base/error.h"
+#include "base/processor.h"
 #include "runtime/memory.h"
 
 namespace outrider {
@@ -18,7 +20,41 @@ Runtime::Runtime(RuntimeOptions options, ChooseFactory choose_factory, Progress 
                     .cache_type = options_.cache_type,
                     .n_threads = options_.n_threads} {
   choose_context();
+  if (options_.keeps_profiles) find_profile();
   target_ = load(target_model_, load_options_);
+}
+
+void Runtime::find_profile() {
+  const auto add_file = [&](const OpenedModel& opened) {
+    profile_key_.files.push_back(identify(opened.name, *opened.model.checkpoint));
+  };
+  add_file(target_model_);
+  for (const DraftChoice& choice : options_.drafters) {
+    profile_key_.drafters.push_back(choice.kind->name);
+    if (choice.kind->runs_model()) add_file(open_draft(choice.value));
+  }
+  profile_key_.processor = processor_name();
+  profile_key_.n_processors = static_cast<int>(std::thread::hardware_concurrency());
+  profile_key_.instruction_set = target_factory().name();
+  profile_key_.n_threads = options_.n_threads;
+  profile_key_.cache_type = options_.cache_type == CacheType::f16 ? "f16" : "q8_0";
+  profile_key_.settings = {options_.drafter_flags.begin(), options_.drafter_flags.end()};
+  profile_key_.settings["rows"] = fmt::format("{}", options_.budget.rows);
+  profile_key_.settings["depth"] = fmt::format("{}", options_.budget.depth);
+  profile_key_.settings["width"] = fmt::format("{}", options_.budget.width);
+  try {
+    profiles_.emplace(profile_file(), progress_);
+  } catch (const Error&) {
+    return;  // no folder to keep them in
+  }
+  if (const auto document = profiles_->find(profile_key_)) profile_ = profile_from(*document);
+  if (profile_) load_options_.tuning = profile_->tuning;
+}
+
+void Runtime::keep_profile(const Engine& engine) {
+  if (!profiles_) return;
+  const Profile profile{.tuning = target_->tuning(), .learned = engine.learned()};
+  if (!profile.learned.passes.empty()) profiles_->keep(profile_key_, json_of(profile));
 }
 
 const OpenedModel& Runtime::open_draft(const std::string& name) {
@@ -121,7 +157,10 @@ std::unique_ptr<Engine> Runtime::make_engine(std::span<const DraftChoice> drafte
   auto engine = std::make_unique<Engine>(
       target_, make_drafters(drafters),
       EngineOptions{.budget = options_.budget, .prompt_chunk = options_.prompt_chunk});
-  engine->measure_costs();
+  const bool is_known = profile_ && options_.budget.automatic &&
+                        std::ranges::equal(drafters, options_.drafters) &&
+                        engine->restore(profile_->learned);
+  if (!is_known) engine->measure_costs();
   return engine;
 }
 

@@ -16,6 +16,8 @@
 #include "model/backend.h"
 #include "runtime/drafter_registry.h"
 #include "runtime/opened_model.h"
+#include "runtime/profile.h"
+#include "runtime/profile_store.h"
 
 namespace outrider {
 
@@ -35,6 +37,8 @@ struct RuntimeOptions {
   std::vector<DraftChoice> drafters = {};
   DrafterFlagValues drafter_flags = {};
   BudgetOptions budget = {};
+  // Whether what was measured and learned is kept from run to run (profile_store.h).
+  bool keeps_profiles = false;
 };
 
 // Which device runs a model.
@@ -50,9 +54,12 @@ class Runtime {
   Runtime& operator=(const Runtime&) = delete;
 
   // An engine on the target with these drafters, loading their models if they are not loaded yet,
-  // and with its costs measured. Engines share the models and so the only sequence of each: while
-  // a generation of one lives, no other engine may be made or begin a text.
+  // and with its costs measured, or known from the profile if they are the options' drafters.
+  // Engines share the models and so the only sequence of each: while a generation of one lives, no
+  // other engine may be made or begin a text.
   std::unique_ptr<Engine> make_engine(std::span<const DraftChoice> drafters);
+  // Keeps what this engine, made with the options' drafters, has learned.
+  void keep_profile(const Engine& engine);
   std::vector<std::unique_ptr<Drafter>> make_drafters(std::span<const DraftChoice> drafters);
   Session open_session(Engine& engine) const {
     return Session(engine, *target_model_.tokenizer, target_model_.chat_template.get());
@@ -67,6 +74,7 @@ class Runtime {
   const OpenedModel& open_draft(const std::string& name);
   LoadOptions draft_load_options(const DraftChoice& choice);
   void choose_context();
+  void find_profile();
   std::shared_ptr<Backend> load(const OpenedModel& opened, const LoadOptions& options);
 
   const RuntimeOptions options_;
@@ -74,6 +82,9 @@ class Runtime {
   const Progress progress_;
   OpenedModel target_model_;
   LoadOptions load_options_;  // of the target
+  ProfileKey profile_key_;
+  std::optional<ProfileStore> profiles_;  // nothing: none are kept
+  std::optional<Profile> profile_;        // as it was found
   std::map<std::string, OpenedModel> draft_models_;
   std::shared_ptr<Backend> target_;
   std::map<std::string, std::shared_ptr<Backend>> drafts_;  // loaded, by name

@@ -3,282 +3,439 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
+#include <utility>
 
 #include "base/error.h"
 
 namespace outrider {
 namespace {
 
-constexpr double kTokensAssumed = 2;          // per request to a drafter that was never asked
-constexpr double kRate = 0.25;                // weight of the last step in a running mean
-constexpr double kLongTermRate = 0.05;        // the same in a mean over a longer time
-constexpr double kNextToNoTime = 0.005;       // as a share of a pass
-constexpr int kPauseMin = 2, kPauseMax = 64;  // steps
-// A path that is almost certain is always lengthened, so that the time of a level is measured
-// again.
-constexpr double kMinValueMax = 0.9;
-constexpr int kAnswerLeftMin = 32;      // tokens by which an answer is assumed to go on at least
-constexpr double kReadingShare = 0.02;  // of the time, for reading by drafters that do not pay
+constexpr int kWhole = std::numeric_limits<int>::max();  // as n_context
 
-double running_mean(double mean, double last, double rate = kRate) {
-  return mean + rate * (last - mean);
-}
+constexpr double kNextToNoTime = 0.005;  // as a share of a pass
+constexpr double kDoubt = 0.3;           // standard errors
+constexpr double kRowMin = 0.02;  // what a row is assumed to cost at least, as a share of a pass
+constexpr double kRecent = 31.0 / 32;  // what a step leaves of the weight of those before it
+constexpr double kStepsAtFirst = 2;    // plain ones with which a text's speed begins
 
-// The expected number of accepted tokens of a path of `depth` levels, each accepted with this
-// probability if its parent is: a + a^2 + ... + a^depth, continued to depths between whole ones.
-double path_tokens(double acceptance, double depth) {
-  if (acceptance >= 1) return depth;
-  return acceptance * (1 - std::pow(acceptance, depth)) / (1 - acceptance);
-}
+// The account. A text may invest this share of the time that reading its prompt and answering with
+// up to kAnswerAtFirst tokens take without drafts, and a smaller share of all steps: of as many as
+// are expected at once.
+constexpr double kShareAtFirst = 0.013, kShareLater = 0.006;
+constexpr int kAnswerAtFirst = 64, kAnswerExpected = 128;
+// Rows of one step may cost at most half of what is left, and little of what it takes to try a
+// drafter that costs time.
+constexpr double kReserve = 0.55, kRowsShare = 0.1;
 
-// The inverse: the acceptance per level at which a path of this depth gives this many tokens.
-double level_acceptance(double tokens, double depth) {
-  double low = 0, high = 1;
-  for (int i = 0; i < 20; ++i) {
-    const double middle = (low + high) / 2;
-    (path_tokens(middle, depth) < tokens ? low : high) = middle;
-  }
-  return high;
-}
+// The first steps are plain. Later ones come after 16, 32, ... steps with drafts, at last this
+// many, times the speed.
+constexpr int kPlainAtFirst = 2;
+constexpr int kDraftsBetweenPlain = 64;
+
+// Steps between trials, and what reading for one may cost in passes, unless drafts have saved more.
+constexpr int kGapMin = 8, kGapMax = 64;
+constexpr double kTrialShare = 0.3;
+constexpr int kProbe = 3;  // nodes
+
+// Which ends of a text may be enough to draft from, and what tokens a draft brings then, as a share
+// of what it brings after the whole text (0.5B for 1.5B, chat and code: docs/performance.md).
+struct Context {
+  int n_tokens;
+  double share;
+};
+constexpr Context kContexts[] = {{kWhole, 1}, {64, 0.85}, {32, 0.77}, {16, 0.7}, {8, 0.65}};
+// Times over which means of what asking brought are taken, in a text and over all; what is usual
+// counts in a text like so many.
+constexpr double kYieldOfText = 8, kYieldUsual = 64, kUsualWeight = 1;
+constexpr int kAnswerLeftMin = 64;  // tokens by which an answer is assumed to go on at least
 
 }  // namespace
 
 Budget::Budget(BudgetOptions options, int n_drafters)
-    : options_(options),
-      calibration_(n_drafters),
-      records_(n_drafters, {.tokens = kTokensAssumed, .long_term_tokens = kTokensAssumed}) {}
+    : options_(options), calibration_(n_drafters), yields_(n_drafters), costs_(n_drafters) {}
 
-void Budget::begin_text() {
-  if (!options_.automatic || curve_.empty()) return;
-  for (Record& record : records_) {
-    record.tokens = record.long_term_tokens;
-    record.needed = (1 + record.needed) / 2;  // other drafters may not be enough in this text
-    if (beats_plain_decoding(record, 1)) record.pause = record.pause_left = 0;
+TextBudget Budget::begin_text(int n_read, std::optional<int> n_left) const {
+  TextBudget text;
+  text.acceptance_ = calibration_.begin_text();
+  text.drafters_.resize(costs_.size());
+  const int n_answer = std::min(n_left.value_or(kAnswerAtFirst), kAnswerAtFirst);
+  double prompt_passes = 0;
+  if (decides() && n_read > 0) prompt_passes = curve_.ms(n_read) / curve_.ms(1);
+  text.n_expected_ = std::min(n_left.value_or(kAnswerExpected), kAnswerExpected);
+  text.allowance_ = kShareAtFirst * (prompt_passes + n_answer) + kShareLater * text.n_expected_;
+  return text;
+}
+
+Learned Budget::learned() const {
+  Learned learned{.passes = curve_.points(), .drafters = {}};
+  for (std::size_t drafter = 0; drafter < yields_.size(); ++drafter)
+    learned.drafters.push_back(
+        {.passes = {}, .acceptance = calibration_.of_drafter(drafter), .yield = yields_[drafter]});
+  return learned;
+}
+
+void Budget::restore(const Learned& learned) {
+  CHECK(learned.drafters.size() == yields_.size());
+  curve_.restore(learned.passes);
+  for (std::size_t drafter = 0; drafter < yields_.size(); ++drafter) {
+    calibration_.restore(drafter, learned.drafters[drafter].acceptance);
+    yields_[drafter] = learned.drafters[drafter].yield;
   }
 }
 
-std::optional<DraftLimits> Budget::limits(int drafter, const DraftCost& cost,
-                                          std::span<const DraftTree* const> trees,
-                                          const PassLoad& load) {
-  DraftLimits limits{.nodes = options_.rows, .depth = options_.depth, .width = options_.width};
-  if (limits.nodes == 0 || limits.depth == 0 || limits.width == 0) return std::nullopt;
-  if (!options_.automatic || curve_.empty()) return limits;
-  Record& record = records_[drafter];
-  record.cost = cost;
-  if (record.pause_left > 0 && --record.pause_left > 0) return std::nullopt;
-
-  const double sequences = static_cast<double>(trees.size());
-  const double plain_ms = curve_.ms(load.rows);
-  const double tokens_per_ms = std::max(tokens_per_ms_, 1 / plain_ms);  // of one sequence
-  const bool on_trial = !record.asked || record.pause > 0;
-  if (!on_trial && record.ms > kNextToNoTime * plain_ms) {
-    const PassEstimate without = best_pass(ranked_nodes(trees, load), trees.size(), load, 0);
-    const bool needed = pays(record, without, trees.size(), load,
-                             std::max(sequences * tokens_per_ms, without.tokens / without.ms));
-    record.needed = running_mean(record.needed, needed, kLongTermRate);
-    if (!needed) return std::nullopt;
-  }
-  const double row_ms = (curve_.ms(load.rows + limits.nodes) - plain_ms) / limits.nodes;
-  limits.min_value = std::min(kMinValueMax, tokens_per_ms * (cost.per_depth_ms + row_ms));
-  return limits;
+bool Budget::plain_step_is_due() const {
+  if (!decides()) return false;
+  if (n_plain_ < kPlainAtFirst) return true;
+  const double n_between =
+      std::min<double>(kDraftsBetweenPlain, std::exp2(n_plain_ - kPlainAtFirst + 4));
+  return n_since_plain_ >= n_between * speed_;
 }
 
-bool Budget::worth_reading(int drafter, const DraftCost& cost, int n_unread, int n_answered,
-                           std::optional<int> n_left) {
-  if (n_unread == 0 || !options_.automatic || curve_.empty()) return true;
-  Record& record = records_[drafter];
-  const double reading_ms = n_unread * cost.per_unread_ms;
-  if (record.pause > 0) {
-    if (reading_ms > record.reading_ms) return false;
-    record.reading_ms -= reading_ms;
-    return true;
-  }
-
-  // The depth that saves most time per step.
-  const double plain_ms = curve_.ms(1);
-  std::vector<DraftEstimate> estimates = {
-      {kTokensAssumed, kTokensAssumed, cost.ms(kTokensAssumed)}};
-  if (record.asked) estimates = this->estimates(record);
-  double saved_ms = -HUGE_VAL, tokens = 0;
-  for (const DraftEstimate& estimate : estimates) {
-    const int rows = static_cast<int>(std::lround(estimate.rows));
-    const double ms = estimate.ms + curve_.ms(1 + rows) - plain_ms;
-    const double saved = record.needed * (estimate.tokens * plain_ms - ms);
-    if (saved > saved_ms) saved_ms = saved, tokens = estimate.tokens;
-  }
-  const int n_expected = std::max(n_answered, kAnswerLeftMin);
-  const double n_steps = std::min(n_expected, n_left.value_or(n_expected)) /
-                         std::max(tokens_per_step_, 1 + record.needed * tokens);
-  return n_steps * saved_ms > reading_ms;
+double Budget::speed(const TextBudget& text) const {
+  return std::max(1.0, (text.tokens_ + kStepsAtFirst) / (text.passes_ + kStepsAtFirst));
 }
 
-void Budget::plan(std::span<DraftTree* const> trees, const PassLoad& load, double draft_ms) const {
-  const std::vector<const DraftTree*> drafted(trees.begin(), trees.end());
-  std::vector<RankedNode> kept = ranked_nodes(drafted, load);
-  if (options_.automatic && !curve_.empty())
-    kept.resize(best_pass(kept, trees.size(), load, draft_ms).n_nodes);
-
-  std::vector<std::vector<bool>> keep;
-  for (const DraftTree* tree : trees) {
-    keep.emplace_back(tree->size(), false);
-    keep.back()[0] = true;
-  }
-  for (const RankedNode& ranked : kept) keep[ranked.tree][ranked.node] = true;
-  for (std::size_t tree = 0; tree < trees.size(); ++tree) trees[tree]->keep(keep[tree]);
+// What the texts of a step would get from another millisecond; those that read their prompts count
+// as if they decoded without drafts.
+double Budget::tokens_per_ms(std::span<const DraftTurn> turns, const PassLoad& load) const {
+  double sum = static_cast<double>(load.texts) - static_cast<double>(turns.size());
+  for (const DraftTurn& turn : turns) sum += speed(*turn.budget);
+  return sum / curve_.ms(load.rows, load.length);
 }
 
-void Budget::observe(std::span<const DraftOutcome> outcomes, const StepCost& cost) {
-  for (const DraftOutcome& outcome : outcomes)
-    calibration_.observe(*outcome.drafted, outcome.taken);
-  if (!options_.automatic) return;
-  if (!cost.with_prompt_rows) curve_.refine(cost.rows, cost.forward_ms);
-  if (outcomes.empty() || curve_.empty()) return;
+double Budget::added_ms(const PassLoad& load, int n_nodes) const {
+  const double ms = curve_.ms(load.rows + n_nodes, load.length);
+  return std::max(0.0, ms - curve_.ms(load.rows, load.length));
+}
 
-  const std::vector<Tally> tallies = tally(outcomes);
-  double ms = cost.forward_ms;
-  for (std::size_t drafter = 0; drafter < records_.size(); ++drafter) {
-    Record& record = records_[drafter];
-    record.reading_ms += kReadingShare * cost.forward_ms;
-    if (const std::optional<double> draft_ms = cost.draft_ms[drafter]) {
-      ms += *draft_ms;
-      update(record, tallies[drafter], *draft_ms, outcomes.size());
+// Time that is not known well is assumed to be longer than estimated, by its standard error: a step
+// without drafts is the safe choice.
+std::vector<double> Budget::row_prices(const PassLoad& load, int n_max,
+                                       double tokens_per_ms) const {
+  std::vector<double> prices{0};
+  for (int n = 1; n <= n_max; ++n) {
+    const double least = kRowMin * n * curve_.ms(load.rows, load.length);
+    const double ms =
+        std::max(added_ms(load, n), least) + kDoubt * curve_.doubt_ms(load.rows + n, load.length);
+    prices.push_back(std::max(prices.back(), tokens_per_ms * ms));
+  }
+  return prices;
+}
+
+// The probability of each node that it is accepted, [tree.size()]. Fixed: as drafters state it, so
+// that no text depends on an earlier one.
+std::vector<double> Budget::values(const DraftTurn& turn) const {
+  std::vector<double> values(turn.tree->size(), 1);
+  if (options_.automatic) {
+    values = calibration_.acceptances(turn.budget->acceptance_, *turn.tree);
+  } else {
+    for (int node = 1; node < turn.tree->size(); ++node) {
+      const auto& proposals = (*turn.tree)[node].proposals;
+      values[node] = std::ranges::max(proposals, {}, &Proposal::confidence).confidence;
     }
   }
-
-  double n_taken = 0;
-  for (const DraftOutcome& outcome : outcomes) n_taken += static_cast<double>(outcome.taken.size());
-  const double tokens = n_taken / static_cast<double>(outcomes.size());
-  tokens_per_ms_ = tokens_per_ms_ == 0 ? tokens / ms : running_mean(tokens_per_ms_, tokens / ms);
-  tokens_per_step_ = tokens_per_step_ == 0 ? tokens : running_mean(tokens_per_step_, tokens);
-}
-
-std::vector<Budget::Tally> Budget::tally(std::span<const DraftOutcome> outcomes) const {
-  std::vector<Tally> tallies(records_.size());
-  for (const DraftOutcome& outcome : outcomes) {
-    const DraftTree& drafted = *outcome.drafted;
-    const DraftTree& checked = *outcome.checked;
-    for (int node = 1; node < checked.size(); ++node)
-      for (const Proposal& proposal : checked[node].proposals)
-        tallies[proposal.drafter].checked += 1;
-    for (int node = 1; node < drafted.size(); ++node)
-      for (const Proposal& proposal : drafted[node].proposals) {
-        int& depth = tallies[proposal.drafter].depth;
-        depth = std::max(depth, drafted[node].depth);
-      }
-    std::optional<int> node = 0;
-    for (Token token : outcome.taken) {
-      node = drafted.child(*node, token);
-      if (!node) break;
-      for (const Proposal& proposal : drafted[*node].proposals)
-        tallies[proposal.drafter].taken += 1;
-    }
-  }
-  return tallies;
-}
-
-// After a step that asked the drafter.
-void Budget::update(Record& record, const Tally& tally, double draft_ms,
-                    std::size_t n_sequences) const {
-  const double tokens = tally.taken / static_cast<double>(n_sequences);
-  const double rows = tally.checked / static_cast<double>(n_sequences);
-  const double rate = record.asked ? kRate : 1;
-  record.asked = true;
-  record.tokens = running_mean(record.tokens, tokens);
-  record.long_term_tokens = running_mean(record.long_term_tokens, tokens, kLongTermRate);
-  record.rows = running_mean(record.rows, rows, rate);
-  record.depth = running_mean(record.depth, tally.depth, rate);
-  record.ms = running_mean(record.ms, draft_ms, rate);
-
-  if (beats_plain_decoding(record, n_sequences))
-    record.pause = 0;
-  else
-    record.pause = std::clamp(2 * record.pause, kPauseMin, kPauseMax);
-  record.pause_left = record.pause;
-}
-
-// The estimated probability of each node that it is accepted: the product of acceptances along its
-// path. Only one sibling can be accepted, so acceptances of siblings are scaled down where their
-// sum is more than 1.
-std::vector<double> Budget::values(const DraftTree& tree) const {
-  std::vector<double> values(tree.size());
-  values[0] = 1;
-  for (int parent = 0; parent < tree.size(); ++parent) {
-    double sum = 0;
-    for (int child : tree.children(parent))
-      sum += values[child] = calibration_.acceptance(tree[child]);
-    for (int child : tree.children(parent)) values[child] *= values[parent] / std::max(1.0, sum);
-  }
+  for (int node = 1; node < turn.tree->size(); ++node)
+    values[node] *= values[(*turn.tree)[node].parent];
   return values;
 }
 
-// The nodes that limits and the pass have room for, best first, parents before their children.
-std::vector<Budget::RankedNode> Budget::ranked_nodes(std::span<const DraftTree* const> trees,
-                                                     const PassLoad& load) const {
-  std::vector<RankedNode> all;
-  for (int tree = 0; tree < static_cast<int>(trees.size()); ++tree) {
-    const std::vector<double> values = this->values(*trees[tree]);
-    for (int node = 1; node < trees[tree]->size(); ++node)
-      all.push_back({tree, node, values[node]});
+std::vector<Budget::Ask> Budget::ask(int drafter, const Drafter& asked,
+                                     std::span<const DraftTurn> turns, const PassLoad& load) {
+  std::vector<Ask> asks(turns.size());
+  if (turns.empty() || options_.rows == 0 || options_.depth == 0 || options_.width == 0)
+    return asks;
+  long length = 0;
+  for (const DraftTurn& turn : turns) length += turn.length;
+  const int n_turns = static_cast<int>(turns.size());
+  DraftCost& cost = costs_[drafter];
+  cost = asked.cost(n_turns, static_cast<int>(length / n_turns));
+  // A text's share.
+  cost.fixed_ms /= n_turns;
+  cost.per_depth_ms /= n_turns;
+
+  const double price = decides() ? tokens_per_ms(turns, load) : 0;
+  for (std::size_t i = 0; i < turns.size(); ++i) {
+    const DraftTurn& turn = turns[i];
+    TextBudget::OfDrafter& state = turn.budget->drafters_[drafter];
+    if (turn.depth_max <= 0) continue;
+    asks[i] = {.limits = DraftLimits{options_.rows, options_.depth, options_.width},
+               .n_context = kWhole,
+               .worth = {.calibration = options_.automatic ? &calibration_ : nullptr,
+                         .text = &turn.budget->acceptance_,
+                         .drafter = drafter,
+                         .row_prices = {}}};
+    if (decides()) decide(asks[i], asked, turn, load, cost, price);
+    if (asks[i].limits) asks[i].limits->depth = std::min(asks[i].limits->depth, turn.depth_max);
+    state.was_asked = asks[i].limits.has_value();
+  }
+  return asks;
+}
+
+void Budget::decide(Ask& ask, const Drafter& asked, const DraftTurn& turn, const PassLoad& load,
+                    const DraftCost& cost, double tokens_per_ms) {
+  const int drafter = ask.worth.drafter;
+  TextBudget& text = *turn.budget;
+  TextBudget::OfDrafter& state = text.drafters_[drafter];
+  const double plain_ms = curve_.ms(load.rows, load.length);
+  const int n_max = std::min(options_.rows, load.rows_max - load.rows);
+  ask.worth.row_prices = row_prices(load, n_max, tokens_per_ms);
+  ask.worth.level_price = tokens_per_ms * cost.per_depth_ms;
+  if (cost.fixed_ms <= kNextToNoTime * plain_ms) return;
+
+  // The depth to which it is expected to bring most, besides what the tree holds already.
+  std::vector<double> values = this->values(turn);
+  values.erase(values.begin());
+  std::ranges::sort(values, std::greater<>{});
+  const std::vector<double>& prices = ask.worth.row_prices;
+  const BestGain without = best_gain(values, prices);
+  const double first = values.empty() ? 0 : values[0];
+  // Tokens beyond those of `without`, in its place or where its first guess is wrong.
+  const auto gain_of = [&](double tokens, int depth) {
+    const int n_both = std::min(without.n + depth, static_cast<int>(prices.size()) - 1);
+    return std::max(tokens - prices[depth] - without.gain,
+                    (1 - first) * tokens - (prices[n_both] - prices[without.n])) -
+           tokens_per_ms * cost.ms(depth);
+  };
+  double gain = -HUGE_VAL, gain_if_right = -HUGE_VAL, tokens = 0, tokens_at_best = 0, path = 1;
+  for (int depth = 1;
+       depth <= std::min(options_.depth, turn.depth_max) && depth < static_cast<int>(prices.size());
+       ++depth) {
+    tokens += path *= calibration_.level(text.acceptance_, drafter, depth);
+    if (gain_of(tokens, depth) > gain) {
+      gain = gain_of(tokens, depth);
+      tokens_at_best = tokens;
+    }
+    gain_if_right = std::max(gain_if_right, gain_of(depth, depth));
+  }
+
+  // What it has brought shows what stopping early where it is unsure is worth.
+  if (const Yield yield = expected_yield(text, drafter); yield.weight > 0) {
+    const double brought = (1 - first) * yield.tokens - tokens_per_ms * plain_ms * yield.passes;
+    if (brought > gain) {
+      gain = brought;
+      tokens_at_best = yield.tokens;
+    }
+  }
+
+  // Where to begin reading, by what the rest of the answer is expected to gain.
+  const double price_of_ms = static_cast<double>(load.texts) / plain_ms;  // in passes of this text
+  const double funds = this->funds(text) - added_ms(load, kProbe) * price_of_ms;
+  const int n_expected = std::max(turn.n_answered, kAnswerLeftMin);
+  const double n_steps =
+      std::min(n_expected, turn.n_left.value_or(n_expected)) / (1 + tokens_at_best);
+  const int n_known = turn.length - asked.first_known(turn.sequence);
+  double known = static_cast<double>(n_known) / turn.length, best = 0;
+  for (const Context& context : kContexts)
+    if (context.n_tokens <= n_known) known = std::max(known, context.share);
+  std::optional<int> n_context;
+  for (const Context& context : kContexts) {
+    const double ms = asked.unread(turn.sequence, context.n_tokens) * cost.per_unread_ms;
+    const double per_step = gain + tokens_at_best * (context.share / known - 1);
+    const double net = n_steps * per_step - tokens_per_ms * ms;
+    if (net <= best || (cost.fixed_ms + ms) * price_of_ms > funds) continue;
+    best = net;
+    n_context = context.n_tokens;
+  }
+
+  int depth = 1;
+  if (n_context) {
+    state.gap = 0;
+    const double reading_ms = asked.unread(turn.sequence, *n_context) * cost.per_unread_ms;
+    const double left = funds / 2 - (cost.fixed_ms + reading_ms) * price_of_ms;
+    const double levels = std::max(0.0, left) / std::max(1e-9, cost.per_depth_ms * price_of_ms);
+    depth += static_cast<int>(std::min<double>(options_.depth - 1, levels));
+  } else {
+    // It is not right often enough, as far as is known. A trial reads little, but once the whole
+    // text, where drafts have saved the time.
+    if (state.gap == 0) state.gap = state.steps_left = kGapMin;
+    if (--state.steps_left > 0 || gain_if_right <= 0) {
+      ask.limits.reset();
+      return;
+    }
+    for (const Context& context : kContexts) {
+      const double ms = asked.unread(turn.sequence, context.n_tokens) * cost.per_unread_ms;
+      n_context = context.n_tokens;
+      if (ms * price_of_ms <= (state.knew_the_text ? kTrialShare : funds / 4)) break;
+    }
+    const double ms = asked.unread(turn.sequence, *n_context) * cost.per_unread_ms;
+    if ((cost.fixed_ms + ms) * price_of_ms > funds) {
+      ask.limits.reset();
+      return;
+    }
+    state.gap = std::min(2 * state.gap, kGapMax);
+    state.steps_left = state.gap;
+  }
+  ask.n_context = *n_context;
+  state.knew_the_text |= *n_context == kWhole;
+  state.reading_ms = asked.unread(turn.sequence, *n_context) * cost.per_unread_ms;
+  ask.limits->depth = depth;
+}
+
+void Budget::learn(int drafter, TextBudget& text, std::span<const Rehearsed> rehearsed) {
+  for (const Rehearsed& guess : rehearsed)
+    calibration_.observe(text.acceptance_, {drafter, guess.confidence}, guess.was_right);
+}
+
+void Budget::plan(std::span<const DraftTurn> turns, const PassLoad& load) {
+  struct Ranked {
+    int turn, node;
+    double value;
+  };
+  std::vector<Ranked> all;
+  for (int turn = 0; turn < static_cast<int>(turns.size()); ++turn) {
+    const std::vector<double> values = this->values(turns[turn]);
+    for (int node = 1; node < static_cast<int>(values.size()); ++node)
+      all.push_back({turn, node, values[node]});
   }
   // A parent's value is at least its child's, and its number is lower, so a stable sort puts it
   // first.
-  std::ranges::stable_sort(all, std::greater<>{}, &RankedNode::value);
+  std::ranges::stable_sort(all, std::greater<>{}, &Ranked::value);
 
   const std::size_t n_max = std::max(0, load.rows_max - load.rows);
-  std::vector<RankedNode> ranked;
-  std::vector<int> n_nodes(trees.size());
-  for (const RankedNode& node : all)
-    if (ranked.size() < n_max && n_nodes[node.tree]++ < options_.rows) ranked.push_back(node);
-  return ranked;
+  std::vector<int> room(turns.size(), options_.rows);
+  const bool probes = decides() && !all.empty() && probe_is_due();
+  if (decides())
+    for (std::size_t i = 0; i < turns.size(); ++i) {
+      charge_drafting(turns[i]);
+      room[i] = affordable_nodes(turns[i], load, probes);
+    }
+  std::vector<Ranked> kept;
+  std::vector<double> values;
+  for (const Ranked& node : all)
+    if (kept.size() < n_max && room[node.turn]-- > 0) {
+      kept.push_back(node);
+      values.push_back(node.value);
+    }
+  if (decides()) {
+    const int n = static_cast<int>(kept.size());
+    const int n_best = best_gain(values, row_prices(load, n, tokens_per_ms(turns, load))).n;
+    if (n_best > 0) n_since_probe_ = 0;
+    kept.resize(probes && n_best == 0 ? std::min(n, kProbe) : n_best);
+  }
+
+  std::vector<std::vector<bool>> keep;
+  for (const DraftTurn& turn : turns) {
+    keep.emplace_back(turn.tree->size(), false);
+    keep.back()[0] = true;
+  }
+  for (const Ranked& ranked : kept) keep[ranked.turn][ranked.node] = true;
+  for (std::size_t i = 0; i < turns.size(); ++i) turns[i].tree->keep(keep[i]);
 }
 
-// Of the passes with the best 0, 1, 2, ... nodes the one with the most tokens per time.
-Budget::PassEstimate Budget::best_pass(std::span<const RankedNode> nodes, std::size_t n_sequences,
-                                       const PassLoad& load, double draft_ms) const {
-  PassEstimate best, pass;
-  pass.tokens = static_cast<double>(n_sequences);
-  for (;; ++pass.n_nodes) {
-    pass.ms = curve_.ms(load.rows + pass.n_nodes) + draft_ms;
-    if (pass.n_nodes == 0 || pass.tokens / pass.ms > best.tokens / best.ms) best = pass;
-    if (pass.n_nodes == static_cast<int>(nodes.size())) return best;
-    pass.tokens += nodes[pass.n_nodes].value;
+// The times of rows that are never checked stay as they were last estimated, be it wrongly. So a
+// few rows are checked now and then even where they do not seem to pay.
+bool Budget::probe_is_due() {
+  if (++n_since_probe_ < probe_gap_) return false;
+  n_since_probe_ = 0;
+  probe_gap_ = std::min(2 * probe_gap_, kGapMax);
+  return true;
+}
+
+// What drafting for this text has cost in this step.
+void Budget::charge_drafting(const DraftTurn& turn) {
+  TextBudget& text = *turn.budget;
+  text.draft_ms_ = 0;
+  for (int drafter = 0; drafter < static_cast<int>(costs_.size()); ++drafter) {
+    TextBudget::OfDrafter& state = text.drafters_[drafter];
+    text.draft_ms_ += std::exchange(state.reading_ms, 0);
+    if (!std::exchange(state.was_asked, false)) continue;
+    int depth = 0;
+    for (int node = 1; node < turn.tree->size(); ++node)
+      for (const Proposal& proposal : (*turn.tree)[node].proposals)
+        if (proposal.drafter == drafter) depth = std::max(depth, (*turn.tree)[node].depth);
+    state.draft_ms = costs_[drafter].ms(depth);
+    text.draft_ms_ += state.draft_ms;
   }
 }
 
-// For a draft as deep as the recent ones, then for each smaller depth: a drafter that drafted
-// deeply in one text may pay in another if it stops earlier.
-std::vector<Budget::DraftEstimate> Budget::estimates(const Record& record) {
-  std::vector<DraftEstimate> estimates = {{record.tokens, record.rows, record.ms}};
-  const double acceptance = level_acceptance(record.tokens, record.depth);
-  for (int depth = static_cast<int>(std::ceil(record.depth)) - 1; depth > 0; --depth) {
-    estimates.push_back({path_tokens(acceptance, depth), record.rows * depth / record.depth,
-                         record.cost.ms(depth)});
+// A text begins with what is usual, which counts like one time.
+Yield Budget::expected_yield(const TextBudget& text, int drafter) const {
+  const Yield& usual = yields_[drafter];
+  Yield yield = text.drafters_[drafter].yield;
+  if (usual.weight == 0) return yield;
+  const double n = yield.weight + kUsualWeight;
+  yield.tokens = (yield.weight * yield.tokens + kUsualWeight * usual.tokens) / n;
+  yield.passes = (yield.weight * yield.passes + kUsualWeight * usual.passes) / n;
+  yield.weight = n;
+  return yield;
+}
+
+void Budget::learn_yields(const DraftOutcome& outcome, double plain_ms, double row_ms) {
+  TextBudget& text = *outcome.budget;
+  const DraftTree& checked = *outcome.checked;
+  for (int drafter = 0; drafter < static_cast<int>(yields_.size()); ++drafter) {
+    const double draft_ms = std::exchange(text.drafters_[drafter].draft_ms, 0);
+    if (draft_ms == 0) continue;
+    int n_rows = 0, n_accepted = 0;
+    for (int node = 1; node < checked.size(); ++node)
+      n_rows += checked[node].proposals[0].drafter == drafter;
+    std::optional<int> node = 0;
+    for (const Token token : outcome.taken) {
+      node = checked.child(*node, token);
+      if (!node) break;
+      n_accepted += checked[*node].proposals[0].drafter == drafter;
+    }
+    const double passes = (draft_ms + n_rows * row_ms) / plain_ms;
+    for (auto [yield, most] : {std::pair{&text.drafters_[drafter].yield, kYieldOfText},
+                               std::pair{&yields_[drafter], kYieldUsual}}) {
+      yield->weight = std::min(yield->weight + 1, most);
+      yield->tokens += (n_accepted - yield->tokens) / yield->weight;
+      yield->passes += (passes - yield->passes) / yield->weight;
+    }
   }
-  return estimates;
 }
 
-// Whether the drafter is expected to add more tokens to the pass `without` it than the additional
-// time would give at `tokens_per_ms`. That is the speed to compare with, not the speed of
-// `without`: where another drafter makes the text fast, a step in which that one proposes little
-// should be short.
-bool Budget::pays(const Record& record, const PassEstimate& without, std::size_t n_sequences,
-                  const PassLoad& load, double tokens_per_ms) const {
-  const double sequences = static_cast<double>(n_sequences);
-  return std::ranges::any_of(estimates(record), [&](const DraftEstimate& estimate) {
-    const double tokens = std::max(without.tokens, sequences * (1 + estimate.tokens));
-    const int rows =
-        std::max(without.n_nodes, static_cast<int>(std::lround(sequences * estimate.rows)));
-    const double ms = curve_.ms(load.rows + rows) + estimate.ms;
-    return tokens - without.tokens > tokens_per_ms * (ms - without.ms);
-  });
+// The most nodes of a text whose rows its account can pay.
+int Budget::affordable_nodes(const DraftTurn& turn, const PassLoad& load, bool probes) const {
+  const double price_of_ms = static_cast<double>(load.texts) / curve_.ms(load.rows, load.length);
+  const double funds = this->funds(*turn.budget) - turn.budget->draft_ms_ * price_of_ms;
+  // What has been drafted at a price is checked if anything is left.
+  const bool paid = turn.budget->draft_ms_ > kNextToNoTime * curve_.ms(load.rows, load.length);
+  const double most = probes || paid ? funds : std::max(kRowsShare * funds, (funds - kReserve) / 2);
+  int n = 0;
+  while (n < options_.rows && added_ms(load, n + 1) * price_of_ms <= most) ++n;
+  return n;
 }
 
-// With the trees to itself; or it takes next to no time.
-bool Budget::beats_plain_decoding(const Record& record, std::size_t n_sequences) const {
-  const PassLoad plain{.rows = static_cast<int>(n_sequences)};
-  const PassEstimate without = best_pass({}, n_sequences, plain, 0);
-  return record.ms <= kNextToNoTime * without.ms ||
-         pays(record, without, n_sequences, plain, without.tokens / without.ms);
+void Budget::observe(std::span<const DraftOutcome> outcomes, const PassLoad& load,
+                     double forward_ms) {
+  int n_nodes = 0;
+  double draft_ms = 0;
+  for (const DraftOutcome& outcome : outcomes) {
+    calibration_.observe(outcome.budget->acceptance_, *outcome.drafted, outcome.taken);
+    n_nodes += outcome.checked->size() - 1;
+    draft_ms += outcome.budget->draft_ms_;
+  }
+  if (!options_.automatic) return;
+  if (!load.with_prompt_rows) {
+    curve_.refine(load.rows + n_nodes, forward_ms, load.length);
+    n_since_plain_ = n_nodes == 0 ? 0 : n_since_plain_ + 1;
+    if (n_nodes == 0) n_plain_ = std::min(n_plain_ + 1, kDraftsBetweenPlain);
+  }
+  if (outcomes.empty() || curve_.empty()) return;
+
+  const double plain_ms = curve_.ms(load.rows, load.length);
+  const double added = added_ms(load, n_nodes);
+  double speeds = 0;
+  for (const DraftOutcome& outcome : outcomes) {
+    TextBudget& text = *outcome.budget;
+    const double n_taken = static_cast<double>(outcome.taken.size());
+    const int n_own = outcome.checked->size() - 1;
+    const double own_ms = text.draft_ms_ + (n_own > 0 ? added * n_own / n_nodes : 0);
+    learn_yields(outcome, plain_ms, n_nodes > 0 ? added / n_nodes : 0);
+    text.balance_ += n_taken - 1 - own_ms * load.texts / plain_ms;
+    text.n_expected_ -= static_cast<int>(outcome.taken.size());
+    if (text.n_expected_ < 0) {
+      text.allowance_ -= kShareLater * text.n_expected_;
+      text.n_expected_ = 0;
+    }
+    text.tokens_ = kRecent * text.tokens_ + n_taken;
+    text.passes_ = kRecent * text.passes_ + 1 + (added + draft_ms) / plain_ms;
+    text.draft_ms_ = 0;
+    speeds += speed(text);
+  }
+  speed_ = speeds / static_cast<double>(outcomes.size());
 }
 
 }  // namespace outrider

@@ -1,6 +1,14 @@
-// How much to draft, and which drafted nodes to check: as much as gives the most expected tokens
-// per expected time, by a measured cost curve T(n) and learned acceptance. The budget decides how
-// fast a text comes, never what it says.
+// How much to draft, and which drafted nodes to check. The budget decides how fast a text comes,
+// never what it says.
+//
+// Time has a price. A text that lately got `speed` tokens in the time of a pass without drafts
+// would get that from any time, so drafting is worth its time only if it brings more: a drafter is
+// asked, a draft made longer and a node checked where the expected tokens exceed speed · added
+// time. This is the condition for the most tokens per time of a renewal process (Cox 1962). In a
+// batch every text waits for the same pass, so time costs what all of them would get from it.
+//
+// What is expected comes from acceptance learned in this text, which begins as texts usually are
+// (calibration.h). What it may cost to be wrong is bounded by an account of each text.
 
 #pragma once
 
@@ -11,6 +19,7 @@
 #include "speculation/calibration.h"
 #include "speculation/cost_curve.h"
 #include "speculation/drafter.h"
+#include "speculation/learned.h"
 #include "speculation/tree.h"
 
 namespace outrider {
@@ -22,113 +31,127 @@ struct BudgetOptions {
   int width = 4;          // children that one drafter proposes for a node
 };
 
-// Rows of a step's pass.
+// A step's pass without drafts.
 struct PassLoad {
-  int rows = 0;      // without drafts: node 0 of every sequence, and prompt rows
+  int rows = 0;      // node 0 of every text, and prompt rows
   int rows_max = 0;  // that the pass may have, with drafts
+  int texts = 1;
+  long length = 0;  // of all texts together, in tokens
+  bool with_prompt_rows = false;
 };
 
-// What became of one sequence's drafts.
+// What the budget knows about one text: begun by Budget::begin_text, read and changed by it alone.
+class TextBudget {
+ private:
+  friend class Budget;
+  struct OfDrafter {
+    Yield yield;
+    int gap = 0;                 // steps from the last trial to the next; 0: it is expected to pay
+    int steps_left = 0;          // of these
+    bool knew_the_text = false;  // it has read all of it once
+    double reading_ms = 0;       // in this step
+    double draft_ms = 0;         // in this step, without reading
+    bool was_asked = false;      // in this step
+  };
+  Calibration::Text acceptance_;
+  std::vector<OfDrafter> drafters_;
+  // Of the recent steps: tokens, and time in passes without drafts.
+  double tokens_ = 0, passes_ = 0;
+  // The account, in passes without drafts: what the answer may invest, and what drafting has saved
+  // less what it has cost so far.
+  double allowance_ = 0, balance_ = 0;
+  int n_expected_ = 0;   // tokens of the answer that the allowance has counted already
+  double draft_ms_ = 0;  // of this step, as estimated
+};
+
+// A text that may be drafted for in this step.
+struct DraftTurn {
+  TextBudget* budget;
+  DraftSequence sequence;
+  DraftTree* tree;
+  int length;                 // of the text
+  int n_answered;             // of these, tokens of the answer
+  std::optional<int> n_left;  // that it may still get
+  int depth_max;              // of drafts
+};
+
+// What became of a text's drafts.
 struct DraftOutcome {
+  TextBudget* budget;
   const DraftTree* drafted;      // as proposed
   const DraftTree* checked;      // as planned
   std::span<const Token> taken;  // tokens that the step added to the text
 };
 
-struct StepCost {
-  int rows = 0;                   // of the pass
-  bool with_prompt_rows = false;  // some were prompt rows without logits
-  double forward_ms = 0;          // forward and choices
-  // [drafters] by their DraftCost; nothing: not asked.
-  std::vector<std::optional<double>> draft_ms = {};
-};
-
 class Budget {
  public:
+  // For a DraftRequest; no limits: the drafter shall not be asked.
+  struct Ask {
+    std::optional<DraftLimits> limits = {};
+    int n_context = 0;
+    DraftWorth worth = {};
+  };
+
   Budget(BudgetOptions options, int n_drafters);
 
-  // A text begins, or goes on with another prompt: each drafter is judged by what it gave over a
-  // longer time again, not by the recent steps.
-  void begin_text();
+  // A text begins, or goes on with another prompt of which `n_read` tokens have to be read. It may
+  // have n_left tokens.
+  TextBudget begin_text(int n_read, std::optional<int> n_left) const;
 
-  // What drafter `drafter` may add to each of these trees in this step; nothing: do not ask it. The
-  // trees may hold proposals of other drafters. A drafter is asked if it is expected to add more
-  // tokens than its time would give at the recent speed. One that would be slower than plain
-  // decoding even with the trees to itself is paused for some steps and then tried once; each
-  // failed trial doubles the pause. A drafter that takes next to no time is always asked.
-  std::optional<DraftLimits> limits(int drafter, const DraftCost& cost,
-                                    std::span<const DraftTree* const> trees, const PassLoad& load);
+  // Whether this step should draft nothing, so that the time of a pass without drafts stays known.
+  bool plain_step_is_due() const;
 
-  // Whether a drafter that limits() lets propose should first read `n_unread` tokens of a text. The
-  // answer has `n_answered` tokens so far and may have `n_left` more; it is assumed to become twice
-  // as long. The drafter should read if its drafts are expected to save more time in the rest of
-  // the answer than reading takes. While a drafter does not pay, its reading is limited to a small
-  // share of the time that passes; true then counts the time of reading as spent.
-  bool worth_reading(int drafter, const DraftCost& cost, int n_unread, int n_answered,
-                     std::optional<int> n_left);
+  // What the drafter may add to each of these texts' trees, [turns]. The trees may hold proposals
+  // of other drafters. A drafter that takes next to no time is always asked. Another one is not
+  // asked where it is not expected to pay, but tried at growing intervals. Reading is part of a
+  // drafter's time: it reads the whole text if that pays and the account allows it, else the end of
+  // it.
+  std::vector<Ask> ask(int drafter, const Drafter& asked, std::span<const DraftTurn> turns,
+                       const PassLoad& load);
 
-  // Prunes the trees of a step to the nodes that pay. A node's value is the product of calibrated
-  // acceptances along its path. Of all nodes, ordered by value, that many are kept for which
-  // (sequences + sum of values) / (T(rows) + draft_ms) is largest, perhaps none. Fixed: as many as
-  // the options allow. draft_ms: what drafting took in this step.
-  void plan(std::span<DraftTree* const> trees, const PassLoad& load, double draft_ms) const;
+  void learn(int drafter, TextBudget& text, std::span<const Rehearsed> rehearsed);
 
-  // After the step. Outcomes of the sequences that generated.
-  void observe(std::span<const DraftOutcome> outcomes, const StepCost& cost);
+  // Prunes the trees of a step to the nodes that pay, perhaps none. Fixed: as many as the options
+  // allow.
+  void plan(std::span<const DraftTurn> turns, const PassLoad& load);
+
+  // After the step, whose pass took forward_ms with its choices. Outcomes of the texts that
+  // generated.
+  void observe(std::span<const DraftOutcome> outcomes, const PassLoad& load, double forward_ms);
 
   CostCurve& curve() { return curve_; }
+  // Without what drafters know of their own passes.
+  Learned learned() const;
+  // For as many drafters.
+  void restore(const Learned& learned);
+  const Reliability& reliability() const { return calibration_.reliability(); }
 
  private:
-  // What one drafter did in the steps that asked it, as running means per step.
-  struct Record {
-    double tokens;            // proposed and taken into the text, per sequence
-    double long_term_tokens;  // the same over a longer time
-    double rows = 0;          // of its nodes checked, per sequence
-    double depth = 0;         // of its deepest proposal
-    double ms = 0;            // of drafting
-    DraftCost cost = {};      // as stated last
-    double needed = 1;        // share of steps where other drafters' proposals were not enough
-    double reading_ms = 0;    // that it may spend on reading while it does not pay
-    bool asked = false;       // at least once
-    int pause = 0;            // steps from its last failed trial to the next trial; 0: it pays
-    int pause_left = 0;       // of these
-  };
-  // What one more request to a drafter is expected to give, per sequence.
-  struct DraftEstimate {
-    double tokens, rows, ms;
-  };
-  struct RankedNode {
-    int tree, node;
-    double value;
-  };
-  // A pass that checks the best `n_nodes` drafted nodes.
-  struct PassEstimate {
-    int n_nodes = 0;
-    double tokens = 0, ms = 0;
-  };
-  struct Tally {  // of a drafter's nodes in one step, over all sequences
-    double taken = 0, checked = 0;
-    int depth = 0;  // of the deepest proposal
-  };
-
-  std::vector<double> values(const DraftTree& tree) const;
-  std::vector<RankedNode> ranked_nodes(std::span<const DraftTree* const> trees,
-                                       const PassLoad& load) const;
-  PassEstimate best_pass(std::span<const RankedNode> nodes, std::size_t n_sequences,
-                         const PassLoad& load, double draft_ms) const;
-  static std::vector<DraftEstimate> estimates(const Record& record);
-  bool pays(const Record& record, const PassEstimate& without, std::size_t n_sequences,
-            const PassLoad& load, double tokens_per_ms) const;
-  bool beats_plain_decoding(const Record& record, std::size_t n_sequences) const;
-  std::vector<Tally> tally(std::span<const DraftOutcome> outcomes) const;
-  void update(Record& record, const Tally& tally, double draft_ms, std::size_t n_sequences) const;
+  bool decides() const { return options_.automatic && !curve_.empty(); }
+  double speed(const TextBudget& text) const;
+  double funds(const TextBudget& text) const { return text.allowance_ + text.balance_; }
+  double tokens_per_ms(std::span<const DraftTurn> turns, const PassLoad& load) const;
+  double added_ms(const PassLoad& load, int n_nodes) const;
+  std::vector<double> row_prices(const PassLoad& load, int n_max, double tokens_per_ms) const;
+  std::vector<double> values(const DraftTurn& turn) const;
+  void decide(Ask& ask, const Drafter& asked, const DraftTurn& turn, const PassLoad& load,
+              const DraftCost& cost, double tokens_per_ms);
+  bool probe_is_due();
+  Yield expected_yield(const TextBudget& text, int drafter) const;
+  void learn_yields(const DraftOutcome& outcome, double plain_ms, double row_ms);
+  void charge_drafting(const DraftTurn& turn);
+  int affordable_nodes(const DraftTurn& turn, const PassLoad& load, bool probes) const;
 
   BudgetOptions options_;
   CostCurve curve_;
   Calibration calibration_;
-  std::vector<Record> records_;  // [drafters]
-  // Running means of one sequence, drafts included; 0: not known yet.
-  double tokens_per_ms_ = 0, tokens_per_step_ = 0;
+  std::vector<Yield> yields_;     // [drafters] over all texts
+  std::vector<DraftCost> costs_;  // [drafters] of this step
+  int n_since_plain_ = 0;         // steps with drafts
+  int n_plain_ = 0;               // passes without
+  int n_since_probe_ = 0;         // steps that could have checked nodes and did not
+  int probe_gap_ = 8;
+  double speed_ = 1;  // of the last step's texts, their mean
 };
 
 }  // namespace outrider

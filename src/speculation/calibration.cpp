@@ -1,7 +1,8 @@
 #include "speculation/calibration.h"
 
 #include <algorithm>
-#include <array>
+#include <cmath>
+#include <numbers>
 #include <optional>
 
 #include "base/error.h"
@@ -9,79 +10,200 @@
 namespace outrider {
 namespace {
 
-// Bounds between ranges of confidences. The ranges are narrower near 0 and 1, where a small error
-// changes the product along a path most.
-constexpr std::array kConfidenceBounds = {0.02f, 0.05f, 0.1f, 0.2f, 0.3f,  0.4f,  0.5f,
-                                          0.6f,  0.7f,  0.8f, 0.9f, 0.95f, 0.98f, 0.995f};
-constexpr std::size_t kConfidenceRanges = kConfidenceBounds.size() + 1;
-
 // Depths 1, 2, 3 to 4, 5 to 8, and more.
 constexpr std::array kDepthBounds = {2, 3, 5, 9};
 constexpr std::size_t kDepthRanges = kDepthBounds.size() + 1;
 
-// A prior weighs as much as this many outcomes, and at most kMemory outcomes are remembered.
-constexpr double kPriorWeight = 4;
-constexpr double kMemory = 64;
+// Variances, in squares of log odds. One outcome of an even chance has the information 1/4, so a
+// variance of 2 weighs as much as two outcomes.
+constexpr double kTextVariance = 2;
+// Texts change: what an outcome adds, where it is as surprising as usual. A great surprise adds
+// much, so that it and the next outcomes count more.
+constexpr double kTextDrift = 0.01, kLevelDrift = 0.01;
+constexpr double kInterceptVariance = 1;
+constexpr double kSlopeVariance = 0.1;
+constexpr double kFitDrift = 1e-4;
 
-template <typename Bounds, typename Value>
-std::size_t range(const Bounds& bounds, Value value) {
-  return std::upper_bound(bounds.begin(), bounds.end(), value) - bounds.begin();
+constexpr double kLevelAtFirst = 0.5;  // log odds
+constexpr double kConfidenceMin = 1e-4;
+constexpr double kProbabilityMin = 1e-3;  // of what an outcome is compared with
+
+double probability(double log_odds) {
+  return 1 / (1 + std::exp(-log_odds));
+}
+
+double log_odds(double confidence) {
+  const double c = std::clamp(confidence, kConfidenceMin, 1 - kConfidenceMin);
+  return std::log(c / (1 - c));
+}
+
+double variance(const Calibration::Fit& fit, const Calibration::Shift& shift, double x) {
+  return fit.intercept_variance + 2 * x * fit.covariance + x * x * fit.slope_variance +
+         shift.variance;
+}
+
+// The mean of the logistic function over a normal distribution of log odds, nearly (MacKay 1992).
+double predict(const Calibration::Fit& fit, const Calibration::Shift& shift, double x) {
+  const double mean = fit.intercept + fit.slope * x + shift.mean;
+  return probability(mean / std::sqrt(1 + std::numbers::pi / 8 * variance(fit, shift, x)));
+}
+
+void update(Calibration::Fit& fit, Calibration::Shift& shift, double x, bool was_right,
+            double drift) {
+  const double p = std::clamp(predict(fit, shift, x), kProbabilityMin, 1 - kProbabilityMin);
+  const double information = p * (1 - p);
+  const double error = (was_right ? 1 : 0) - p;
+  shift.variance = std::min(shift.variance + drift * error * error / information, kTextVariance);
+  const double gain = 1 / (1 + information * variance(fit, shift, x));
+  const double step = gain * error;
+  const double narrowing = gain * information;
+  const double intercept = fit.intercept_variance + fit.covariance * x;
+  const double slope = fit.covariance + fit.slope_variance * x;
+
+  fit.intercept += intercept * step;
+  fit.slope += slope * step;
+  fit.intercept_variance += kFitDrift - intercept * intercept * narrowing;
+  fit.covariance -= intercept * slope * narrowing;
+  fit.slope_variance += kFitDrift / 10 - slope * slope * narrowing;
+
+  shift.mean += shift.variance * step;
+  shift.variance -= shift.variance * shift.variance * narrowing;
+}
+
+const Proposal* find(const DraftNode& node, int drafter) {
+  const auto found = std::ranges::find(node.proposals, drafter, &Proposal::drafter);
+  return found == node.proposals.end() ? nullptr : &*found;
 }
 
 }  // namespace
 
-void Calibration::Outcomes::add(bool was_accepted) {
-  if (total >= kMemory) {
-    const double fade = (kMemory - 1) / total;
-    accepted *= fade;
-    total *= fade;
+long Reliability::n() const {
+  long n = 0;
+  for (const Range& range : ranges) n += range.n;
+  return n;
+}
+
+double Reliability::expected_error() const {
+  double error = 0;
+  for (const Range& range : ranges) error += std::abs(range.predicted - range.accepted);
+  return n() > 0 ? error / static_cast<double>(n()) : 0;
+}
+
+Calibration::Calibration(int n_drafters)
+    : confidences_(n_drafters * kDepthRanges, {.intercept = 0,
+                                               .slope = 1,
+                                               .intercept_variance = kInterceptVariance,
+                                               .covariance = 0,
+                                               .slope_variance = kSlopeVariance}),
+      levels_(n_drafters * kDepthRanges, {.intercept = kLevelAtFirst,
+                                          .slope = 0,
+                                          .intercept_variance = kInterceptVariance,
+                                          .covariance = 0,
+                                          .slope_variance = 0}) {}
+
+Calibration::OfDrafter Calibration::of_drafter(std::size_t drafter) const {
+  const auto of = [&](const std::vector<Fit>& fits) {
+    const auto first = fits.begin() + drafter * kDepthRanges;
+    return std::vector<Fit>(first, first + kDepthRanges);
+  };
+  return {of(confidences_), of(levels_)};
+}
+
+void Calibration::restore(std::size_t drafter, const OfDrafter& known) {
+  CHECK(known.confidences.size() == kDepthRanges && known.levels.size() == kDepthRanges);
+  std::ranges::copy(known.confidences, confidences_.begin() + drafter * kDepthRanges);
+  std::ranges::copy(known.levels, levels_.begin() + drafter * kDepthRanges);
+}
+
+Calibration::Text Calibration::begin_text() const {
+  const std::vector<Shift> as_usual(confidences_.size() / kDepthRanges,
+                                    {.mean = 0, .variance = kTextVariance});
+  return {as_usual, as_usual};
+}
+
+std::size_t Calibration::fit(int drafter, int depth) const {
+  const std::size_t range =
+      std::upper_bound(kDepthBounds.begin(), kDepthBounds.end(), depth) - kDepthBounds.begin();
+  const std::size_t fit = drafter * kDepthRanges + range;
+  CHECK(drafter >= 0 && fit < confidences_.size());
+  return fit;
+}
+
+double Calibration::acceptance(const Text& text, const Proposal& proposal, int depth) const {
+  return predict(confidences_[fit(proposal.drafter, depth)], text.confidences[proposal.drafter],
+                 log_odds(proposal.confidence));
+}
+
+double Calibration::level(const Text& text, int drafter, int depth) const {
+  return predict(levels_[fit(drafter, depth)], text.levels[drafter], 0);
+}
+
+std::vector<double> Calibration::acceptances(const Text& text, const DraftTree& tree) const {
+  std::vector<double> acceptances(tree.size(), 1);
+  for (int parent = 0; parent < tree.size(); ++parent) {
+    double best = 0, sum = 0;
+    for (int child : tree.children(parent)) {
+      double& own = acceptances[child] = 0;
+      for (const Proposal& proposal : tree[child].proposals)
+        own = std::max(own, acceptance(text, proposal, tree[child].depth));
+      best = std::max(best, own);
+      sum += own;
+    }
+    if (sum <= 1) continue;
+    const double share = (1 - best) / (sum - best);
+    bool best_is_left = true;
+    for (int child : tree.children(parent)) {
+      const bool is_best = best_is_left && acceptances[child] == best;
+      if (is_best)
+        best_is_left = false;
+      else
+        acceptances[child] *= share;
+    }
   }
-  accepted += was_accepted;
-  total += 1;
+  return acceptances;
 }
 
-double Calibration::Outcomes::acceptance(double prior) const {
-  return (accepted + kPriorWeight * prior) / (total + kPriorWeight);
-}
-
-Calibration::Calibration(int n_drafters) : bins_(n_drafters * kConfidenceRanges) {
-  for (Bin& bin : bins_) bin.by_depth.resize(kDepthRanges);
-}
-
-double Calibration::acceptance(const DraftNode& node) const {
-  double best = 0;
-  for (const Proposal& proposal : node.proposals)
-    best = std::max(best, acceptance(proposal, node.depth));
-  return best;
-}
-
-double Calibration::acceptance(const Proposal& proposal, int depth) const {
-  const Bin& bin = bins_[this->bin(proposal)];
-  const double at_any_depth = bin.all_depths.acceptance(proposal.confidence);
-  return bin.by_depth[range(kDepthBounds, depth)].acceptance(at_any_depth);
-}
-
-void Calibration::observe(const DraftTree& tree, std::span<const Token> taken) {
+void Calibration::observe(Text& text, const DraftTree& tree, std::span<const Token> taken) {
+  const std::vector<double> predicted = acceptances(text, tree);
+  const int n_drafters = static_cast<int>(text.levels.size());
   std::optional<int> parent = 0;
   for (Token token : taken) {
-    for (int child : tree.children(*parent)) {
-      const DraftNode& node = tree[child];
-      for (const Proposal& proposal : node.proposals) {
-        Bin& bin = bins_[this->bin(proposal)];
-        bin.all_depths.add(node.token == token);
-        bin.by_depth[range(kDepthBounds, node.depth)].add(node.token == token);
+    for (int drafter = 0; drafter < n_drafters; ++drafter) {
+      int depth = 0;
+      float best = -1;
+      bool best_was_right = false;
+      for (int child : tree.children(*parent)) {
+        const DraftNode& node = tree[child];
+        const Proposal* proposal = find(node, drafter);
+        if (!proposal) continue;
+        depth = node.depth;
+        if (proposal->confidence > best) {
+          best = proposal->confidence;
+          best_was_right = node.token == token;
+        }
+        update(confidences_[fit(drafter, depth)], text.confidences[drafter],
+               log_odds(proposal->confidence), node.token == token, kTextDrift);
       }
+      if (depth > 0)
+        update(levels_[fit(drafter, depth)], text.levels[drafter], 0, best_was_right, kLevelDrift);
+    }
+    for (int child : tree.children(*parent)) {
+      Reliability::Range& range =
+          reliability_
+              .ranges[std::min<std::size_t>(9, static_cast<std::size_t>(10 * predicted[child]))];
+      ++range.n;
+      range.predicted += predicted[child];
+      range.accepted += tree[child].token == token ? 1 : 0;
     }
     parent = tree.child(*parent, token);
     if (!parent) return;
   }
 }
 
-std::size_t Calibration::bin(const Proposal& proposal) const {
-  const std::size_t bin =
-      proposal.drafter * kConfidenceRanges + range(kConfidenceBounds, proposal.confidence);
-  CHECK(proposal.drafter >= 0 && bin < bins_.size());
-  return bin;
+void Calibration::observe(Text& text, const Proposal& guess, bool was_right) {
+  update(confidences_[fit(guess.drafter, 1)], text.confidences[guess.drafter],
+         log_odds(guess.confidence), was_right, kTextDrift);
+  update(levels_[fit(guess.drafter, 1)], text.levels[guess.drafter], 0, was_right, kLevelDrift);
 }
 
 }  // namespace outrider

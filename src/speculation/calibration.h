@@ -1,8 +1,12 @@
-// How often proposals are accepted: learned per drafter, stated confidence and depth.
+// How often drafts come true, learned from what texts did. The probability that a proposal is
+// accepted, given that its parent is, is a logistic function of the drafter's stated confidence,
+// fitted for each drafter and depth over all texts (Platt 1999), and shifted by how much more or
+// less often the drafter is right in this text. Both are refitted with every outcome, by one step
+// of a Kalman filter on log odds.
 
 #pragma once
 
-#include <cstddef>
+#include <array>
 #include <span>
 #include <vector>
 
@@ -11,37 +15,74 @@
 
 namespace outrider {
 
+// Whether what was predicted came true, over all predictions so far.
+struct Reliability {
+  struct Range {  // of predicted probabilities
+    long n = 0;
+    double predicted = 0, accepted = 0;  // sums
+  };
+  std::array<Range, 10> ranges;  // of equal width, from 0 to 1
+
+  long n() const;
+  // The expected calibration error: the mean distance between what was predicted and how often it
+  // came true, each range with the weight of its predictions (Naeini et al. 2015). 0 without any.
+  double expected_error() const;
+};
+
 class Calibration {
  public:
+  // What a text differs by: a normal distribution over log odds.
+  struct Shift {
+    double mean = 0, variance;
+  };
+  // A text begins as texts usually are, with the weight of one or two outcomes.
+  struct Text {
+    std::vector<Shift> confidences, levels;  // [drafters]
+  };
+  // A logistic function: log odds intercept + slope · x, x the log odds of the confidence, with the
+  // covariance of the two.
+  struct Fit {
+    double intercept, slope;
+    double intercept_variance, covariance, slope_variance;
+  };
+
+  // Of one drafter over all texts, [depth ranges].
+  struct OfDrafter {
+    std::vector<Fit> confidences, levels;
+  };
+
   explicit Calibration(int n_drafters);
 
-  // The estimated probability that this node is accepted, given that its parent is; of several
-  // proposals the highest estimate counts. The estimate starts at the confidence that the drafter
-  // stated. Observed outcomes move it towards the acceptance rate of this drafter at this
-  // confidence, first over all depths, then at this depth. Old outcomes fade, so the estimate
-  // follows a text that changes.
-  double acceptance(const DraftNode& node) const;
+  OfDrafter of_drafter(std::size_t drafter) const;
+  // With as many depth ranges as of_drafter() gives.
+  void restore(std::size_t drafter, const OfDrafter& known);
+
+  Text begin_text() const;
+
+  // The probability that this proposal is accepted if its parent is, at this depth of its node.
+  double acceptance(const Text& text, const Proposal& proposal, int depth) const;
+  // The same for each node of a tree, [tree.size()]; 1 for node 0. Of several proposals of a node
+  // the most hopeful counts. Only one of several siblings can be accepted: all others together have
+  // at most what the most likely one leaves.
+  std::vector<double> acceptances(const Text& text, const DraftTree& tree) const;
+  // The probability that the best proposal that this drafter will make at this depth is accepted if
+  // its parent is, before its confidence is known.
+  double level(const Text& text, int drafter, int depth) const;
 
   // Counts the outcome of every proposal whose parent is part of the text. `taken`: the tokens by
   // which the text went on after node 0. The tree may hold nodes that were never checked, because
   // the text decides about them too.
-  void observe(const DraftTree& tree, std::span<const Token> taken);
+  void observe(Text& text, const DraftTree& tree, std::span<const Token> taken);
+  // The best guess of a drafter at a token of the text was right or wrong, without any draft.
+  void observe(Text& text, const Proposal& guess, bool was_right);
+
+  const Reliability& reliability() const { return reliability_; }
 
  private:
-  // Outcomes, the older ones with less weight.
-  struct Outcomes {
-    double accepted = 0, total = 0;
-    void add(bool was_accepted);
-    double acceptance(double prior) const;
-  };
-  struct Bin {  // of one drafter and range of confidences
-    Outcomes all_depths;
-    std::vector<Outcomes> by_depth;  // [depth ranges]
-  };
-  double acceptance(const Proposal& proposal, int depth) const;
-  std::size_t bin(const Proposal& proposal) const;
+  std::size_t fit(int drafter, int depth) const;
 
-  std::vector<Bin> bins_;  // [drafters, confidence ranges]
+  std::vector<Fit> confidences_, levels_;  // [drafters, depth ranges]
+  Reliability reliability_;
 };
 
 }  // namespace outrider

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <numeric>
 #include <random>
 
 namespace outrider {
@@ -15,72 +17,144 @@ DraftTree chain(int length, float confidence, int drafter = 0) {
   return tree;
 }
 
-// Of a node `depth` edges from node 0 that one drafter proposed.
-double acceptance(const Calibration& calibration, Proposal proposal, int depth) {
-  return calibration.acceptance({.token = 1, .parent = 0, .depth = depth, .proposals = {proposal}});
-}
-
-TEST(Calibration, BelievesTheStatedConfidenceFirst) {
+TEST(Calibration, BelievesTheStatedConfidenceAtFirst) {
   const Calibration calibration(2);
-  for (float confidence : {0.0f, 0.03f, 0.5f, 0.99f, 1.0f})
-    for (int depth : {1, 2, 7, 40})
-      EXPECT_NEAR(acceptance(calibration, {1, confidence}, depth), confidence, 1e-6);
+  const Calibration::Text text = calibration.begin_text();
+  double last = 0;
+  for (float confidence : {0.0f, 0.03f, 0.3f, 0.5f, 0.8f, 0.99f, 1.0f}) {
+    const double acceptance = calibration.acceptance(text, {1, confidence}, 1);
+    // With doubt, so nearer to even.
+    EXPECT_LE(std::abs(acceptance - 0.5), std::abs(confidence - 0.5) + 1e-9);
+    EXPECT_NEAR(acceptance, confidence, 0.15);
+    EXPECT_GT(acceptance, last);
+    last = acceptance;
+    EXPECT_EQ(acceptance, calibration.acceptance(text, {1, confidence}, 40));
+  }
 }
 
-TEST(Calibration, LearnsWhatItSaw) {
+TEST(Calibration, ATextMovesFastAndLeavesOthersAlone) {
   Calibration calibration(2);
-  std::mt19937 random(4);
-  const DraftTree tree = chain(1, 0.9f);
-  for (int i = 0; i < 2000; ++i) {
-    const std::vector<Token> taken{random() % 10 < 3 ? 1 : 7};
-    calibration.observe(tree, taken);
+  Calibration::Text text = calibration.begin_text(), other = calibration.begin_text();
+  const DraftTree tree = chain(1, 0.8f);
+  for (int i = 0; i < 3; ++i) calibration.observe(text, tree, std::vector<Token>{9});
+  EXPECT_LT(calibration.acceptance(text, {0, 0.8f}, 1), 0.45);
+  EXPECT_LT(calibration.level(text, 0, 1), 0.3);
+  EXPECT_GT(calibration.acceptance(other, {0, 0.8f}, 1), 0.53);
+  EXPECT_EQ(calibration.acceptance(text, {1, 0.8f}, 1),
+            calibration.acceptance(other, {1, 0.8f}, 1));  // another drafter
+  // And back, when the text changes.
+  for (int i = 0; i < 200; ++i) calibration.observe(text, tree, std::vector<Token>{9});
+  EXPECT_LT(calibration.acceptance(text, {0, 0.8f}, 1), 0.05);
+  for (int i = 0; i < 12; ++i) calibration.observe(text, tree, std::vector<Token>{1});
+  EXPECT_GT(calibration.acceptance(text, {0, 0.8f}, 1), 0.5);
+}
+
+// What texts have in common becomes the prior of the next.
+TEST(Calibration, LearnsFromTextToText) {
+  Calibration calibration(1);
+  const DraftTree tree = chain(1, 0.5f);
+  for (int i = 0; i < 40; ++i) {
+    Calibration::Text text = calibration.begin_text();
+    for (int j = 0; j < 20; ++j) calibration.observe(text, tree, std::vector<Token>{1});
   }
-  EXPECT_NEAR(acceptance(calibration, {0, 0.9f}, 1), 0.3, 0.15);
-  EXPECT_NEAR(acceptance(calibration, {0, 0.92f}, 1), 0.3, 0.15);  // the same bin
-  EXPECT_NEAR(acceptance(calibration, {0, 0.9f}, 2), 0.3, 0.15);   // depths lean on each other
-  EXPECT_NEAR(acceptance(calibration, {0, 0.5f}, 1), 0.5, 1e-6);   // another confidence
-  EXPECT_NEAR(acceptance(calibration, {1, 0.9f}, 1), 0.9, 1e-6);   // another drafter
+  EXPECT_GT(calibration.acceptance(calibration.begin_text(), {0, 0.5f}, 1), 0.85);
+  EXPECT_GT(calibration.level(calibration.begin_text(), 0, 1), 0.8);
 }
 
 TEST(Calibration, TellsDepthsApart) {
   Calibration calibration(1);
   const DraftTree tree = chain(3, 0.5f);
-  for (int i = 0; i < 200; ++i) calibration.observe(tree, std::vector<Token>{1, 2, 9});
-  EXPECT_GT(acceptance(calibration, {0, 0.5f}, 1), 0.9);
-  EXPECT_GT(acceptance(calibration, {0, 0.5f}, 2), 0.9);
-  EXPECT_LT(acceptance(calibration, {0, 0.5f}, 3), 0.2);
+  Calibration::Text text = calibration.begin_text();
+  for (int i = 0; i < 200; ++i) calibration.observe(text, tree, std::vector<Token>{1, 2, 9});
+  EXPECT_GT(calibration.acceptance(text, {0, 0.5f}, 1), 0.8);
+  EXPECT_GT(calibration.acceptance(text, {0, 0.5f}, 2), 0.8);
+  EXPECT_LT(calibration.acceptance(text, {0, 0.5f}, 3), 0.3);
 }
 
 // A proposal counts where its parent lies on the text, and only there; the text cut short decides
 // nothing about what would have come later.
 TEST(Calibration, CountsProposalsWhoseParentWasAccepted) {
   Calibration calibration(1);
+  Calibration::Text text = calibration.begin_text();
   const DraftTree tree = chain(3, 0.5f);
-  for (int i = 0; i < 50; ++i) calibration.observe(tree, std::vector<Token>{1});
-  EXPECT_GT(acceptance(calibration, {0, 0.5f}, 1), 0.9);
-  Calibration other(1);
-  for (int i = 0; i < 50; ++i) other.observe(tree, std::vector<Token>{9, 2, 3});
-  EXPECT_LT(acceptance(other, {0, 0.5f}, 1), 0.1);
-  // Depths 2 and 3 were not seen: they know only what all depths together tell.
-  EXPECT_NEAR(acceptance(other, {0, 0.5f}, 2), acceptance(other, {0, 0.5f}, 3), 1e-9);
-  other.observe(tree, {});
-}
-
-TEST(Calibration, ForgetsAnOldText) {
-  Calibration calibration(1);
-  const DraftTree tree = chain(1, 0.5f);
-  for (int i = 0; i < 1000; ++i) calibration.observe(tree, std::vector<Token>{9});
-  EXPECT_LT(acceptance(calibration, {0, 0.5f}, 1), 0.05);
-  for (int i = 0; i < 200; ++i) calibration.observe(tree, std::vector<Token>{1});
-  EXPECT_GT(acceptance(calibration, {0, 0.5f}, 1), 0.9);
+  calibration.observe(text, tree, std::vector<Token>{1});
+  EXPECT_EQ(calibration.reliability().n(), 1);
+  calibration.observe(text, tree, std::vector<Token>{9, 2, 3});
+  EXPECT_EQ(calibration.reliability().n(), 2);
+  calibration.observe(text, tree, std::vector<Token>{1, 2, 3, 4});
+  EXPECT_EQ(calibration.reliability().n(), 5);
+  calibration.observe(text, tree, {});
+  EXPECT_EQ(calibration.reliability().n(), 5);
 }
 
 TEST(Calibration, TakesTheMostHopefulProposal) {
   const Calibration calibration(2);
+  const Calibration::Text text = calibration.begin_text();
   DraftTree tree(0);
   tree.propose(0, 1, {0, 0.25f});
   tree.propose(0, 1, {1, 0.75f});
-  EXPECT_NEAR(calibration.acceptance(tree[1]), 0.75, 1e-6);
+  EXPECT_EQ(calibration.acceptances(text, tree)[1], calibration.acceptance(text, {1, 0.75f}, 1));
+}
+
+// Only one sibling can be accepted: the likeliest keeps its probability, and the others share what
+// it leaves.
+TEST(Calibration, SiblingsShareWhatTheFirstLeaves) {
+  const Calibration calibration(1);
+  const Calibration::Text text = calibration.begin_text();
+  DraftTree tree(0);
+  tree.propose(0, 1, {0, 0.4f});
+  tree.propose(0, 2, {0, 0.9f});
+  tree.propose(0, 3, {0, 0.4f});
+  const std::vector<double> given = calibration.acceptances(text, tree);
+  EXPECT_EQ(given[2], calibration.acceptance(text, {0, 0.9f}, 1));
+  EXPECT_NEAR(given[1] + given[3], 1 - given[2], 1e-9);
+  EXPECT_NEAR(given[1], given[3], 1e-9);
+  DraftTree few(0);  // together less than 1
+  few.propose(0, 1, {0, 0.1f});
+  few.propose(0, 2, {0, 0.1f});
+  EXPECT_EQ(calibration.acceptances(text, few)[1], calibration.acceptance(text, {0, 0.1f}, 1));
+}
+
+// Over texts that differ, with confidences that are off by a logistic function that differs by
+// depth: after 2,000 tokens what is predicted comes true as often.
+TEST(Calibration, WhatIsPredictedComesTrueAsOften) {
+  for (int seed = 0; seed < 5; ++seed) {
+    Calibration calibration(1);
+    std::mt19937 random(seed);
+    std::normal_distribution<double> normal;
+    std::uniform_real_distribution<double> uniform;
+    for (int i = 0; i < 20; ++i) {
+      Calibration::Text text = calibration.begin_text();
+      const double shift = 1.5 * normal(random);
+      for (int token = 0; token < 100;) {
+        DraftTree tree(0);
+        std::vector<Token> taken;
+        int node = 0;
+        bool is_right = true;
+        for (int depth = 1; depth <= 4; ++depth) {
+          const double x = 2 * normal(random);
+          node = tree.propose(node, depth, {0, static_cast<float>(1 / (1 + std::exp(-x)))});
+          is_right &= uniform(random) < 1 / (1 + std::exp(-(0.5 * x + 0.3 * depth - 1 + shift)));
+          if (is_right) taken.push_back(depth);
+        }
+        taken.push_back(99);
+        calibration.observe(text, tree, taken);
+        token += static_cast<int>(taken.size());
+      }
+    }
+    EXPECT_GT(calibration.reliability().n(), 1000);
+    EXPECT_LE(calibration.reliability().expected_error(), 0.05) << seed;
+  }
+}
+
+// The table says what it is given.
+TEST(Reliability, MeasuresTheDistance) {
+  Reliability reliability;
+  EXPECT_EQ(reliability.expected_error(), 0);
+  reliability.ranges[7] = {.n = 30, .predicted = 22.5, .accepted = 15};
+  reliability.ranges[1] = {.n = 10, .predicted = 1.5, .accepted = 2.5};
+  EXPECT_EQ(reliability.n(), 40);
+  EXPECT_NEAR(reliability.expected_error(), (7.5 + 1) / 40, 1e-12);
 }
 
 }  // namespace

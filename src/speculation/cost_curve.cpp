@@ -1,53 +1,169 @@
 #include "speculation/cost_curve.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
+#include <utility>
 
 #include "base/error.h"
 
 namespace outrider {
 namespace {
 
-constexpr double kRate = 0.1;     // weight of one pass in the points next to it
-constexpr double kOutlier = 0.5;  // largest error that counts, as a share of the estimate
+// Of an error at a point that stands for many passes, taken as a change of the machine's speed.
+constexpr double kSpeedRate = 0.1;
+constexpr double kManyPasses = 8;
+constexpr double kRateMin = 0.02;  // of an error, that moves a point that stands for many passes
+constexpr double kRestoredWeight = 10;
+constexpr double kWeightMax = 50;   // what that rate makes of a point's weight
+constexpr double kErrorRate = 0.1;  // of the mean error
+constexpr double kOutlier = 0.5;    // largest error that counts, as a share of the estimate
+constexpr std::size_t kFirst = 5;   // passes whose median counts
+
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  const std::size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+std::size_t length_range(long length) {
+  return std::bit_width(static_cast<unsigned long>(std::max(length, 0L)) / 1024);
+}
 
 }  // namespace
 
 void CostCurve::measure(int rows, double ms) {
-  const auto at = std::ranges::lower_bound(points_, rows, {}, &Point::rows);
-  if (at != points_.end() && at->rows == rows)
-    at->ms = std::min(at->ms, ms);
-  else
-    points_.insert(at, {rows, ms});
+  if (empty()) by_length_.emplace_back();
+  for (Points& points : by_length_) {
+    const auto at = std::ranges::lower_bound(points, rows, {}, &Point::rows);
+    if (at != points.end() && at->rows == rows)
+      *at = {.rows = rows, .ms = ms, .first = {ms}};
+    else
+      points.insert(at, {.rows = rows, .ms = ms, .first = {ms}});
+  }
+  rising_.assign(by_length_.size(), {});
+  std::ranges::transform(by_length_, rising_.begin(), rising);
 }
 
-void CostCurve::refine(int rows, double ms) {
-  if (empty() || rows > points_.back().rows) return measure(rows, ms);
-  const double estimate = this->ms(rows);
-  const double error = std::clamp(ms - estimate, -kOutlier * estimate, kOutlier * estimate);
-  const Segment at = segment(rows);
-  points_[at.first].ms += kRate * error * (1 - at.weight);
-  points_[at.second].ms += kRate * error * at.weight;
+void CostCurve::refine(int rows, double ms, long length) {
+  if (empty() || rows > by_length_[0].back().rows) return measure(rows, ms);
+  while (by_length_.size() <= length_range(length)) {
+    by_length_.push_back(by_length_.back());
+    for (Point& point : by_length_.back()) point.first = {point.ms}, point.weight = 1;
+  }
+  Points& points = by_length_[length_range(length)];
+  const double estimate = CostCurve::ms(points, rows);
+  if (std::exchange(speed_is_old_, false)) return scale(ms / estimate);
+  const double error = std::clamp(ms / estimate - 1, -kOutlier, kOutlier);
+  error_ += kErrorRate * (std::abs(error) - error_);
+  const Segment at = segment(points, rows);
+  const double weight =
+      points[at.first].weight * (1 - at.weight) + points[at.second].weight * at.weight;
+  const double speed_rate = kSpeedRate * weight / (weight + kManyPasses);
+  scale(1 + speed_rate * error);
+  const auto move = [&](Point& point, double share) {
+    if (point.first.size() < kFirst) {
+      if (share < 0.5) return;
+      point.first.push_back(point.ms * (1 + error));
+      point.ms = median(point.first);
+      point.weight += 1;
+      return;
+    }
+    point.ms *= 1 + share * error * std::max(kRateMin, 1 / (1 + point.weight));
+    point.weight += share;
+  };
+  move(points[at.first], 1 - at.weight);
+  move(points[at.second], at.weight);
+  rising_.resize(by_length_.size());
+  std::ranges::transform(by_length_, rising_.begin(), rising);
 }
 
-double CostCurve::ms(int rows) const {
+void CostCurve::restore(std::span<const Point> points) {
+  by_length_ = {{}};
+  for (const Point& point : points)
+    by_length_[0].push_back({.rows = point.rows,
+                             .ms = point.ms,
+                             .first = {point.ms, point.ms, point.ms},
+                             .weight = kRestoredWeight});
+  if (points.empty()) by_length_.clear();
+  rising_.assign(by_length_.size(), {});
+  std::ranges::transform(by_length_, rising_.begin(), rising);
+  speed_is_old_ = !points.empty();
+}
+
+double CostCurve::ms(int rows, long length) const {
   CHECK(!empty());
-  if (points_.size() == 1) {
-    const Point& only = points_[0];
+  return ms(rising_[range_of(length)], rows);
+}
+
+double CostCurve::doubt_ms(int rows, long length) const {
+  const Points& points = by_length_[range_of(length)];
+  const Segment at = segment(points, rows);
+  const double share = std::min(1.0, at.weight);
+  const double weight = points[at.first].weight * (1 - share) + points[at.second].weight * share;
+  const double variance =
+      1 / std::min(weight, kWeightMax) + 1 / std::min(points[0].weight, kWeightMax);
+  return 1.25 * error_ * std::sqrt(variance) * ms(rows, length);
+}
+
+std::size_t CostCurve::range_of(long length) const {
+  return std::min(length_range(length), by_length_.size() - 1);
+}
+
+void CostCurve::scale(double factor) {
+  for (Points& points : by_length_)
+    for (Point& point : points) {
+      point.ms *= factor;
+      for (double& ms : point.first) ms *= factor;
+    }
+  rising_.resize(by_length_.size());
+  std::ranges::transform(by_length_, rising_.begin(), rising);
+}
+
+// The nearest points that nowhere fall with the rows: where some do, they take their mean (pool
+// adjacent violators, Ayer et al. 1955).
+CostCurve::Points CostCurve::rising(const Points& points) {
+  struct Pool {
+    double ms, weight;
+    std::size_t n;
+  };
+  std::vector<Pool> pools;
+  for (const Point& point : points) {
+    pools.push_back({point.ms, point.weight, 1});
+    while (pools.size() > 1 && pools[pools.size() - 2].ms > pools.back().ms) {
+      const Pool last = pools.back();
+      pools.pop_back();
+      Pool& pool = pools.back();
+      pool.ms = (pool.ms * pool.weight + last.ms * last.weight) / (pool.weight + last.weight);
+      pool.weight += last.weight;
+      pool.n += last.n;
+    }
+  }
+  Points rising = points;
+  std::size_t next = 0;
+  for (const Pool& pool : pools)
+    for (std::size_t i = 0; i < pool.n; ++i) rising[next++].ms = pool.ms;
+  return rising;
+}
+
+double CostCurve::ms(const Points& points, int rows) {
+  if (points.size() == 1) {
+    const Point& only = points[0];
     return only.ms * std::max(1.0, static_cast<double>(rows) / only.rows);
   }
-  const Segment at = segment(rows);
-  const double first = points_[at.first].ms, second = points_[at.second].ms;
+  const Segment at = segment(points, rows);
+  const double first = points[at.first].ms, second = points[at.second].ms;
   if (at.weight > 1) return second + std::max(0.0, second - first) * (at.weight - 1);
   return first + (second - first) * at.weight;
 }
 
-CostCurve::Segment CostCurve::segment(int rows) const {
-  const std::size_t last = points_.size() - 1;
-  if (last == 0 || rows <= points_[0].rows) return {0, 0, 0};
+CostCurve::Segment CostCurve::segment(const Points& points, int rows) {
+  const std::size_t last = points.size() - 1;
+  if (last == 0 || rows <= points[0].rows) return {0, 0, 0};
   std::size_t second = 1;
-  while (second < last && points_[second].rows < rows) ++second;
-  const double step = points_[second].rows - points_[second - 1].rows;
-  return {second - 1, second, (rows - points_[second - 1].rows) / step};
+  while (second < last && points[second].rows < rows) ++second;
+  const double step = points[second].rows - points[second - 1].rows;
+  return {second - 1, second, (rows - points[second - 1].rows) / step};
 }
 
 }  // namespace outrider

@@ -3,39 +3,72 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <vector>
 
 namespace outrider {
 
-// Milliseconds of one target pass over n rows that all have logits, choices included. Linear
-// between measured points and constant below the first. Beyond the last point the curve goes on
-// with the slope between the last two; if there is only one point, in proportion to the rows.
+// Milliseconds of one pass over n rows that all have logits, choices included, after texts of some
+// length. Linear between measured points and constant below the first. Beyond the last point the
+// curve goes on with the slope between the last two; if there is only one point, in proportion to
+// the rows.
+//
+// Long texts take attention more time, so each power of two of the length, from 1024 tokens on, has
+// points of its own. They begin as copies of the next shorter ones.
 class CostCurve {
  public:
-  // Adds a measurement made while nothing else ran. Of several at the same `rows` the least counts.
-  void measure(int rows, double ms);
-  // Takes the time of a pass in normal work: moves the measured points next to `rows` a little
-  // towards it, and an outlier no further than a pass that was half as slow again. Beyond the last
-  // point it is added as a measurement.
-  void refine(int rows, double ms);
-
-  bool empty() const { return points_.empty(); }
-  double ms(int rows) const;  // not empty; rows >= 1
-
- private:
   struct Point {
     int rows;
     double ms;
+    std::vector<double> first = {};  // times of the first few measurements and passes
+    double weight = 1;               // how many it stands for
   };
+
+  // Adds a measurement made while nothing else ran and texts were short, in place of what is known
+  // of as many rows.
+  void measure(int rows, double ms);
+
+  // Takes the time of a pass in normal work over `rows` rows, for texts of `length` tokens
+  // together. What it differs from the estimate is first taken as a change of the machine's speed,
+  // which moves all points a little; beyond that it moves the points next to `rows`, the less the
+  // more passes they stand for. The first few passes make a point their median. An outlier counts
+  // no more than a pass that was half as slow again. Beyond the last point it is added as a
+  // measurement.
+  void refine(int rows, double ms, long length = 0);
+
+  // Begins with points() of an earlier time. Their ratios are believed; how fast the machine is
+  // now, the first pass tells.
+  void restore(std::span<const Point> points);
+
+  bool empty() const { return by_length_.empty(); }
+  // Not empty; rows >= 1.
+  double ms(int rows, long length = 0) const;
+
+  // The standard error of ms(rows) - ms(1), from how much the times of passes vary. 0 without any.
+  double doubt_ms(int rows, long length = 0) const;
+
+  // The points for short texts; rows ascending.
+  std::vector<Point> points() const { return empty() ? std::vector<Point>{} : by_length_[0]; }
+
+ private:
+  using Points = std::vector<Point>;  // rows ascending
   // The points on both sides of `rows`, by index, and the weight of the second, which is above 1
   // beyond the last point. Both are the first point where `rows` is not above it.
   struct Segment {
     std::size_t first, second;
     double weight;
   };
-  Segment segment(int rows) const;
+  static Segment segment(const Points& points, int rows);
+  static Points rising(const Points& points);
+  static double ms(const Points& points, int rows);
 
-  std::vector<Point> points_;  // rows ascending
+  std::size_t range_of(long length) const;
+  void scale(double factor);
+
+  std::vector<Points> by_length_;  // [ranges of lengths]
+  std::vector<Points> rising_;     // rising() of each
+  bool speed_is_old_ = false;      // restored, and no pass seen since
+  double error_ = 0;               // a running mean of relative errors without their signs
 };
 
 }  // namespace outrider

@@ -4,11 +4,15 @@
 #pragma once
 
 #include <compare>
+#include <limits>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "base/token.h"
 #include "sampling/sampling.h"
+#include "speculation/cost_curve.h"
+#include "speculation/draft_worth.h"
 #include "speculation/tree.h"
 
 namespace outrider {
@@ -24,11 +28,12 @@ struct DraftLimits {
   int nodes = 16;
   int depth = 16;  // edges from node 0
   int width = 4;   // children that this drafter proposes for a node
-  // A drafter whose levels take time should not give children to a node of less value than this. A
-  // node's value is the product of the drafter's confidences along its path; min_value is the
-  // number of tokens that the time for a further level and its row would give otherwise. 0: no such
-  // limit.
-  double min_value = 0;
+};
+
+// A guess at a token that the text has already.
+struct Rehearsed {
+  float confidence;
+  bool was_right;
 };
 
 struct DraftRequest {
@@ -38,6 +43,14 @@ struct DraftRequest {
   DraftLimits limits;
   const SamplingParams* sampling;
   const ProcessorState* state;  // after the whole text, node 0 included
+  // A drafter that has to read texts may do with the last so many tokens of this one.
+  int n_context = std::numeric_limits<int>::max();
+  // For a drafter whose levels take time. Null: confidences stand, and time has no price.
+  const DraftWorth* worth = nullptr;
+  // Where the drafter has to read, it adds what it would have guessed for the last n_rehearsed
+  // tokens of the text, as far as it has just read what is before them. Null: nothing.
+  std::vector<Rehearsed>* rehearsed = nullptr;
+  int n_rehearsed = 0;
 };
 
 // Milliseconds that a proposal takes, as the drafter measured so far; 0 where it does not know yet.
@@ -50,9 +63,10 @@ struct DraftCost {
   double ms(int depth) const { return fixed_ms + per_depth_ms * (depth > 1 ? depth - 1 : 0); }
 };
 
-// A drafter proposes what a new one would propose that was shown the same text. One exception: a
+// A drafter proposes what a new one would propose that was shown the same text. Two exceptions: a
 // draft model that has outputs for some tokens keeps those that earlier texts added, until
-// forget(). One thread at a time calls a drafter.
+// forget(); and how much of a text it knows depends on what n_context it was asked with before. One
+// thread at a time calls a drafter.
 class Drafter {
  public:
   virtual ~Drafter() = default;
@@ -71,8 +85,12 @@ class Drafter {
   virtual void end(DraftSequence sequence) = 0;
 
   // Tokens of the text that the next propose() has to read first, without the few that each step
-  // adds. 0 for drafters that read in observe().
-  virtual int unread(DraftSequence) const { return 0; }
+  // adds, if it is to know at least the last n_context. 0 for drafters that read in observe().
+  virtual int unread(DraftSequence, int /*n_context*/) const { return 0; }
+
+  // From which of its tokens on the drafter knows the text, as far as it has read it: 0, unless it
+  // has been asked with an n_context.
+  virtual int first_known(DraftSequence) const { return 0; }
 
   // Passes of a model of its own so far, reading among them, without those of measure_costs().
   virtual long n_passes() const { return 0; }
@@ -82,7 +100,11 @@ class Drafter {
 
   // Measures cost() before the first proposal, if that is worth the time. Texts stay as they are.
   virtual void measure_costs() {}
-  virtual DraftCost cost() const = 0;
+  // The times of a model's passes, for restore_costs() of another drafter; nothing: it runs none.
+  virtual std::vector<CostCurve::Point> costs() const { return {}; }
+  virtual void restore_costs(std::span<const CostCurve::Point> /*costs*/) {}
+  // For so many texts at once, of about this length.
+  virtual DraftCost cost(int n_texts, int length) const = 0;
 };
 
 }  // namespace outrider

@@ -26,7 +26,7 @@ class Model(TestCase):
     def test_json_shape(self):
         answer = self.run_json("--seed", "7")
         self.assertEqual(list(answer), ["schema", "version", "model", "text", "tokens", "finish_reason", "seed",
-                                        "usage", "timings", "draft"])
+                                        "usage", "timings", "draft", "reliability"])
         self.assertEqual((answer["schema"], answer["model"], answer["seed"]), (1, MODEL, 7))
         self.assertEqual(answer["usage"]["completion_tokens"], len(answer["tokens"]))
         self.assertIn(answer["finish_reason"], ("stop", "length"))

@@ -76,14 +76,14 @@ class LookupDrafter final : public Drafter {
   void propose(std::span<const DraftRequest> requests) override;
   void truncate(DraftSequence sequence, int length) override;
   void end(DraftSequence sequence) override;
-  DraftCost cost() const override { return {.fixed_ms = mean_ms_}; }
+  DraftCost cost(int n_texts, int) const override { return {.fixed_ms = n_texts * mean_ms_}; }
 
  private:
   void propose(const DraftRequest& request) const;
 
   std::size_t n_indexed_max_;
   std::map<DraftSequence, NgramIndex> texts_;
-  double mean_ms_ = 0;
+  double mean_ms_ = 0;  // of a proposal for one text
 };
 
 }  // namespace outrider

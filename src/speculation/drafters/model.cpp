@@ -13,28 +13,19 @@
 namespace outrider {
 namespace {
 
-// The number of best scores in the softmax that gives a sampled child's confidence.
-constexpr int kRivals = 8;
-// Tokens that the pass of node 0 can read without taking noticeably longer.
-constexpr int kUsualCatchUp = 16;
+// Tokens that the pass of node 0 can read without taking much longer.
+constexpr int kUsualCatchUp = 8;
+// Rows whose passes are timed before the first proposal; the last tell the cost of reading.
+constexpr int kTimedRows[] = {1, 2, 4, 8, 64};
+// Guesses for tokens that it reads: at most so many, and of a text that is read from its middle not
+// the first few, which tell little.
+constexpr int kRehearsedMax = 32, kContextMin = 4;
 
-// A running mean that counts a slow pass as at most half as slow again, because other work on the
-// machine makes passes slow and nothing makes them too fast.
-void update_mean(double& mean, double last) {
-  mean = mean == 0 ? last : mean + 0.25 * (std::min(last, 1.5 * mean) - mean);
-}
-
-std::vector<float> confidences(const std::vector<Candidate>& best, float temperature) {
-  std::vector<float> shares;
-  float sum = 0;
-  for (const Candidate& candidate : best) {
-    shares.push_back(temperature == 0 ? candidate.probability
-                                      : std::exp(candidate.score - best[0].score));
-    sum += shares.back();
-  }
-  if (temperature != 0)
-    for (float& share : shares) share /= sum;
-  return shares;
+// By the best other score. Of a token without rival: as sure as one of lead 20.
+float confidence(const std::vector<Candidate>& best, std::size_t candidate) {
+  const float score = best[candidate].score;
+  const float rival = best.size() > 1 ? best[candidate == 0 ? 1 : 0].score : score - 20;
+  return 1 / (1 + std::exp(rival - score));
 }
 
 }  // namespace
@@ -44,6 +35,10 @@ struct ModelDrafter::Draft {
   Sequence* sequence;
   bool ended = false;  // by a row without usable logits
 
+  double acceptance(float confidence, int depth) const {
+    return request->worth ? request->worth->acceptance(confidence, depth) : confidence;
+  }
+
   // As many nodes as may be proposed, in the order of their value; node 0 first.
   std::vector<int> best() const {
     std::vector<int> order(sequence->tree.size());
@@ -52,6 +47,19 @@ struct ModelDrafter::Draft {
                              [&](int node) { return sequence->tree[node].value; });
     order.resize(std::min<std::size_t>(order.size(), request->limits.nodes + 1));
     return order;
+  }
+
+  // Whether children of these nodes are expected to be worth a level's time.
+  bool is_worth_a_level(std::span<const int> nodes) const {
+    if (!request->worth) return !nodes.empty();
+    std::vector<double> values, expected;
+    for (const int node : best())
+      if (node != 0) values.push_back(sequence->tree[node].value);
+    for (const int node : nodes) {
+      const Node& parent = sequence->tree[node];
+      expected.push_back(parent.value * request->worth->level(parent.depth + 1));
+    }
+    return request->worth->level_pays(std::move(values), expected);
   }
 
   // Makes the best nodes proposals.
@@ -82,7 +90,11 @@ ModelDrafter::ModelDrafter(std::shared_ptr<Backend> backend, int target_vocabula
 }
 
 void ModelDrafter::begin(DraftSequence sequence) {
-  CHECK(sequences_.try_emplace(sequence, Sequence{backend_->begin(), {}, {}, {}}).second);
+  CHECK(sequences_
+            .try_emplace(
+                sequence,
+                Sequence{.id = backend_->begin(), .text = {}, .first_unknown = {}, .tree = {}})
+            .second);
 }
 
 void ModelDrafter::observe(DraftSequence number, std::span<const Token> tokens) {
@@ -127,32 +139,48 @@ std::vector<ModelDrafter::Draft> ModelDrafter::start(std::span<const DraftReques
   std::vector<Draft> drafts;
   for (const DraftRequest& request : requests) {
     Sequence& sequence = sequences_.at(request.sequence);
-    const int length = static_cast<int>(sequence.text.size());
-    if (sequence.first_unknown || length > backend_->options().context) continue;
+    if (sequence.first_unknown) continue;
     const DraftLimits& limits = request.limits;
     if (limits.nodes <= 0 || limits.depth <= 0 || limits.width <= 0) continue;
+    sequence.tree.clear();
+    backend_->discard(sequence.id);
+    const int first = first_read(sequence, request.n_context);
+    if (first != sequence.first) {
+      backend_->truncate(sequence.id, 0);
+      sequence.first = first;
+    }
+    const int length = sequence.length();
+    if (length > backend_->options().context) continue;
     // The last token is computed even if the cache has it, because its logits are wanted.
-    if (backend_->committed(sequence.id) >= length)
-      backend_->truncate(sequence.id, length - 1);
-    else
-      backend_->discard(sequence.id);
+    if (backend_->committed(sequence.id) >= length) backend_->truncate(sequence.id, length - 1);
     sequence.tree = {{sequence.text.back(), -1, 0, 1, 1, std::nullopt}};
     drafts.push_back({&request, &sequence});
   }
   return drafts;
 }
 
+// Where reading should begin for the model to know the last n_context tokens with the least
+// reading: where it began, or later.
+int ModelDrafter::first_read(const Sequence& sequence, int n_context) const {
+  const int size = static_cast<int>(sequence.text.size());
+  const int first = std::max(0, size - n_context);
+  if (sequence.first > first) return first;
+  const int n_lacking = sequence.length() - backend_->committed(sequence.id);
+  return n_lacking > size - first ? first : sequence.first;
+}
+
+int ModelDrafter::unread(DraftSequence number, int n_context) const {
+  const Sequence& sequence = sequences_.at(number);
+  const int first = first_read(sequence, n_context);
+  const int n_read = first == sequence.first ? backend_->committed(sequence.id) : 0;
+  const int n_lacking = static_cast<int>(sequence.text.size()) - first - n_read;
+  return std::max(0, n_lacking - kUsualCatchUp);
+}
+
 // Reads all texts to their ends, so node 0 gets its children.
 void ModelDrafter::catch_up(std::span<Draft> drafts) {
-  const Stopwatch watch;
-  int n_unread = 0;
-  for (const Draft& draft : drafts) n_unread += unread(draft.request->sequence);
   while (!read(drafts)) {
   }
-  if (n_unread == 0)
-    update_mean(cost_.fixed_ms, watch.ms());
-  else if (n_unread > kUsualCatchUp)
-    update_mean(cost_.per_unread_ms, std::max(0.0, watch.ms() - cost_.fixed_ms) / n_unread);
 }
 
 Pass ModelDrafter::forward(std::span<const Row> rows) {
@@ -162,26 +190,37 @@ Pass ModelDrafter::forward(std::span<const Row> rows) {
 
 // One pass over tokens that the caches lack; it commits them. True once no text has any left.
 bool ModelDrafter::read(std::span<Draft> drafts) {
+  const Stopwatch watch;
   std::vector<Row> rows;
+  long length_read = 0;
   std::vector<std::size_t> n_read;  // [drafts]
   std::vector<Computed> last;
+  std::vector<Rehearsal> rehearsals;
   bool all_read = true;
   for (Draft& draft : drafts) {
     const Sequence& sequence = *draft.sequence;
-    const int length = static_cast<int>(sequence.text.size());
+    const int length = sequence.length();
     const int first = backend_->committed(sequence.id);
     const int n = std::min({length - first, backend_->free_slots(sequence.id),
                             backend_->options().batch_rows - static_cast<int>(rows.size())});
+    const DraftRequest& request = *draft.request;
+    const int n_rehearsed = request.rehearsed ? std::min(request.n_rehearsed, kRehearsedMax) : 0;
     for (int position = first; position < first + n; ++position) {
       Parent parent = CommittedText{};
       if (position > first) parent = EarlierRow{static_cast<int>(rows.size()) - 1};
+      const bool rehearses = position + 1 < length && position + 1 >= length - n_rehearsed &&
+                             (sequence.first == 0 || position >= kContextMin);
+      if (rehearses)
+        rehearsals.push_back({&request, static_cast<int>(rows.size()),
+                              static_cast<std::size_t>(sequence.first + position + 1)});
       rows.push_back({.sequence = sequence.id,
-                      .token = sequence.text[position],
+                      .token = sequence.text[sequence.first + position],
                       .position = position,
                       .parent = parent,
-                      .wants_logits = position + 1 == length});
+                      .wants_logits = rehearses || position + 1 == length});
     }
     n_read.push_back(n);
+    length_read += first + n;
     if (first + n < length)
       all_read = false;
     else if (n > 0)
@@ -189,6 +228,8 @@ bool ModelDrafter::read(std::span<Draft> drafts) {
   }
   const Pass pass = forward(rows);
   add_children(pass, last);
+  rehearse(pass, rehearsals);
+  curve_.refine(static_cast<int>(rows.size()), watch.ms(), length_read);
 
   std::span<const SlotId> slots = pass.slots;
   for (std::size_t i = 0; i < drafts.size(); ++i) {
@@ -204,25 +245,31 @@ bool ModelDrafter::grow(std::span<Draft> drafts) {
   const Stopwatch watch;
   std::vector<Row> rows;
   std::vector<Computed> computed;
+  long length_read = 0;
   for (Draft& draft : drafts) {
     if (draft.ended) continue;
     const DraftLimits& limits = draft.request->limits;
     const Sequence& sequence = *draft.sequence;
-    const int length = static_cast<int>(sequence.text.size());
+    const int length = sequence.length();
+    std::vector<int> nodes;
     int n_left = std::min({limits.width, backend_->free_slots(sequence.id),
                            backend_->options().batch_rows - static_cast<int>(rows.size())});
     for (int i : draft.best()) {
       const Node& node = sequence.tree[i];
       if (i == 0 || node.slot || node.depth >= limits.depth) continue;
-      const int position = length - 1 + node.depth;
-      if (n_left == 0 || node.value < limits.min_value || position >= backend_->options().context)
-        break;
+      if (n_left == 0 || length - 1 + node.depth >= backend_->options().context) break;
       --n_left;
+      nodes.push_back(i);
+    }
+    if (!draft.is_worth_a_level(nodes)) continue;
+    length_read += length;
+    for (int i : nodes) {
+      const Node& node = sequence.tree[i];
       const Node& parent = sequence.tree[node.parent];
       computed.push_back({&draft, i, static_cast<int>(rows.size())});
       rows.push_back({.sequence = sequence.id,
                       .token = node.token,
-                      .position = position,
+                      .position = length - 1 + node.depth,
                       .parent = parent.slot ? Parent{*parent.slot} : Parent{CommittedText{}},
                       .wants_logits = true});
     }
@@ -231,7 +278,7 @@ bool ModelDrafter::grow(std::span<Draft> drafts) {
   const Pass pass = forward(rows);
   for (const Computed& at : computed) at.draft->sequence->tree[at.node].slot = pass.slots[at.row];
   add_children(pass, computed);
-  update_mean(cost_.per_depth_ms, watch.ms());
+  curve_.refine(static_cast<int>(rows.size()), watch.ms(), length_read);
   return true;
 }
 
@@ -249,14 +296,37 @@ void ModelDrafter::add_children(const Pass& pass, std::span<const Computed> node
       draft.ended = true;
       continue;
     }
-    const std::vector<float> given =
-        confidences(choice.best, draft.request->sampling->filters.temperature);
     std::vector<Node>& tree = draft.sequence->tree;
     const int parent = nodes[i].node;
     const std::size_t width = draft.request->limits.width;
-    for (std::size_t j = 0; j < std::min(width, choice.best.size()); ++j)
-      tree.push_back({choice.best[j].token, parent, tree[parent].depth + 1, given[j],
-                      tree[parent].value * given[j], std::nullopt});
+    for (std::size_t j = 0; j < std::min(width, choice.best.size()); ++j) {
+      const float given = confidence(choice.best, j);
+      const int depth = tree[parent].depth + 1;
+      tree.push_back({choice.best[j].token, parent, depth, given,
+                      tree[parent].value * draft.acceptance(given, depth), std::nullopt});
+    }
+  }
+}
+
+// With the penalties of the whole text, which differ little from those of the tokens before.
+void ModelDrafter::rehearse(const Pass& pass, std::span<const Rehearsal> rehearsals) {
+  std::vector<std::vector<TokenCount>> counts;
+  for (const Rehearsal& rehearsal : rehearsals)
+    counts.push_back(rehearsal.request->state->counts());
+  std::vector<ChoiceRequest> questions;
+  for (std::size_t i = 0; i < rehearsals.size(); ++i) {
+    const auto& [request, row, next] = rehearsals[i];
+    questions.push_back(choice_request(*request->sampling, counts[i], row, static_cast<int>(next)));
+    questions.back().allowed = allowed_;
+    questions.back().n_best = 2;
+  }
+  const std::vector<Choice> choices = backend_->choose(pass, questions);
+  for (std::size_t i = 0; i < rehearsals.size(); ++i) {
+    const std::vector<Candidate>& best = choices[i].best;
+    if (best.empty()) continue;
+    const Sequence& sequence = sequences_.at(rehearsals[i].request->sequence);
+    rehearsals[i].request->rehearsed->push_back(
+        {confidence(best, 0), best[0].token == sequence.text[rehearsals[i].next]});
   }
 }
 
@@ -270,18 +340,11 @@ ChoiceRequest ModelDrafter::question(const Computed& computed,
   for (const Node* at = &node; at->depth > 0; at = &sequence.tree[at->parent])
     path[at->depth - 1] = at->token;
   counts = draft.state->counts(path);
-  const int position = static_cast<int>(sequence.text.size()) + node.depth;
+  const int position = static_cast<int>(sequence.text.size()) + node.depth;  // for its noise
   ChoiceRequest request = choice_request(*draft.sampling, counts, computed.row, position);
   request.allowed = allowed_;
-  const int width = draft.limits.width;
-  request.n_best = request.filters.temperature == 0 ? width : std::max(width, kRivals);
+  request.n_best = std::max(2, draft.limits.width);
   return request;
-}
-
-int ModelDrafter::unread(DraftSequence number) const {
-  const Sequence& sequence = sequences_.at(number);
-  const int n_lacking = static_cast<int>(sequence.text.size()) - backend_->committed(sequence.id);
-  return std::max(0, n_lacking - kUsualCatchUp);
 }
 
 ModelDrafter::~ModelDrafter() {
@@ -289,26 +352,38 @@ ModelDrafter::~ModelDrafter() {
 }
 
 void ModelDrafter::measure_costs() {
-  constexpr int kRows = 64;
   std::optional<OwnedSequence> own;
   if (sequences_.empty()) own.emplace(*backend_);
   const SequenceId sequence = own ? own->id() : sequences_.begin()->second.id;
   if (!sequences_.empty()) sequences_.begin()->second.tree.clear();
   backend_->discard(sequence);
   const LoadOptions& options = backend_->options();
-  const int room = std::min({options.context - backend_->committed(sequence), options.batch_rows,
-                             options.n_slots, kRows});
-  if (room > 0) {
-    time_pass(*backend_, sequence, 1, 1);  // first touches of memory
-    cost_.fixed_ms = cost_.per_depth_ms = time_pass(*backend_, sequence, 1, 1);
-    cost_.per_unread_ms = time_pass(*backend_, sequence, room, 1) / room;
+  const int room = std::min(
+      {options.context - backend_->committed(sequence), options.batch_rows, options.n_slots});
+  if (room <= 0) return;
+  time_pass(*backend_, sequence, 1, 1);  // first touches of memory
+  for (const int timed : kTimedRows) {
+    const int rows = std::min(timed, room);
+    curve_.measure(rows, time_pass(*backend_, sequence, rows, std::min(rows, kUsualCatchUp)));
   }
+}
+
+// The most likely level has a row or two for each text.
+DraftCost ModelDrafter::cost(int n_texts, int length) const {
+  if (curve_.empty()) return {};
+  const long all = static_cast<long>(n_texts) * length;
+  return {.fixed_ms = curve_.ms(n_texts, all),
+          .per_depth_ms = curve_.ms(2 * n_texts, all),
+          .per_unread_ms = std::max(0.0, curve_.ms(64, length) - curve_.ms(kUsualCatchUp, length)) /
+                           (64 - kUsualCatchUp)};
 }
 
 void ModelDrafter::truncate(DraftSequence number, int length) {
   Sequence& sequence = sequences_.at(number);
   CHECK(length >= 0 && length <= static_cast<int>(sequence.text.size()));
-  backend_->truncate(sequence.id, std::min(backend_->committed(sequence.id), length));
+  if (length < sequence.first) sequence.first = 0, backend_->truncate(sequence.id, 0);
+  backend_->truncate(sequence.id,
+                     std::min(backend_->committed(sequence.id), length - sequence.first));
   sequence.tree.clear();
   sequence.text.resize(length);
   if (sequence.first_unknown && *sequence.first_unknown >= sequence.text.size())

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "model/backend.h"
+#include "speculation/cost_curve.h"
 #include "speculation/drafter.h"
 
 namespace outrider {
@@ -25,9 +26,11 @@ namespace outrider {
 // model has logits for some tokens only, the text's own tokens are added to these, because texts
 // repeat their words.
 //
-// The confidence of a child is its probability at temperature 0. When sampling, the noise is known
-// and only the target's logits are open: the confidence is a softmax of the best noisy scores,
-// which grows with the child's lead over the others.
+// The confidence of a child is the logistic function of its lead: its score less the best other
+// one. When sampling, the noise is known and only the target's logits are open, so the lead among
+// noisy scores tells the same.
+//
+// A text may be read from a later token on, as if it began there, so that trying costs little.
 class ModelDrafter final : public Drafter {
  public:
   // Several drafters may share a backend on one thread, with as many sequences together as it has.
@@ -41,12 +44,15 @@ class ModelDrafter final : public Drafter {
   void propose(std::span<const DraftRequest> requests) override;
   void truncate(DraftSequence sequence, int length) override;
   void end(DraftSequence sequence) override;
-  int unread(DraftSequence sequence) const override;
+  int unread(DraftSequence sequence, int n_context) const override;
+  int first_known(DraftSequence sequence) const override { return sequences_.at(sequence).first; }
   long n_passes() const override { return n_passes_; }
   // Outputs that earlier texts added. Drafters that share the backend forget theirs, too.
   void forget() override;
   void measure_costs() override;
-  DraftCost cost() const override { return cost_; }
+  std::vector<CostCurve::Point> costs() const override { return curve_.points(); }
+  void restore_costs(std::span<const CostCurve::Point> costs) override { curve_.restore(costs); }
+  DraftCost cost(int n_texts, int length) const override;
 
  private:
   // A node of a tree in the making. Node 0 is the text's last token and always committed.
@@ -55,30 +61,42 @@ class ModelDrafter final : public Drafter {
     int parent;
     int depth;
     float confidence;            // given its parent
-    double value;                // product of confidences along its path
+    double value;                // product of acceptances along its path
     std::optional<SlotId> slot;  // of its row, if it was computed
   };
   struct Sequence {
     SequenceId id;
     std::vector<Token> text;
+    int first = 0;  // position of the first token that is read; the model sees those from there on
     std::optional<std::size_t> first_unknown;  // position of a token that the draft model lacks
     std::vector<Node> tree;                    // of the last propose(), until the text changes
+
+    // Tokens that are to be read.
+    int length() const { return static_cast<int>(text.size()) - first; }
   };
   struct Draft;     // one request and its tree
   struct Computed;  // a node whose row in a pass has logits
+  // A row in a pass whose next token the text has already.
+  struct Rehearsal {
+    const DraftRequest* request;
+    int row;
+    std::size_t next;  // index of that token
+  };
 
   std::vector<Draft> start(std::span<const DraftRequest> requests);
+  int first_read(const Sequence& sequence, int n_context) const;
   void catch_up(std::span<Draft> drafts);
   Pass forward(std::span<const Row> rows);
   bool read(std::span<Draft> drafts);
   bool grow(std::span<Draft> drafts);
   void add_children(const Pass& pass, std::span<const Computed> nodes);
   ChoiceRequest question(const Computed& computed, std::vector<TokenCount>& counts) const;
+  void rehearse(const Pass& pass, std::span<const Rehearsal> rehearsals);
 
   std::shared_ptr<Backend> backend_;
   std::vector<std::uint64_t> allowed_;  // bit per id that both models have; empty: all
   std::map<DraftSequence, Sequence> sequences_;
-  DraftCost cost_;
+  CostCurve curve_;  // of its passes
   long n_passes_ = 0;
 };
 

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <map>
 #include <random>
 #include <set>
 
@@ -19,11 +21,17 @@ struct Drafting {
   }
 
   DraftTree propose(int sequence, std::span<const Token> text, DraftLimits limits = {},
-                    const SamplingParams& sampling = greedy()) {
+                    const SamplingParams& sampling = greedy(), int n_context = 1 << 30) {
     ProcessorState state(sampling);
     state.advance(text);
     DraftTree tree(text.back());
-    const DraftRequest request{{sequence}, &tree, 0, limits, &sampling, &state};
+    const DraftRequest request{.sequence = {sequence},
+                               .tree = &tree,
+                               .drafter = 0,
+                               .limits = limits,
+                               .sampling = &sampling,
+                               .state = &state,
+                               .n_context = n_context};
     drafter->propose({&request, 1});
     tree.check_integrity();
     return tree;
@@ -101,9 +109,8 @@ TEST(ModelDrafter, ChildrenAreTheBestByTheNoisyScore) {
         EXPECT_EQ(child.token, wanted.best[i].token);
         EXPECT_LE(child.proposals[0].confidence, last);
         last = child.proposals[0].confidence;
-        if (sampling.filters.temperature == 0) {
-          EXPECT_EQ(last, wanted.best[i].probability);
-        }
+        const float lead = wanted.best[i].score - wanted.best[i == 0 ? 1 : 0].score;
+        EXPECT_NEAR(last, 1 / (1 + std::exp(-lead)), 1e-5);
       }
     }
   }
@@ -163,14 +170,33 @@ TEST(ModelDrafter, KeepsItsLimits) {
 }
 
 TEST(ModelDrafter, StopsWhereALevelIsNotWorthIt) {
+  const Calibration calibration(1);
+  const Calibration::Text known = calibration.begin_text();
   Drafting drafting;
   const std::vector<Token> text{4, 5};
   drafting.drafter->begin({0});
   drafting.drafter->observe({0}, text);
-  drafting.propose(0, text, {.nodes = 16, .depth = 16, .width = 2, .min_value = 1});
-  EXPECT_EQ(drafting.backend->counts.forwards, 1);
-  drafting.propose(0, text, {.nodes = 16, .depth = 16, .width = 2, .min_value = 0.5});
-  EXPECT_GT(drafting.backend->counts.forwards, 2);
+  const SamplingParams sampling = Drafting::greedy();
+  const ProcessorState state(sampling);
+  const auto n_passes = [&](double level_price, double row_price) {
+    DraftWorth worth{.calibration = &calibration, .text = &known, .level_price = level_price};
+    for (int n = 0; n <= 16; ++n) worth.row_prices.push_back(n * row_price);
+    DraftTree tree(text.back());
+    const DraftRequest request{.sequence = {0},
+                               .tree = &tree,
+                               .drafter = 0,
+                               .limits = {.nodes = 16, .depth = 16, .width = 2},
+                               .sampling = &sampling,
+                               .state = &state,
+                               .worth = &worth};
+    const long before = drafting.backend->counts.forwards;
+    drafting.drafter->propose({&request, 1});
+    return drafting.backend->counts.forwards - before;
+  };
+  EXPECT_EQ(n_passes(2, 0), 1);  // two tokens for one level
+  EXPECT_EQ(n_passes(0, 1), 1);  // a token for each row
+  EXPECT_GT(n_passes(0.2, 0.01), 2);
+  EXPECT_GE(n_passes(0, 0), 8);  // as long as it brings anything
 }
 
 // The accepted path was computed while drafting: it becomes history, and only what is new is
@@ -229,7 +255,12 @@ TEST(ModelDrafter, DraftsForSeveralSequencesInOnePass) {
   }
   const DraftLimits limits{.nodes = 8, .depth = 4, .width = 2};
   for (int i = 0; i < 3; ++i)
-    requests.push_back({{i}, &trees[i], 0, limits, &sampling, &states[i]});
+    requests.push_back({.sequence = {i},
+                        .tree = &trees[i],
+                        .drafter = 0,
+                        .limits = limits,
+                        .sampling = &sampling,
+                        .state = &states[i]});
   together.drafter->propose(requests);
   EXPECT_LE(together.backend->counts.forwards, 4);
   for (int i = 0; i < 3; ++i) {
@@ -311,32 +342,105 @@ TEST(ModelDrafter, AnUnusableRowEndsItsDrafting) {
 
 TEST(ModelDrafter, MeasuresItsCost) {
   Drafting drafting;
-  EXPECT_EQ(drafting.drafter->cost().fixed_ms, 0);
+  EXPECT_EQ(drafting.drafter->cost(1, 10).fixed_ms, 0);
   const std::vector<Token> text{1, 2};
   drafting.drafter->begin({0});
   drafting.drafter->observe({0}, text);
-  drafting.propose(0, text);
-  const DraftCost cost = drafting.drafter->cost();
+  drafting.drafter->measure_costs();
+  const DraftCost cost = drafting.drafter->cost(1, 10);
   EXPECT_GT(cost.fixed_ms, 0);
   EXPECT_GT(cost.per_depth_ms, 0);
+  EXPECT_GE(drafting.drafter->cost(8, 10).fixed_ms, cost.fixed_ms);
   EXPECT_DOUBLE_EQ(cost.ms(3), cost.fixed_ms + 2 * cost.per_depth_ms);
 }
 
-// State equals that of a fresh drafter shown the same text, whatever happened on the way; the cache
-// of the fake aborts at any misuse.
-// Of a text that it was never asked about it has to read nearly all, and once asked nothing.
+// Of a text that it was never asked about it has to read nearly all, or as much of its end as is
+// asked for, and once asked nothing.
 TEST(ModelDrafter, TellsWhatItHasNotRead) {
+  constexpr int kWhole = 1 << 30;
   Drafting drafting;
   const std::vector<Token> text(100, 1);
   drafting.drafter->begin({0});
   drafting.drafter->observe({0}, text);
-  const int unread = drafting.drafter->unread({0});
-  EXPECT_GT(unread, 80);
-  EXPECT_LE(unread, 100);
+  EXPECT_EQ(drafting.drafter->unread({0}, kWhole), 92);
+  EXPECT_EQ(drafting.drafter->unread({0}, 30), 22);
+  EXPECT_EQ(drafting.drafter->unread({0}, 5), 0);
   drafting.propose(0, text);
-  EXPECT_EQ(drafting.drafter->unread({0}), 0);
+  EXPECT_EQ(drafting.drafter->unread({0}, kWhole), 0);
   drafting.drafter->truncate({0}, 10);
-  EXPECT_EQ(drafting.drafter->unread({0}), 0);
+  EXPECT_EQ(drafting.drafter->unread({0}, kWhole), 0);
+}
+
+// It may begin at the end of a text, where it drafts as for a text that begins there; what follows
+// is read on, and the whole once that is wanted.
+TEST(ModelDrafter, ReadsTheEndOfATextFirst) {
+  constexpr int kWhole = 1 << 30;
+  Drafting drafting;
+  std::vector<Token> text;
+  for (int i = 0; i < 60; ++i) text.push_back((i * i + i / 7) % 23);
+  drafting.drafter->begin({0});
+  drafting.drafter->observe({0}, text);
+  const DraftLimits one{.nodes = 1, .depth = 1, .width = 1};
+  const auto expect = [&](int n_context, int n_read, int first) {
+    const long rows = drafting.backend->counts.rows;
+    const DraftTree tree = drafting.propose(0, text, one, Drafting::greedy(), n_context);
+    EXPECT_EQ(drafting.backend->counts.rows - rows, n_read);
+    EXPECT_EQ(drafting.drafter->first_known({0}), first);
+    ASSERT_EQ(tree.size(), 2);
+    EXPECT_EQ(tree[1].token, *choice(drafting.backend->model(), std::span(text).subspan(first),
+                                     Drafting::greedy(), 0)
+                                  .token);
+  };
+  expect(20, 20, 40);
+  text.insert(text.end(), {5, 6});
+  drafting.drafter->observe({0}, std::vector<Token>{5, 6});
+  expect(20, 2, 40);  // knows more than the last 20
+  EXPECT_EQ(drafting.drafter->unread({0}, kWhole), 62 - 8);
+  expect(kWhole, 62, 0);
+  const std::vector<Token> more(30, 7);
+  text.insert(text.end(), more.begin(), more.end());
+  drafting.drafter->observe({0}, more);
+  expect(10, 10, 82);  // less to read than to go on
+  drafting.drafter->truncate({0}, 50);
+  text.resize(50);
+  expect(kWhole, 50, 0);
+}
+
+// What it reads of the answer it guesses first.
+TEST(ModelDrafter, RehearsesOnWhatItReads) {
+  Drafting drafting;
+  std::vector<Token> text{1, 2, 3, 4, 5, 6};
+  const auto chosen = [&](std::size_t n) {
+    return *choice(drafting.backend->model(), std::span(text).first(n), Drafting::greedy(), 0)
+                .token;
+  };
+  for (int i = 0; i < 12; ++i) {  // the model's own choices, but for one
+    const Token right = chosen(text.size());
+    text.push_back(i == 7 ? (right + 1) % 23 : right);
+  }
+  drafting.drafter->begin({0});
+  drafting.drafter->observe({0}, text);
+  const SamplingParams sampling = Drafting::greedy();
+  const ProcessorState state(sampling);
+  std::vector<Rehearsed> rehearsed;
+  for (const std::size_t n_expected : {12u, 0u}) {  // the second time nothing is left to read
+    rehearsed.clear();
+    DraftTree tree(text.back());
+    const DraftRequest request{.sequence = {0},
+                               .tree = &tree,
+                               .drafter = 0,
+                               .limits = {.nodes = 1, .depth = 1, .width = 1},
+                               .sampling = &sampling,
+                               .state = &state,
+                               .rehearsed = &rehearsed,
+                               .n_rehearsed = 12};
+    drafting.drafter->propose({&request, 1});
+    ASSERT_EQ(rehearsed.size(), n_expected);
+    for (std::size_t i = 0; i < n_expected; ++i) {
+      EXPECT_EQ(rehearsed[i].was_right, i != 7);
+      EXPECT_GE(rehearsed[i].confidence, 0.5f);
+    }
+  }
 }
 
 // Before any text and between texts, with a sequence to spare or none.
@@ -344,8 +448,8 @@ TEST(ModelDrafter, MeasuringLeavesTextsAsTheyAre) {
   Drafting drafting({}, {.context = 256, .n_sequences = 1, .batch_rows = 32});
   drafting.drafter->measure_costs();
   EXPECT_EQ(drafting.backend->n_alive(), 0);
-  EXPECT_GT(drafting.drafter->cost().fixed_ms, 0);
-  EXPECT_GT(drafting.drafter->cost().per_unread_ms, 0);
+  EXPECT_GT(drafting.drafter->cost(1, 10).fixed_ms, 0);
+  EXPECT_GT(drafting.drafter->cost(1, 10).per_unread_ms, 0);
   std::vector<Token> text{1, 2, 3};
   drafting.drafter->begin({0});
   drafting.drafter->observe({0}, text);
@@ -356,6 +460,8 @@ TEST(ModelDrafter, MeasuringLeavesTextsAsTheyAre) {
   for (int node = 1; node < before.size(); ++node) EXPECT_EQ(before[node].token, after[node].token);
 }
 
+// State equals that of a fresh drafter shown the same text, whatever happened on the way; the cache
+// of the fake aborts at any misuse.
 TEST(ModelDrafter, StateIsAFunctionOfTheText) {
   std::mt19937 random(10);
   const SamplingParams sampling = sampled();

@@ -1,0 +1,96 @@
+#include "runtime/profile.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+namespace outrider {
+namespace {
+
+using Json = nlohmann::json;
+using Fits = std::vector<Calibration::Fit>;
+using Points = std::vector<CostCurve::Point>;
+
+Json json_of(const Points& points) {
+  Json json = Json::array();
+  for (const CostCurve::Point& point : points) json.push_back({point.rows, point.ms});
+  return json;
+}
+
+Json json_of(const Fits& fits) {
+  Json json = Json::array();
+  for (const Calibration::Fit& fit : fits)
+    json.push_back(
+        {fit.intercept, fit.slope, fit.intercept_variance, fit.covariance, fit.slope_variance});
+  return json;
+}
+
+// Throws Json::exception for what has another form, and gives nothing for impossible numbers.
+std::optional<Points> points_from(const Json& json) {
+  Points points;
+  for (const Json& entry : json) {
+    const auto [rows, ms] = entry.get<std::pair<int, double>>();
+    if (rows < 1 || rows > 1 << 16 || !(ms > 0 && ms < 1e9)) return {};
+    if (!points.empty() && rows <= points.back().rows) return {};
+    points.push_back({.rows = rows, .ms = ms});
+  }
+  return points;
+}
+
+std::optional<Fits> fits_from(const Json& json) {
+  Fits fits;
+  for (const Json& entry : json) {
+    const auto numbers = entry.get<std::array<double, 5>>();
+    for (const double number : numbers)
+      if (!std::isfinite(number) || std::abs(number) > 100) return {};
+    const auto [intercept, slope, intercept_variance, covariance, slope_variance] = numbers;
+    if (intercept_variance < 0 || slope_variance < 0) return {};
+    fits.push_back({intercept, slope, intercept_variance, covariance, slope_variance});
+  }
+  return fits;
+}
+
+std::optional<Yield> yield_from(const Json& json) {
+  const auto [weight, tokens, passes] = json.get<std::array<double, 3>>();
+  for (const double number : {weight, tokens, passes})
+    if (!(number >= 0 && number < 1e6)) return {};
+  return Yield{weight, tokens, passes};
+}
+
+}  // namespace
+
+Json json_of(const Profile& profile) {
+  Json drafters = Json::array();
+  for (const Learned::OfDrafter& drafter : profile.learned.drafters)
+    drafters.push_back(
+        {{"passes", json_of(drafter.passes)},
+         {"confidences", json_of(drafter.acceptance.confidences)},
+         {"levels", json_of(drafter.acceptance.levels)},
+         {"yield", {drafter.yield.weight, drafter.yield.tokens, drafter.yield.passes}}});
+  return {{"tuning", profile.tuning},
+          {"passes", json_of(profile.learned.passes)},
+          {"drafters", drafters}};
+}
+
+std::optional<Profile> profile_from(const Json& json) {
+  try {
+    Profile profile{.tuning = json.at("tuning").get<std::string>(), .learned = {}};
+    const auto passes = points_from(json.at("passes"));
+    if (!passes) return {};
+    profile.learned.passes = *passes;
+    for (const Json& entry : json.at("drafters")) {
+      const auto own = points_from(entry.at("passes"));
+      const auto confidences = fits_from(entry.at("confidences"));
+      const auto levels = fits_from(entry.at("levels"));
+      const auto yield = yield_from(entry.at("yield"));
+      if (!own || !confidences || !levels || !yield) return {};
+      profile.learned.drafters.push_back(
+          {.passes = *own, .acceptance = {*confidences, *levels}, .yield = *yield});
+    }
+    return profile;
+  } catch (const Json::exception&) {
+    return {};
+  }
+}
+
+}  // namespace outrider

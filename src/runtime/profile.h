@@ -1,0 +1,24 @@
+// What a profile's document holds: what an engine has learned, and which way of reading weights a
+// backend has chosen.
+
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "speculation/learned.h"
+
+namespace outrider {
+
+struct Profile {
+  std::string tuning = {};  // of the target: Backend::tuning()
+  Learned learned = {};
+};
+
+nlohmann::json json_of(const Profile& profile);
+// Nothing for a document that json_of() would not make: other fields, numbers that are no times, no
+// probabilities, no variances.
+std::optional<Profile> profile_from(const nlohmann::json& json);
+
+}  // namespace outrider

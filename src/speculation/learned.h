@@ -1,0 +1,30 @@
+// What an engine has learned about costs and acceptance, as a value: to be kept, and to begin
+// another engine with for the same models, drafters, machine and settings.
+
+#pragma once
+
+#include <vector>
+
+#include "speculation/calibration.h"
+#include "speculation/cost_curve.h"
+
+namespace outrider {
+
+// What asking a drafter brought, in means over the recent times.
+struct Yield {
+  double weight = 0;  // times
+  double tokens = 0;  // accepted, that no drafter before it had proposed
+  double passes = 0;  // time of drafting and of its rows, in passes without drafts
+};
+
+struct Learned {
+  std::vector<CostCurve::Point> passes;  // of the target
+  struct OfDrafter {
+    std::vector<CostCurve::Point> passes;  // of its own model; empty: it runs none
+    Calibration::OfDrafter acceptance;
+    Yield yield;
+  };
+  std::vector<OfDrafter> drafters;
+};
+
+}  // namespace outrider
