@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
@@ -100,6 +101,36 @@ TEST_F(RuntimeTest, EnginesShareModelsAndSayTheSame) {
     }
   }
   for (const auto& answer : answers) EXPECT_EQ(answer, answers[0]);
+}
+
+// What an engine has learned the next run begins with, without timing passes; only where profiles
+// are kept, and only for the same settings.
+TEST_F(RuntimeTest, BeginsWithWhatWasLearned) {
+  const auto folder = std::filesystem::path(::testing::TempDir()) / fmt::format("{}_p", getpid());
+  const char* const before = std::getenv("OUTRIDER_CACHE");
+  const std::string restored = before ? before : "";
+  setenv("OUTRIDER_CACHE", folder.c_str(), 1);
+  const auto choices = parse_draft("lookup+model", draft.path());
+  const auto points = [&](RuntimeOptions options, bool keep) {
+    options.context = 256;
+    options.drafters = choices;
+    Runtime runtime = open(options);
+    const auto engine = runtime.make_engine(choices);
+    if (keep) runtime.keep_profile(*engine);
+    std::vector<double> ms;
+    for (const auto& point : engine->learned().passes) ms.push_back(point.ms);
+    return ms;
+  };
+  const auto first = points({.keeps_profiles = true}, true);
+  ASSERT_FALSE(first.empty());
+  EXPECT_EQ(points({.keeps_profiles = true}, false), first);  // known, not measured
+  EXPECT_NE(points({.keeps_profiles = false}, true), first);
+  EXPECT_NE(points({.budget = {.rows = 8}, .keeps_profiles = true}, false), first);
+  std::ofstream(folder / "profiles.db") << "no profiles";
+  EXPECT_NE(points({.keeps_profiles = true}, true), first);
+  EXPECT_TRUE(std::filesystem::exists(folder / "profiles.db.damaged"));
+  before ? setenv("OUTRIDER_CACHE", restored.c_str(), 1) : unsetenv("OUTRIDER_CACHE");
+  std::filesystem::remove_all(folder);
 }
 
 TEST_F(RuntimeTest, FlagsReachTheDraftModel) {
