@@ -39,7 +39,7 @@ constexpr double kTrialShare = 0.3;
 constexpr int kProbe = 3;  // nodes
 
 // Which ends of a text may be enough to draft from, and what tokens a draft brings then, as a share
-// of what it brings after the whole text (0.5B for 1.5B, chat and code: docs/performance.md).
+// of what it brings after the whole text (0.5B for 1.5B: docs/experiments.md).
 struct Context {
   int n_tokens;
   double share;
@@ -59,10 +59,10 @@ TextBudget Budget::begin_text(int n_read, std::optional<int> n_left) const {
   TextBudget text;
   text.acceptance_ = calibration_.begin_text();
   text.drafters_.resize(costs_.size());
-  const int n_answer = std::min(n_left.value_or(kAnswerAtFirst), kAnswerAtFirst);
   double prompt_passes = 0;
   if (decides() && n_read > 0) prompt_passes = curve_.ms(n_read) / curve_.ms(1);
   text.n_expected_ = std::min(n_left.value_or(kAnswerExpected), kAnswerExpected);
+  const int n_answer = std::min(text.n_expected_, kAnswerAtFirst);
   text.allowance_ = kShareAtFirst * (prompt_passes + n_answer) + kShareLater * text.n_expected_;
   return text;
 }
@@ -228,9 +228,12 @@ void Budget::decide(Ask& ask, const Drafter& asked, const DraftTurn& turn, const
   double known = static_cast<double>(n_known) / turn.length, best = 0;
   for (const Context& context : kContexts)
     if (context.n_tokens <= n_known) known = std::max(known, context.share);
+  const auto reading_ms_of = [&](int n_context) {
+    return asked.unread(turn.sequence, n_context) * cost.per_unread_ms;
+  };
   std::optional<int> n_context;
   for (const Context& context : kContexts) {
-    const double ms = asked.unread(turn.sequence, context.n_tokens) * cost.per_unread_ms;
+    const double ms = reading_ms_of(context.n_tokens);
     const double per_step = gain + tokens_at_best * (context.share / known - 1);
     const double net = n_steps * per_step - tokens_per_ms * ms;
     if (net <= best || (cost.fixed_ms + ms) * price_of_ms > funds) continue;
@@ -241,7 +244,7 @@ void Budget::decide(Ask& ask, const Drafter& asked, const DraftTurn& turn, const
   int depth = 1;
   if (n_context) {
     state.gap = 0;
-    const double reading_ms = asked.unread(turn.sequence, *n_context) * cost.per_unread_ms;
+    const double reading_ms = reading_ms_of(*n_context);
     const double left = funds / 2 - (cost.fixed_ms + reading_ms) * price_of_ms;
     const double levels = std::max(0.0, left) / std::max(1e-9, cost.per_depth_ms * price_of_ms);
     depth += static_cast<int>(std::min<double>(options_.depth - 1, levels));
@@ -254,12 +257,12 @@ void Budget::decide(Ask& ask, const Drafter& asked, const DraftTurn& turn, const
       return;
     }
     for (const Context& context : kContexts) {
-      const double ms = asked.unread(turn.sequence, context.n_tokens) * cost.per_unread_ms;
       n_context = context.n_tokens;
-      if (ms * price_of_ms <= (state.knew_the_text ? kTrialShare : funds / 4)) break;
+      if (reading_ms_of(*n_context) * price_of_ms <=
+          (state.knew_the_text ? kTrialShare : funds / 4))
+        break;
     }
-    const double ms = asked.unread(turn.sequence, *n_context) * cost.per_unread_ms;
-    if ((cost.fixed_ms + ms) * price_of_ms > funds) {
+    if ((cost.fixed_ms + reading_ms_of(*n_context)) * price_of_ms > funds) {
       ask.limits.reset();
       return;
     }
@@ -268,7 +271,7 @@ void Budget::decide(Ask& ask, const Drafter& asked, const DraftTurn& turn, const
   }
   ask.n_context = *n_context;
   state.knew_the_text |= *n_context == kWhole;
-  state.reading_ms = asked.unread(turn.sequence, *n_context) * cost.per_unread_ms;
+  state.reading_ms = reading_ms_of(*n_context);
   ask.limits->depth = depth;
 }
 

@@ -128,7 +128,8 @@ void ModelDrafter::propose(std::span<const DraftRequest> requests) {
   int n_levels = 0;
   for (const Draft& draft : drafts) n_levels = std::max(n_levels, draft.request->limits.depth);
 
-  catch_up(drafts);
+  while (!read(drafts)) {  // all texts to their ends, so node 0 gets its children
+  }
   for (int level = 2; level <= n_levels; ++level)
     if (!grow(drafts)) break;
   for (const Draft& draft : drafts) draft.hand_over();
@@ -175,12 +176,6 @@ int ModelDrafter::unread(DraftSequence number, int n_context) const {
   const int n_read = first == sequence.first ? backend_->committed(sequence.id) : 0;
   const int n_lacking = static_cast<int>(sequence.text.size()) - first - n_read;
   return std::max(0, n_lacking - kUsualCatchUp);
-}
-
-// Reads all texts to their ends, so node 0 gets its children.
-void ModelDrafter::catch_up(std::span<Draft> drafts) {
-  while (!read(drafts)) {
-  }
 }
 
 Pass ModelDrafter::forward(std::span<const Row> rows) {

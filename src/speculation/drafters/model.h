@@ -85,7 +85,6 @@ class ModelDrafter final : public Drafter {
 
   std::vector<Draft> start(std::span<const DraftRequest> requests);
   int first_read(const Sequence& sequence, int n_context) const;
-  void catch_up(std::span<Draft> drafts);
   Pass forward(std::span<const Row> rows);
   bool read(std::span<Draft> drafts);
   bool grow(std::span<Draft> drafts);
