@@ -14,19 +14,17 @@ namespace {
 constexpr int kWhole = std::numeric_limits<int>::max();  // as n_context
 
 constexpr double kNextToNoTime = 0.005;  // as a share of a pass
-constexpr double kDoubt = 0.3;           // standard errors
 constexpr double kRowMin = 0.02;  // what a row is assumed to cost at least, as a share of a pass
 constexpr double kRecent = 31.0 / 32;  // what a step leaves of the weight of those before it
 constexpr double kStepsAtFirst = 2;    // plain ones with which a text's speed begins
 
 // The account. A text may invest this share of the time that reading its prompt and answering with
-// up to kAnswerAtFirst tokens take without drafts, and a smaller share of all steps: of as many as
-// are expected at once.
-constexpr double kShareAtFirst = 0.013, kShareLater = 0.006;
-constexpr int kAnswerAtFirst = 64, kAnswerExpected = 128;
-// Rows of one step may cost at most half of what is left, and little of what it takes to try a
-// drafter that costs time.
-constexpr double kReserve = 0.55, kRowsShare = 0.1;
+// up to kAnswerExpected tokens take without drafts, and a smaller share of what follows.
+constexpr double kShareAtFirst = 0.025, kShareLater = 0.004;
+constexpr int kAnswerExpected = 128;
+// Rows of one step may cost at most half of what is left, less what it takes to try a drafter
+// again.
+constexpr double kReserve = 0.6;
 
 // The first steps are plain. Later ones come after 16, 32, ... steps with drafts, at last this
 // many, times the speed.
@@ -34,21 +32,22 @@ constexpr int kPlainAtFirst = 2;
 constexpr int kDraftsBetweenPlain = 64;
 
 // Steps between trials, and what reading for one may cost in passes, unless drafts have saved more.
-constexpr int kGapMin = 8, kGapMax = 64;
-constexpr double kTrialShare = 0.3;
+constexpr int kGapMin = 16, kGapMax = 64;
+constexpr double kTrialShare = 1.5;
 constexpr int kProbe = 3;  // nodes
 
-// Which ends of a text may be enough to draft from, and what tokens a draft brings then, as a share
-// of what it brings after the whole text (0.5B for 1.5B: docs/experiments.md).
-struct Context {
-  int n_tokens;
-  double share;
-};
-constexpr Context kContexts[] = {{kWhole, 1}, {64, 0.85}, {32, 0.77}, {16, 0.7}, {8, 0.65}};
+constexpr int kTrialContext = 16;  // tokens that a trial reads
+constexpr int kGainsOfText = 16;   // steps over which the mean of what asking would gain is taken
 // Times over which means of what asking brought are taken, in a text and over all; what is usual
 // counts in a text like so many.
 constexpr double kYieldOfText = 8, kYieldUsual = 64, kUsualWeight = 1;
-constexpr int kAnswerLeftMin = 64;  // tokens by which an answer is assumed to go on at least
+constexpr int kAnswerLeftMin = 48;  // tokens by which an answer is assumed to go on at least
+
+// Whether one of the drafter's proposals for node 0 is this token.
+bool guessed(const DraftTree& tree, int drafter, Token token) {
+  const std::optional<int> child = tree.child(0, token);
+  return child && std::ranges::count(tree[*child].proposals, drafter, &Proposal::drafter) > 0;
+}
 
 }  // namespace
 
@@ -62,8 +61,7 @@ TextBudget Budget::begin_text(int n_read, std::optional<int> n_left) const {
   double prompt_passes = 0;
   if (decides() && n_read > 0) prompt_passes = curve_.ms(n_read) / curve_.ms(1);
   text.n_expected_ = std::min(n_left.value_or(kAnswerExpected), kAnswerExpected);
-  const int n_answer = std::min(text.n_expected_, kAnswerAtFirst);
-  text.allowance_ = kShareAtFirst * (prompt_passes + n_answer) + kShareLater * text.n_expected_;
+  text.allowance_ = kShareAtFirst * (prompt_passes + text.n_expected_);
   return text;
 }
 
@@ -104,22 +102,19 @@ double Budget::tokens_per_ms(std::span<const DraftTurn> turns, const PassLoad& l
   return sum / curve_.ms(load.rows, load.length);
 }
 
-double Budget::added_ms(const PassLoad& load, int n_nodes) const {
-  const double ms = curve_.ms(load.rows + n_nodes, load.length);
-  return std::max(0.0, ms - curve_.ms(load.rows, load.length));
+// What n more rows take.
+double Budget::added_ms(const PassLoad& load, int n) const {
+  if (n == 0) return 0;
+  const double plain_ms = curve_.ms(load.rows, load.length);
+  const double ms = curve_.ms(load.rows + n, load.length) - plain_ms;
+  return std::max(ms, kRowMin * n * plain_ms);
 }
 
-// Time that is not known well is assumed to be longer than estimated, by its standard error: a step
-// without drafts is the safe choice.
 std::vector<double> Budget::row_prices(const PassLoad& load, int n_max,
                                        double tokens_per_ms) const {
   std::vector<double> prices{0};
-  for (int n = 1; n <= n_max; ++n) {
-    const double least = kRowMin * n * curve_.ms(load.rows, load.length);
-    const double ms =
-        std::max(added_ms(load, n), least) + kDoubt * curve_.doubt_ms(load.rows + n, load.length);
-    prices.push_back(std::max(prices.back(), tokens_per_ms * ms));
-  }
+  for (int n = 1; n <= n_max; ++n)
+    prices.push_back(std::max(prices.back(), tokens_per_ms * added_ms(load, n)));
   return prices;
 }
 
@@ -172,112 +167,155 @@ std::vector<Budget::Ask> Budget::ask(int drafter, const Drafter& asked,
   return asks;
 }
 
+// A drafter that takes time may be asked for a text whose tree may hold other proposals already.
+struct Budget::Occasion {
+  const DraftTurn& turn;
+  int drafter;
+  const Drafter& asked;
+  const DraftCost& cost;
+  const std::vector<double>& row_prices;
+  double first;          // the probability that the best first guess of the tree is accepted
+  BestGain without;      // of the tree
+  double plain_ms;       // of the pass without drafts
+  double tokens_per_ms;  // what time costs
+  double passes_per_ms;  // of this text
+  double funds;          // in passes
+
+  TextBudget::OfDrafter& state() const { return turn.budget->drafters_[drafter]; }
+
+  Reading reading(int n_context) const {
+    return {n_context, asked.unread(turn.sequence, n_context) * cost.per_unread_ms};
+  }
+  bool can_afford(const Reading& reading) const {
+    return (cost.fixed_ms + reading.ms) * passes_per_ms <= funds;
+  }
+  // In tokens, of a draft of this depth that is expected to bring so many: in place of the others,
+  // or where their first guess is wrong.
+  double gain(double tokens, int depth) const {
+    const int n_both = std::min(without.n + depth, static_cast<int>(row_prices.size()) - 1);
+    return std::max(tokens - row_prices[depth] - without.gain,
+                    (1 - first) * tokens - (row_prices[n_both] - row_prices[without.n])) -
+           tokens_per_ms * cost.ms(depth);
+  }
+};
+
 void Budget::decide(Ask& ask, const Drafter& asked, const DraftTurn& turn, const PassLoad& load,
                     const DraftCost& cost, double tokens_per_ms) {
   const int drafter = ask.worth.drafter;
-  TextBudget& text = *turn.budget;
-  TextBudget::OfDrafter& state = text.drafters_[drafter];
   const double plain_ms = curve_.ms(load.rows, load.length);
   const int n_max = std::min(options_.rows, load.rows_max - load.rows);
   ask.worth.row_prices = row_prices(load, n_max, tokens_per_ms);
   ask.worth.level_price = tokens_per_ms * cost.per_depth_ms;
   if (cost.fixed_ms <= kNextToNoTime * plain_ms) return;
 
-  // The depth to which it is expected to bring most, besides what the tree holds already.
   std::vector<double> values = this->values(turn);
   values.erase(values.begin());
   std::ranges::sort(values, std::greater<>{});
-  const std::vector<double>& prices = ask.worth.row_prices;
-  const BestGain without = best_gain(values, prices);
-  const double first = values.empty() ? 0 : values[0];
-  // Tokens beyond those of `without`, in its place or where its first guess is wrong.
-  const auto gain_of = [&](double tokens, int depth) {
-    const int n_both = std::min(without.n + depth, static_cast<int>(prices.size()) - 1);
-    return std::max(tokens - prices[depth] - without.gain,
-                    (1 - first) * tokens - (prices[n_both] - prices[without.n])) -
-           tokens_per_ms * cost.ms(depth);
-  };
-  double gain = -HUGE_VAL, gain_if_right = -HUGE_VAL, tokens = 0, tokens_at_best = 0, path = 1;
-  for (int depth = 1;
-       depth <= std::min(options_.depth, turn.depth_max) && depth < static_cast<int>(prices.size());
-       ++depth) {
-    tokens += path *= calibration_.level(text.acceptance_, drafter, depth);
-    if (gain_of(tokens, depth) > gain) {
-      gain = gain_of(tokens, depth);
-      tokens_at_best = tokens;
-    }
-    gain_if_right = std::max(gain_if_right, gain_of(depth, depth));
-  }
+  const double passes_per_ms = static_cast<double>(load.texts) / plain_ms;
+  const Occasion occasion{.turn = turn,
+                          .drafter = drafter,
+                          .asked = asked,
+                          .cost = cost,
+                          .row_prices = ask.worth.row_prices,
+                          .first = values.empty() ? 0 : values[0],
+                          .without = best_gain(values, ask.worth.row_prices),
+                          .plain_ms = plain_ms,
+                          .tokens_per_ms = tokens_per_ms,
+                          .passes_per_ms = passes_per_ms,
+                          .funds = funds(*turn.budget) - added_ms(load, kProbe) * passes_per_ms};
 
-  // What it has brought shows what stopping early where it is unsure is worth.
-  if (const Yield yield = expected_yield(text, drafter); yield.weight > 0) {
-    const double brought = (1 - first) * yield.tokens - tokens_per_ms * plain_ms * yield.passes;
-    if (brought > gain) {
-      gain = brought;
-      tokens_at_best = yield.tokens;
-    }
+  TextBudget::OfDrafter& state = occasion.state();
+  std::optional<Reading> reading = reading_that_pays(occasion);
+  if (reading) {
+    state.gap = 0;
+    const double left = occasion.funds - (cost.fixed_ms + reading->ms) * passes_per_ms;
+    const double levels = left / std::max(1e-9, cost.per_depth_ms * passes_per_ms);
+    ask.limits->depth = 1 + static_cast<int>(std::min<double>(options_.depth - 1, levels));
+  } else {
+    reading = trial(occasion);
+    ask.limits->depth = 1;
   }
+  if (!reading) {
+    ask.limits.reset();
+    return;
+  }
+  ask.n_context = reading->n_context;
+  state.reading_ms = reading->ms;
+  turn.budget->acceptance_.handicaps[drafter] =
+      Calibration::handicap(asked.n_known(turn.sequence, reading->n_context));
+}
 
-  // Where to begin reading, by what the rest of the answer is expected to gain.
-  const double price_of_ms = static_cast<double>(load.texts) / plain_ms;  // in passes of this text
-  const double funds = this->funds(text) - added_ms(load, kProbe) * price_of_ms;
+// Reading all that it lacks is an investment, which the rest of the answer has to bring in. Or it
+// is asked with what it knows.
+std::optional<Budget::Reading> Budget::reading_that_pays(const Occasion& occasion) {
+  const DraftTurn& turn = occasion.turn;
+  TextBudget::OfDrafter& state = occasion.state();
+  const Prospect knowing_all = prospect(occasion, 0);
+  state.n_gains = std::min(state.n_gains + 1, kGainsOfText);
+  state.gain += (std::max(0.0, knowing_all.gain) - state.gain) / state.n_gains;
+
+  const Reading some = occasion.reading(kTrialContext);
+  double gain_as_it_is = 0;
+  if (some.ms == 0) {
+    const int n_known = occasion.asked.n_known(turn.sequence, kTrialContext);
+    gain_as_it_is = std::max(0.0, prospect(occasion, Calibration::handicap(n_known)).gain);
+  }
   const int n_expected = std::max(turn.n_answered, kAnswerLeftMin);
   const double n_steps =
-      std::min(n_expected, turn.n_left.value_or(n_expected)) / (1 + tokens_at_best);
-  const int n_known = turn.length - asked.first_known(turn.sequence);
-  double known = static_cast<double>(n_known) / turn.length, best = 0;
-  for (const Context& context : kContexts)
-    if (context.n_tokens <= n_known) known = std::max(known, context.share);
-  const auto reading_ms_of = [&](int n_context) {
-    return asked.unread(turn.sequence, n_context) * cost.per_unread_ms;
-  };
-  std::optional<int> n_context;
-  for (const Context& context : kContexts) {
-    const double ms = reading_ms_of(context.n_tokens);
-    const double per_step = gain + tokens_at_best * (context.share / known - 1);
-    const double net = n_steps * per_step - tokens_per_ms * ms;
-    if (net <= best || (cost.fixed_ms + ms) * price_of_ms > funds) continue;
-    best = net;
-    n_context = context.n_tokens;
-  }
+      std::min(n_expected, turn.n_left.value_or(n_expected)) / (1 + knowing_all.tokens);
+  const Reading all = occasion.reading(kWhole);
+  if (knowing_all.gain > 0 &&
+      n_steps * (state.gain - gain_as_it_is) > occasion.tokens_per_ms * all.ms &&
+      occasion.can_afford(all))
+    return all;
+  if (gain_as_it_is > 0 && occasion.can_afford(some)) return some;
+  return std::nullopt;
+}
 
-  int depth = 1;
-  if (n_context) {
-    state.gap = 0;
-    const double reading_ms = reading_ms_of(*n_context);
-    const double left = funds / 2 - (cost.fixed_ms + reading_ms) * price_of_ms;
-    const double levels = std::max(0.0, left) / std::max(1e-9, cost.per_depth_ms * price_of_ms);
-    depth += static_cast<int>(std::min<double>(options_.depth - 1, levels));
-  } else {
-    // It is not right often enough, as far as is known. A trial reads little, but once the whole
-    // text, where drafts have saved the time.
-    if (state.gap == 0) state.gap = state.steps_left = kGapMin;
-    if (--state.steps_left > 0 || gain_if_right <= 0) {
-      ask.limits.reset();
-      return;
-    }
-    for (const Context& context : kContexts) {
-      n_context = context.n_tokens;
-      if (reading_ms_of(*n_context) * price_of_ms <=
-          (state.knew_the_text ? kTrialShare : funds / 4))
-        break;
-    }
-    if ((cost.fixed_ms + reading_ms_of(*n_context)) * price_of_ms > funds) {
-      ask.limits.reset();
-      return;
-    }
-    state.gap = std::min(2 * state.gap, kGapMax);
-    state.steps_left = state.gap;
+// It is not right often enough, as far as is known, or has too much to read. If a trial is due:
+// with all of the text if little is missing, else with its end.
+std::optional<Budget::Reading> Budget::trial(const Occasion& occasion) const {
+  TextBudget::OfDrafter& state = occasion.state();
+  if (state.gap == 0) state.gap = state.steps_left = kGapMin;
+  if (--state.steps_left > 0 || occasion.gain(1, 1) <= 0) return std::nullopt;
+  Reading reading = occasion.reading(kWhole);
+  if (reading.ms * occasion.passes_per_ms > kTrialShare) reading = occasion.reading(kTrialContext);
+  if ((occasion.cost.fixed_ms + reading.ms) * occasion.passes_per_ms > occasion.funds / 2)
+    reading = occasion.reading(kTrialContext / 2);
+  if (!occasion.can_afford(reading)) return std::nullopt;
+  state.gap = std::min(2 * state.gap, kGapMax);
+  state.steps_left = state.gap;
+  return reading;
+}
+
+// Of the depth at which it is best.
+Budget::Prospect Budget::prospect(const Occasion& occasion, double handicap) const {
+  const TextBudget& text = *occasion.turn.budget;
+  Prospect best;
+  double tokens = 0, path = 1, tokens_now = 0, path_now = 1;
+  for (int depth = 1;
+       depth <= options_.depth && depth < static_cast<int>(occasion.row_prices.size()); ++depth) {
+    const auto level = [&](double with) {
+      return calibration_.level(text.acceptance_, occasion.drafter, depth, with);
+    };
+    tokens += path *= level(handicap);
+    tokens_now += path_now *= level(text.acceptance_.handicaps[occasion.drafter]);
+    if (const double gain = occasion.gain(tokens, depth); gain > best.gain) best = {gain, tokens};
   }
-  ask.n_context = *n_context;
-  state.knew_the_text |= *n_context == kWhole;
-  state.reading_ms = reading_ms_of(*n_context);
-  ask.limits->depth = depth;
+  // What it has brought shows what stopping early where it is unsure is worth.
+  if (const Yield yield = expected_yield(text, occasion.drafter); yield.weight > 0) {
+    const double brought = yield.tokens * tokens / tokens_now;
+    const double price = occasion.tokens_per_ms * occasion.plain_ms * yield.passes;
+    const double gain = (1 - occasion.first) * brought - price;
+    if (gain > best.gain) best = {gain, brought};
+  }
+  return best;
 }
 
 void Budget::learn(int drafter, TextBudget& text, std::span<const Rehearsed> rehearsed) {
   for (const Rehearsed& guess : rehearsed)
-    calibration_.observe(text.acceptance_, {drafter, guess.confidence}, guess.was_right);
+    calibration_.observe(text.acceptance_, {drafter, guess.confidence}, guess.was_right,
+                         Calibration::handicap(guess.n_known));
 }
 
 void Budget::plan(std::span<const DraftTurn> turns, const PassLoad& load) {
@@ -338,10 +376,10 @@ bool Budget::probe_is_due() {
 // What drafting for this text has cost in this step.
 void Budget::charge_drafting(const DraftTurn& turn) {
   TextBudget& text = *turn.budget;
-  text.draft_ms_ = 0;
+  text.draft_ms_ = text.reading_ms_ = 0;
   for (int drafter = 0; drafter < static_cast<int>(costs_.size()); ++drafter) {
     TextBudget::OfDrafter& state = text.drafters_[drafter];
-    text.draft_ms_ += std::exchange(state.reading_ms, 0);
+    text.reading_ms_ += std::exchange(state.reading_ms, 0);
     if (!std::exchange(state.was_asked, false)) continue;
     int depth = 0;
     for (int node = 1; node < turn.tree->size(); ++node)
@@ -368,8 +406,13 @@ void Budget::learn_yields(const DraftOutcome& outcome, double plain_ms, double r
   TextBudget& text = *outcome.budget;
   const DraftTree& checked = *outcome.checked;
   for (int drafter = 0; drafter < static_cast<int>(yields_.size()); ++drafter) {
-    const double draft_ms = std::exchange(text.drafters_[drafter].draft_ms, 0);
+    TextBudget::OfDrafter& state = text.drafters_[drafter];
+    const double draft_ms = std::exchange(state.draft_ms, 0);
     if (draft_ms == 0) continue;
+    // A trial goes on while it is right: what it has to read, it has read.
+    if (state.gap > 0 && !outcome.taken.empty() &&
+        guessed(*outcome.drafted, drafter, outcome.taken[0]))
+      state.steps_left = 1;
     int n_rows = 0, n_accepted = 0;
     for (int node = 1; node < checked.size(); ++node)
       n_rows += checked[node].proposals[0].drafter == drafter;
@@ -380,8 +423,8 @@ void Budget::learn_yields(const DraftOutcome& outcome, double plain_ms, double r
       n_accepted += checked[*node].proposals[0].drafter == drafter;
     }
     const double passes = (draft_ms + n_rows * row_ms) / plain_ms;
-    for (auto [yield, most] : {std::pair{&text.drafters_[drafter].yield, kYieldOfText},
-                               std::pair{&yields_[drafter], kYieldUsual}}) {
+    for (auto [yield, most] :
+         {std::pair{&state.yield, kYieldOfText}, std::pair{&yields_[drafter], kYieldUsual}}) {
       yield->weight = std::min(yield->weight + 1, most);
       yield->tokens += (n_accepted - yield->tokens) / yield->weight;
       yield->passes += (passes - yield->passes) / yield->weight;
@@ -392,10 +435,13 @@ void Budget::learn_yields(const DraftOutcome& outcome, double plain_ms, double r
 // The most nodes of a text whose rows its account can pay.
 int Budget::affordable_nodes(const DraftTurn& turn, const PassLoad& load, bool probes) const {
   const double price_of_ms = static_cast<double>(load.texts) / curve_.ms(load.rows, load.length);
-  const double funds = this->funds(*turn.budget) - turn.budget->draft_ms_ * price_of_ms;
+  const double funds =
+      this->funds(*turn.budget) - (turn.budget->draft_ms_ + turn.budget->reading_ms_) * price_of_ms;
   // What has been drafted at a price is checked if anything is left.
   const bool paid = turn.budget->draft_ms_ > kNextToNoTime * curve_.ms(load.rows, load.length);
-  const double most = probes || paid ? funds : std::max(kRowsShare * funds, (funds - kReserve) / 2);
+  const bool tries =
+      std::ranges::any_of(turn.budget->drafters_, [](const auto& state) { return state.gap > 0; });
+  const double most = probes || paid ? funds : (funds - (tries ? kReserve : 0)) / 2;
   int n = 0;
   while (n < options_.rows && added_ms(load, n + 1) * price_of_ms <= most) ++n;
   return n;
@@ -427,7 +473,7 @@ void Budget::observe(std::span<const DraftOutcome> outcomes, const PassLoad& loa
     const int n_own = outcome.checked->size() - 1;
     const double own_ms = text.draft_ms_ + (n_own > 0 ? added * n_own / n_nodes : 0);
     learn_yields(outcome, plain_ms, n_nodes > 0 ? added / n_nodes : 0);
-    text.balance_ += n_taken - 1 - own_ms * load.texts / plain_ms;
+    text.balance_ += n_taken - 1 - (own_ms + text.reading_ms_) * load.texts / plain_ms;
     text.n_expected_ -= static_cast<int>(outcome.taken.size());
     if (text.n_expected_ < 0) {
       text.allowance_ -= kShareLater * text.n_expected_;
@@ -435,7 +481,7 @@ void Budget::observe(std::span<const DraftOutcome> outcomes, const PassLoad& loa
     }
     text.tokens_ = kRecent * text.tokens_ + n_taken;
     text.passes_ = kRecent * text.passes_ + 1 + (added + draft_ms) / plain_ms;
-    text.draft_ms_ = 0;
+    text.draft_ms_ = text.reading_ms_ = 0;
     speeds += speed(text);
   }
   speed_ = speeds / static_cast<double>(outcomes.size());

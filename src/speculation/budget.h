@@ -12,6 +12,7 @@
 
 #pragma once
 
+#include <cmath>
 #include <optional>
 #include <span>
 #include <vector>
@@ -46,12 +47,13 @@ class TextBudget {
   friend class Budget;
   struct OfDrafter {
     Yield yield;
-    int gap = 0;                 // steps from the last trial to the next; 0: it is expected to pay
-    int steps_left = 0;          // of these
-    bool knew_the_text = false;  // it has read all of it once
-    double reading_ms = 0;       // in this step
-    double draft_ms = 0;         // in this step, without reading
-    bool was_asked = false;      // in this step
+    double gain = 0;  // that was expected of asking it in the recent steps, their mean
+    int n_gains = 0;
+    int gap = 0;             // steps from the last trial to the next; 0: it is expected to pay
+    int steps_left = 0;      // of these
+    double reading_ms = 0;   // in this step
+    double draft_ms = 0;     // in this step, without reading
+    bool was_asked = false;  // in this step
   };
   Calibration::Text acceptance_;
   std::vector<OfDrafter> drafters_;
@@ -60,8 +62,8 @@ class TextBudget {
   // The account, in passes without drafts: what the answer may invest, and what drafting has saved
   // less what it has cost so far.
   double allowance_ = 0, balance_ = 0;
-  int n_expected_ = 0;   // tokens of the answer that the allowance has counted already
-  double draft_ms_ = 0;  // of this step, as estimated
+  int n_expected_ = 0;  // tokens of the answer that the allowance has counted already
+  double draft_ms_ = 0, reading_ms_ = 0;  // of this step, as estimated
 };
 
 // A text that may be drafted for in this step.
@@ -134,8 +136,22 @@ class Budget {
   double added_ms(const PassLoad& load, int n_nodes) const;
   std::vector<double> row_prices(const PassLoad& load, int n_max, double tokens_per_ms) const;
   std::vector<double> values(const DraftTurn& turn) const;
+  // What asking a drafter in this step is expected to bring.
+  struct Prospect {
+    double gain = -HUGE_VAL;  // in tokens
+    double tokens = 0;
+  };
+  // What a drafter reads before a draft.
+  struct Reading {
+    int n_context;
+    double ms;
+  };
+  struct Occasion;
   void decide(Ask& ask, const Drafter& asked, const DraftTurn& turn, const PassLoad& load,
               const DraftCost& cost, double tokens_per_ms);
+  std::optional<Reading> reading_that_pays(const Occasion& occasion);
+  std::optional<Reading> trial(const Occasion& occasion) const;
+  Prospect prospect(const Occasion& occasion, double handicap) const;
   bool probe_is_due();
   Yield expected_yield(const TextBudget& text, int drafter) const;
   void learn_yields(const DraftOutcome& outcome, double plain_ms, double row_ms);

@@ -20,11 +20,17 @@ constexpr double kTextVariance = 2;
 // Texts change: what an outcome adds, where it is as surprising as usual. A great surprise adds
 // much, so that it and the next outcomes count more.
 constexpr double kTextDrift = 0.01, kLevelDrift = 0.01;
-constexpr double kInterceptVariance = 1;
+constexpr double kInterceptVariance = 0.5;
 constexpr double kSlopeVariance = 0.1;
 constexpr double kFitDrift = 1e-4;
 
-constexpr double kLevelAtFirst = 0.5;  // log odds
+constexpr double kLevelAtFirst = 1.6;  // log odds
+// A draft model of 0.5B parameters for one of 1.5B was right about 0.90 of the tokens of answers
+// after the whole text, 0.64 after the last 64 tokens and 0.37 after 8 (docs/experiments.md). Its
+// confidence tells a part of that.
+constexpr double kHandicapOf8 = 2.7, kHandicapLessPerDoubling = 0.35;
+constexpr double kHandicapOfConfidence = 0.65;
+constexpr double kHandicapDeviation = 1.5;  // as a share
 constexpr double kConfidenceMin = 1e-4;
 constexpr double kProbabilityMin = 1e-3;  // of what an outcome is compared with
 
@@ -37,24 +43,30 @@ double log_odds(double confidence) {
   return std::log(c / (1 - c));
 }
 
-double variance(const Calibration::Fit& fit, const Calibration::Shift& shift, double x) {
+// Texts differ in how much of them is needed.
+double variance(const Calibration::Fit& fit, const Calibration::Shift& shift, double x,
+                double handicap) {
+  const double deviation = kHandicapDeviation * handicap;
   return fit.intercept_variance + 2 * x * fit.covariance + x * x * fit.slope_variance +
-         shift.variance;
+         shift.variance + deviation * deviation;
 }
 
 // The mean of the logistic function over a normal distribution of log odds, nearly (MacKay 1992).
-double predict(const Calibration::Fit& fit, const Calibration::Shift& shift, double x) {
-  const double mean = fit.intercept + fit.slope * x + shift.mean;
-  return probability(mean / std::sqrt(1 + std::numbers::pi / 8 * variance(fit, shift, x)));
+double predict(const Calibration::Fit& fit, const Calibration::Shift& shift, double x,
+               double handicap) {
+  const double mean = fit.intercept + fit.slope * x + shift.mean - handicap;
+  return probability(mean /
+                     std::sqrt(1 + std::numbers::pi / 8 * variance(fit, shift, x, handicap)));
 }
 
-void update(Calibration::Fit& fit, Calibration::Shift& shift, double x, bool was_right,
-            double drift) {
-  const double p = std::clamp(predict(fit, shift, x), kProbabilityMin, 1 - kProbabilityMin);
+void update(Calibration::Fit& fit, Calibration::Shift& shift, double x, double handicap,
+            bool was_right, double drift) {
+  const double p =
+      std::clamp(predict(fit, shift, x, handicap), kProbabilityMin, 1 - kProbabilityMin);
   const double information = p * (1 - p);
   const double error = (was_right ? 1 : 0) - p;
   shift.variance = std::min(shift.variance + drift * error * error / information, kTextVariance);
-  const double gain = 1 / (1 + information * variance(fit, shift, x));
+  const double gain = 1 / (1 + information * variance(fit, shift, x, handicap));
   const double step = gain * error;
   const double narrowing = gain * information;
   const double intercept = fit.intercept_variance + fit.covariance * x;
@@ -118,7 +130,11 @@ void Calibration::restore(std::size_t drafter, const OfDrafter& known) {
 Calibration::Text Calibration::begin_text() const {
   const std::vector<Shift> as_usual(confidences_.size() / kDepthRanges,
                                     {.mean = 0, .variance = kTextVariance});
-  return {as_usual, as_usual};
+  return {as_usual, as_usual, std::vector<double>(as_usual.size(), 0)};
+}
+
+double Calibration::handicap(int n_known) {
+  return std::max(0.0, kHandicapOf8 - kHandicapLessPerDoubling * std::log2(n_known / 8.0));
 }
 
 std::size_t Calibration::fit(int drafter, int depth) const {
@@ -131,11 +147,16 @@ std::size_t Calibration::fit(int drafter, int depth) const {
 
 double Calibration::acceptance(const Text& text, const Proposal& proposal, int depth) const {
   return predict(confidences_[fit(proposal.drafter, depth)], text.confidences[proposal.drafter],
-                 log_odds(proposal.confidence));
+                 log_odds(proposal.confidence),
+                 kHandicapOfConfidence * text.handicaps[proposal.drafter]);
 }
 
 double Calibration::level(const Text& text, int drafter, int depth) const {
-  return predict(levels_[fit(drafter, depth)], text.levels[drafter], 0);
+  return level(text, drafter, depth, text.handicaps[drafter]);
+}
+
+double Calibration::level(const Text& text, int drafter, int depth, double handicap) const {
+  return predict(levels_[fit(drafter, depth)], text.levels[drafter], 0, handicap);
 }
 
 std::vector<double> Calibration::acceptances(const Text& text, const DraftTree& tree) const {
@@ -182,10 +203,12 @@ void Calibration::observe(Text& text, const DraftTree& tree, std::span<const Tok
           best_was_right = node.token == token;
         }
         update(confidences_[fit(drafter, depth)], text.confidences[drafter],
-               log_odds(proposal->confidence), node.token == token, kTextDrift);
+               log_odds(proposal->confidence), kHandicapOfConfidence * text.handicaps[drafter],
+               node.token == token, kTextDrift);
       }
       if (depth > 0)
-        update(levels_[fit(drafter, depth)], text.levels[drafter], 0, best_was_right, kLevelDrift);
+        update(levels_[fit(drafter, depth)], text.levels[drafter], 0, text.handicaps[drafter],
+               best_was_right, kLevelDrift);
     }
     for (int child : tree.children(*parent)) {
       Reliability::Range& range =
@@ -200,10 +223,11 @@ void Calibration::observe(Text& text, const DraftTree& tree, std::span<const Tok
   }
 }
 
-void Calibration::observe(Text& text, const Proposal& guess, bool was_right) {
+void Calibration::observe(Text& text, const Proposal& guess, bool was_right, double handicap) {
   update(confidences_[fit(guess.drafter, 1)], text.confidences[guess.drafter],
-         log_odds(guess.confidence), was_right, kTextDrift);
-  update(levels_[fit(guess.drafter, 1)], text.levels[guess.drafter], 0, was_right, kLevelDrift);
+         log_odds(guess.confidence), kHandicapOfConfidence * handicap, was_right, kTextDrift);
+  update(levels_[fit(guess.drafter, 1)], text.levels[guess.drafter], 0, handicap, was_right,
+         kLevelDrift);
 }
 
 }  // namespace outrider

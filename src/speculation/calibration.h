@@ -38,6 +38,7 @@ class Calibration {
   // A text begins as texts usually are, with the weight of one or two outcomes.
   struct Text {
     std::vector<Shift> confidences, levels;  // [drafters]
+    std::vector<double> handicaps;           // [drafters] of what they know of it now
   };
   // A logistic function: log odds intercept + slope · x, x the log odds of the confidence, with the
   // covariance of the two.
@@ -59,6 +60,10 @@ class Calibration {
 
   Text begin_text() const;
 
+  // By how much less, in log odds, the odds are that a drafter's best guess is right if it knows
+  // only the last n_known tokens of a longer text. 0: it knows as much as it can use.
+  static double handicap(int n_known);
+
   // The probability that this proposal is accepted if its parent is, at this depth of its node.
   double acceptance(const Text& text, const Proposal& proposal, int depth) const;
   // The same for each node of a tree, [tree.size()]; 1 for node 0. Of several proposals of a node
@@ -68,13 +73,15 @@ class Calibration {
   // The probability that the best proposal that this drafter will make at this depth is accepted if
   // its parent is, before its confidence is known.
   double level(const Text& text, int drafter, int depth) const;
+  // The same if what it knew of the text had another handicap.
+  double level(const Text& text, int drafter, int depth, double handicap) const;
 
   // Counts the outcome of every proposal whose parent is part of the text. `taken`: the tokens by
   // which the text went on after node 0. The tree may hold nodes that were never checked, because
   // the text decides about them too.
   void observe(Text& text, const DraftTree& tree, std::span<const Token> taken);
   // The best guess of a drafter at a token of the text was right or wrong, without any draft.
-  void observe(Text& text, const Proposal& guess, bool was_right);
+  void observe(Text& text, const Proposal& guess, bool was_right, double handicap);
 
   const Reliability& reliability() const { return reliability_; }
 

@@ -15,10 +15,8 @@ constexpr double kSpeedRate = 0.1;
 constexpr double kManyPasses = 8;
 constexpr double kRateMin = 0.02;  // of an error, that moves a point that stands for many passes
 constexpr double kRestoredWeight = 10;
-constexpr double kWeightMax = 50;   // what that rate makes of a point's weight
-constexpr double kErrorRate = 0.1;  // of the mean error
-constexpr double kOutlier = 0.5;    // largest error that counts, as a share of the estimate
-constexpr std::size_t kFirst = 5;   // passes whose median counts
+constexpr double kOutlier = 0.5;   // largest error that counts, as a share of the estimate
+constexpr std::size_t kFirst = 5;  // passes whose median counts
 
 double median(std::vector<double> values) {
   std::ranges::sort(values);
@@ -55,7 +53,6 @@ void CostCurve::refine(int rows, double ms, long length) {
   const double estimate = CostCurve::ms(points, rows);
   if (std::exchange(speed_is_old_, false)) return scale(ms / estimate);
   const double error = std::clamp(ms / estimate - 1, -kOutlier, kOutlier);
-  error_ += kErrorRate * (std::abs(error) - error_);
   const Segment at = segment(points, rows);
   const double weight =
       points[at.first].weight * (1 - at.weight) + points[at.second].weight * at.weight;
@@ -94,16 +91,6 @@ void CostCurve::restore(std::span<const Point> points) {
 double CostCurve::ms(int rows, long length) const {
   CHECK(!empty());
   return ms(rising_[range_of(length)], rows);
-}
-
-double CostCurve::doubt_ms(int rows, long length) const {
-  const Points& points = by_length_[range_of(length)];
-  const Segment at = segment(points, rows);
-  const double share = std::min(1.0, at.weight);
-  const double weight = points[at.first].weight * (1 - share) + points[at.second].weight * share;
-  const double variance =
-      1 / std::min(weight, kWeightMax) + 1 / std::min(points[0].weight, kWeightMax);
-  return 1.25 * error_ * std::sqrt(variance) * ms(rows, length);
 }
 
 std::size_t CostCurve::range_of(long length) const {

@@ -44,9 +44,6 @@ class CostCurve {
   // Not empty; rows >= 1.
   double ms(int rows, long length = 0) const;
 
-  // The standard error of ms(rows) - ms(1), from how much the times of passes vary. 0 without any.
-  double doubt_ms(int rows, long length = 0) const;
-
   // The points for short texts; rows ascending.
   std::vector<Point> points() const { return empty() ? std::vector<Point>{} : by_length_[0]; }
 
@@ -68,7 +65,6 @@ class CostCurve {
   std::vector<Points> by_length_;  // [ranges of lengths]
   std::vector<Points> rising_;     // rising() of each
   bool speed_is_old_ = false;      // restored, and no pass seen since
-  double error_ = 0;               // a running mean of relative errors without their signs
 };
 
 }  // namespace outrider

@@ -104,8 +104,6 @@ TEST(CostCurve, AveragesNoise) {
     curve.refine(8, 40 * noise(random));
   }
   EXPECT_NEAR(curve.ms(8) / curve.ms(1), 40.0 / 30, 0.1);
-  EXPECT_GT(curve.doubt_ms(8), 0.5);
-  EXPECT_LT(curve.doubt_ms(8), 3);
 }
 
 TEST(CostCurve, AnOutlierCountsLittle) {
@@ -113,7 +111,6 @@ TEST(CostCurve, AnOutlierCountsLittle) {
   curve.measure(1, 30);
   curve.measure(8, 40);
   for (int i = 0; i < 20; ++i) curve.refine(8, 40);
-  EXPECT_LT(curve.doubt_ms(8), 0.5);
   curve.refine(8, 40000);
   EXPECT_LE(curve.ms(8), 43);
   curve.refine(8, 0);

@@ -34,6 +34,7 @@ struct DraftLimits {
 struct Rehearsed {
   float confidence;
   bool was_right;
+  int n_known;  // tokens before it that the drafter knew; all of them: the largest int
 };
 
 struct DraftRequest {
@@ -88,9 +89,10 @@ class Drafter {
   // adds, if it is to know at least the last n_context. 0 for drafters that read in observe().
   virtual int unread(DraftSequence, int /*n_context*/) const { return 0; }
 
-  // From which of its tokens on the drafter knows the text, as far as it has read it: 0, unless it
-  // has been asked with an n_context.
-  virtual int first_known(DraftSequence) const { return 0; }
+  // How many of the text's last tokens it will know then; the largest int: the whole text.
+  virtual int n_known(DraftSequence, int /*n_context*/) const {
+    return std::numeric_limits<int>::max();
+  }
 
   // Passes of a model of its own so far, reading among them, without those of measure_costs().
   virtual long n_passes() const { return 0; }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -178,6 +179,13 @@ int ModelDrafter::unread(DraftSequence number, int n_context) const {
   return std::max(0, n_lacking - kUsualCatchUp);
 }
 
+int ModelDrafter::n_known(DraftSequence number, int n_context) const {
+  const Sequence& sequence = sequences_.at(number);
+  const int first = first_read(sequence, n_context);
+  return first == 0 ? std::numeric_limits<int>::max()
+                    : static_cast<int>(sequence.text.size()) - first;
+}
+
 Pass ModelDrafter::forward(std::span<const Row> rows) {
   ++n_passes_;
   return backend_->forward(rows);
@@ -320,8 +328,11 @@ void ModelDrafter::rehearse(const Pass& pass, std::span<const Rehearsal> rehears
     const std::vector<Candidate>& best = choices[i].best;
     if (best.empty()) continue;
     const Sequence& sequence = sequences_.at(rehearsals[i].request->sequence);
+    const std::size_t next = rehearsals[i].next;
+    const int n_known = sequence.first == 0 ? std::numeric_limits<int>::max()
+                                            : static_cast<int>(next) - sequence.first;
     rehearsals[i].request->rehearsed->push_back(
-        {confidence(best, 0), best[0].token == sequence.text[rehearsals[i].next]});
+        {confidence(best, 0), best[0].token == sequence.text[next], n_known});
   }
 }
 

@@ -45,7 +45,7 @@ class ModelDrafter final : public Drafter {
   void truncate(DraftSequence sequence, int length) override;
   void end(DraftSequence sequence) override;
   int unread(DraftSequence sequence, int n_context) const override;
-  int first_known(DraftSequence sequence) const override { return sequences_.at(sequence).first; }
+  int n_known(DraftSequence sequence, int n_context) const override;
   long n_passes() const override { return n_passes_; }
   // Outputs that earlier texts added. Drafters that share the backend forget theirs, too.
   void forget() override;
