@@ -14,26 +14,12 @@ namespace outrider {
 namespace {
 
 Json json_of_entry(const ProfileStore::Entry& entry) {
-  const ProfileKey& key = entry.key;
-  Json files = Json::array();
-  for (const ModelFile& file : key.files) {
-    files.push_back({{"name", file.name},
-                     {"bytes", file.bytes},
-                     {"modified_ns", file.modified_ns},
-                     {"header_hash", file.header_hash}});
-  }
-  return {{"files", files},
-          {"processor", key.processor},
-          {"processors", key.n_processors},
-          {"instruction_set", key.instruction_set},
-          {"threads", key.n_threads},
-          {"cache_type", key.cache_type},
-          {"drafters", key.drafters},
-          {"settings", key.settings},
-          {"schema", entry.schema},
-          {"used", fmt::format("{:%FT%TZ}", entry.used)},
-          {"bytes", entry.bytes},
-          {"document", entry.document}};
+  Json json(json_of(entry.key));
+  json["schema"] = entry.schema;
+  json["used"] = fmt::format("{:%FT%TZ}", entry.used);
+  json["bytes"] = entry.bytes;
+  json["document"] = entry.document;
+  return json;
 }
 
 std::string models_text(const ProfileKey& key) {

@@ -89,6 +89,7 @@ struct Setting {
     DraftTurn turns[] = {turn(0, tree)};
     const auto asks = budget.ask(0, drafter, turns, load());
     const bool asked = asks[0].limits.has_value();
+    has_read_all = asked && asks[0].n_context > 1000000;
     if (asked) tree = chain(std::vector<float>(std::min(4, asks[0].limits->depth), confidence));
     DraftTree checked = tree;
     turns[0].tree = &checked;
@@ -100,8 +101,16 @@ struct Setting {
     return asked;
   }
 
+  // What four drafted rows would cost in this step.
+  double price() {
+    DraftTree tree(0);
+    const DraftTurn turns[] = {turn(0, tree)};
+    return budget.ask(0, PricedDrafter({}), turns, load())[0].worth.row_prices[4];
+  }
+
   Budget budget;
   std::vector<TextBudget> texts;
+  bool has_read_all = false;  // the drafter, in the last step
 };
 
 const Points kLikeReal = {{1, 30}, {4, 32}, {8, 40}, {16, 78}, {32, 150}};
@@ -264,6 +273,46 @@ TEST(Budget, ReadsALongTextWhenDraftsHaveSavedTheTime) {
   const auto asks = fresh.budget.ask(0, PricedDrafter({8, 8, 2}, 4), turns, fresh.load());
   ASSERT_TRUE(asks[0].limits);
   EXPECT_GT(asks[0].n_context, 400);
+}
+
+// Each time is paid from what drafts have saved. It is not what time costs from then on.
+TEST(Budget, ReadingIsCharged) {
+  const PricedDrafter unread({8, 8, 0.5}, 400), read({8, 8, 0.5}, 0);
+  Setting setting(kLikeReal), other(kLikeReal);
+  for (int i = 0; i < 30; ++i)
+    for (Setting* both : {&setting, &other}) both->step(read, 2, 0.9f);
+  setting.step(unread, 2, 0.9f);
+  other.step(read, 2, 0.9f);
+  EXPECT_TRUE(setting.has_read_all);
+  EXPECT_DOUBLE_EQ(setting.price(), other.price());
+  int n_read = 1;
+  for (int i = 0; i < 40; ++i) {
+    setting.step(unread, 2, 0.9f);
+    n_read += setting.has_read_all;
+  }
+  EXPECT_LE(n_read, 8);
+}
+
+TEST(Budget, WhatWasNotCheckedBroughtNothing) {
+  Setting setting(kLikeReal);
+  DraftTree tree(0);
+  DraftTurn turns[] = {setting.turn(0, tree)};
+  ASSERT_TRUE(setting.budget.ask(0, PricedDrafter({8, 8}), turns, setting.load())[0].limits);
+  setting.budget.plan(turns, setting.load());
+  const DraftTree drafted = chain({0.9f, 0.9f, 0.9f}), checked = chain({0.9f});
+  const std::vector<Token> taken{1, 1};
+  const DraftOutcome outcome{&setting.texts[0], &drafted, &checked, taken};
+  setting.budget.observe({&outcome, 1}, setting.load(), 31);
+  EXPECT_EQ(setting.budget.learned().drafters[0].yield.tokens, 1);
+}
+
+TEST(Budget, PassesThatReadAPromptTellNothing) {
+  Setting setting(kLikeReal);
+  PassLoad load = setting.load();
+  load.rows = 8;
+  load.with_prompt_rows = true;
+  for (int i = 0; i < 10; ++i) setting.budget.observe({}, load, 400);
+  EXPECT_EQ(setting.budget.curve().ms(8), 40);
 }
 
 TEST(Budget, PassesWithoutDraftsStayKnown) {
