@@ -31,13 +31,12 @@ constexpr double kReserve = 0.6;
 constexpr int kPlainAtFirst = 2;
 constexpr int kDraftsBetweenPlain = 64;
 
-// Steps between trials, and what reading for one may cost in passes, unless drafts have saved more.
-constexpr int kGapMin = 16, kGapMax = 64;
-constexpr double kTrialShare = 1.5;
-constexpr int kProbe = 3;  // nodes
+constexpr int kGapMin = 16, kGapMax = 64;  // steps between trials
+constexpr double kTrialShare = 1.5;  // passes for which a trial reads all that it lacks of a text
+constexpr int kTrialContext = 16;    // tokens of its end that it reads otherwise
+constexpr int kProbe = 3;            // nodes
 
-constexpr int kTrialContext = 16;  // tokens that a trial reads
-constexpr int kGainsOfText = 16;   // steps over which the mean of what asking would gain is taken
+constexpr int kGainsOfText = 16;  // steps over which the mean of what asking would gain is taken
 // Times over which means of what asking brought are taken, in a text and over all; what is usual
 // counts in a text like so many.
 constexpr double kYieldOfText = 8, kYieldUsual = 64, kUsualWeight = 1;

@@ -105,9 +105,8 @@ class Budget {
 
   // What the drafter may add to each of these texts' trees, [turns]. The trees may hold proposals
   // of other drafters. A drafter that takes next to no time is always asked. Another one is not
-  // asked where it is not expected to pay, but tried at growing intervals. Reading is part of a
-  // drafter's time: it reads the whole text if that pays and the account allows it, else the end of
-  // it.
+  // asked where it is not expected to pay, but tried at growing intervals. It reads all that it
+  // lacks of a text if that is expected to pay and the account allows it; a trial reads the end.
   std::vector<Ask> ask(int drafter, const Drafter& asked, std::span<const DraftTurn> turns,
                        const PassLoad& load);
 
