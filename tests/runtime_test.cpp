@@ -126,6 +126,8 @@ TEST_F(RuntimeTest, BeginsWithWhatWasLearned) {
   EXPECT_EQ(points({.keeps_profiles = true}, false), first);  // known, not measured
   EXPECT_NE(points({.keeps_profiles = false}, true), first);
   EXPECT_NE(points({.budget = {.rows = 8}, .keeps_profiles = true}, false), first);
+  const auto small = points({.cache_type = CacheType::q8_0, .keeps_profiles = true}, true);
+  EXPECT_NE(points({.cache_type = CacheType::f32, .keeps_profiles = true}, false), small);
   std::ofstream(folder / "profiles.db") << "no profiles";
   EXPECT_NE(points({.keeps_profiles = true}, true), first);
   EXPECT_TRUE(std::filesystem::exists(folder / "profiles.db.damaged"));

@@ -1,6 +1,7 @@
 #include "runtime/runtime.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <thread>
 #include <utility>
 
@@ -9,6 +10,18 @@
 #include "runtime/memory.h"
 
 namespace outrider {
+namespace {
+
+std::string name_of(CacheType type) {
+  switch (type) {
+    case CacheType::f16: return "f16";
+    case CacheType::f32: return "f32";
+    case CacheType::q8_0: return "q8_0";
+  }
+  std::abort();
+}
+
+}  // namespace
 
 Runtime::Runtime(RuntimeOptions options, ChooseFactory choose_factory, Progress progress)
     : options_(std::move(options)),
@@ -37,7 +50,7 @@ void Runtime::find_profile() {
   profile_key_.n_processors = static_cast<int>(std::thread::hardware_concurrency());
   profile_key_.instruction_set = target_factory().name();
   profile_key_.n_threads = options_.n_threads;
-  profile_key_.cache_type = options_.cache_type == CacheType::f16 ? "f16" : "q8_0";
+  profile_key_.cache_type = name_of(options_.cache_type);
   profile_key_.settings = {options_.drafter_flags.begin(), options_.drafter_flags.end()};
   profile_key_.settings["rows"] = fmt::format("{}", options_.budget.rows);
   profile_key_.settings["depth"] = fmt::format("{}", options_.budget.depth);
