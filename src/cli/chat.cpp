@@ -130,9 +130,12 @@ class Chat {
     return kDone;
   }
 
-  void reset() {
-    session_.reset();
-    messages_ = bench_.conversation();
+  // The session stays: what conversations begin with is read once.
+  void reset() { messages_ = bench_.conversation(); }
+
+  // Of the conversation so far.
+  int n_tokens() const {
+    return messages_.size() > bench_.conversation().size() ? session_.n_tokens() : 0;
   }
 
   // Returns false at /exit.
@@ -150,7 +153,7 @@ class Chat {
       console_.note("forgotten");
     } else if (name == "/stats") {
       console_.note(last_ ? answer_summary(*last_) : "there is no answer yet");
-      console_.note(fmt::format("{} of {} tokens of context used; --draft {}", session_.n_tokens(),
+      console_.note(fmt::format("{} of {} tokens of context used; --draft {}", n_tokens(),
                                 bench_.context(), draft_));
       if (engine_->reliability().n() > 0) console_.note(reliability_text(engine_->reliability()));
     } else if (name == "/draft") {
@@ -177,7 +180,7 @@ class Chat {
     } catch (const Error&) {
       messages_.pop_back();
       printer_.end_line();
-      if (session_.n_tokens() > 0)
+      if (n_tokens() > 0)
         console_.note("/reset forgets the conversation, -c N makes room for more");
       throw;
     }

@@ -68,9 +68,6 @@ class Session {
   Completion complete(std::span<const Token> prompt, SamplingParams sampling, StopParams stop,
                       const ShowText& show = {}, const std::atomic<bool>* interrupted = nullptr);
 
-  // Forgets the text and returns its sequence.
-  void reset() { generation_.reset(); }
-
   int n_tokens() const;  // of the text so far
 
  private:

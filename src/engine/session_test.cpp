@@ -113,9 +113,9 @@ TEST(Session, ATurnReusesWhatItShares) {
     EXPECT_EQ(talk.session.n_tokens(), static_cast<int>(text.size()));
     text.insert(text.end(), {static_cast<Token>(10 + turn), 11});
   }
-  talk.session.reset();
-  EXPECT_EQ(talk.session.n_tokens(), 0);
-  EXPECT_EQ(talk.session.complete(text, sampled(), stop).reused_tokens, 0);
+  text.resize(2);  // another conversation that begins alike
+  text.insert(text.end(), {7, 8, 9});
+  EXPECT_EQ(talk.session.complete(text, sampled(), stop).reused_tokens, 2);
 }
 
 TEST(Session, EndTokensEndUnlessIgnored) {

@@ -11,6 +11,7 @@
 #include <random>
 
 #include "speculation/budget.h"
+#include "speculation/drafters/excerpt.h"
 
 namespace outrider {
 namespace {
@@ -74,34 +75,28 @@ class FakeDrafter final : public Drafter {
     text_ = &text;
     place_ = 0;
     length_ = n_prompt;
-    first_ = 0;
+    excerpt_ = {};
     n_read_ = 0;
   }
 
   static constexpr int kFree = 8;  // tokens that the pass of node 0 reads as well
 
   int size() const { return length_ + place_; }
+  Excerpt excerpt(int n_context) const { return excerpt_.with(n_context, size(), n_read_); }
   int lacking(int n_context) const {
-    const int first = std::max(0, size() - n_context);
-    if (first_ > first) return size() - first;
-    return std::min(size() - first, size() - n_read_);
+    const Excerpt next = excerpt(n_context);
+    return next.length(size()) - (next == excerpt_ ? n_read_ : next.kept);
   }
   int unread(DraftSequence, int n_context) const override {
     return is_model_ ? std::max(0, lacking(n_context) - kFree) : 0;
   }
-  int first_read(int n_context) const {
-    const int first = std::max(0, size() - n_context);
-    return first_ > first || lacking(n_context) < size() - n_read_ ? first : first_;
-  }
   int n_known(DraftSequence, int n_context) const override {
-    const int first = first_read(n_context);
-    return first == 0 ? std::numeric_limits<int>::max() : size() - first;
+    return excerpt(n_context).n_known(size());
   }
   void read(int n_context) {
-    const int lacking = this->lacking(n_context);
-    spent += costs_.unread * std::max(0, lacking - kFree);
-    first_ = first_read(n_context);
-    n_read_ = size();
+    spent += costs_.unread * unread({}, n_context);
+    excerpt_ = excerpt(n_context);
+    n_read_ = excerpt_.length(size());
   }
 
   void propose(std::span<const DraftRequest> requests) override {
@@ -145,9 +140,7 @@ class FakeDrafter final : public Drafter {
 
  private:
   // Before this place. A draft model that knows the end of a text only is less often right.
-  int n_known_before(int place) const {
-    return first_ == 0 ? std::numeric_limits<int>::max() : length_ + place - first_;
-  }
+  int n_known_before(int place) const { return excerpt_.n_known(length_ + place); }
   bool is_right(int place) const {
     const Guess& guess = guesses()[place];
     if (the_end_is_enough) return guess.is_right;
@@ -161,7 +154,8 @@ class FakeDrafter final : public Drafter {
   double noise_;
   std::mt19937& random_;
   const Text* text_ = nullptr;
-  int place_ = 0, length_ = 0, first_ = 0, n_read_ = 0;
+  int place_ = 0, length_ = 0, n_read_ = 0;
+  Excerpt excerpt_;
 };
 
 struct Answer {

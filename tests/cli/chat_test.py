@@ -60,12 +60,18 @@ class Terminal:
 @needs_model(MODEL)
 class Chat(TestCase):
     def test_turns_from_a_pipe(self):
-        result = outrider(*FLAGS, input="Say hello.\n\n/stats\n/draft off\n/nonsense\n/reset\nSay hello.\n/exit\nno\n")
+        result = outrider(*FLAGS, input="Say hello.\n\n/stats\n/draft off\n/nonsense\n/reset\n/stats\nSay hello.\n/exit\nno\n")
         self.assertEqual(result.returncode, 0, result.stderr)
         alone = outrider(*FLAGS, "-p", "Say hello.").stdout
         self.assertEqual(result.stdout, alone + alone)
-        for part in ("tokens of context used; --draft auto", "--draft off", "/nonsense: no such command", "forgotten"):
+        for part in ("tokens of context used; --draft auto", "--draft off", "/nonsense: no such command", "forgotten", "\n0 of "):
             self.assertIn(part, result.stderr)
+
+    def test_the_beginning_is_read_once(self):
+        result = outrider(*FLAGS, input="Say hello.\n/stats\n/reset\nName a colour.\n/stats\n")
+        self.assertEqual(len(re.findall(r"prompt \d+ tokens, \d+ of them reused", result.stderr)), 1)
+        alone = [outrider(*FLAGS, "-p", prompt).stdout for prompt in ("Say hello.", "Name a colour.")]
+        self.assertEqual(result.stdout, "".join(alone))
 
     def test_later_turns_know_the_earlier(self):
         result = outrider(*FLAGS, input="Say hello.\nSay it again.\n")

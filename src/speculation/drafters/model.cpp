@@ -92,9 +92,11 @@ ModelDrafter::ModelDrafter(std::shared_ptr<Backend> backend, int target_vocabula
 
 void ModelDrafter::begin(DraftSequence sequence) {
   CHECK(sequences_
-            .try_emplace(
-                sequence,
-                Sequence{.id = backend_->begin(), .text = {}, .first_unknown = {}, .tree = {}})
+            .try_emplace(sequence, Sequence{.id = backend_->begin(),
+                                            .text = {},
+                                            .excerpt = {},
+                                            .first_unknown = {},
+                                            .tree = {}})
             .second);
 }
 
@@ -146,10 +148,9 @@ std::vector<ModelDrafter::Draft> ModelDrafter::start(std::span<const DraftReques
     if (limits.nodes <= 0 || limits.depth <= 0 || limits.width <= 0) continue;
     sequence.tree.clear();
     backend_->discard(sequence.id);
-    const int first = first_read(sequence, request.n_context);
-    if (first != sequence.first) {
-      backend_->truncate(sequence.id, 0);
-      sequence.first = first;
+    if (const Excerpt next = excerpt(sequence, request.n_context); next != sequence.excerpt) {
+      backend_->truncate(sequence.id, next.kept);
+      sequence.excerpt = next;
     }
     const int length = sequence.length();
     if (length > backend_->options().context) continue;
@@ -161,29 +162,21 @@ std::vector<ModelDrafter::Draft> ModelDrafter::start(std::span<const DraftReques
   return drafts;
 }
 
-// Where reading should begin for the model to know the last n_context tokens with the least
-// reading: where it began, or later.
-int ModelDrafter::first_read(const Sequence& sequence, int n_context) const {
-  const int size = static_cast<int>(sequence.text.size());
-  const int first = std::max(0, size - n_context);
-  if (sequence.first > first) return first;
-  const int n_lacking = sequence.length() - backend_->committed(sequence.id);
-  return n_lacking > size - first ? first : sequence.first;
+// What it reads where it shall know the last n_context tokens.
+Excerpt ModelDrafter::excerpt(const Sequence& sequence, int n_context) const {
+  return sequence.excerpt.with(n_context, sequence.size(), backend_->committed(sequence.id));
 }
 
 int ModelDrafter::unread(DraftSequence number, int n_context) const {
   const Sequence& sequence = sequences_.at(number);
-  const int first = first_read(sequence, n_context);
-  const int n_read = first == sequence.first ? backend_->committed(sequence.id) : 0;
-  const int n_lacking = static_cast<int>(sequence.text.size()) - first - n_read;
-  return std::max(0, n_lacking - kUsualCatchUp);
+  const Excerpt next = excerpt(sequence, n_context);
+  const int n_read = next == sequence.excerpt ? backend_->committed(sequence.id) : next.kept;
+  return std::max(0, next.length(sequence.size()) - n_read - kUsualCatchUp);
 }
 
 int ModelDrafter::n_known(DraftSequence number, int n_context) const {
   const Sequence& sequence = sequences_.at(number);
-  const int first = first_read(sequence, n_context);
-  return first == 0 ? std::numeric_limits<int>::max()
-                    : static_cast<int>(sequence.text.size()) - first;
+  return excerpt(sequence, n_context).n_known(sequence.size());
 }
 
 Pass ModelDrafter::forward(std::span<const Row> rows) {
@@ -211,13 +204,13 @@ bool ModelDrafter::read(std::span<Draft> drafts) {
     for (int position = first; position < first + n; ++position) {
       Parent parent = CommittedText{};
       if (position > first) parent = EarlierRow{static_cast<int>(rows.size()) - 1};
-      const bool rehearses = position + 1 < length && position + 1 >= length - n_rehearsed &&
-                             (sequence.first == 0 || position >= kContextMin);
-      if (rehearses)
-        rehearsals.push_back({&request, static_cast<int>(rows.size()),
-                              static_cast<std::size_t>(sequence.first + position + 1)});
+      const int place = sequence.excerpt.place(position);
+      const bool rehearses =
+          position + 1 < length && position + 1 >= length - n_rehearsed &&
+          (!sequence.excerpt.has_gap() || place >= sequence.excerpt.first + kContextMin);
+      if (rehearses) rehearsals.push_back({&request, static_cast<int>(rows.size()), place + 1});
       rows.push_back({.sequence = sequence.id,
-                      .token = sequence.text[sequence.first + position],
+                      .token = sequence.text[place],
                       .position = position,
                       .parent = parent,
                       .wants_logits = rehearses || position + 1 == length});
@@ -319,7 +312,7 @@ void ModelDrafter::rehearse(const Pass& pass, std::span<const Rehearsal> rehears
   std::vector<ChoiceRequest> questions;
   for (std::size_t i = 0; i < rehearsals.size(); ++i) {
     const auto& [request, row, next] = rehearsals[i];
-    questions.push_back(choice_request(*request->sampling, counts[i], row, static_cast<int>(next)));
+    questions.push_back(choice_request(*request->sampling, counts[i], row, next));
     questions.back().allowed = allowed_;
     questions.back().n_best = 2;
   }
@@ -328,11 +321,10 @@ void ModelDrafter::rehearse(const Pass& pass, std::span<const Rehearsal> rehears
     const std::vector<Candidate>& best = choices[i].best;
     if (best.empty()) continue;
     const Sequence& sequence = sequences_.at(rehearsals[i].request->sequence);
-    const std::size_t next = rehearsals[i].next;
-    const int n_known = sequence.first == 0 ? std::numeric_limits<int>::max()
-                                            : static_cast<int>(next) - sequence.first;
-    rehearsals[i].request->rehearsed->push_back(
-        {confidence(best, 0), best[0].token == sequence.text[next], n_known});
+    const int next = rehearsals[i].next;
+    rehearsals[i].request->rehearsed->push_back({confidence(best, 0),
+                                                 best[0].token == sequence.text[next],
+                                                 sequence.excerpt.n_known(next)});
   }
 }
 
@@ -387,9 +379,9 @@ DraftCost ModelDrafter::cost(int n_texts, int length) const {
 void ModelDrafter::truncate(DraftSequence number, int length) {
   Sequence& sequence = sequences_.at(number);
   CHECK(length >= 0 && length <= static_cast<int>(sequence.text.size()));
-  if (length < sequence.first) sequence.first = 0, backend_->truncate(sequence.id, 0);
   backend_->truncate(sequence.id,
-                     std::min(backend_->committed(sequence.id), length - sequence.first));
+                     std::min(backend_->committed(sequence.id), sequence.excerpt.n_shared(length)));
+  sequence.excerpt = sequence.excerpt.cut(length);
   sequence.tree.clear();
   sequence.text.resize(length);
   if (sequence.first_unknown && *sequence.first_unknown >= sequence.text.size())

@@ -15,6 +15,7 @@
 #include "model/backend.h"
 #include "speculation/cost_curve.h"
 #include "speculation/drafter.h"
+#include "speculation/drafters/excerpt.h"
 
 namespace outrider {
 
@@ -30,7 +31,8 @@ namespace outrider {
 // one. When sampling, the noise is known and only the target's logits are open, so the lead among
 // noisy scores tells the same.
 //
-// A text may be read from a later token on, as if it began there, so that trying costs little.
+// Of a text it may read the end alone, after what it has read of the beginning (excerpt.h), so that
+// trying costs little.
 class ModelDrafter final : public Drafter {
  public:
   // Several drafters may share a backend on one thread, with as many sequences together as it has.
@@ -67,12 +69,12 @@ class ModelDrafter final : public Drafter {
   struct Sequence {
     SequenceId id;
     std::vector<Token> text;
-    int first = 0;  // position of the first token that is read; the model sees those from there on
-    std::optional<std::size_t> first_unknown;  // position of a token that the draft model lacks
+    Excerpt excerpt;  // what the model reads of it; positions are of its tokens
+    std::optional<std::size_t> first_unknown;  // place of a token that the draft model lacks
     std::vector<Node> tree;                    // of the last propose(), until the text changes
 
-    // Tokens that are to be read.
-    int length() const { return static_cast<int>(text.size()) - first; }
+    int size() const { return static_cast<int>(text.size()); }
+    int length() const { return excerpt.length(size()); }
   };
   struct Draft;     // one request and its tree
   struct Computed;  // a node whose row in a pass has logits
@@ -80,11 +82,11 @@ class ModelDrafter final : public Drafter {
   struct Rehearsal {
     const DraftRequest* request;
     int row;
-    std::size_t next;  // index of that token
+    int next;  // place of that token in the text
   };
 
   std::vector<Draft> start(std::span<const DraftRequest> requests);
-  int first_read(const Sequence& sequence, int n_context) const;
+  Excerpt excerpt(const Sequence& sequence, int n_context) const;
   Pass forward(std::span<const Row> rows);
   bool read(std::span<Draft> drafts);
   bool grow(std::span<Draft> drafts);

@@ -372,40 +372,58 @@ TEST(ModelDrafter, TellsWhatItHasNotRead) {
   EXPECT_EQ(drafting.drafter->unread({0}, kWhole), 0);
 }
 
-// It may begin at the end of a text, where it drafts as for a text that begins there; what follows
-// is read on, and the whole once that is wanted.
+// It may skip to the end of a text, where it drafts as for a text without what it skipped; what
+// follows is read on, and the whole once that is wanted. What it had read before the gap stays.
 TEST(ModelDrafter, ReadsTheEndOfATextFirst) {
   constexpr int kWhole = 1 << 30;
   Drafting drafting;
   std::vector<Token> text;
-  for (int i = 0; i < 60; ++i) text.push_back((i * i + i / 7) % 23);
+  const auto grow = [&](int n) {
+    std::vector<Token> more;
+    for (int i = 0; i < n; ++i) {
+      const int place = static_cast<int>(text.size());
+      text.push_back((place * place + place / 7) % 23);
+      more.push_back(text.back());
+    }
+    drafting.drafter->observe({0}, more);
+  };
   drafting.drafter->begin({0});
-  drafting.drafter->observe({0}, text);
   const DraftLimits one{.nodes = 1, .depth = 1, .width = 1};
-  const auto expect = [&](int n_context, int n_read, int first) {
+  const auto expect = [&](int n_context, int n_read, Excerpt excerpt) {
+    const int n_unread = drafting.drafter->unread({0}, n_context);
+    EXPECT_EQ(n_unread, std::max(0, n_read - 8));
     const long rows = drafting.backend->counts.rows;
     const DraftTree tree = drafting.propose(0, text, one, Drafting::greedy(), n_context);
     EXPECT_EQ(drafting.backend->counts.rows - rows, n_read);
-    EXPECT_EQ(drafting.drafter->n_known({0}, 0),
-              first == 0 ? std::numeric_limits<int>::max() : std::ssize(text) - first);
+    const int size = static_cast<int>(text.size());
+    EXPECT_EQ(drafting.drafter->n_known({0}, 0), excerpt.n_known(size));
+    std::vector<Token> known(text.begin(), text.begin() + excerpt.kept);
+    known.insert(known.end(), text.begin() + excerpt.first, text.end());
     ASSERT_EQ(tree.size(), 2);
-    EXPECT_EQ(tree[1].token, *choice(drafting.backend->model(), std::span(text).subspan(first),
-                                     Drafting::greedy(), 0)
-                                  .token);
+    EXPECT_EQ(tree[1].token,
+              *choice(drafting.backend->model(), known, Drafting::greedy(), 0).token);
   };
-  expect(20, 20, 40);
-  text.insert(text.end(), {5, 6});
-  drafting.drafter->observe({0}, std::vector<Token>{5, 6});
-  expect(20, 2, 40);  // knows more than the last 20
+  grow(60);
+  expect(20, 20, {0, 40});
+  grow(2);
+  expect(20, 2, {0, 40});  // knows more than the last 20
   EXPECT_EQ(drafting.drafter->unread({0}, kWhole), 62 - 8);
-  expect(kWhole, 62, 0);
-  const std::vector<Token> more(30, 7);
-  text.insert(text.end(), more.begin(), more.end());
-  drafting.drafter->observe({0}, more);
-  expect(10, 10, 82);  // less to read than to go on
+  expect(kWhole, 62, {});
+  grow(30);
+  expect(10, 10, {62, 82});  // less to read than to go on
+  grow(1);
+  expect(20, 20, {62, 73});
+  expect(kWhole, 31, {});
+  grow(20);
+  expect(10, 10, {93, 103});
+  drafting.drafter->truncate({0}, 104);
+  text.resize(104);
+  grow(3);
+  expect(4, 3, {93, 103});
   drafting.drafter->truncate({0}, 50);
   text.resize(50);
-  expect(kWhole, 50, 0);
+  grow(10);
+  expect(kWhole, 10, {});
 }
 
 // What it reads of the answer it guesses first.
