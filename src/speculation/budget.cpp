@@ -20,11 +20,11 @@ constexpr double kStepsAtFirst = 2;    // plain ones with which a text's speed b
 
 // The account. A text may invest this share of the time that reading its prompt and answering with
 // up to kAnswerExpected tokens take without drafts, and a smaller share of what follows.
-constexpr double kShareAtFirst = 0.025, kShareLater = 0.004;
+constexpr double kShareAtFirst = 0.02, kShareLater = 0.004;
 constexpr int kAnswerExpected = 128;
 // Rows of one step may cost at most half of what is left, less what it takes to try a drafter
 // again.
-constexpr double kReserve = 0.6;
+constexpr double kReserve = 0.4;
 
 // The first steps are plain. Later ones come after 16, 32, ... steps with drafts, at last this
 // many, times the speed.
@@ -211,17 +211,18 @@ void Budget::decide(Ask& ask, const Drafter& asked, const DraftTurn& turn, const
   values.erase(values.begin());
   std::ranges::sort(values, std::greater<>{});
   const double passes_per_ms = static_cast<double>(load.texts) / plain_ms;
-  const Occasion occasion{.turn = turn,
-                          .drafter = drafter,
-                          .asked = asked,
-                          .cost = cost,
-                          .row_prices = ask.worth.row_prices,
-                          .first = values.empty() ? 0 : values[0],
-                          .without = best_gain(values, ask.worth.row_prices),
-                          .plain_ms = plain_ms,
-                          .tokens_per_ms = tokens_per_ms,
-                          .passes_per_ms = passes_per_ms,
-                          .funds = funds(*turn.budget) - added_ms(load, kProbe) * passes_per_ms};
+  const Occasion occasion{
+      .turn = turn,
+      .drafter = drafter,
+      .asked = asked,
+      .cost = cost,
+      .row_prices = ask.worth.row_prices,
+      .first = values.empty() ? 0 : values[0],
+      .without = best_gain(values, ask.worth.row_prices),
+      .plain_ms = plain_ms,
+      .tokens_per_ms = tokens_per_ms,
+      .passes_per_ms = passes_per_ms,
+      .funds = funds(*turn.budget, plain_ms) - added_ms(load, kProbe) * passes_per_ms};
 
   TextBudget::OfDrafter& state = occasion.state();
   std::optional<Reading> reading = reading_that_pays(occasion);
@@ -433,11 +434,12 @@ void Budget::learn_yields(const DraftOutcome& outcome, double plain_ms, double r
 
 // The most nodes of a text whose rows its account can pay.
 int Budget::affordable_nodes(const DraftTurn& turn, const PassLoad& load, bool probes) const {
-  const double price_of_ms = static_cast<double>(load.texts) / curve_.ms(load.rows, load.length);
-  const double funds =
-      this->funds(*turn.budget) - (turn.budget->draft_ms_ + turn.budget->reading_ms_) * price_of_ms;
+  const double plain_ms = curve_.ms(load.rows, load.length);
+  const double price_of_ms = static_cast<double>(load.texts) / plain_ms;
+  const double funds = this->funds(*turn.budget, plain_ms) -
+                       (turn.budget->draft_ms_ + turn.budget->reading_ms_) * price_of_ms;
   // What has been drafted at a price is checked if anything is left.
-  const bool paid = turn.budget->draft_ms_ > kNextToNoTime * curve_.ms(load.rows, load.length);
+  const bool paid = turn.budget->draft_ms_ > kNextToNoTime * plain_ms;
   const bool tries =
       std::ranges::any_of(turn.budget->drafters_, [](const auto& state) { return state.gap > 0; });
   const double most = probes || paid ? funds : (funds - (tries ? kReserve : 0)) / 2;
@@ -472,7 +474,8 @@ void Budget::observe(std::span<const DraftOutcome> outcomes, const PassLoad& loa
     const int n_own = outcome.checked->size() - 1;
     const double own_ms = text.draft_ms_ + (n_own > 0 ? added * n_own / n_nodes : 0);
     learn_yields(outcome, plain_ms, n_nodes > 0 ? added / n_nodes : 0);
-    text.balance_ += n_taken - 1 - (own_ms + text.reading_ms_) * load.texts / plain_ms;
+    text.saved_ += n_taken - 1;
+    text.spent_ms_ += (own_ms + text.reading_ms_) * load.texts;
     text.n_expected_ -= static_cast<int>(outcome.taken.size());
     if (text.n_expected_ < 0) {
       text.allowance_ -= kShareLater * text.n_expected_;

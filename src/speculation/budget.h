@@ -59,9 +59,10 @@ class TextBudget {
   std::vector<OfDrafter> drafters_;
   // Of the recent steps: tokens, and time in passes without drafts.
   double tokens_ = 0, passes_ = 0;
-  // The account, in passes without drafts: what the answer may invest, and what drafting has saved
-  // less what it has cost so far.
-  double allowance_ = 0, balance_ = 0;
+  // The account: what the answer may invest and what drafting has saved, in passes without drafts,
+  // and the time that it has taken, of all texts that waited. How many passes that is may turn out
+  // later.
+  double allowance_ = 0, saved_ = 0, spent_ms_ = 0;
   int n_expected_ = 0;  // tokens of the answer that the allowance has counted already
   double draft_ms_ = 0, reading_ms_ = 0;  // of this step, as estimated
 };
@@ -130,7 +131,9 @@ class Budget {
  private:
   bool decides() const { return options_.automatic && !curve_.empty(); }
   double speed(const TextBudget& text) const;
-  double funds(const TextBudget& text) const { return text.allowance_ + text.balance_; }
+  static double funds(const TextBudget& text, double plain_ms) {
+    return text.allowance_ + text.saved_ - text.spent_ms_ / plain_ms;
+  }
   double tokens_per_ms(std::span<const DraftTurn> turns, const PassLoad& load) const;
   double added_ms(const PassLoad& load, int n_nodes) const;
   std::vector<double> row_prices(const PassLoad& load, int n_max, double tokens_per_ms) const;
