@@ -198,13 +198,19 @@ void Engine::measure_costs() {
                                  target_->options().n_slots, target_->options().context - first});
   time_pass(*target_, sequence, 1, 1);  // first touches of memory
   std::map<int, std::vector<double>> times;
-  for (int round = 0; round < kRounds; ++round)
+  std::vector<double> one_logit_row;  // passes over rows_max rows
+  for (int round = 0; round < kRounds; ++round) {
     for (const int rows : timed_rows(rows_max))
       if (watch.ms() < kEnoughMs) times[rows].push_back(time_pass(*target_, sequence, rows, rows));
-  for (auto& [rows, ms] : times) {
-    std::ranges::sort(ms);
-    budget_.curve().measure(rows, ms[(ms.size() - 1) / 2]);
+    if (watch.ms() < kEnoughMs) one_logit_row.push_back(time_pass(*target_, sequence, rows_max, 1));
   }
+  const auto median = [](std::vector<double> ms) {
+    std::ranges::sort(ms);
+    return ms[(ms.size() - 1) / 2];
+  };
+  for (const auto& [rows, ms] : times) budget_.curve().measure(rows, median(ms));
+  if (!one_logit_row.empty())
+    budget_.curve().measure_one_logit_row(rows_max, median(one_logit_row));
 }
 
 }  // namespace outrider

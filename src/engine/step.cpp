@@ -63,7 +63,7 @@ Step::Step(Engine& engine, std::span<Generation* const> generations) : engine_(e
                       .verdict = {}});
     load_.rows += turns_.back().n_tokens;
     load_.length += length;
-    load_.with_prompt_rows |= more > 0;
+    load_.prompt_rows += turns_.back().n_tokens - (turns_.back().generates ? 1 : 0);
   }
   load_.texts = static_cast<int>(turns_.size());
 }

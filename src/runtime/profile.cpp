@@ -69,6 +69,7 @@ Json json_of(const Profile& profile) {
          {"yield", {drafter.yield.weight, drafter.yield.tokens, drafter.yield.passes}}});
   return {{"tuning", profile.tuning},
           {"passes", json_of(profile.learned.passes)},
+          {"logits", profile.learned.logits_ms},
           {"drafters", drafters}};
 }
 
@@ -78,6 +79,8 @@ std::optional<Profile> profile_from(const Json& json) {
     const auto passes = points_from(json.at("passes"));
     if (!passes) return {};
     profile.learned.passes = *passes;
+    profile.learned.logits_ms = json.at("logits").get<double>();
+    if (!(profile.learned.logits_ms >= 0 && profile.learned.logits_ms < 1e9)) return {};
     for (const Json& entry : json.at("drafters")) {
       const auto own = points_from(entry.at("passes"));
       const auto confidences = fits_from(entry.at("confidences"));

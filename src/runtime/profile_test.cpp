@@ -10,6 +10,7 @@ namespace {
 Profile profile() {
   Budget budget({}, 2);
   for (const int rows : {1, 2, 8}) budget.curve().measure(rows, 30 + rows);
+  budget.curve().measure_one_logit_row(8, 31);
   Profile profile{.tuning = "avx512 processor", .learned = budget.learned()};
   profile.learned.drafters[1].passes = {{.rows = 1, .ms = 7.5}, {.rows = 64, .ms = 80}};
   profile.learned.drafters[1].yield = {12, 1.5, 0.75};
@@ -23,6 +24,7 @@ TEST(Profile, ComesBackAsItWas) {
   EXPECT_EQ(json_of(*back), json);
   EXPECT_EQ(back->tuning, "avx512 processor");
   EXPECT_EQ(back->learned.passes[2].ms, 38);
+  EXPECT_EQ(back->learned.logits_ms, 1);
   EXPECT_EQ(back->learned.drafters[1].passes[1].rows, 64);
   EXPECT_EQ(back->learned.drafters[1].yield.tokens, 1.5);
 }
@@ -36,9 +38,9 @@ TEST(Profile, RefusesWhatItCannotHaveWritten) {
     change(json);
     EXPECT_FALSE(profile_from(json)) << json.dump();
   };
-  for (const char* field : {"tuning", "passes", "drafters"}) {
+  for (const char* field : {"tuning", "passes", "logits", "drafters"}) {
     refuses([&](auto& json) { json.erase(field); });
-    refuses([&](auto& json) { json[field] = 7; });
+    refuses([&](auto& json) { json[field] = -7; });
   }
   refuses([](auto& json) { json["passes"][1][1] = 0; });
   refuses([](auto& json) { json["passes"][1][1] = nullptr; });

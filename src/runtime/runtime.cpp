@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <thread>
 #include <utility>
 
 #include "base/error.h"
+#include "base/machine.h"
 #include "base/processor.h"
 #include "runtime/memory.h"
 
@@ -47,7 +47,7 @@ void Runtime::find_profile() {
     if (choice.kind->runs_model()) add_file(open_draft(choice.value));
   }
   profile_key_.processor = processor_name();
-  profile_key_.n_processors = static_cast<int>(std::thread::hardware_concurrency());
+  profile_key_.n_processors = usable_cores();
   profile_key_.instruction_set = target_factory().name();
   profile_key_.n_threads = options_.n_threads;
   profile_key_.cache_type = name_of(options_.cache_type);

@@ -58,14 +58,14 @@ TextBudget Budget::begin_text(int n_read, std::optional<int> n_left) const {
   text.acceptance_ = calibration_.begin_text();
   text.drafters_.resize(costs_.size());
   double prompt_passes = 0;
-  if (decides() && n_read > 0) prompt_passes = curve_.ms(n_read) / curve_.ms(1);
+  if (decides() && n_read > 0) prompt_passes = curve_.ms(n_read, 0, n_read - 1) / curve_.ms(1);
   text.n_expected_ = std::min(n_left.value_or(kAnswerExpected), kAnswerExpected);
   text.allowance_ = kShareAtFirst * (prompt_passes + text.n_expected_);
   return text;
 }
 
 Learned Budget::learned() const {
-  Learned learned{.passes = curve_.points(), .drafters = {}};
+  Learned learned{.passes = curve_.points(), .logits_ms = curve_.logits_ms(), .drafters = {}};
   for (std::size_t drafter = 0; drafter < yields_.size(); ++drafter)
     learned.drafters.push_back(
         {.passes = {}, .acceptance = calibration_.of_drafter(drafter), .yield = yields_[drafter]});
@@ -74,7 +74,7 @@ Learned Budget::learned() const {
 
 void Budget::restore(const Learned& learned) {
   CHECK(learned.drafters.size() == yields_.size());
-  curve_.restore(learned.passes);
+  curve_.restore(learned.passes, learned.logits_ms);
   for (std::size_t drafter = 0; drafter < yields_.size(); ++drafter) {
     calibration_.restore(drafter, learned.drafters[drafter].acceptance);
     yields_[drafter] = learned.drafters[drafter].yield;
@@ -98,15 +98,18 @@ double Budget::speed(const TextBudget& text) const {
 double Budget::tokens_per_ms(std::span<const DraftTurn> turns, const PassLoad& load) const {
   double sum = static_cast<double>(load.texts) - static_cast<double>(turns.size());
   for (const DraftTurn& turn : turns) sum += speed(*turn.budget);
-  return sum / curve_.ms(load.rows, load.length);
+  return sum / pass_ms(load);
+}
+
+double Budget::pass_ms(const PassLoad& load, int n_nodes) const {
+  return curve_.ms(load.rows + n_nodes, load.length, load.prompt_rows);
 }
 
 // What n more rows take.
 double Budget::added_ms(const PassLoad& load, int n) const {
   if (n == 0) return 0;
-  const double plain_ms = curve_.ms(load.rows, load.length);
-  const double ms = curve_.ms(load.rows + n, load.length) - plain_ms;
-  return std::max(ms, kRowMin * n * plain_ms);
+  const double plain_ms = pass_ms(load);
+  return std::max(pass_ms(load, n) - plain_ms, kRowMin * n * plain_ms);
 }
 
 std::vector<double> Budget::row_prices(const PassLoad& load, int n_max,
@@ -201,7 +204,7 @@ struct Budget::Occasion {
 void Budget::decide(Ask& ask, const Drafter& asked, const DraftTurn& turn, const PassLoad& load,
                     const DraftCost& cost, double tokens_per_ms) {
   const int drafter = ask.worth.drafter;
-  const double plain_ms = curve_.ms(load.rows, load.length);
+  const double plain_ms = pass_ms(load);
   const int n_max = std::min(options_.rows, load.rows_max - load.rows);
   ask.worth.row_prices = row_prices(load, n_max, tokens_per_ms);
   ask.worth.level_price = tokens_per_ms * cost.per_depth_ms;
@@ -434,7 +437,7 @@ void Budget::learn_yields(const DraftOutcome& outcome, double plain_ms, double r
 
 // The most nodes of a text whose rows its account can pay.
 int Budget::affordable_nodes(const DraftTurn& turn, const PassLoad& load, bool probes) const {
-  const double plain_ms = curve_.ms(load.rows, load.length);
+  const double plain_ms = pass_ms(load);
   const double price_of_ms = static_cast<double>(load.texts) / plain_ms;
   const double funds = this->funds(*turn.budget, plain_ms) -
                        (turn.budget->draft_ms_ + turn.budget->reading_ms_) * price_of_ms;
@@ -458,14 +461,14 @@ void Budget::observe(std::span<const DraftOutcome> outcomes, const PassLoad& loa
     draft_ms += outcome.budget->draft_ms_;
   }
   if (!options_.automatic) return;
-  if (!load.with_prompt_rows) {
+  if (load.prompt_rows == 0) {
     curve_.refine(load.rows + n_nodes, forward_ms, load.length);
     n_since_plain_ = n_nodes == 0 ? 0 : n_since_plain_ + 1;
     if (n_nodes == 0) n_plain_ = std::min(n_plain_ + 1, kDraftsBetweenPlain);
   }
   if (outcomes.empty() || curve_.empty()) return;
 
-  const double plain_ms = curve_.ms(load.rows, load.length);
+  const double plain_ms = pass_ms(load);
   const double added = added_ms(load, n_nodes);
   double speeds = 0;
   for (const DraftOutcome& outcome : outcomes) {

@@ -34,11 +34,11 @@ struct BudgetOptions {
 
 // A step's pass without drafts.
 struct PassLoad {
-  int rows = 0;      // node 0 of every text, and prompt rows
-  int rows_max = 0;  // that the pass may have, with drafts
+  int rows = 0;         // node 0 of every text, and prompt rows
+  int rows_max = 0;     // that the pass may have, with drafts
+  int prompt_rows = 0;  // rows without logits
   int texts = 1;
   long length = 0;  // of all texts together, in tokens
-  bool with_prompt_rows = false;
 };
 
 // What the budget knows about one text: begun by Budget::begin_text, read and changed by it alone.
@@ -135,6 +135,7 @@ class Budget {
     return text.allowance_ + text.saved_ - text.spent_ms_ / plain_ms;
   }
   double tokens_per_ms(std::span<const DraftTurn> turns, const PassLoad& load) const;
+  double pass_ms(const PassLoad& load, int n_nodes = 0) const;
   double added_ms(const PassLoad& load, int n_nodes) const;
   std::vector<double> row_prices(const PassLoad& load, int n_max, double tokens_per_ms) const;
   std::vector<double> values(const DraftTurn& turn) const;

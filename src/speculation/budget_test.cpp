@@ -306,11 +306,24 @@ TEST(Budget, WhatWasNotCheckedBroughtNothing) {
   EXPECT_EQ(setting.budget.learned().drafters[0].yield.tokens, 1);
 }
 
+// So in a short pass a millisecond costs more.
+TEST(Budget, RowsOfAPromptHaveNoLogits) {
+  const auto n_kept = [](double one_logit_row_ms) {
+    Setting setting({{1, 30}, {17, 110}});
+    setting.budget.curve().measure_one_logit_row(17, one_logit_row_ms);
+    PassLoad load = setting.load(2000);
+    load.rows = 1001;
+    load.prompt_rows = 1000;
+    return setting.plan({chain(std::vector<float>(12, 0.5f))}, load)[0];
+  };
+  EXPECT_LT(n_kept(30), n_kept(110));
+}
+
 TEST(Budget, PassesThatReadAPromptTellNothing) {
   Setting setting(kLikeReal);
   PassLoad load = setting.load();
   load.rows = 8;
-  load.with_prompt_rows = true;
+  load.prompt_rows = 7;
   for (int i = 0; i < 10; ++i) setting.budget.observe({}, load, 400);
   EXPECT_EQ(setting.budget.curve().ms(8), 40);
 }

@@ -43,6 +43,10 @@ void CostCurve::measure(int rows, double ms) {
   std::ranges::transform(by_length_, rising_.begin(), rising);
 }
 
+void CostCurve::measure_one_logit_row(int rows, double ms) {
+  if (rows > 1) logits_ms_ = std::max(0.0, (CostCurve::ms(rows) - ms) / (rows - 1));
+}
+
 void CostCurve::refine(int rows, double ms, long length) {
   if (empty() || rows > by_length_[0].back().rows) return measure(rows, ms);
   while (by_length_.size() <= length_range(length)) {
@@ -75,7 +79,8 @@ void CostCurve::refine(int rows, double ms, long length) {
   std::ranges::transform(by_length_, rising_.begin(), rising);
 }
 
-void CostCurve::restore(std::span<const Point> points) {
+void CostCurve::restore(std::span<const Point> points, double logits_ms) {
+  logits_ms_ = logits_ms;
   by_length_ = {{}};
   for (const Point& point : points)
     by_length_[0].push_back({.rows = point.rows,
@@ -88,9 +93,10 @@ void CostCurve::restore(std::span<const Point> points) {
   speed_is_old_ = !points.empty();
 }
 
-double CostCurve::ms(int rows, long length) const {
+double CostCurve::ms(int rows, long length, int n_without) const {
   CHECK(!empty());
-  return ms(rising_[range_of(length)], rows);
+  const Points& points = rising_[range_of(length)];
+  return std::max(ms(points, 1), ms(points, rows) - n_without * logits_ms_);
 }
 
 std::size_t CostCurve::range_of(long length) const {
@@ -98,6 +104,7 @@ std::size_t CostCurve::range_of(long length) const {
 }
 
 void CostCurve::scale(double factor) {
+  logits_ms_ *= factor;
   for (Points& points : by_length_)
     for (Point& point : points) {
       point.ms *= factor;

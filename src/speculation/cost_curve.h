@@ -8,10 +8,10 @@
 
 namespace outrider {
 
-// Milliseconds of one pass over n rows that all have logits, choices included, after texts of some
-// length. Linear between measured points and constant below the first. Beyond the last point the
-// curve goes on with the slope between the last two; if there is only one point, in proportion to
-// the rows.
+// Milliseconds of one pass over n rows, choices included, after texts of some length. All have
+// logits; those of rows without take as much less as was measured once. Linear between measured
+// points and constant below the first. Beyond the last point the curve goes on with the slope
+// between the last two; if there is only one point, in proportion to the rows.
 //
 // Long texts take attention more time, so each power of two of the length, from 1024 tokens on, has
 // points of its own. They begin as copies of the next shorter ones.
@@ -28,6 +28,10 @@ class CostCurve {
   // of as many rows.
   void measure(int rows, double ms);
 
+  // Adds a measurement of a pass over `rows` rows of which the last alone has logits, after one of
+  // as many rows that all have.
+  void measure_one_logit_row(int rows, double ms);
+
   // Takes the time of a pass in normal work over `rows` rows, for texts of `length` tokens
   // together. What it differs from the estimate is first taken as a change of the machine's speed,
   // which moves all points a little; beyond that it moves the points next to `rows`, the less the
@@ -38,14 +42,15 @@ class CostCurve {
 
   // Begins with points() of an earlier time. Their ratios are believed; how fast the machine is
   // now, the first pass tells.
-  void restore(std::span<const Point> points);
+  void restore(std::span<const Point> points, double logits_ms = 0);
 
   bool empty() const { return by_length_.empty(); }
-  // Not empty; rows >= 1.
-  double ms(int rows, long length = 0) const;
+  // Not empty; rows >= 1, of which n_without < rows have no logits.
+  double ms(int rows, long length = 0, int n_without = 0) const;
 
   // The points for short texts; rows ascending.
   std::vector<Point> points() const { return empty() ? std::vector<Point>{} : by_length_[0]; }
+  double logits_ms() const { return logits_ms_; }  // of one row
 
  private:
   using Points = std::vector<Point>;  // rows ascending
@@ -64,7 +69,8 @@ class CostCurve {
 
   std::vector<Points> by_length_;  // [ranges of lengths]
   std::vector<Points> rising_;     // rising() of each
-  bool speed_is_old_ = false;      // restored, and no pass seen since
+  double logits_ms_ = 0;
+  bool speed_is_old_ = false;  // restored, and no pass seen since
 };
 
 }  // namespace outrider

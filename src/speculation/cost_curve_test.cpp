@@ -26,6 +26,25 @@ TEST(CostCurve, IsLinearBetweenWhatWasMeasured) {
   EXPECT_EQ(curve.points().size(), 3u);
 }
 
+TEST(CostCurve, RowsWithoutLogitsTakeLess) {
+  CostCurve curve;
+  curve.measure(1, 30);
+  curve.measure(17, 110);
+  EXPECT_EQ(curve.ms(17, 0, 16), 110);
+  curve.measure_one_logit_row(17, 94);
+  CostCurve later;
+  later.restore(curve.points(), curve.logits_ms());
+  for (const CostCurve& known : {curve, later}) {
+    EXPECT_EQ(known.ms(17, 0, 16), 94);
+    EXPECT_EQ(known.ms(33, 0, 16), 174);
+    EXPECT_EQ(known.ms(17, 5000, 16), 94);
+  }
+  later.refine(1, 60);  // the machine is half as fast
+  EXPECT_EQ(later.ms(17, 0, 16), 188);
+  curve.measure_one_logit_row(17, 14);
+  EXPECT_EQ(curve.ms(17, 0, 16), 30);  // weights are read for one row, too
+}
+
 // More rows are never taken to be faster: where they were measured so, the times take their mean.
 TEST(CostCurve, NeverFalls) {
   CostCurve curve;

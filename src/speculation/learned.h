@@ -19,6 +19,7 @@ struct Yield {
 
 struct Learned {
   std::vector<CostCurve::Point> passes;  // of the target
+  double logits_ms = 0;                  // of one row
   struct OfDrafter {
     std::vector<CostCurve::Point> passes;  // of its own model; empty: it runs none
     Calibration::OfDrafter acceptance;
