@@ -33,11 +33,12 @@ class CostCurve {
   void measure_one_logit_row(int rows, double ms);
 
   // Takes the time of a pass in normal work over `rows` rows, for texts of `length` tokens
-  // together. What it differs from the estimate is first taken as a change of the machine's speed,
-  // which moves all points a little; beyond that it moves the points next to `rows`, the less the
-  // more passes they stand for. The first few passes make a point their median. An outlier counts
-  // no more than a pass that was half as slow again. Beyond the last point it is added as a
-  // measurement.
+  // together. What it differs from the estimate is first taken as a change of the machine's speed:
+  // of its memory's, which moves points by the share of their time that waits for memory, and if
+  // this pass hardly waits for it, of the cores', too. Beyond that it moves the points next to
+  // `rows`, the less the more passes they stand for. The first few passes make a point their
+  // median. An outlier counts no more than a pass that was half as slow again. Beyond the last
+  // point it is added as a measurement.
   void refine(int rows, double ms, long length = 0);
 
   // Begins with points() of an earlier time. Their ratios are believed; how fast the machine is
@@ -45,7 +46,7 @@ class CostCurve {
   void restore(std::span<const Point> points, double logits_ms = 0);
 
   bool empty() const { return by_length_.empty(); }
-  // Not empty; rows >= 1, of which n_without < rows have no logits.
+  // Not empty; rows >= 1, of which n_without have no logits.
   double ms(int rows, long length = 0, int n_without = 0) const;
 
   // The points for short texts; rows ascending.
@@ -65,7 +66,8 @@ class CostCurve {
   static double ms(const Points& points, int rows);
 
   std::size_t range_of(long length) const;
-  void scale(double factor);
+  static double work_share(const Point& most, int rows, double ms);
+  void scale(double memory, double work);
 
   std::vector<Points> by_length_;  // [ranges of lengths]
   std::vector<Points> rising_;     // rising() of each

@@ -17,4 +17,9 @@ Excerpt Excerpt::with(int n_context, int size, int n_read) const {
   return knows && length(size) - n_read <= size - other.first ? *this : other;
 }
 
+int Excerpt::n_unread(int n_context, int size, int n_read) const {
+  const Excerpt next = with(n_context, size, n_read);
+  return next.length(size) - (next == *this ? n_read : next.kept);
+}
+
 }  // namespace outrider

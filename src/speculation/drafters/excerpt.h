@@ -23,6 +23,8 @@ struct Excerpt {
   // The excerpt with the last n_context tokens that leaves the least to read, if the first n_read
   // of this one have been read: this one or one that begins with the same.
   Excerpt with(int n_context, int size, int n_read) const;
+  // Tokens that are left to read then.
+  int n_unread(int n_context, int size, int n_read) const;
   // Of the text cut to so many tokens, with which it shares its first n_shared().
   Excerpt cut(int size) const { return size > first ? *this : Excerpt{}; }
   int n_shared(int size) const { return size > first ? length(size) : std::min(kept, size); }

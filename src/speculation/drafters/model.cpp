@@ -169,9 +169,8 @@ Excerpt ModelDrafter::excerpt(const Sequence& sequence, int n_context) const {
 
 int ModelDrafter::unread(DraftSequence number, int n_context) const {
   const Sequence& sequence = sequences_.at(number);
-  const Excerpt next = excerpt(sequence, n_context);
-  const int n_read = next == sequence.excerpt ? backend_->committed(sequence.id) : next.kept;
-  return std::max(0, next.length(sequence.size()) - n_read - kUsualCatchUp);
+  const int n_read = backend_->committed(sequence.id);
+  return std::max(0, sequence.excerpt.n_unread(n_context, sequence.size(), n_read) - kUsualCatchUp);
 }
 
 int ModelDrafter::n_known(DraftSequence number, int n_context) const {
