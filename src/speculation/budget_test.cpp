@@ -306,7 +306,23 @@ TEST(Budget, WhatWasNotCheckedBroughtNothing) {
   EXPECT_EQ(setting.budget.learned().drafters[0].yield.tokens, 1);
 }
 
-// So in a short pass a millisecond costs more.
+// Rows for one text make all texts of the pass wait, and its account pays for all.
+TEST(Budget, AnAccountPaysForTheTextsThatWait) {
+  const auto n_kept = [](int n_texts) {
+    Setting setting(kLikeReal);
+    PassLoad load = setting.load();
+    load.texts = n_texts;
+    const DraftTree none(0), checked = chain({0.9f, 0.9f, 0.9f, 0.9f, 0.9f, 0.9f, 0.9f});
+    const DraftOutcome outcome{&setting.texts[0], &none, &checked, std::vector<Token>{9}};
+    for (int i = 0; i < 3; ++i)
+      setting.budget.observe({&outcome, 1}, load, setting.budget.curve().ms(checked.size()));
+    return setting.plan({chain({0.9f, 0.9f})}, setting.load())[0];
+  };
+  EXPECT_GT(n_kept(1), 0);
+  EXPECT_EQ(n_kept(8), 0);
+}
+
+// They take less, so a millisecond of the same rows costs more.
 TEST(Budget, RowsOfAPromptHaveNoLogits) {
   const auto n_kept = [](double one_logit_row_ms) {
     Setting setting({{1, 30}, {17, 110}});

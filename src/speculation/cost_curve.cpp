@@ -11,8 +11,8 @@ namespace outrider {
 namespace {
 
 // The memory's and the arithmetic's time of a pass hide each other nearly completely:
-// T^p = memory^p + work^p. Of the 1.5B on a Zen 4, when memory's rate rose by 0.63: T(4) 33.1 to
-// 22.4 ms, T(6) 33.0 to 28.7, T(8) 39.9 to 37.7.
+// T^p = memory^p + work^p. Of the 1.5B on a Zen 4, when memory became faster: T(1) 31.4 to 19.2 ms,
+// T(4) 33.1 to 22.4, T(6) 33.0 to 28.7, T(8) 39.9 to 37.7.
 constexpr double kOverlap = 8;  // p
 // Of an error at a point that stands for many passes, taken as a change of the machine's speed.
 constexpr double kSpeedRate = 0.09;
@@ -66,8 +66,10 @@ void CostCurve::refine(int rows, double ms, long length) {
       points[at.first].weight * (1 - at.weight) + points[at.second].weight * at.weight;
   const double speed_rate = kSpeedRate * weight / (weight + kManyPasses);
   const double work = work_share(points.back(), rows, estimate);
+  // A pass that waits for memory tells nothing of the cores. One that does not is taken for the
+  // whole machine, else memory's speed would rest on the few plain passes.
   const double factor = 1 + speed_rate * error;
-  scale(factor, work < 0.5 ? 1 : factor);  // memory's rate changes more often than the cores'
+  scale(factor, work < 0.5 ? 1 : factor);
   const auto move = [&](Point& point, double share) {
     if (point.first.size() < kFirst) {
       if (share < 0.5) return;
