@@ -66,20 +66,18 @@ TEST_F(Partial, NeverTwoHolders) {
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&] {
-      for (int i = 0; i < 2000; ++i) {
+      while (n_held < 1000) {
         const auto file = PartialFile::try_lock(whole_);
         if (!file) continue;
-        ++n_held;
         if (++n_holders != 1) ++n_wrong;
         std::this_thread::yield();
         --n_holders;
-        if (i % 8 == 0) file->publish();  // from here on others may start again
+        if (++n_held % 8 == 0) file->publish();  // from here on others may start again
       }
     });
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(n_wrong, 0);
-  EXPECT_GT(n_held, 100);
 }
 
 }  // namespace
