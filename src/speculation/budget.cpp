@@ -20,7 +20,7 @@ constexpr double kStepsAtFirst = 2;    // plain ones with which a text's speed b
 
 // The account. A text may invest this share of the time that reading its prompt and answering with
 // up to kAnswerExpected tokens take without drafts, and a smaller share of what follows.
-constexpr double kShareAtFirst = 0.02, kShareLater = 0.004;
+constexpr double kShareAtFirst = 0.02, kShareLater = 0.006;
 constexpr int kAnswerExpected = 128;
 // Rows of one step may cost at most half of what is left, less what it takes to try a drafter
 // again.
@@ -49,6 +49,14 @@ bool guessed(const DraftTree& tree, int drafter, Token token) {
 }
 
 }  // namespace
+
+// What a trial has to read, it has read: while it is right, the next step goes on, and its first
+// mistake is followed by a short pause.
+void TextBudget::OfDrafter::go_on_with_trial() {
+  if (gap == 0) return;
+  gap = kGapMin / 2;
+  steps_left = 1;
+}
 
 Budget::Budget(BudgetOptions options, int n_drafters)
     : options_(options), calibration_(n_drafters), yields_(n_drafters), costs_(n_drafters) {}
@@ -319,6 +327,8 @@ void Budget::learn(int drafter, TextBudget& text, std::span<const Rehearsed> reh
   for (const Rehearsed& guess : rehearsed)
     calibration_.observe(text.acceptance_, {drafter, guess.confidence}, guess.was_right,
                          Calibration::handicap(guess.n_known));
+  if (2 * std::ranges::count_if(rehearsed, &Rehearsed::was_right) > std::ssize(rehearsed))
+    text.drafters_[drafter].go_on_with_trial();
 }
 
 void Budget::plan(std::span<const DraftTurn> turns, const PassLoad& load) {
@@ -412,10 +422,8 @@ void Budget::learn_yields(const DraftOutcome& outcome, double plain_ms, double r
     TextBudget::OfDrafter& state = text.drafters_[drafter];
     const double draft_ms = std::exchange(state.draft_ms, 0);
     if (draft_ms == 0) continue;
-    // A trial goes on while it is right: what it has to read, it has read.
-    if (state.gap > 0 && !outcome.taken.empty() &&
-        guessed(*outcome.drafted, drafter, outcome.taken[0]))
-      state.steps_left = 1;
+    if (!outcome.taken.empty() && guessed(*outcome.drafted, drafter, outcome.taken[0]))
+      state.go_on_with_trial();
     int n_rows = 0, n_accepted = 0;
     for (int node = 1; node < checked.size(); ++node)
       n_rows += checked[node].proposals[0].drafter == drafter;

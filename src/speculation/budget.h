@@ -46,6 +46,8 @@ class TextBudget {
  private:
   friend class Budget;
   struct OfDrafter {
+    void go_on_with_trial();
+
     Yield yield;
     double gain = 0;  // that was expected of asking it in the recent steps, their mean
     int n_gains = 0;

@@ -346,7 +346,7 @@ TEST(BudgetSimulation, LosesNothingAndGainsWhatThereIs) {
 TEST(BudgetSimulation, TriesAgainWithinAHundredSteps) {
   int n_back = 0;
   for (const double noise : {0.0, 0.2})
-    for (int seed = 0; seed < 20; ++seed) {
+    for (int seed = 0; seed < 100; ++seed) {
       SCOPED_TRACE(fmt::format("seed {}, noise {}", seed, noise));
       World world(noise, seed);
       world.model.the_end_is_enough = true;
@@ -356,7 +356,7 @@ TEST(BudgetSimulation, TriesAgainWithinAHundredSteps) {
       n_back +=
           std::ranges::count_if(asked, [](int place) { return place >= 400 && place < 500; }) >= 3;
     }
-  EXPECT_GE(n_back, 30);  // of 40
+  EXPECT_GE(n_back, 197);  // of 200: some accounts are empty
 }
 
 // What the account allows bounds the loss even where every draft that seems sure is wrong.
