@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "base/huge_buffer.h"
 #include "base/matrix_view.h"
@@ -73,7 +74,7 @@ struct ThreadMemory {
   };
   std::array<Form, 2> forms;
   std::size_t n_forms = 0;  // of the products that are being shared out
-  MatrixView<float> up;     // some outputs of `up` for a chunk of rows
+  std::span<float> up;      // some outputs of `up` for a chunk of rows
 
  private:
   HugeBuffer buffer_;

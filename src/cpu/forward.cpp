@@ -291,17 +291,20 @@ class Forward::Worker {
     const auto activate =
         mlp.activation == Activation::silu ? vectors_.silu_times : vectors_.gelu_tanh_times;
     const std::size_t n_parts = (gate.panels() + kPanelsPerPart - 1) / kPanelsPerPart;
-    thread_.share_out({&gate, &up}, rows_.size(), n_parts, kPartsMax, [&](Range rows, Range parts) {
+    const std::size_t parts_max = parts_per_piece(rows_.size());
+    thread_.share_out({&gate, &up}, rows_.size(), n_parts, parts_max, [&](Range rows, Range parts) {
       const Range panels = {parts.begin * kPanelsPerPart,
                             std::min(parts.end * kPanelsPerPart, gate.panels())};
       const Range columns = {panels.begin * kPanel, std::min(panels.end * kPanel, gate.outputs)};
       const std::size_t n = columns.end - columns.begin;
       thread_.multiply(gate, normed, rows, panels, x_.gated.from(rows.begin, columns.begin));
-      thread_.multiply(up, normed, rows, panels, thread_.up());
+      const MatrixView<float> up_rows =
+          thread_.up(rows.end - rows.begin, (panels.end - panels.begin) * kPanel);
+      thread_.multiply(up, normed, rows, panels, up_rows);
       thread_.done(PassPart::gate_up);
       for (std::size_t row = rows.begin; row < rows.end; ++row) {
         const std::span<float> gated = x_.gated[row].subspan(columns.begin, n);
-        activate(gated, thread_.up()[row - rows.begin].first(n), gated);
+        activate(gated, up_rows[row - rows.begin].first(n), gated);
       }
       const Range whole = whole_groups(rows, columns, down);
       for (std::size_t row = rows.begin; row < rows.end && whole.begin < whole.end; ++row)
@@ -312,9 +315,9 @@ class Forward::Worker {
   }
 
   // This thread has activated some columns of a chunk of rows. Columns are quantized in groups, as
-  // `down` asks for them: returns those of the groups that are now complete.
+  // `down` asks for them: returns those of the groups that are now complete. These are neighbours,
+  // because other threads share at most the first and the last group.
   Range whole_groups(Range rows, Range columns, const PackedMatrix& down) {
-    static_assert(kPieceColumnsMax <= 256);  // so of at most two groups, which are neighbours
     const std::size_t group = std::max<std::size_t>(1, block_shape(down.type).elements);
     if (kPanelsPerPart * kPanel % group == 0) return columns;
     const std::size_t n_groups = down.columns / group;

@@ -32,7 +32,10 @@ class PassThread {
   }
 
   int index() const { return thread_; }
-  MatrixView<float> up() const { return memory_.up; }
+  // Room for outputs of `up`.
+  MatrixView<float> up(std::size_t rows, std::size_t columns) const {
+    return {memory_.up.data(), rows, columns};
+  }
 
   // This thread's even share of n items.
   Range share_of(std::size_t n, std::size_t grain = 1) const {

@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 
 #include "base/threads.h"
@@ -19,11 +20,18 @@ std::size_t n_chunks(std::size_t n_rows, const PackedMatrix& weights);
 // At most so many panels are a piece: some 128 KiB.
 std::size_t panels_per_piece(const PackedMatrix& weights);
 
-// Gate and up are multiplied part by part, and each part is activated before the next is
-// multiplied. A piece is at most kPartsMax parts, which is as many columns as are quantized
-// together.
-inline constexpr std::size_t kPanelsPerPart = 4, kPartsMax = 4;
-inline constexpr std::size_t kPieceColumnsMax = kPartsMax * kPanelsPerPart * kPanel;
+// Gate and up are cut into parts. A piece is some parts of gate, then those of up, which are
+// activated before the next piece. While few rows wait for memory, long pieces keep it busier: T(1)
+// of a 1.5B model takes 0.97 of the time that pieces of 4 parts take. Those of many rows stay in
+// the second-level cache.
+inline constexpr std::size_t kPanelsPerPart = 4;
+constexpr std::size_t parts_per_piece(std::size_t n_rows) {
+  return std::clamp<std::size_t>(64 / n_rows, 4, 16);
+}
+// Outputs of `up` in a piece, of all rows together.
+constexpr std::size_t piece_outputs_max(std::size_t n_rows) {
+  return std::max<std::size_t>(64, 4 * n_rows) * kPanelsPerPart * kPanel;
+}
 
 // The pieces of the products with q, k and v: some heads of queries, of keys or of values. A piece
 // has as few heads as make whole panels of outputs, so that the thread that multiplies them can

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <vector>
 
@@ -42,6 +43,16 @@ TEST(Pieces, AreAtLeastAPanel) {
     EXPECT_GE(panels, 1u);
     EXPECT_TRUE(panels == 1 || panels * weights.panel_bytes <= 128 << 10);
     EXPECT_GT((panels + 1) * weights.panel_bytes, 128u << 10);
+  }
+}
+
+// A chunk of a pass's rows has no more rows than the pass.
+TEST(Pieces, OfGateAndUpFitTheMemoryOfAThread) {
+  EXPECT_GT(parts_per_piece(1), parts_per_piece(512));
+  for (std::size_t n_rows = 1; n_rows <= 2048; ++n_rows) {
+    const std::size_t columns = parts_per_piece(n_rows) * kPanelsPerPart * kPanel;
+    EXPECT_LE(n_rows * columns, piece_outputs_max(n_rows));
+    EXPECT_LE(n_rows / 2 * columns, piece_outputs_max(std::max<std::size_t>(16, n_rows / 2)));
   }
 }
 

@@ -99,6 +99,19 @@ template <Reading kReading>
   }
 }
 
+// Asks for the words of the next block. Those of a wide row do not stay in the first-level cache
+// while a panel's weights pass, and one row is multiplied too fast to wait for them now and then:
+// at the highest rates of memory Q4_K with 8960 columns read at 0.83 of what loads alone reach,
+// with these requests at 0.99.
+template <int kRows>
+[[OUTRIDER_AVX512, gnu::always_inline]] inline void prefetch_words(const std::int32_t* next,
+                                                                   std::size_t words) {
+  if constexpr (kRows == 1) {
+    for (std::size_t i = 0; i < words; i += kLine / sizeof *next)
+      _mm_prefetch(next + i, _MM_HINT_T0);
+  }
+}
+
 // One panel of a type whose groups have 32 columns.
 template <TensorType kType, int kRows, Reading kReading>
 [[OUTRIDER_AVX512]] void panel_of_32(const std::byte* panel, std::size_t columns,
@@ -181,6 +194,7 @@ template <TensorType kType, Scaling kScaling, int kRows, Reading kReading>
   for (std::size_t b = 0; b < columns / 256; ++b, words += kShape.words() * kRows) {
     const BlockPlace place = block_place(kType, b);
     prefetch<kReading>(panel + place.body - kLine, kScaleBytes + kLine);
+    prefetch_words<kRows>(words + kShape.words() * kRows, kShape.words() * kRows);
     const std::byte* small = panel + place.body;
     const std::byte* lines = small + kScaleBytes;
     const std::int32_t* ds = words + kShape.units * kRows;
