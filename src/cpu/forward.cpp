@@ -316,7 +316,7 @@ class Forward::Worker {
 
   // This thread has activated some columns of a chunk of rows. Columns are quantized in groups, as
   // `down` asks for them: returns those of the groups that are now complete. These are neighbours,
-  // because other threads share at most the first and the last group.
+  // because other pieces share at most the first and the last group.
   Range whole_groups(Range rows, Range columns, const PackedMatrix& down) {
     const std::size_t group = std::max<std::size_t>(1, block_shape(down.type).elements);
     if (kPanelsPerPart * kPanel % group == 0) return columns;

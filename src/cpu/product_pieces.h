@@ -24,13 +24,14 @@ std::size_t panels_per_piece(const PackedMatrix& weights);
 // activated before the next piece. While few rows wait for memory, long pieces keep it busier: T(1)
 // of a 1.5B model takes 0.97 of the time that pieces of 4 parts take. Those of many rows stay in
 // the second-level cache.
-inline constexpr std::size_t kPanelsPerPart = 4;
+inline constexpr std::size_t kPanelsPerPart = 4, kPartsMin = 4, kPartsMax = 16;
+inline constexpr std::size_t kPartsTimesRows = 64;  // between these two
 constexpr std::size_t parts_per_piece(std::size_t n_rows) {
-  return std::clamp<std::size_t>(64 / n_rows, 4, 16);
+  return std::clamp(kPartsTimesRows / n_rows, kPartsMin, kPartsMax);
 }
 // Outputs of `up` in a piece, of all rows together.
 constexpr std::size_t piece_outputs_max(std::size_t n_rows) {
-  return std::max<std::size_t>(64, 4 * n_rows) * kPanelsPerPart * kPanel;
+  return std::max(kPartsTimesRows, kPartsMin * n_rows) * kPanelsPerPart * kPanel;
 }
 
 // The pieces of the products with q, k and v: some heads of queries, of keys or of values. A piece

@@ -54,7 +54,7 @@ bool guessed(const DraftTree& tree, int drafter, Token token) {
 // mistake is followed by a short pause.
 void TextBudget::OfDrafter::go_on_with_trial() {
   if (gap == 0) return;
-  gap = kGapMin / 2;
+  gap = kGapMin / 2;  // the next trial doubles it
   steps_left = 1;
 }
 

@@ -118,13 +118,12 @@ double CostCurve::work_share(const Point& most, int rows, double ms) {
 
 void CostCurve::scale(double memory, double work) {
   logits_ms_ *= work;
+  const double memory_power = std::pow(memory, kOverlap), work_power = std::pow(work, kOverlap);
   for (Points& points : by_length_) {
     const Point most = points.back();
     for (Point& point : points) {
       const double share = work_share(most, point.rows, point.ms);
-      const double factor =
-          std::pow((1 - share) * std::pow(memory, kOverlap) + share * std::pow(work, kOverlap),
-                   1 / kOverlap);
+      const double factor = std::pow((1 - share) * memory_power + share * work_power, 1 / kOverlap);
       point.ms *= factor;
       for (double& ms : point.first) ms *= factor;
     }
