@@ -13,36 +13,63 @@ namespace {
 constexpr int kPredict = 256;
 constexpr std::size_t kPassRounds = 5;  // T(n) is measured so often, spread over the answers
 
-// One --draft on one prompt, all turns together.
-struct ConversationAnswer {
-  std::vector<Token> tokens;
-  AnswerTotals totals;
+// One --draft on one prompt.
+struct Answering {
+  Session session;
+  std::vector<Message> messages;   // so far
+  std::string raw;                 // the same as a text
+  std::vector<Token> tokens = {};  // of all answers
+  AnswerTotals totals = {};
+
+  void begin(const Workbench& bench, const std::string& turn);
+  void finish();
 };
 
-ConversationAnswer answer(Workbench& bench, Engine& engine, const BenchPrompt& prompt) {
-  Session session = bench.open_session(engine);
-  ConversationAnswer together;
-  std::vector<Message> messages = bench.conversation();
-  std::string raw;
-  for (const std::string& turn : prompt.turns) {
-    std::vector<Token> tokens;
-    if (bench.uses_template()) {
-      messages.push_back({"user", turn});
-      tokens = session.tokens_of(messages);
-    } else {
-      raw += turn;
-      tokens = bench.prompt_tokens(session, raw);
-    }
-    const Completion completion =
-        session.complete(tokens, bench.sampling(), bench.stop(kPredict), {}, &interrupt_flag());
-    stop_if_interrupted();
-    together.tokens.insert(together.tokens.end(), completion.tokens.begin(),
-                           completion.tokens.end());
-    together.totals += totals_of(completion);
-    messages.push_back({"assistant", completion.text});
-    raw += completion.text;
+void Answering::begin(const Workbench& bench, const std::string& turn) {
+  std::vector<Token> prompt;
+  if (bench.uses_template()) {
+    messages.push_back({"user", turn});
+    prompt = session.tokens_of(messages);
+  } else {
+    raw += turn;
+    prompt = bench.prompt_tokens(session, raw);
   }
-  return together;
+  session.begin(prompt, bench.sampling(), bench.stop(kPredict));
+}
+
+void Answering::finish() {
+  const Completion completion = session.finish();
+  tokens.insert(tokens.end(), completion.tokens.begin(), completion.tokens.end());
+  totals += totals_of(completion);
+  messages.push_back({"assistant", completion.text});
+  raw += completion.text;
+}
+
+// One prompt with every --draft. They take turns step by step, next always the one whose text is
+// shortest, so that a slow moment of the machine meets all at the same tokens. `first` begins.
+std::vector<Answering> answer(const Workbench& bench,
+                              std::span<const std::unique_ptr<Engine>> engines,
+                              const BenchPrompt& prompt, std::size_t first) {
+  std::vector<Answering> all;
+  for (const auto& engine : engines)
+    all.push_back(
+        {.session = bench.open_session(*engine), .messages = bench.conversation(), .raw = {}});
+  for (const std::string& turn : prompt.turns) {
+    std::vector<Answering*> unfinished;
+    for (std::size_t i = 0; i < all.size(); ++i)
+      unfinished.push_back(&all[(first + i) % all.size()]);
+    for (Answering* each : unfinished) each->begin(bench, turn);
+    while (!unfinished.empty()) {
+      const auto next = std::ranges::min_element(
+          unfinished, {}, [](const Answering* each) { return each->session.n_computed(); });
+      const bool goes_on = (*next)->session.step();
+      stop_if_interrupted();
+      if (goes_on) continue;
+      (*next)->finish();
+      unfinished.erase(next);
+    }
+  }
+  return all;
 }
 
 void time_passes(Backend& target, int rows_max, std::map<int, std::vector<double>>& passes) {
@@ -63,12 +90,11 @@ int bench_generate(const Machine& machine, const Settings& settings) {
       parse_prompts(read_text(*settings.prompts_file), *settings.prompts_file);
 
   Console console(settings);
-  Workbench bench(machine, settings, drafts, console);
+  Workbench bench(machine, settings, drafts, console, {.n_texts = static_cast<int>(drafts.size())});
   bench.note_seed();
   std::vector<std::unique_ptr<Engine>> engines;
   for (const DraftSetting& draft : drafts) engines.push_back(bench.make_engine(draft));
 
-  const std::size_t n = drafts.size();
   GenerateMeasurements measured{.model = bench.model().name,
                                 .n_threads = bench.n_threads(),
                                 .seed = bench.seed(),
@@ -86,22 +112,18 @@ int bench_generate(const Machine& machine, const Settings& settings) {
     for (; n_timed * total <= i * kPassRounds && n_timed < kPassRounds; ++n_timed)
       time_passes(bench.target(), rows_max, measured.passes);
     const BenchPrompt& prompt = prompts[i % prompts.size()];
-    std::vector<ConversationAnswer> answers(n);
-    // They take turns prompt by prompt, and each begins in turn: a slow minute affects all alike.
-    for (std::size_t k = 0; k < n; ++k) {
-      const std::size_t d = (i + k) % n;
-      console.advance(fmt::format("{} {}, --draft {}", prompt.group, prompt.id, drafts[d].text),
-                      static_cast<double>(i * n + k) / static_cast<double>(total * n));
-      if (!settings.keep_learned) engines[d]->forget_texts();
-      answers[d] = answer(bench, *engines[d], prompt);
-    }
+    console.advance(fmt::format("{} {}", prompt.group, prompt.id),
+                    static_cast<double>(i) / static_cast<double>(total));
+    if (!settings.keep_learned)
+      for (const auto& engine : engines) engine->forget_texts();
+    const std::vector<Answering> answers = answer(bench, engines, prompt, i % engines.size());
     MeasuredPrompt& answered = measured.prompts.emplace_back(
         MeasuredPrompt{.id = prompt.id,
                        .group = prompt.group,
                        .prompt = i % prompts.size(),
                        .round = static_cast<int>(i / prompts.size()) + 1,
                        .answers = {}});
-    for (const ConversationAnswer& each : answers)
+    for (const Answering& each : answers)
       answered.answers.push_back({each.totals, each.tokens == answers[0].tokens});
   }
   for (; n_timed < kPassRounds; ++n_timed) time_passes(bench.target(), rows_max, measured.passes);
@@ -124,10 +146,11 @@ Command bench_generate_command() {
       .name = "bench generate",
       .summary = "measure generation over a file of prompts",
       .description =
-          "Answers every prompt of --prompts with every --draft in turn, and prints medians per "
-          "group of prompts: tokens per second, how many times that is the first --draft's "
-          "(speed), and the same of the whole time from prompt to last token (whole), with 95 % "
-          "intervals by the bootstrap. Drafters forget each answer before the next.",
+          "Answers every prompt of --prompts with every --draft, which take turns step by step, "
+          "and prints medians per group of prompts: tokens per second, how many times that is the "
+          "first --draft's (speed), and the same of the whole time from prompt to last token "
+          "(whole), with 95 % intervals by the bootstrap. Drafters forget each answer before the "
+          "next.",
       .flag_set = FlagSet::generating,
       .flags = {"--prompts", "--repeat", "--csv", "--all", "--keep-learned"},
       .run = bench_generate};

@@ -70,20 +70,21 @@ std::ofstream open_trace(const Settings& settings) {
 }
 
 RuntimeOptions runtime_options(const Settings& settings, std::span<const DraftSetting> drafts,
-                               Console& console, bool keeps_profiles) {
+                               Console& console, const WorkbenchOptions& workbench) {
   RuntimeOptions options{.model = checked_model_name(settings.model),
                          .offline = settings.offline,
                          .context = settings.ctx_size,
                          .prompt_chunk = settings.batch_size,
                          .cache_type = settings.cache_type,
                          .n_threads = thread_count(settings, console),
+                         .n_texts = workbench.n_texts,
                          .drafters = {},
                          .drafter_flags = settings.drafter_flags,
                          .budget = {.automatic = settings.budget_automatic,
                                     .rows = settings.draft_rows,
                                     .depth = settings.draft_depth,
                                     .width = settings.draft_width},
-                         .keeps_profiles = keeps_profiles};
+                         .keeps_profiles = workbench.keeps_profiles};
   for (const DraftSetting& draft : drafts)
     options.drafters.insert(options.drafters.end(), draft.choices.begin(), draft.choices.end());
   return options;
@@ -92,13 +93,14 @@ RuntimeOptions runtime_options(const Settings& settings, std::span<const DraftSe
 }  // namespace
 
 Workbench::Workbench(const Machine& machine, const Settings& settings,
-                     std::span<const DraftSetting> drafts, Console& console, bool keeps_profiles)
+                     std::span<const DraftSetting> drafts, Console& console,
+                     WorkbenchOptions options)
     : settings_(settings),
       console_(console),
       // 32 bits are enough to be different and short enough to type.
       seed_(settings.seed ? *settings.seed : std::random_device()()),
       trace_(open_trace(settings)),
-      runtime_(runtime_options(settings, drafts, console, keeps_profiles), machine.choose_factory,
+      runtime_(runtime_options(settings, drafts, console, options), machine.choose_factory,
                console.progress()) {
   console.clear();
 }
@@ -113,16 +115,17 @@ std::unique_ptr<Engine> Workbench::make_engine(const DraftSetting& draft) {
   std::unique_ptr<Engine> engine = runtime_.make_engine(draft.choices);
   console_.clear();
   if (settings_.trace_file || settings_.steps)
-    engine->on_step([this](const StepReport& report) { show_step(report); });
+    engine->on_step(
+        [this, name = draft.text](const StepReport& report) { show_step(name, report); });
   return engine;
 }
 
-void Workbench::show_step(const StepReport& report) {
+void Workbench::show_step(const std::string& draft, const StepReport& report) {
   if (settings_.trace_file) {
-    trace_ << step_json(report) << std::endl;
+    trace_ << step_json(draft, report) << std::endl;
     if (!trace_) throw Error("--trace {}: cannot be written", *settings_.trace_file);
   }
-  if (settings_.steps) console_.note(step_text(report));
+  if (settings_.steps) console_.note(step_text(draft, report));
 }
 
 SamplingParams Workbench::sampling() const {

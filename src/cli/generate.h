@@ -29,16 +29,19 @@ std::vector<DraftSetting> parse_draft_settings(const Settings& settings,
 // UsageError where a flag of a drafter is given and none of the settings has that drafter.
 void check_draft_flags(const Settings& settings, std::span<const DraftSetting> drafts);
 
-// A runtime as the flags ask for it, and what answers on it take from the flags. Only one session
-// may hold a text at a time.
+struct WorkbenchOptions {
+  int n_texts = 1;              // that sessions may hold at once
+  bool keeps_profiles = false;  // commands that measure know nothing from earlier runs
+};
+
+// A runtime as the flags ask for it, and what answers on it take from the flags.
 class Workbench {
  public:
   // Loads settings.model; says on the console what it chose. Memory for the draft models of
   // `drafts` is planned too. UsageError for a model that does not exist. Throws Error like Runtime.
   Workbench(const Machine& machine, const Settings& settings, std::span<const DraftSetting> drafts,
-            Console& console, bool keeps_profiles = false);
+            Console& console, WorkbenchOptions options = {});
 
-  // Of commands that measure, nothing is known from earlier runs and nothing is kept.
   void keep_profile(const Engine& engine) { runtime_.keep_profile(engine); }
 
   // Engines share the models; --steps and --trace watch each.
@@ -70,7 +73,7 @@ class Workbench {
   std::vector<Message> conversation() const;  // with the system prompt, if there is one
 
  private:
-  void show_step(const StepReport& report);
+  void show_step(const std::string& draft, const StepReport& report);
 
   const Settings& settings_;
   Console& console_;

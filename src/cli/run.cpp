@@ -51,7 +51,7 @@ int run(const Machine& machine, const Settings& settings) {
 
   Console console(settings);
   const Clock::time_point start = Clock::now();
-  Workbench bench(machine, settings, {&draft, 1}, console, /*keeps_profiles=*/true);
+  Workbench bench(machine, settings, {&draft, 1}, console, {.keeps_profiles = true});
   if (!prompt) return chat(bench, draft, settings, console);
 
   const std::unique_ptr<Engine> engine = bench.make_engine(draft);

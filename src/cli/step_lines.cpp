@@ -8,18 +8,19 @@
 
 namespace outrider {
 
-std::string step_text(const StepReport& report) {
+std::string step_text(std::string_view draft, const StepReport& report) {
   std::vector<std::string> lines;
   for (const StepReport::Sequence& sequence : report.sequences)
-    lines.push_back(fmt::format(
-        "step {}: position {}, {} rows, {} of {} drafts accepted, {:.1f} ms, drafting {:.1f} ms",
-        report.step, sequence.position, report.rows,
-        std::ranges::count(sequence.nodes, true, &StepReport::Node::accepted),
-        sequence.nodes.size(), report.forward_ms, report.draft_ms));
+    lines.push_back(
+        fmt::format("step {}: {}, position {}, {} rows, {} of {} drafts accepted, {:.1f} ms, "
+                    "drafting {:.1f} ms",
+                    report.step, draft, sequence.position, report.rows,
+                    std::ranges::count(sequence.nodes, true, &StepReport::Node::accepted),
+                    sequence.nodes.size(), report.forward_ms, report.draft_ms));
   return fmt::format("{}", fmt::join(lines, "\n"));
 }
 
-std::string step_json(const StepReport& report) {
+std::string step_json(std::string_view draft, const StepReport& report) {
   Json sequences = Json::array();
   for (const StepReport::Sequence& sequence : report.sequences) {
     Json nodes = Json::array();
@@ -43,7 +44,8 @@ std::string step_json(const StepReport& report) {
                          {"taken", sequence.emitted},
                          {"finish", finish}});
   }
-  const Json line = {{"step", report.step},
+  const Json line = {{"draft", draft},
+                     {"step", report.step},
                      {"rows", report.rows},
                      {"draft_ms", report.draft_ms},
                      {"forward_ms", report.forward_ms},

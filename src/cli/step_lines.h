@@ -1,6 +1,7 @@
 // What a step did, as lines: for people (--steps), and as JSON for tools that tune drafters
 // (--trace):
-//   {"step": 12, "rows": 9, "draft_ms": 0.01, "forward_ms": 31.2, "sequences": [
+//   {"draft": "auto",                       the --draft whose step it was
+//    "step": 12, "rows": 9, "draft_ms": 0.01, "forward_ms": 31.2, "sequences": [
 //     {"sequence": 0, "position": 57,        cached tokens before the step
 //      "text_rows": 1,                       rows of text computed: node 0, or a part of the prompt
 //      "proposed": 16,                       drafted nodes before the plan
@@ -12,15 +13,16 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "engine/step_report.h"
 
 namespace outrider {
 
-// A line per sequence, without line ends after the last.
-std::string step_text(const StepReport& report);
+// `draft`: the --draft whose step it was. A line per sequence, without line ends after the last.
+std::string step_text(std::string_view draft, const StepReport& report);
 
 // One JSON document without a line end.
-std::string step_json(const StepReport& report);
+std::string step_json(std::string_view draft, const StepReport& report);
 
 }  // namespace outrider

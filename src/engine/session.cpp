@@ -26,6 +26,14 @@ std::vector<Token> Session::tokens_of(std::span<const Message> messages) const {
 Completion Session::complete(std::span<const Token> prompt, SamplingParams sampling,
                              StopParams stop, const ShowText& show,
                              const std::atomic<bool>* interrupted) {
+  begin(prompt, std::move(sampling), std::move(stop), show);
+  while (!(interrupted && interrupted->load()) && step()) {
+  }
+  return finish();
+}
+
+void Session::begin(std::span<const Token> prompt, SamplingParams sampling, StopParams stop,
+                    ShowText show) {
   if (stop.ignore_eos)
     for (Token token : tokenizer_.end_tokens)
       sampling.bias.push_back({token, -std::numeric_limits<float>::infinity()});
@@ -35,45 +43,56 @@ Completion Session::complete(std::span<const Token> prompt, SamplingParams sampl
     engine_.restart(*generation_, prompt, std::move(sampling), std::move(rules));
   else
     generation_ = engine_.begin(prompt, std::move(sampling), std::move(rules));
+  answer_ = {.show = std::move(show), .ms = watch.ms()};
+}
 
-  Completion completion;
-  const auto take = [&](std::string_view text, bool was_draft) {
-    if (text.empty()) return;
-    completion.text += text;
-    if (show) show(text, was_draft);
-  };
-  std::optional<double> first_ms;
-  while (!generation_->ended() && !(interrupted && interrupted->load())) {
-    Generation* const generations[] = {generation_.get()};
-    engine_.step(generations);
-    for (const Emitted& emitted : generation_->emitted) {
-      completion.tokens.push_back(emitted.token);
-      take(emitted.text, emitted.drafter.has_value());
-    }
-    if (!first_ms && !generation_->emitted.empty()) {
-      first_ms = watch.ms();
-      completion.first_tokens = static_cast<int>(generation_->emitted.size());
-    }
+bool Session::step() {
+  if (generation_->ended()) return false;
+  const Stopwatch watch;
+  Generation* const generations[] = {generation_.get()};
+  engine_.step(generations);
+  for (const Emitted& emitted : generation_->emitted) {
+    answer_.completion.tokens.push_back(emitted.token);
+    answer_.take(emitted.text, emitted.drafter.has_value());
   }
-  const double end_ms = watch.ms();
-  if (generation_->error) throw Error(*generation_->error);
-  if (!generation_->finish_reason) take(generation_->take_held_text(), false);
+  answer_.ms += watch.ms();
+  if (!answer_.first_ms && !generation_->emitted.empty()) {
+    answer_.first_ms = answer_.ms;
+    answer_.completion.first_tokens = static_cast<int>(generation_->emitted.size());
+  }
+  return !generation_->ended();
+}
 
+Completion Session::finish() {
+  if (generation_->error) throw Error(*generation_->error);
+  if (!generation_->finish_reason) answer_.take(generation_->take_held_text(), false);
+
+  Completion& completion = answer_.completion;
   completion.finish_reason = generation_->finish_reason;
   completion.prompt_tokens = generation_->n_prompt;
   completion.reused_tokens = generation_->n_reused;
   completion.completion_tokens = static_cast<int>(completion.tokens.size());
-  completion.prompt_ms = first_ms.value_or(end_ms);
-  completion.generation_ms = end_ms - completion.prompt_ms;
+  completion.prompt_ms = answer_.first_ms.value_or(answer_.ms);
+  completion.generation_ms = answer_.ms - completion.prompt_ms;
   completion.counters = generation_->counters;
   for (std::size_t i = 0; i < engine_.drafters().size(); ++i)
     completion.draft.push_back(
         {std::string(engine_.drafters()[i]->name()), completion.counters.drafters[i]});
-  return completion;
+  return std::exchange(answer_, {}).completion;
+}
+
+void Session::Answer::take(std::string_view text, bool was_draft) {
+  if (text.empty()) return;
+  completion.text += text;
+  if (show) show(text, was_draft);
 }
 
 int Session::n_tokens() const {
   return generation_ ? static_cast<int>(generation_->tokens.size()) : 0;
+}
+
+int Session::n_computed() const {
+  return generation_ ? engine_.target().committed(generation_->sequence) : 0;
 }
 
 }  // namespace outrider

@@ -28,7 +28,8 @@ struct Completion {
 
   // prompt_ms: from before the engine gets the prompt until the first tokens come, with the
   // prompt's last pass. generation_ms: from then on, so the time of completion_tokens -
-  // first_tokens. What drafters index and read is in one or the other.
+  // first_tokens. What drafters index and read is in one or the other; what passed between the
+  // calls of begin(), step() and finish() is in neither.
   double prompt_ms = 0, generation_ms = 0;
   int first_tokens = 0;
   double whole_ms() const { return prompt_ms + generation_ms; }
@@ -68,13 +69,33 @@ class Session {
   Completion complete(std::span<const Token> prompt, SamplingParams sampling, StopParams stop,
                       const ShowText& show = {}, const std::atomic<bool>* interrupted = nullptr);
 
-  int n_tokens() const;  // of the text so far
+  // The same step by step, for a caller that does something else in between. begin() takes the
+  // prompt in, also while another answer is in progress, which ends. step() is one step of the
+  // engine; false once the answer has ended, also by an error. finish() gives what there is of the
+  // answer, or throws the error. step() and finish() only after begin().
+  void begin(std::span<const Token> prompt, SamplingParams sampling, StopParams stop,
+             ShowText show = {});
+  bool step();
+  Completion finish();
+
+  int n_tokens() const;    // of the text so far
+  int n_computed() const;  // of these, tokens in the cache
 
  private:
+  struct Answer {
+    ShowText show;
+    Completion completion = {};
+    double ms = 0;  // in begin() and step()
+    std::optional<double> first_ms = {};
+
+    void take(std::string_view text, bool was_draft);
+  };
+
   Engine& engine_;
   const Tokenizer& tokenizer_;
   const ChatTemplate* chat_template_;
   std::unique_ptr<Generation> generation_;
+  Answer answer_;  // in progress
 };
 
 }  // namespace outrider

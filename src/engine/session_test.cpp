@@ -118,6 +118,42 @@ TEST(Session, ATurnReusesWhatItShares) {
   EXPECT_EQ(talk.session.complete(text, sampled(), stop).reused_tokens, 2);
 }
 
+// Two engines on one target, step by step in turn: the same answers, and no time but their own.
+TEST(Session, StepsMayTakeTurnsWithAnother) {
+  const auto target =
+      std::make_shared<FakeBackend>(FakeModel{}, LoadOptions{.context = 100, .n_sequences = 2});
+  const auto tokenizer = letters();
+  Engine plain(target, {}, {}), drafting(target, perfect_drafter(), {.budget = {}});
+  Session sessions[] = {{plain, *tokenizer, nullptr}, {drafting, *tokenizer, nullptr}};
+  const std::vector<Token> prompt{1, 2, 3};
+  const StopParams stop{.n_predict = 30, .ignore_eos = true};
+  std::string shown;
+  for (Session& session : sessions)
+    session.begin(prompt, sampled(), stop, [&](std::string_view text, bool) { shown += text; });
+  EXPECT_EQ(sessions[0].n_computed(), 0);
+  const Stopwatch watch;
+  double away_ms = 0;
+  for (bool goes_on = true; goes_on;) {
+    goes_on = false;
+    for (Session& session : sessions) goes_on |= session.step();
+    const Stopwatch away;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    away_ms += away.ms();
+  }
+  EXPECT_EQ(sessions[0].n_computed(), 32);
+  const double all_ms = watch.ms();
+  const Completion a = sessions[0].finish(), b = sessions[1].finish();
+  EXPECT_LE(a.generation_ms + b.generation_ms + away_ms, all_ms);
+  EXPECT_LT(b.counters.steps, a.counters.steps);
+  EXPECT_FALSE(sessions[0].step());
+  EXPECT_EQ(shown.size(), a.text.size() + b.text.size());
+  Talk alone({});
+  const Completion expected = alone.session.complete(prompt, sampled(), stop);
+  EXPECT_EQ(a.tokens, expected.tokens);
+  EXPECT_EQ(b.tokens, expected.tokens);
+  EXPECT_EQ(b.text, expected.text);
+}
+
 TEST(Session, EndTokensEndUnlessIgnored) {
   SamplingParams eager = sampled();
   eager.bias = {{0, 30.0f}};

@@ -28,7 +28,8 @@ Runtime::Runtime(RuntimeOptions options, ChooseFactory choose_factory, Progress 
       choose_factory_(std::move(choose_factory)),
       progress_(std::move(progress)),
       target_model_(open_model(options_.model, {options_.offline, progress_})),
-      load_options_{// A pass must have room for node 0 and its drafts.
+      load_options_{.n_sequences = options_.n_texts,
+                    // A pass must have room for node 0 and its drafts.
                     .batch_rows = std::max(options_.prompt_chunk, options_.budget.rows + 1),
                     .cache_type = options_.cache_type,
                     .n_threads = options_.n_threads} {

@@ -33,6 +33,7 @@ struct RuntimeOptions {
   int prompt_chunk = 512;  // prompt rows of a sequence in one pass at most
   CacheType cache_type = CacheType::f16;
   int n_threads = 1;
+  int n_texts = 1;  // alive at once, of all engines together
   // What engines will ask for: memory for their draft models is planned beside the target's.
   std::vector<DraftChoice> drafters = {};
   DrafterFlagValues drafter_flags = {};
@@ -55,8 +56,8 @@ class Runtime {
 
   // An engine on the target with these drafters, loading their models if they are not loaded yet,
   // and with its costs measured, or known from the profile if they are the options' drafters.
-  // Engines share the models and so the only sequence of each: while a generation of one lives, no
-  // other engine may be made or begin a text.
+  // Engines share the models and so their n_texts sequences: together they have no more
+  // generations, and while n_texts live, no engine may be made.
   std::unique_ptr<Engine> make_engine(std::span<const DraftChoice> drafters);
   // Keeps what this engine, made with the options' drafters, has learned.
   void keep_profile(const Engine& engine);

@@ -116,7 +116,7 @@ class Model(TestCase):
         with tempfile.NamedTemporaryFile("r") as trace:
             result = outrider("run", "-p", PROMPT, "-n", "12", "--temp", "0", "--steps", "--trace", trace.name)
             self.assertEqual(result.stderr.count("step "), len(trace.readlines()), result.stderr)
-        self.assertRegex(result.stderr, r"step 1: position 0, \d+ rows, \d+ of \d+ drafts accepted, ")
+        self.assertRegex(result.stderr, r"step 1: auto, position 0, \d+ rows, \d+ of \d+ drafts accepted, ")
 
     def test_how_weights_are_read(self):
         shown = outrider("run", "-p", PROMPT, "-n", "1", "--verbose").stderr
@@ -239,6 +239,26 @@ class Model(TestCase):
         self.assertRegex(table.stdout, r"group +draft +tokens/s +speed +95% +whole +95% +identical\n(.*\n){6}\n"
                                        r"group +draft +passes +rows +tokens/pass +accepted +length +drafting\n(.*\n){6}\n"
                                        r"T\(1\) .* ms; at most .*x, if all drafts were right and free: ")
+
+    # Next is always the one whose text is shortest.
+    def test_bench_generate_takes_turns(self):
+        with tempfile.NamedTemporaryFile("w") as file, tempfile.NamedTemporaryFile("r") as trace:
+            file.write(json.dumps({"prompt": "Repeat after me: one two three one two three one two three"}))
+            file.flush()
+            result = outrider("bench", "generate", "--prompts", file.name, "-n", "24", "--temp", "0", "--ignore-eos",
+                              "--draft", "off", "--draft", "lookup", "--budget", "fixed", "--trace", trace.name)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            steps = [json.loads(line) for line in trace]
+        reached = {"off": 0, "lookup": 0}
+        for step in steps:
+            [sequence] = step["sequences"]
+            draft = step["draft"]
+            self.assertEqual(sequence["position"], reached[draft])
+            self.assertEqual(reached[draft], min(reached.values()), step)
+            reached[draft] += sequence["text_rows"] + sum(node["accepted"] for node in sequence["nodes"])
+            if sequence["finish"]:
+                reached[draft] = float("inf")
+        self.assertLess(sum(step["draft"] == "lookup" for step in steps), len(steps) / 2)
 
     # Every answer begins with drafters that know nothing of the others. The draft model begins with some outputs and
     # adds those of its texts.
