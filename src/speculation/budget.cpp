@@ -22,6 +22,9 @@ constexpr double kStepsAtFirst = 2;    // plain ones with which a text's speed b
 // up to kAnswerExpected tokens take without drafts, and a smaller share of what follows.
 constexpr double kShareAtFirst = 0.02, kShareLater = 0.006;
 constexpr int kAnswerExpected = 128;
+// What is spent step by step can wait: of that share, rows get what an answer twice as long as now
+// would give, or one of so many tokens.
+constexpr int kAnswerMin = 32;
 // Rows of one step may cost at most half of what is left, less what it takes to try a drafter
 // again.
 constexpr double kReserve = 0.4;
@@ -453,7 +456,12 @@ int Budget::affordable_nodes(const DraftTurn& turn, const PassLoad& load, bool p
   const bool paid = turn.budget->draft_ms_ > kNextToNoTime * plain_ms;
   const bool tries =
       std::ranges::any_of(turn.budget->drafters_, [](const auto& state) { return state.gap > 0; });
-  const double most = probes || paid ? funds : (funds - (tries ? kReserve : 0)) / 2;
+  const int n_answered = turn.n_answered, n_counted = n_answered + turn.budget->n_expected_;
+  const bool earns = turn.budget->saved_ > turn.budget->spent_ms_ / plain_ms;
+  const double kept_back =
+      earns ? 0 : kShareAtFirst * std::max(0, n_counted - std::max(kAnswerMin, 2 * n_answered));
+  const double most =
+      probes || paid ? funds : (funds - std::max(kept_back, tries ? kReserve : 0)) / 2;
   int n = 0;
   while (n < options_.rows && added_ms(load, n + 1) * price_of_ms <= most) ++n;
   return n;

@@ -171,7 +171,7 @@ class Budget {
   int n_since_plain_ = 0;         // steps with drafts
   int n_plain_ = 0;               // passes without
   int n_since_probe_ = 0;         // steps that could have checked nodes and did not
-  int probe_gap_ = 8;
+  int probe_gap_ = 4;
   double speed_ = 1;  // of the last step's texts, their mean
 };
 
