@@ -22,8 +22,8 @@ constexpr double kStepsAtFirst = 2;    // plain ones with which a text's speed b
 // up to kAnswerExpected tokens take without drafts, and a smaller share of what follows.
 constexpr double kShareAtFirst = 0.02, kShareLater = 0.006;
 constexpr int kAnswerExpected = 128;
-// What is spent step by step can wait: of that share, rows get what an answer twice as long as now
-// would give, or one of so many tokens.
+// Many answers are short. Until drafts have saved more than they cost, rows and reading get what an
+// answer twice as long as now may invest, or one of so many tokens.
 constexpr int kAnswerMin = 32;
 // Rows of one step may cost at most half of what is left, less what it takes to try a drafter
 // again.
@@ -187,12 +187,12 @@ struct Budget::Occasion {
   const Drafter& asked;
   const DraftCost& cost;
   const std::vector<double>& row_prices;
-  double first;          // the probability that the best first guess of the tree is accepted
-  BestGain without;      // of the tree
-  double plain_ms;       // of the pass without drafts
-  double tokens_per_ms;  // what time costs
-  double passes_per_ms;  // of this text
-  double funds;          // in passes
+  double first;             // the probability that the best first guess of the tree is accepted
+  BestGain without;         // of the tree
+  double plain_ms;          // of the pass without drafts
+  double tokens_per_ms;     // what time costs
+  double passes_per_ms;     // of this text
+  double kept_back, funds;  // in passes
 
   TextBudget::OfDrafter& state() const { return turn.budget->drafters_[drafter]; }
 
@@ -200,7 +200,7 @@ struct Budget::Occasion {
     return {n_context, asked.unread(turn.sequence, n_context) * cost.per_unread_ms};
   }
   bool can_afford(const Reading& reading) const {
-    return (cost.fixed_ms + reading.ms) * passes_per_ms <= funds;
+    return (cost.fixed_ms + reading.ms) * passes_per_ms <= funds - (reading.ms > 0 ? kept_back : 0);
   }
   // In tokens, of a draft of this depth that is expected to bring so many: in place of the others,
   // or where their first guess is wrong.
@@ -236,6 +236,7 @@ void Budget::decide(Ask& ask, const Drafter& asked, const DraftTurn& turn, const
       .plain_ms = plain_ms,
       .tokens_per_ms = tokens_per_ms,
       .passes_per_ms = passes_per_ms,
+      .kept_back = kept_back(turn, plain_ms),
       .funds = funds(*turn.budget, plain_ms) - added_ms(load, kProbe) * passes_per_ms};
 
   TextBudget::OfDrafter& state = occasion.state();
@@ -294,7 +295,8 @@ std::optional<Budget::Reading> Budget::trial(const Occasion& occasion) const {
   if (--state.steps_left > 0 || occasion.gain(1, 1) <= 0) return std::nullopt;
   Reading reading = occasion.reading(kWhole);
   if (reading.ms * occasion.passes_per_ms > kTrialShare) reading = occasion.reading(kTrialContext);
-  if ((occasion.cost.fixed_ms + reading.ms) * occasion.passes_per_ms > occasion.funds / 2)
+  if (occasion.kept_back == 0 &&
+      (occasion.cost.fixed_ms + reading.ms) * occasion.passes_per_ms > occasion.funds / 2)
     reading = occasion.reading(kTrialContext / 2);
   if (!occasion.can_afford(reading)) return std::nullopt;
   state.gap = std::min(2 * state.gap, kGapMax);
@@ -446,6 +448,14 @@ void Budget::learn_yields(const DraftOutcome& outcome, double plain_ms, double r
   }
 }
 
+// What of the account has to wait, because only a much longer answer would bring it.
+double Budget::kept_back(const DraftTurn& turn, double plain_ms) {
+  const TextBudget& text = *turn.budget;
+  if (text.saved_ > text.spent_ms_ / plain_ms) return 0;
+  const int n_counted = turn.n_answered + text.n_expected_;
+  return kShareAtFirst * std::max(0, n_counted - std::max(kAnswerMin, 2 * turn.n_answered));
+}
+
 // The most nodes of a text whose rows its account can pay.
 int Budget::affordable_nodes(const DraftTurn& turn, const PassLoad& load, bool probes) const {
   const double plain_ms = pass_ms(load);
@@ -456,10 +466,7 @@ int Budget::affordable_nodes(const DraftTurn& turn, const PassLoad& load, bool p
   const bool paid = turn.budget->draft_ms_ > kNextToNoTime * plain_ms;
   const bool tries =
       std::ranges::any_of(turn.budget->drafters_, [](const auto& state) { return state.gap > 0; });
-  const int n_answered = turn.n_answered, n_counted = n_answered + turn.budget->n_expected_;
-  const bool earns = turn.budget->saved_ > turn.budget->spent_ms_ / plain_ms;
-  const double kept_back =
-      earns ? 0 : kShareAtFirst * std::max(0, n_counted - std::max(kAnswerMin, 2 * n_answered));
+  const double kept_back = this->kept_back(turn, plain_ms);
   const double most =
       probes || paid ? funds : (funds - std::max(kept_back, tries ? kReserve : 0)) / 2;
   int n = 0;
