@@ -23,10 +23,11 @@ constexpr double kStepsAtFirst = 2;    // plain ones with which a text's speed b
 constexpr double kShareAtFirst = 0.02, kShareLater = 0.006;
 constexpr int kAnswerExpected = 128;
 // Many answers are short. Until drafts have saved more than they cost, rows and reading get what an
-// answer twice as long as now may invest, or one of so many tokens.
-constexpr int kAnswerMin = 32;
-// Rows of one step may cost at most half of what is left, less what it takes to try a drafter
-// again.
+// answer twice as long as now may invest, or one of so many tokens; and nodes have to be expected
+// to bring more than they cost divided by this.
+constexpr int kAnswerMin = 24;
+constexpr double kDoubt = 0.5;
+// What rows leave of the account where a drafter is to be tried again.
 constexpr double kReserve = 0.4;
 
 // The first steps are plain. Later ones come after 16, 32, ... steps with drafts, at last this
@@ -344,8 +345,9 @@ void Budget::plan(std::span<const DraftTurn> turns, const PassLoad& load) {
   std::vector<Ranked> all;
   for (int turn = 0; turn < static_cast<int>(turns.size()); ++turn) {
     const std::vector<double> values = this->values(turns[turn]);
+    const double doubt = decides() && kept_back(turns[turn], pass_ms(load)) > 0 ? kDoubt : 1;
     for (int node = 1; node < static_cast<int>(values.size()); ++node)
-      all.push_back({turn, node, values[node]});
+      all.push_back({turn, node, doubt * values[node]});
   }
   // A parent's value is at least its child's, and its number is lower, so a stable sort puts it
   // first.
@@ -467,8 +469,7 @@ int Budget::affordable_nodes(const DraftTurn& turn, const PassLoad& load, bool p
   const bool tries =
       std::ranges::any_of(turn.budget->drafters_, [](const auto& state) { return state.gap > 0; });
   const double kept_back = this->kept_back(turn, plain_ms);
-  const double most =
-      probes || paid ? funds : (funds - std::max(kept_back, tries ? kReserve : 0)) / 2;
+  const double most = probes || paid ? funds : funds - std::max(kept_back, tries ? kReserve : 0);
   int n = 0;
   while (n < options_.rows && added_ms(load, n + 1) * price_of_ms <= most) ++n;
   return n;

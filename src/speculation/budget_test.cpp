@@ -63,7 +63,7 @@ struct Setting {
             .sequence = {text},
             .tree = &tree,
             .length = 100,
-            .n_answered = 50,
+            .n_answered = 200,
             .n_left = {},
             .depth_max = 100};
   }
