@@ -22,10 +22,10 @@ constexpr double kStepsAtFirst = 2;    // plain ones with which a text's speed b
 // up to kAnswerExpected tokens take without drafts, and a smaller share of what follows.
 constexpr double kShareAtFirst = 0.02, kShareLater = 0.006;
 constexpr int kAnswerExpected = 128;
-// Many answers are short. Until drafts have saved more than they cost, rows and reading get what an
-// answer twice as long as now may invest, or one of so many tokens; and nodes have to be expected
-// to bring more than they cost divided by this.
+// Many answers are short: of that share, rows and reading get what an answer twice as long as now
+// may invest, or one of so many tokens.
 constexpr int kAnswerMin = 24;
+// What nodes count meanwhile, as long as drafts have not saved more than they cost.
 constexpr double kDoubt = 0.5;
 // What rows leave of the account where a drafter is to be tried again.
 constexpr double kReserve = 0.4;
@@ -237,7 +237,7 @@ void Budget::decide(Ask& ask, const Drafter& asked, const DraftTurn& turn, const
       .plain_ms = plain_ms,
       .tokens_per_ms = tokens_per_ms,
       .passes_per_ms = passes_per_ms,
-      .kept_back = kept_back(turn, plain_ms),
+      .kept_back = kept_back(turn),
       .funds = funds(*turn.budget, plain_ms) - added_ms(load, kProbe) * passes_per_ms};
 
   TextBudget::OfDrafter& state = occasion.state();
@@ -345,7 +345,10 @@ void Budget::plan(std::span<const DraftTurn> turns, const PassLoad& load) {
   std::vector<Ranked> all;
   for (int turn = 0; turn < static_cast<int>(turns.size()); ++turn) {
     const std::vector<double> values = this->values(turns[turn]);
-    const double doubt = decides() && kept_back(turns[turn], pass_ms(load)) > 0 ? kDoubt : 1;
+    const TextBudget& text = *turns[turn].budget;
+    const bool is_unproven =
+        decides() && kept_back(turns[turn]) > 0 && text.saved_ <= text.spent_ms_ / pass_ms(load);
+    const double doubt = is_unproven ? kDoubt : 1;
     for (int node = 1; node < static_cast<int>(values.size()); ++node)
       all.push_back({turn, node, doubt * values[node]});
   }
@@ -451,10 +454,8 @@ void Budget::learn_yields(const DraftOutcome& outcome, double plain_ms, double r
 }
 
 // What of the account has to wait, because only a much longer answer would bring it.
-double Budget::kept_back(const DraftTurn& turn, double plain_ms) {
-  const TextBudget& text = *turn.budget;
-  if (text.saved_ > text.spent_ms_ / plain_ms) return 0;
-  const int n_counted = turn.n_answered + text.n_expected_;
+double Budget::kept_back(const DraftTurn& turn) {
+  const int n_counted = turn.n_answered + turn.budget->n_expected_;
   return kShareAtFirst * std::max(0, n_counted - std::max(kAnswerMin, 2 * turn.n_answered));
 }
 
@@ -468,8 +469,8 @@ int Budget::affordable_nodes(const DraftTurn& turn, const PassLoad& load, bool p
   const bool paid = turn.budget->draft_ms_ > kNextToNoTime * plain_ms;
   const bool tries =
       std::ranges::any_of(turn.budget->drafters_, [](const auto& state) { return state.gap > 0; });
-  const double kept_back = this->kept_back(turn, plain_ms);
-  const double most = probes || paid ? funds : funds - std::max(kept_back, tries ? kReserve : 0);
+  const double most =
+      probes || paid ? funds : funds - std::max(kept_back(turn), tries ? kReserve : 0);
   int n = 0;
   while (n < options_.rows && added_ms(load, n + 1) * price_of_ms <= most) ++n;
   return n;

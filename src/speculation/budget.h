@@ -136,7 +136,7 @@ class Budget {
   static double funds(const TextBudget& text, double plain_ms) {
     return text.allowance_ + text.saved_ - text.spent_ms_ / plain_ms;
   }
-  static double kept_back(const DraftTurn& turn, double plain_ms);
+  static double kept_back(const DraftTurn& turn);
   double tokens_per_ms(std::span<const DraftTurn> turns, const PassLoad& load) const;
   double pass_ms(const PassLoad& load, int n_nodes = 0) const;
   double added_ms(const PassLoad& load, int n_nodes) const;
