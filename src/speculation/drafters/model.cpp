@@ -96,6 +96,7 @@ void ModelDrafter::begin(DraftSequence sequence) {
                                             .text = {},
                                             .excerpt = {},
                                             .first_unknown = {},
+                                            .n_outputs = 0,
                                             .tree = {}})
             .second);
 }
@@ -117,7 +118,6 @@ void ModelDrafter::observe(DraftSequence number, std::span<const Token> tokens) 
     backend_->commit(sequence.id, path);
     sequence.tree.clear();
   }
-  backend_->add_outputs(tokens);
   for (Token token : tokens) {
     if (token >= backend_->spec().vocabulary && !sequence.first_unknown)
       sequence.first_unknown = sequence.text.size();
@@ -156,6 +156,8 @@ std::vector<ModelDrafter::Draft> ModelDrafter::start(std::span<const DraftReques
     if (length > backend_->options().context) continue;
     // The last token is computed even if the cache has it, because its logits are wanted.
     if (backend_->committed(sequence.id) >= length) backend_->truncate(sequence.id, length - 1);
+    backend_->add_outputs(std::span(sequence.text).subspan(sequence.n_outputs));
+    sequence.n_outputs = sequence.text.size();
     sequence.tree = {{sequence.text.back(), -1, 0, 1, 1, std::nullopt}};
     drafts.push_back({&request, &sequence});
   }
@@ -383,13 +385,14 @@ void ModelDrafter::truncate(DraftSequence number, int length) {
   sequence.excerpt = sequence.excerpt.cut(length);
   sequence.tree.clear();
   sequence.text.resize(length);
+  sequence.n_outputs = std::min(sequence.n_outputs, sequence.text.size());
   if (sequence.first_unknown && *sequence.first_unknown >= sequence.text.size())
     sequence.first_unknown.reset();
 }
 
 void ModelDrafter::forget() {
   backend_->remove_added_outputs();
-  for (const auto& [number, sequence] : sequences_) backend_->add_outputs(sequence.text);
+  for (auto& [number, sequence] : sequences_) sequence.n_outputs = 0;
 }
 
 void ModelDrafter::end(DraftSequence number) {

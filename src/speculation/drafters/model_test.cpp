@@ -122,7 +122,11 @@ TEST(ModelDrafter, AsksForLogitsOfTheTextsTokens) {
   Drafting drafting;
   drafting.drafter->begin({0});
   drafting.drafter->observe({0}, std::vector<Token>{1, 2, 3});
+  EXPECT_EQ(drafting.backend->outputs_added(), std::set<Token>{});  // that would take time
+  drafting.propose(0, std::vector<Token>{1, 2, 3});
+  EXPECT_EQ(drafting.backend->outputs_added(), (std::set<Token>{1, 2, 3}));
   drafting.drafter->observe({0}, std::vector<Token>{7, 2});
+  drafting.propose(0, std::vector<Token>{1, 2, 3, 7, 2});
   EXPECT_EQ(drafting.backend->outputs_added(), (std::set<Token>{1, 2, 3, 7}));
 }
 
@@ -131,10 +135,13 @@ TEST(ModelDrafter, ForgetsTheTokensOfEarlierTexts) {
   for (const int text : {0, 1}) {
     drafting.drafter->begin({text});
     drafting.drafter->observe({text}, std::vector<Token>{1 + text, 3});
+    drafting.propose(text, std::vector<Token>{1 + text, 3});
   }
   drafting.drafter->end({0});
   EXPECT_EQ(drafting.backend->outputs_added(), (std::set<Token>{1, 2, 3}));
   drafting.drafter->forget();
+  EXPECT_EQ(drafting.backend->outputs_added(), std::set<Token>{});
+  drafting.propose(1, std::vector<Token>{2, 3});
   EXPECT_EQ(drafting.backend->outputs_added(), (std::set<Token>{2, 3}));
 }
 
