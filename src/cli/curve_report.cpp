@@ -27,7 +27,8 @@ class Bounds {
         weights_(static_cast<double>(weights_per_token(subject.weights))),
         head_(static_cast<double>(subject.weights.spec.embedding) *
               subject.weights.spec.vocabulary),
-        read_gbs_(measured.limits.reading().gbs.median) {
+        read_gbs_(measured.limits.reading().gbs.median),
+        reading_gbs_(measured.limits.reading_gbs()) {
     if (const auto unit = work_unit(subject.instruction_set))
       tops_ = measured.limits.unit(*unit).tera.max;
   }
@@ -40,6 +41,9 @@ class Bounds {
     return tops_ > 0 ? kPrefillRows * 2 * (weights_ - head_) / (tops_ * 1e9) : 0;
   }
   double ms(int rows) const { return std::max(read_ms(), work_ms(rows)); }
+  double read_share(std::span<const double> passes) const {
+    return outrider::read_share(passes, reading_gbs_, bytes_);
+  }
   double prefill_ms() const { return std::max(read_ms(), prefill_work_ms()); }
   // For the weights of one operation of a pass.
   double ms(int rows, const PassProfile::Operation& part) const {
@@ -49,6 +53,7 @@ class Bounds {
 
  private:
   double bytes_, weights_, head_, read_gbs_;
+  std::vector<double> reading_gbs_;
   double tops_ = 0;
 };
 
@@ -137,6 +142,15 @@ std::string profile_text(const std::map<int, PassProfile>& profiles, const Bound
 
 }  // namespace
 
+double read_share(std::span<const double> passes, std::span<const double> gbs, double bytes) {
+  if (passes.size() != gbs.size())
+    return bytes / (spread(gbs).median * 1e6) / spread(passes).median;
+  std::vector<double> shares;
+  for (std::size_t i = 0; i < passes.size(); ++i)
+    shares.push_back(bytes / (gbs[i] * 1e6) / passes[i]);
+  return spread(shares).median;
+}
+
 double one_row_over(const CurveMeasurements& measured, int n) {
   const std::vector<double>&one = measured.passes[1],
         &more = measured.passes[static_cast<std::size_t>(n)];
@@ -163,7 +177,7 @@ Json curve_json(const CurveSubject& subject, const CurveMeasurements& measured, 
   const Bounds bounds(subject, measured);
   const LimitSamples::Pattern reading = measured.limits.reading();
   Json rows = Json::array(), ms = Json::array(), min = Json::array(), max = Json::array(),
-       limit = Json::array();
+       limit = Json::array(), reading_share = Json::array();
   for (int n = 1; n <= kCurveRows; ++n) {
     const Spread pass = spread(measured.passes[static_cast<std::size_t>(n)]);
     rows.push_back(n);
@@ -171,6 +185,7 @@ Json curve_json(const CurveSubject& subject, const CurveMeasurements& measured, 
     min.push_back(pass.min);
     max.push_back(pass.max);
     limit.push_back(bounds.ms(n));
+    reading_share.push_back(bounds.read_share(measured.passes[static_cast<std::size_t>(n)]));
   }
   const Spread prefill = spread(measured.prefill);
   Json document = {{"schema", 1},
@@ -185,6 +200,7 @@ Json curve_json(const CurveSubject& subject, const CurveMeasurements& measured, 
                    {"ms_min", min},
                    {"ms_max", max},
                    {"limit_ms", limit},
+                   {"reading_share", reading_share},
                    {"prefill",
                     {{"rows", kPrefillRows},
                      {"ms", prefill.median},
@@ -223,17 +239,19 @@ std::string curve_text(const CurveSubject& subject, const CurveMeasurements& mea
 
   Table table({"rows", "ms", "range", "T(n)/T(1)", "limit ms", "reading", "work"}, "rrrrrrr");
   const double one = median_of(measured, 1);
-  const auto add = [&](std::string name, const Spread& ms, double limit, double work) {
+  const auto add = [&](std::string name, std::span<const double> passes, double limit,
+                       double work) {
+    const Spread ms = spread(passes);
     table.add({std::move(name), fmt::format("{:.2f}", ms.median), ms_range(ms),
                fmt::format("{:.2f}", ms.median / one), fmt::format("{:.2f}", limit),
-               percent(bounds.read_ms(), ms.median), percent(work, ms.median)});
+               percent(bounds.read_share(passes), 1), percent(work, ms.median)});
   };
   for (int rows = 1; rows <= kCurveRows; ++rows) {
     if (!settings.all && std::ranges::find(kShownRows, rows) == std::end(kShownRows)) continue;
-    add(fmt::format("{}", rows), spread(measured.passes[static_cast<std::size_t>(rows)]),
-        bounds.ms(rows), bounds.work_ms(rows));
+    add(fmt::format("{}", rows), measured.passes[static_cast<std::size_t>(rows)], bounds.ms(rows),
+        bounds.work_ms(rows));
   }
-  add(fmt::format("{}*", kPrefillRows), spread(measured.prefill), bounds.prefill_ms(),
+  add(fmt::format("{}*", kPrefillRows), measured.prefill, bounds.prefill_ms(),
       bounds.prefill_work_ms());
 
   std::string text = table.text(width);

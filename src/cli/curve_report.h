@@ -5,6 +5,7 @@
 
 #include <array>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,11 @@ struct CurveMeasurements {
   std::vector<double> prefill;
   std::map<int, PassProfile> profiles = {{1, {}}, {4, {}}, {8, {}}, {16, {}}};
 };
+
+// The share of the reading limit, in 10^9 bytes per second, that passes over so many bytes reached,
+// in milliseconds: the median of each one's beside the limit just before it, if there is one for
+// each, because memory changes its rate.
+double read_share(std::span<const double> passes, std::span<const double> gbs, double bytes);
 
 // The median of T(1) / T(n), each of passes one right after the other; 2 <= n <= kFewRows. A pass
 // over one row has the least to do: above 1.03, its way of reading weights does not suit the

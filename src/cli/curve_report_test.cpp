@@ -20,5 +20,13 @@ TEST(CurveReport, MarksOneRowThatTakesLongerThanFew) {
   EXPECT_EQ(one_row_remark(measured), "");
 }
 
+TEST(CurveReport, ReadingIsComparedWithTheLimitJustBefore) {
+  const double passes[] = {20, 40, 25};  // ms for 10^9 bytes
+  const double gbs[] = {60, 30, 60};
+  EXPECT_NEAR(read_share(passes, gbs, 1e9), 50.0 / 60, 1e-9);
+  // Of more passes than limits the medians: 25 ms and 45 GB/s.
+  EXPECT_NEAR(read_share(passes, std::span(gbs).first(2), 1e9), 40.0 / 45, 1e-9);
+}
+
 }  // namespace
 }  // namespace outrider

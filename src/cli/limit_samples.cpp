@@ -27,6 +27,14 @@ LimitSamples::Pattern LimitSamples::reading() const {
   return *std::ranges::max_element(all, {}, [](const Pattern& p) { return p.gbs.median; });
 }
 
+std::vector<double> LimitSamples::reading_gbs() const {
+  const std::string best = reading().name;
+  std::vector<double> gbs;
+  for (const Limits& round : rounds_)
+    gbs.push_back(std::ranges::find(round.readings, best, &Limits::Reading::pattern)->gbs);
+  return gbs;
+}
+
 std::vector<LimitSamples::Unit> LimitSamples::units() const {
   const auto unit = [&](const char* key, const char* title, double Limits::*field) {
     std::vector<double> tera;

@@ -30,6 +30,7 @@ class LimitSamples {
   // The pattern with the best median. Maxima are not compared: a short burst can be faster on a
   // shared machine than any whole pass.
   Pattern reading() const;
+  std::vector<double> reading_gbs() const;  // of this pattern, [calls of add]
   // int8_tops, avx2_tops, amx_tops, f32_tflops.
   std::vector<Unit> units() const;
   Unit unit(std::string_view key) const;
