@@ -27,8 +27,8 @@ class Bounds {
         weights_(static_cast<double>(weights_per_token(subject.weights))),
         head_(static_cast<double>(subject.weights.spec.embedding) *
               subject.weights.spec.vocabulary),
-        read_gbs_(measured.limits.reading().gbs.median),
-        reading_gbs_(measured.limits.reading_gbs()) {
+        reading_gbs_(measured.limits.reading_gbs()),
+        read_gbs_(spread(reading_gbs_).median) {
     if (const auto unit = work_unit(subject.instruction_set))
       tops_ = measured.limits.unit(*unit).tera.max;
   }
@@ -52,8 +52,9 @@ class Bounds {
   }
 
  private:
-  double bytes_, weights_, head_, read_gbs_;
-  std::vector<double> reading_gbs_;
+  double bytes_, weights_, head_;
+  std::vector<double> reading_gbs_;  // one by one
+  double read_gbs_;                  // their median
   double tops_ = 0;
 };
 

@@ -40,9 +40,9 @@ struct CurveMeasurements {
   std::map<int, PassProfile> profiles = {{1, {}}, {4, {}}, {8, {}}, {16, {}}};
 };
 
-// The share of the reading limit, in 10^9 bytes per second, that passes over so many bytes reached,
-// in milliseconds: the median of each one's beside the limit just before it, if there is one for
-// each, because memory changes its rate.
+// The share of the reading limit that passes reached which read so many bytes each. passes: in
+// milliseconds; gbs: the limit, in 10^9 bytes per second. If there is a limit for each pass, just
+// before it, the median of the shares one by one, because memory changes its rate; else of medians.
 double read_share(std::span<const double> passes, std::span<const double> gbs, double bytes);
 
 // The median of T(1) / T(n), each of passes one right after the other; 2 <= n <= kFewRows. A pass

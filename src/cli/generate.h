@@ -30,8 +30,9 @@ std::vector<DraftSetting> parse_draft_settings(const Settings& settings,
 void check_draft_flags(const Settings& settings, std::span<const DraftSetting> drafts);
 
 struct WorkbenchOptions {
-  int n_texts = 1;              // that sessions may hold at once
-  bool keeps_profiles = false;  // commands that measure know nothing from earlier runs
+  int n_texts = 1;  // that sessions may hold at once
+  // Whether what was measured and learned is kept from run to run; not by commands that measure.
+  bool keeps_profiles = false;
 };
 
 // A runtime as the flags ask for it, and what answers on it take from the flags.

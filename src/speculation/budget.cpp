@@ -296,6 +296,7 @@ std::optional<Budget::Reading> Budget::trial(const Occasion& occasion) const {
   if (--state.steps_left > 0 || occasion.gain(1, 1) <= 0) return std::nullopt;
   Reading reading = occasion.reading(kWhole);
   if (reading.ms * occasion.passes_per_ms > kTrialShare) reading = occasion.reading(kTrialContext);
+  // While some of the account is kept back, a trial waits for it instead of reading less.
   if (occasion.kept_back == 0 &&
       (occasion.cost.fixed_ms + reading.ms) * occasion.passes_per_ms > occasion.funds / 2)
     reading = occasion.reading(kTrialContext / 2);
@@ -345,9 +346,8 @@ void Budget::plan(std::span<const DraftTurn> turns, const PassLoad& load) {
   std::vector<Ranked> all;
   for (int turn = 0; turn < static_cast<int>(turns.size()); ++turn) {
     const std::vector<double> values = this->values(turns[turn]);
-    const TextBudget& text = *turns[turn].budget;
     const bool is_unproven =
-        decides() && kept_back(turns[turn]) > 0 && text.saved_ <= text.spent_ms_ / pass_ms(load);
+        decides() && kept_back(turns[turn]) > 0 && earned(*turns[turn].budget, pass_ms(load)) <= 0;
     const double doubt = is_unproven ? kDoubt : 1;
     for (int node = 1; node < static_cast<int>(values.size()); ++node)
       all.push_back({turn, node, doubt * values[node]});

@@ -133,8 +133,12 @@ class Budget {
  private:
   bool decides() const { return options_.automatic && !curve_.empty(); }
   double speed(const TextBudget& text) const;
+  // What drafting has saved beyond what it took, in passes.
+  static double earned(const TextBudget& text, double plain_ms) {
+    return text.saved_ - text.spent_ms_ / plain_ms;
+  }
   static double funds(const TextBudget& text, double plain_ms) {
-    return text.allowance_ + text.saved_ - text.spent_ms_ / plain_ms;
+    return text.allowance_ + earned(text, plain_ms);
   }
   static double kept_back(const DraftTurn& turn);
   double tokens_per_ms(std::span<const DraftTurn> turns, const PassLoad& load) const;

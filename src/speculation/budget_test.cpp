@@ -62,7 +62,7 @@ struct Setting {
     return {.budget = &texts[text],
             .sequence = {text},
             .tree = &tree,
-            .length = 100,
+            .length = 300,
             .n_answered = 200,
             .n_left = {},
             .depth_max = 100};

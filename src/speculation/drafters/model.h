@@ -71,9 +71,10 @@ class ModelDrafter final : public Drafter {
     std::vector<Token> text;
     Excerpt excerpt;  // what the model reads of it; positions are of its tokens
     std::optional<std::size_t> first_unknown;  // place of a token that the draft model lacks
-    std::size_t n_outputs = 0;  // tokens of the text that were given logits; encoding these takes
-                                // time, so it waits until proposals are wanted
-    std::vector<Node> tree;     // of the last propose(), until the text changes
+    // Tokens of the text that were given logits. That takes time, so it waits until proposals are
+    // wanted.
+    std::size_t n_outputs = 0;
+    std::vector<Node> tree;  // of the last propose(), until the text changes
 
     int size() const { return static_cast<int>(text.size()); }
     int length() const { return excerpt.length(size()); }
