@@ -144,6 +144,7 @@ Json cell_json(const Cell& cell, double plain_ms) {
           {"acceptance", totals.acceptance()},
           {"accepted_length", accepted_length(totals.counters)},
           {"draft_passes", totals.counters.draft_passes},
+          {"draft_levels", totals.counters.draft_levels},
           {"drafting_share", totals.drafting_share()},
           {"chain_model",
            {{"alpha", model.alpha},
@@ -175,6 +176,7 @@ Json answer_json(const MeasuredPrompt& prompt, const std::string& draft,
           {"tested", totals.counters.tested},
           {"accepted", totals.counters.accepted},
           {"draft_passes", totals.counters.draft_passes},
+          {"draft_levels", totals.counters.draft_levels},
           {"draft_ms", totals.counters.draft_ms},
           {"identical", answer.identical}};
 }

@@ -28,6 +28,7 @@ GenerateMeasurements measurements() {
                       .draft_depth = 20,
                       .tested = 8,
                       .draft_passes = 22,
+                      .draft_levels = 20,
                       .draft_ms = 40,
                       .drafters = {}};
   GenerateMeasurements measured;
@@ -52,6 +53,7 @@ TEST(GenerateReport, GivesWholeTimesAndWhatDraftsWereLike) {
   EXPECT_EQ(drafting["target_passes"], 6);
   EXPECT_EQ(drafting["rows"], 30);
   EXPECT_EQ(drafting["draft_passes"], 22);
+  EXPECT_EQ(drafting["draft_levels"], 20);
   EXPECT_EQ(drafting["acceptance"], 0.3);
   EXPECT_EQ(drafting["accepted_length"], 1.2);
   EXPECT_EQ(drafting["drafting_share"], 0.16);
@@ -81,10 +83,10 @@ TEST(GenerateReport, IsCsvThatProgramsRead) {
   EXPECT_EQ(csv.substr(0, csv.find("\r\n")),
             "id,group,round,draft,tokens,prompt_ms,generation_ms,whole_ms,tokens_per_second,"
             "target_passes,rows,generating_passes,drafts,draft_depth,drafted,tested,accepted,"
-            "draft_passes,draft_ms,identical");
+            "draft_passes,draft_levels,draft_ms,identical");
   EXPECT_NE(
       csv.find(
-          "\r\n1,\"a, \"\"b\"\"\",1,off,11,100.0,200.0,300.0,50.0,0,0,0,0,0,0,0,0,0,0.0,true\r\n"),
+          "\r\n1,\"a, \"\"b\"\"\",1,off,11,100.0,200.0,300.0,50.0,0,0,0,0,0,0,0,0,0,0,0.0,true\r\n"),
       std::string::npos)
       << csv;
   EXPECT_NE(csv.find("\r\n2,c,1,drafting,11,100.0,400.0,500.0,25.0,"), std::string::npos) << csv;

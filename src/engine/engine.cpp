@@ -33,6 +33,7 @@ Counters& Counters::operator+=(const Counters& other) {
   draft_depth += other.draft_depth;
   tested += other.tested;
   draft_passes += other.draft_passes;
+  draft_levels += other.draft_levels;
   draft_ms += other.draft_ms;
   return *this;
 }

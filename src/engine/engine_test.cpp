@@ -229,7 +229,8 @@ std::unique_ptr<Drafter> lookup() {
 
 std::unique_ptr<Drafter> model(FakeModel draft, int batch_rows = 64) {
   const LoadOptions load{.context = 150, .n_sequences = 8, .batch_rows = batch_rows};
-  return std::make_unique<ModelDrafter>(std::make_unique<FakeBackend>(std::move(draft), load), 23);
+  return std::make_unique<ModelDrafter>(std::make_unique<FakeBackend>(std::move(draft), load),
+                                        ModelDrafterOptions{23});
 }
 
 template <typename... Each>
@@ -400,7 +401,10 @@ TEST(Engine, CountsWhatDraftsWereLike) {
     EXPECT_GT(counters.draft_ms, 0);
   }
   WatchedEngine engine(setting, list(model({})));
-  EXPECT_EQ(counters_of(engine).draft_passes, 3 * 60 / 4);
+  const Counters counters = counters_of(engine);
+  EXPECT_EQ(counters.draft_levels, 3 * 60 / 4);
+  EXPECT_GE(counters.draft_passes, 60 / 4);
+  EXPECT_LT(counters.draft_passes, counters.draft_levels);  // guesses decided some
 }
 
 // Random trees around the true continuation, two drafters that overlap, random limits, chunks and

@@ -27,7 +27,8 @@ std::vector<std::unique_ptr<Drafter>> perfect_drafter() {
   std::vector<std::unique_ptr<Drafter>> drafters;
   drafters.push_back(std::make_unique<LookupDrafter>(LookupOptions{}));
   drafters.push_back(std::make_unique<ModelDrafter>(
-      std::make_unique<FakeBackend>(FakeModel{}, LoadOptions{.context = 100}), 23));
+      std::make_unique<FakeBackend>(FakeModel{}, LoadOptions{.context = 100}),
+      ModelDrafterOptions{23}));
   return drafters;
 }
 

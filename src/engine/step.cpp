@@ -107,7 +107,7 @@ void Step::draft() {
 void Step::ask(int index, std::span<Turn* const> turns, std::span<const DraftTurn> draft_turns) {
   Drafter& drafter = *engine_.drafters_[index];
   const std::vector<Budget::Ask> asks = engine_.budget_.ask(index, drafter, draft_turns, load_);
-  const long passes_before = drafter.n_passes();
+  const long passes_before = drafter.n_passes(), levels_before = drafter.n_levels();
   std::vector<DraftRequest> requests;
   std::vector<std::vector<Rehearsed>> rehearsed(turns.size());
   for (std::size_t i = 0; i < turns.size(); ++i) {
@@ -127,6 +127,7 @@ void Step::ask(int index, std::span<Turn* const> turns, std::span<const DraftTur
   }
   if (!requests.empty()) drafter.propose(requests);
   draft_passes_ += drafter.n_passes() - passes_before;
+  draft_levels_ += drafter.n_levels() - levels_before;
   for (std::size_t i = 0; i < turns.size(); ++i)
     engine_.budget_.learn(index, turns[i]->generation->budget, rehearsed[i]);
 
@@ -282,6 +283,7 @@ void Step::count(const Turn& turn) const {
   if (turn.generates) {
     ++counters.generating;
     counters.draft_passes += draft_passes_;
+    counters.draft_levels += draft_levels_;
     counters.draft_ms += draft_ms_;
   }
   if (turn.checked.size() > 1) {

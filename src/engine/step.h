@@ -65,7 +65,7 @@ class Step {
   PassLoad load_;
   int rows_ = 0;  // of the pass
   double draft_ms_ = 0, forward_ms_ = 0;
-  long draft_passes_ = 0;
+  long draft_passes_ = 0, draft_levels_ = 0;
   Pass pass_;
 };
 

@@ -96,6 +96,8 @@ class Drafter {
 
   // Passes of a model of its own so far, reading among them, without those of measure_costs().
   virtual long n_passes() const { return 0; }
+  // Levels of its drafts that these passes decided.
+  virtual long n_levels() const { return 0; }
 
   // Forgets what it keeps of texts that have ended, so that it proposes what a new drafter would.
   virtual void forget() {}

@@ -32,8 +32,8 @@ Decoded decode(const Task& task, const Way& way) {
         std::make_unique<LookupDrafter>(LookupOptions{.memory_bytes = std::size_t{1} << 24}));
   }
   if (way.draft == "model" || way.draft == "lookup+model") {
-    drafters.push_back(std::make_unique<ModelDrafter>(load(*task.draft, task.draft_options),
-                                                      task.target->spec.vocabulary));
+    drafters.push_back(std::make_unique<ModelDrafter>(
+        load(*task.draft, task.draft_options), ModelDrafterOptions{task.target->spec.vocabulary}));
   }
   CHECK(!drafters.empty() || way.draft == "off");
   Engine engine(load(*task.target, {}), std::move(drafters),

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <limits>
 #include <numeric>
+#include <queue>
 #include <utility>
 
 #include "base/error.h"
@@ -21,6 +21,11 @@ constexpr int kTimedRows[] = {1, 2, 4, 8, 64};
 // Guesses for tokens that it reads: at most so many, and of a text that is read from its middle not
 // the first few, which tell little.
 constexpr int kRehearsedMax = 32, kContextMin = 4;
+// Without a price of time: a pass has guesses beside its other rows up to so many, of at least this
+// probability.
+constexpr int kRowsWithGuesses = 8;
+constexpr double kGuessMin = 0.1;
+constexpr double kRecent = 0.9;  // what a proposal leaves of the weight of those before it
 
 // By the best other score. Of a token without rival: as sure as one of lead 20.
 float confidence(const std::vector<Candidate>& best, std::size_t candidate) {
@@ -40,13 +45,27 @@ struct ModelDrafter::Draft {
     return request->worth ? request->worth->acceptance(confidence, depth) : confidence;
   }
 
-  // As many nodes as may be proposed, in the order of their value; node 0 first.
+  // Whether a node comes before another: it is more likely, or of equal ones less deep, or
+  // otherwise the one whose path says the smaller token first. Parents come before their children,
+  // and it does not matter in which order nodes were found.
+  bool is_better(int node, int other) const {
+    const std::vector<Node>& tree = sequence->tree;
+    if (tree[node].value != tree[other].value) return tree[node].value > tree[other].value;
+    if (tree[node].depth != tree[other].depth) return tree[node].depth < tree[other].depth;
+    bool is_smaller = false;
+    for (; node != other; node = tree[node].parent, other = tree[other].parent)
+      is_smaller = tree[node].token < tree[other].token;
+    return is_smaller;
+  }
+
+  // As many nodes as may be proposed, the best first; node 0 is the first.
   std::vector<int> best() const {
     std::vector<int> order(sequence->tree.size());
     std::iota(order.begin(), order.end(), 0);
-    std::ranges::stable_sort(order, std::greater<>{},
-                             [&](int node) { return sequence->tree[node].value; });
-    order.resize(std::min<std::size_t>(order.size(), request->limits.nodes + 1));
+    const auto n = std::min<std::size_t>(order.size(), request->limits.nodes + 1);
+    std::ranges::partial_sort(order, order.begin() + static_cast<std::ptrdiff_t>(n),
+                              [&](int node, int other) { return is_better(node, other); });
+    order.resize(n);
     return order;
   }
 
@@ -63,6 +82,24 @@ struct ModelDrafter::Draft {
     return request->worth->level_pays(std::move(values), expected);
   }
 
+  // Of these, nodes whose children may be among the best: of as many as may be proposed, the last
+  // one is better than any child of its own.
+  std::vector<int> parents() const {
+    std::vector<int> parents = best();
+    if (std::ssize(parents) > request->limits.nodes) parents.pop_back();
+    std::erase_if(parents, [&](int node) {
+      return sequence->tree[node].has_children ||
+             sequence->tree[node].depth >= request->limits.depth;
+    });
+    return parents;
+  }
+
+  int n_levels() const {
+    int n_levels = 0;
+    for (const int node : best()) n_levels = std::max(n_levels, sequence->tree[node].depth);
+    return n_levels;
+  }
+
   // Makes the best nodes proposals.
   void hand_over() const {
     const std::vector<Node>& tree = sequence->tree;
@@ -74,18 +111,57 @@ struct ModelDrafter::Draft {
   }
 };
 
-struct ModelDrafter::Computed {
-  Draft* draft;
-  int node;
-  int row;
+struct ModelDrafter::Batch {
+  // A row whose logits say what follows a path.
+  struct Asked {
+    Draft* draft;
+    int said;
+    int row;
+    // That its answer is wanted, as far as is known before the pass: for its draft's best node 1.
+    double probability;
+  };
+  std::vector<Row> rows;
+  std::vector<Asked> asked;
+  long length = 0;  // of the texts
+
+  int n_rows(SequenceId sequence) const {
+    return static_cast<int>(std::ranges::count(rows, sequence, &Row::sequence));
+  }
+
+  // A row for the path that goes on with this token.
+  void ask(Draft& draft, int parent, Token token, SuffixText::End end, Parent parent_row,
+           double probability) {
+    Sequence& sequence = *draft.sequence;
+    const int depth = sequence.said[parent].depth + 1;
+    asked.push_back({&draft, static_cast<int>(sequence.said.size()), static_cast<int>(rows.size()),
+                     probability});
+    rows.push_back({.sequence = sequence.id,
+                    .token = token,
+                    .position = sequence.length() - 1 + depth,
+                    .parent = parent_row,
+                    .wants_logits = true});
+    sequence.said.push_back({token, parent, depth, end});
+  }
 };
 
-ModelDrafter::ModelDrafter(std::shared_ptr<Backend> backend, int target_vocabulary)
-    : backend_(std::move(backend)) {
+std::optional<int> ModelDrafter::Sequence::find_said(int parent, Token token) const {
+  for (int i = parent + 1; i < std::ssize(said); ++i)
+    if (said[i].parent == parent && said[i].token == token) return i;
+  return std::nullopt;
+}
+
+void ModelDrafter::Sequence::forget_draft() {
+  said.clear();
+  text_end.clear();
+  tree.clear();
+}
+
+ModelDrafter::ModelDrafter(std::shared_ptr<Backend> backend, ModelDrafterOptions options)
+    : backend_(std::move(backend)), options_(options), guesser_(backend_->spec().vocabulary) {
   const int n = backend_->spec().vocabulary;
-  if (n > target_vocabulary) {
+  if (n > options_.target_vocabulary) {
     allowed_.assign((n + 63) / 64, 0);
-    for (int token = 0; token < target_vocabulary; ++token)
+    for (int token = 0; token < options_.target_vocabulary; ++token)
       allowed_[token / 64] |= std::uint64_t{1} << (token % 64);
   }
 }
@@ -93,31 +169,33 @@ ModelDrafter::ModelDrafter(std::shared_ptr<Backend> backend, int target_vocabula
 void ModelDrafter::begin(DraftSequence sequence) {
   CHECK(sequences_
             .try_emplace(sequence, Sequence{.id = backend_->begin(),
+                                            .index = SuffixText(options_.memory_bytes),
                                             .text = {},
                                             .excerpt = {},
                                             .first_unknown = {},
                                             .n_outputs = 0,
+                                            .said = {},
+                                            .text_end = {},
                                             .tree = {}})
             .second);
 }
 
 void ModelDrafter::observe(DraftSequence number, std::span<const Token> tokens) {
   Sequence& sequence = sequences_.at(number);
-  if (!sequence.tree.empty()) {
-    // The nodes along which the text went on, as far as they were computed, become history.
-    std::vector<SlotId> path;
-    int node = 0;
+  if (!sequence.said.empty()) {
+    // The path along which the text went on, as far as it was computed, becomes history.
+    std::vector<SlotId> path = sequence.text_end;
+    int at = 0;
     for (Token token : tokens) {
-      const auto child = std::ranges::find_if(sequence.tree, [&](const Node& other) {
-        return other.parent == node && other.token == token;
-      });
-      if (child == sequence.tree.end() || !child->slot) break;
-      path.push_back(*child->slot);
-      node = static_cast<int>(child - sequence.tree.begin());
+      const auto next = sequence.find_said(at, token);
+      if (!next) break;
+      path.push_back(*sequence.said[*next].slot);
+      at = *next;
     }
     backend_->commit(sequence.id, path);
-    sequence.tree.clear();
+    sequence.forget_draft();
   }
+  sequence.index.append(tokens);
   for (Token token : tokens) {
     if (token >= backend_->spec().vocabulary && !sequence.first_unknown)
       sequence.first_unknown = sequence.text.size();
@@ -128,14 +206,20 @@ void ModelDrafter::observe(DraftSequence number, std::span<const Token> tokens) 
 void ModelDrafter::propose(std::span<const DraftRequest> requests) {
   std::vector<Draft> drafts = start(requests);
   if (drafts.empty()) return;
-  int n_levels = 0;
-  for (const Draft& draft : drafts) n_levels = std::max(n_levels, draft.request->limits.depth);
-
-  while (!read(drafts)) {  // all texts to their ends, so node 0 gets its children
+  double passes = 0;
+  while (!read(drafts, passes)) {  // all texts to their ends, so node 0 gets its children
   }
-  for (int level = 2; level <= n_levels; ++level)
-    if (!grow(drafts)) break;
-  for (const Draft& draft : drafts) draft.hand_over();
+  do {
+    for (Draft& draft : drafts) expand(draft);
+  } while (grow(drafts, passes));
+  int n_levels = 0;
+  for (const Draft& draft : drafts) {
+    draft.hand_over();
+    n_levels = std::max(n_levels, draft.n_levels());
+  }
+  n_levels_ += n_levels;
+  recent_levels_ = kRecent * recent_levels_ + std::max(0, n_levels - 1);
+  recent_passes_ = kRecent * recent_passes_ + passes;
 }
 
 // A tree of node 0 alone for each request that can be answered.
@@ -146,7 +230,7 @@ std::vector<ModelDrafter::Draft> ModelDrafter::start(std::span<const DraftReques
     if (sequence.first_unknown) continue;
     const DraftLimits& limits = request.limits;
     if (limits.nodes <= 0 || limits.depth <= 0 || limits.width <= 0) continue;
-    sequence.tree.clear();
+    sequence.forget_draft();
     backend_->discard(sequence.id);
     if (const Excerpt next = excerpt(sequence, request.n_context); next != sequence.excerpt) {
       backend_->truncate(sequence.id, next.kept);
@@ -158,7 +242,7 @@ std::vector<ModelDrafter::Draft> ModelDrafter::start(std::span<const DraftReques
     if (backend_->committed(sequence.id) >= length) backend_->truncate(sequence.id, length - 1);
     backend_->add_outputs(std::span(sequence.text).subspan(sequence.n_outputs));
     sequence.n_outputs = sequence.text.size();
-    sequence.tree = {{sequence.text.back(), -1, 0, 1, 1, std::nullopt}};
+    sequence.tree = {{sequence.text.back(), -1, 0, 1, 1, 0}};
     drafts.push_back({&request, &sequence});
   }
   return drafts;
@@ -180,26 +264,28 @@ int ModelDrafter::n_known(DraftSequence number, int n_context) const {
   return excerpt(sequence, n_context).n_known(sequence.size());
 }
 
-Pass ModelDrafter::forward(std::span<const Row> rows) {
-  ++n_passes_;
-  return backend_->forward(rows);
-}
-
-// One pass over tokens that the caches lack; it commits them. True once no text has any left.
-bool ModelDrafter::read(std::span<Draft> drafts) {
+// One pass over tokens that the caches lack. True once no text has any left. It commits them, but
+// where guesses stand below the last one, which would be dropped.
+bool ModelDrafter::read(std::span<Draft> drafts, double& passes) {
   const Stopwatch watch;
-  std::vector<Row> rows;
-  long length_read = 0;
-  std::vector<std::size_t> n_read;  // [drafts]
-  std::vector<Computed> last;
+  struct Part {
+    Sequence* sequence;
+    int first_row, n_rows;
+  };
+  Batch batch;
+  std::vector<Part> parts;
+  std::vector<Draft*> guessing;
   std::vector<Rehearsal> rehearsals;
   bool all_read = true;
   for (Draft& draft : drafts) {
-    const Sequence& sequence = *draft.sequence;
+    Sequence& sequence = *draft.sequence;
+    if (!sequence.said.empty()) continue;
+    std::vector<Row>& rows = batch.rows;
     const int length = sequence.length();
     const int first = backend_->committed(sequence.id);
+    const int first_row = static_cast<int>(rows.size());
     const int n = std::min({length - first, backend_->free_slots(sequence.id),
-                            backend_->options().batch_rows - static_cast<int>(rows.size())});
+                            backend_->options().batch_rows - first_row});
     const DraftRequest& request = *draft.request;
     const int n_rehearsed = request.rehearsed ? std::min(request.n_rehearsed, kRehearsedMax) : 0;
     for (int position = first; position < first + n; ++position) {
@@ -216,93 +302,173 @@ bool ModelDrafter::read(std::span<Draft> drafts) {
                       .parent = parent,
                       .wants_logits = rehearses || position + 1 == length});
     }
-    n_read.push_back(n);
-    length_read += first + n;
-    if (first + n < length)
+    parts.push_back({&sequence, first_row, n});
+    batch.length += first + n;
+    if (first + n < length) {
       all_read = false;
-    else if (n > 0)
-      last.push_back({&draft, 0, static_cast<int>(rows.size()) - 1});
+    } else {
+      sequence.said = {{sequence.text.back(), -1, 0, sequence.index.end()}};
+      batch.asked.push_back({&draft, 0, static_cast<int>(rows.size()) - 1, 1});
+      if (n <= kUsualCatchUp) guessing.push_back(&draft);
+    }
   }
-  const Pass pass = forward(rows);
-  add_children(pass, last);
+  const int n_read = static_cast<int>(batch.rows.size());
+  add_guesses(batch, guessing);
+  const Pass pass = compute(batch);
   rehearse(pass, rehearsals);
-  curve_.refine(static_cast<int>(rows.size()), watch.ms(), length_read);
+  const int n_rows = static_cast<int>(batch.rows.size());
+  curve_.refine(n_rows, watch.ms(), batch.length);
+  passes += (curve_.ms(n_rows, batch.length) - curve_.ms(n_read, batch.length)) /
+            usual_pass_ms(std::ssize(drafts), batch.length);
 
-  std::span<const SlotId> slots = pass.slots;
-  for (std::size_t i = 0; i < drafts.size(); ++i) {
-    if (n_read[i] > 0) backend_->commit(drafts[i].sequence->id, slots.first(n_read[i]));
-    slots = slots.subspan(n_read[i]);
+  for (const auto& [sequence, first_row, n_rows] : parts) {
+    const auto slots = std::span(pass.slots).subspan(first_row, n_rows);
+    if (batch.n_rows(sequence->id) > n_rows) {
+      sequence->text_end.assign(slots.begin(), slots.end());
+    } else {
+      backend_->commit(sequence->id, slots);
+      if (!sequence->said.empty()) sequence->said[0].slot.reset();
+    }
   }
   return all_read;
 }
 
-// One pass over the best nodes without children, at most `width` of each sequence, which gives them
-// children. False if no node may or should have any.
-bool ModelDrafter::grow(std::span<Draft> drafts) {
+// Gives children to all of the best nodes whose answers are known.
+void ModelDrafter::expand(Draft& draft) const {
+  Sequence& sequence = *draft.sequence;
+  std::vector<Node>& tree = sequence.tree;
+  while (!draft.ended) {
+    const std::vector<int> parents = draft.parents();
+    const auto next =
+        std::ranges::find_if(parents, [&](int node) { return tree[node].said.has_value(); });
+    if (next == parents.end()) return;
+    const int parent = *next;
+    tree[parent].has_children = true;
+    const std::vector<Candidate>& answers = sequence.said[*tree[parent].said].best;
+    draft.ended = answers.empty();
+    const auto n = std::min(static_cast<std::size_t>(draft.request->limits.width), answers.size());
+    for (std::size_t i = 0; i < n; ++i) {
+      const float given = confidence(answers, i);
+      const int depth = tree[parent].depth + 1;
+      tree.push_back({.token = answers[i].token,
+                      .parent = parent,
+                      .depth = depth,
+                      .confidence = given,
+                      .value = tree[parent].value * draft.acceptance(given, depth),
+                      .said = sequence.find_said(*tree[parent].said, answers[i].token)});
+    }
+  }
+}
+
+// One pass over the best nodes that are not computed, at most `width` of each sequence, and over
+// guesses at what follows them. False if no node may or should have children.
+bool ModelDrafter::grow(std::span<Draft> drafts, double& passes) {
   const Stopwatch watch;
-  std::vector<Row> rows;
-  std::vector<Computed> computed;
-  long length_read = 0;
+  Batch batch;
+  std::vector<Draft*> growing;
   for (Draft& draft : drafts) {
     if (draft.ended) continue;
     const DraftLimits& limits = draft.request->limits;
-    const Sequence& sequence = *draft.sequence;
+    Sequence& sequence = *draft.sequence;
     const int length = sequence.length();
     std::vector<int> nodes;
     int n_left = std::min({limits.width, backend_->free_slots(sequence.id),
-                           backend_->options().batch_rows - static_cast<int>(rows.size())});
-    for (int i : draft.best()) {
+                           backend_->options().batch_rows - static_cast<int>(batch.rows.size())});
+    for (const int i : draft.parents()) {
       const Node& node = sequence.tree[i];
-      if (i == 0 || node.slot || node.depth >= limits.depth) continue;
       if (n_left == 0 || length - 1 + node.depth >= backend_->options().context) break;
       --n_left;
       nodes.push_back(i);
     }
     if (!draft.is_worth_a_level(nodes)) continue;
-    length_read += length;
-    for (int i : nodes) {
-      const Node& node = sequence.tree[i];
-      const Node& parent = sequence.tree[node.parent];
-      computed.push_back({&draft, i, static_cast<int>(rows.size())});
-      rows.push_back({.sequence = sequence.id,
-                      .token = node.token,
-                      .position = length - 1 + node.depth,
-                      .parent = parent.slot ? Parent{*parent.slot} : Parent{CommittedText{}},
-                      .wants_logits = true});
+    growing.push_back(&draft);
+    batch.length += length;
+    for (const int i : nodes) {
+      Node& node = sequence.tree[i];
+      const int parent = *sequence.tree[node.parent].said;
+      const Said& said = sequence.said[parent];
+      node.said = static_cast<int>(sequence.said.size());
+      batch.ask(draft, parent, node.token, sequence.index.after(said.end, node.token),
+                said.slot ? Parent{*said.slot} : Parent{CommittedText{}},
+                node.value / sequence.tree[nodes[0]].value);
     }
   }
-  if (rows.empty()) return false;
-  const Pass pass = forward(rows);
-  for (const Computed& at : computed) at.draft->sequence->tree[at.node].slot = pass.slots[at.row];
-  add_children(pass, computed);
-  curve_.refine(static_cast<int>(rows.size()), watch.ms(), length_read);
+  if (batch.rows.empty()) return false;
+  add_guesses(batch, growing);
+  compute(batch);
+  const int n_rows = static_cast<int>(batch.rows.size());
+  curve_.refine(n_rows, watch.ms(), batch.length);
+  passes += curve_.ms(n_rows, batch.length) / usual_pass_ms(std::ssize(growing), batch.length);
   return true;
 }
 
-// The children of a node are the model's best tokens after its path.
-void ModelDrafter::add_children(const Pass& pass, std::span<const Computed> nodes) {
-  std::vector<std::vector<TokenCount>> counts(nodes.size());
-  std::vector<ChoiceRequest> questions;
-  for (std::size_t i = 0; i < nodes.size(); ++i) questions.push_back(question(nodes[i], counts[i]));
-  const std::vector<Choice> choices = backend_->choose(pass, questions);
-
-  for (std::size_t i = 0; i < nodes.size(); ++i) {
-    const Choice& choice = choices[i];
-    Draft& draft = *nodes[i].draft;
-    if (!choice.token) {
-      draft.ended = true;
+// Rows for what the model may say at the end of the paths that are asked about, the most likely
+// first.
+void ModelDrafter::add_guesses(Batch& batch, std::span<Draft* const> drafts) const {
+  if (options_.memory_bytes == 0) return;
+  struct Candidate {
+    double probability;
+    Batch::Asked parent;
+    Guesser::Guess guess;
+    bool operator<(const Candidate& other) const { return probability < other.probability; }
+  };
+  std::priority_queue<Candidate> candidates;
+  const auto add = [&](const Batch::Asked& parent) {
+    const Sequence& sequence = *parent.draft->sequence;
+    const Said& said = sequence.said[parent.said];
+    const int depth = said.depth + 1;
+    if (depth >= parent.draft->request->limits.depth ||
+        sequence.length() - 1 + depth >= backend_->options().context)
+      return;
+    for (const Guesser::Guess& guess : guesser_.guesses(sequence.index, said.end, said.token))
+      candidates.push({parent.probability * guess.probability, parent, guess});
+  };
+  for (const Batch::Asked& asked : batch.asked)
+    if (std::ranges::find(drafts, asked.draft) != drafts.end()) add(asked);
+  while (!candidates.empty()) {
+    const auto [probability, parent, guess] = candidates.top();
+    candidates.pop();
+    const DraftRequest& request = *parent.draft->request;
+    const Sequence& sequence = *parent.draft->sequence;
+    const int n_rows = static_cast<int>(batch.rows.size());
+    if (n_rows >= backend_->options().batch_rows || !guess_pays(request, probability, n_rows))
+      return;
+    // Nodes have the first right to the cache.
+    if (backend_->free_slots(sequence.id) - batch.n_rows(sequence.id) <= request.limits.nodes)
       continue;
-    }
-    std::vector<Node>& tree = draft.sequence->tree;
-    const int parent = nodes[i].node;
-    const std::size_t width = draft.request->limits.width;
-    for (std::size_t j = 0; j < std::min(width, choice.best.size()); ++j) {
-      const float given = confidence(choice.best, j);
-      const int depth = tree[parent].depth + 1;
-      tree.push_back({choice.best[j].token, parent, depth, given,
-                      tree[parent].value * draft.acceptance(given, depth), std::nullopt});
-    }
+    batch.ask(*parent.draft, parent.said, guess.token, guess.end, EarlierRow{parent.row},
+              probability);
+    add(batch.asked.back());
   }
+}
+
+// Whether a guess of this probability, which may save a pass, is worth a row beside so many others.
+bool ModelDrafter::guess_pays(const DraftRequest& request, double probability, int n_rows) const {
+  if (!request.worth || request.worth->row_prices.empty() || curve_.empty())
+    return n_rows < kRowsWithGuesses && probability >= kGuessMin;
+  return probability * usual_pass_ms(1, 0) > curve_.ms(n_rows + 1) - curve_.ms(n_rows);
+}
+
+// The pass, and what the model said in it.
+Pass ModelDrafter::compute(const Batch& batch) {
+  ++n_passes_;
+  Pass pass = backend_->forward(batch.rows);
+  std::vector<std::vector<TokenCount>> counts(batch.asked.size());
+  std::vector<ChoiceRequest> questions;
+  for (std::size_t i = 0; i < batch.asked.size(); ++i) {
+    const auto& asked = batch.asked[i];
+    questions.push_back(question(*asked.draft, asked.said, asked.row, counts[i]));
+  }
+  const std::vector<Choice> choices = backend_->choose(pass, questions);
+  for (std::size_t i = 0; i < batch.asked.size(); ++i) {
+    const auto& asked = batch.asked[i];
+    Said& said = asked.draft->sequence->said[asked.said];
+    said.slot = pass.slots[asked.row];
+    if (!choices[i].token) continue;
+    said.best = choices[i].best;
+    guesser_.learn(said.token, said.best);
+  }
+  return pass;
 }
 
 // With the penalties of the whole text, which differ little from those of the tokens before.
@@ -329,21 +495,21 @@ void ModelDrafter::rehearse(const Pass& pass, std::span<const Rehearsal> rehears
   }
 }
 
-// What the model is asked at a node. The request points into `counts`.
-ChoiceRequest ModelDrafter::question(const Computed& computed,
+// What the model is asked after a path. The request points into `counts`.
+ChoiceRequest ModelDrafter::question(const Draft& draft, int said, int row,
                                      std::vector<TokenCount>& counts) const {
-  const DraftRequest& draft = *computed.draft->request;
-  const Sequence& sequence = *computed.draft->sequence;
-  const Node& node = sequence.tree[computed.node];
-  std::vector<Token> path(node.depth);
-  for (const Node* at = &node; at->depth > 0; at = &sequence.tree[at->parent])
-    path[at->depth - 1] = at->token;
-  counts = draft.state->counts(path);
-  const int position = static_cast<int>(sequence.text.size()) + node.depth;  // for its noise
-  ChoiceRequest request = choice_request(*draft.sampling, counts, computed.row, position);
-  request.allowed = allowed_;
-  request.n_best = std::max(2, draft.limits.width);
-  return request;
+  const DraftRequest& request = *draft.request;
+  const Sequence& sequence = *draft.sequence;
+  const int depth = sequence.said[said].depth;
+  std::vector<Token> path(depth);
+  for (int at = said; sequence.said[at].depth > 0; at = sequence.said[at].parent)
+    path[sequence.said[at].depth - 1] = sequence.said[at].token;
+  counts = request.state->counts(path);
+  const int position = static_cast<int>(sequence.text.size()) + depth;  // for its noise
+  ChoiceRequest question = choice_request(*request.sampling, counts, row, position);
+  question.allowed = allowed_;
+  question.n_best = std::max(2, request.limits.width);
+  return question;
 }
 
 ModelDrafter::~ModelDrafter() {
@@ -354,7 +520,7 @@ void ModelDrafter::measure_costs() {
   std::optional<OwnedSequence> own;
   if (sequences_.empty()) own.emplace(*backend_);
   const SequenceId sequence = own ? own->id() : sequences_.begin()->second.id;
-  if (!sequences_.empty()) sequences_.begin()->second.tree.clear();
+  if (!sequences_.empty()) sequences_.begin()->second.forget_draft();
   backend_->discard(sequence);
   const LoadOptions& options = backend_->options();
   const int room = std::min(
@@ -367,12 +533,21 @@ void ModelDrafter::measure_costs() {
   }
 }
 
-// The most likely level has a row or two for each text.
+// What levels after the first are counted in: a pass over two rows of each text.
+double ModelDrafter::usual_pass_ms(std::size_t n_texts, long length) const {
+  return curve_.ms(2 * static_cast<int>(n_texts), length);
+}
+
+// That a level after the first takes, with guesses for them in the pass that reads. Begins as one.
+double ModelDrafter::passes_per_level() const {
+  return (1 + recent_passes_) / (1 + recent_levels_);
+}
+
 DraftCost ModelDrafter::cost(int n_texts, int length) const {
   if (curve_.empty()) return {};
   const long all = static_cast<long>(n_texts) * length;
   return {.fixed_ms = curve_.ms(n_texts, all),
-          .per_depth_ms = curve_.ms(2 * n_texts, all),
+          .per_depth_ms = usual_pass_ms(n_texts, all) * passes_per_level(),
           .per_unread_ms = std::max(0.0, curve_.ms(64, length) - curve_.ms(kUsualCatchUp, length)) /
                            (64 - kUsualCatchUp)};
 }
@@ -383,7 +558,8 @@ void ModelDrafter::truncate(DraftSequence number, int length) {
   backend_->truncate(sequence.id,
                      std::min(backend_->committed(sequence.id), sequence.excerpt.n_shared(length)));
   sequence.excerpt = sequence.excerpt.cut(length);
-  sequence.tree.clear();
+  sequence.forget_draft();
+  sequence.index.truncate(length);
   sequence.text.resize(length);
   sequence.n_outputs = std::min(sequence.n_outputs, sequence.text.size());
   if (sequence.first_unknown && *sequence.first_unknown >= sequence.text.size())
@@ -391,6 +567,8 @@ void ModelDrafter::truncate(DraftSequence number, int length) {
 }
 
 void ModelDrafter::forget() {
+  guesser_.forget();
+  recent_levels_ = recent_passes_ = 0;
   backend_->remove_added_outputs();
   for (auto& [number, sequence] : sequences_) sequence.n_outputs = 0;
 }

@@ -16,11 +16,16 @@
 #include "speculation/cost_curve.h"
 #include "speculation/drafter.h"
 #include "speculation/drafters/excerpt.h"
+#include "speculation/drafters/guesser.h"
 
 namespace outrider {
 
 // The draft model has a cache of its own, which reads a text when proposals are wanted: the tokens
 // that it lacks are rows of the pass of node 0, a long prompt takes passes of batch_rows before it.
+// Each further pass computes the best nodes, which gives them children, and beside them rows for
+// guesses at what the model will say next (guesser.h). Where a guess is what it says, the next
+// level is there without a pass. Without a price of time the proposals are the most likely nodes of
+// all that the model could propose, with and without guesses the same.
 // Rows that were computed for nodes of an accepted path become history. There are no proposals for
 // a text that fills the draft model's context or has tokens that the draft model does not know. A
 // row without usable logits (NaN) ends the drafting for its sequence in this step. Where the draft
@@ -33,11 +38,16 @@ namespace outrider {
 //
 // Of a text it may read the end alone, after what it has read of the beginning (excerpt.h), so that
 // trying costs little.
+struct ModelDrafterOptions {
+  int target_vocabulary;  // ids from there on are never drafted
+  // For the index of one text, from which guesses come; 0: no guesses.
+  std::size_t memory_bytes = std::size_t{256} << 20;
+};
+
 class ModelDrafter final : public Drafter {
  public:
   // Several drafters may share a backend on one thread, with as many sequences together as it has.
-  // target_vocabulary: ids from there on are never drafted.
-  ModelDrafter(std::shared_ptr<Backend> backend, int target_vocabulary);
+  ModelDrafter(std::shared_ptr<Backend> backend, ModelDrafterOptions options);
   ~ModelDrafter() override;
 
   std::string_view name() const override { return "model"; }
@@ -49,6 +59,7 @@ class ModelDrafter final : public Drafter {
   int unread(DraftSequence sequence, int n_context) const override;
   int n_known(DraftSequence sequence, int n_context) const override;
   long n_passes() const override { return n_passes_; }
+  long n_levels() const override { return n_levels_; }
   // Outputs that earlier texts added. Drafters that share the backend forget theirs, too.
   void forget() override;
   void measure_costs() override;
@@ -57,30 +68,46 @@ class ModelDrafter final : public Drafter {
   DraftCost cost(int n_texts, int length) const override;
 
  private:
-  // A node of a tree in the making. Node 0 is the text's last token and always committed.
+  // What the model said after the text and a path of tokens from its end.
+  struct Said {
+    Token token;  // the path's last; of the first: the text's last
+    int parent;   // an earlier one; -1: this is the text's end
+    int depth;
+    SuffixText::End end;               // of text and path
+    std::optional<SlotId> slot = {};   // nothing: committed
+    std::vector<Candidate> best = {};  // empty: the row cannot be used
+  };
+  // A node of a tree in the making. Node 0 is the text's last token.
   struct Node {
     Token token;
     int parent;
     int depth;
-    float confidence;            // given its parent
-    double value;                // product of acceptances along its path
-    std::optional<SlotId> slot;  // of its row, if it was computed
+    float confidence;              // given its parent
+    double value;                  // product of acceptances along its path
+    std::optional<int> said = {};  // what followed it, if that was computed
+    bool has_children = false;     // all that it may have
   };
   struct Sequence {
     SequenceId id;
+    SuffixText index;
     std::vector<Token> text;
     Excerpt excerpt;  // what the model reads of it; positions are of its tokens
     std::optional<std::size_t> first_unknown;  // place of a token that the draft model lacks
     // Tokens of the text that were given logits. That takes time, so it waits until proposals are
     // wanted.
     std::size_t n_outputs = 0;
-    std::vector<Node> tree;  // of the last propose(), until the text changes
+    // Of the last propose(), until the text changes.
+    std::vector<Said> said;
+    std::vector<SlotId> text_end;  // rows of the text's last tokens that are not committed yet
+    std::vector<Node> tree;
 
     int size() const { return static_cast<int>(text.size()); }
     int length() const { return excerpt.length(size()); }
+    std::optional<int> find_said(int parent, Token token) const;
+    void forget_draft();
   };
-  struct Draft;     // one request and its tree
-  struct Computed;  // a node whose row in a pass has logits
+  struct Draft;  // one request and its tree
+  struct Batch;  // the rows of a pass
   // A row in a pass whose next token the text has already.
   struct Rehearsal {
     const DraftRequest* request;
@@ -90,18 +117,28 @@ class ModelDrafter final : public Drafter {
 
   std::vector<Draft> start(std::span<const DraftRequest> requests);
   Excerpt excerpt(const Sequence& sequence, int n_context) const;
-  Pass forward(std::span<const Row> rows);
-  bool read(std::span<Draft> drafts);
-  bool grow(std::span<Draft> drafts);
-  void add_children(const Pass& pass, std::span<const Computed> nodes);
-  ChoiceRequest question(const Computed& computed, std::vector<TokenCount>& counts) const;
+  bool read(std::span<Draft> drafts, double& passes);
+  void expand(Draft& draft) const;
+  bool grow(std::span<Draft> drafts, double& passes);
+  void add_guesses(Batch& batch, std::span<Draft* const> drafts) const;
+  bool guess_pays(const DraftRequest& request, double probability, int n_rows) const;
+  Pass compute(const Batch& batch);
+  double usual_pass_ms(std::size_t n_texts, long length) const;
+  double passes_per_level() const;
+  ChoiceRequest question(const Draft& draft, int said, int row,
+                         std::vector<TokenCount>& counts) const;
   void rehearse(const Pass& pass, std::span<const Rehearsal> rehearsals);
 
   std::shared_ptr<Backend> backend_;
+  const ModelDrafterOptions options_;
+  Guesser guesser_;
   std::vector<std::uint64_t> allowed_;  // bit per id that both models have; empty: all
   std::map<DraftSequence, Sequence> sequences_;
   CostCurve curve_;  // of its passes
-  long n_passes_ = 0;
+  long n_passes_ = 0, n_levels_ = 0;
+  // Of the recent proposals: levels after the first, and the time of their passes as a multiple of
+  // one over two rows of each text.
+  double recent_levels_ = 0, recent_passes_ = 0;
 };
 
 }  // namespace outrider

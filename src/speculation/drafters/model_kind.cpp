@@ -84,7 +84,8 @@ std::unique_ptr<Drafter> make(const DrafterContext& context) {
         "draft model {}: its vocabulary is not the target's: {}; choose a draft model of the "
         "same family",
         context.model_name, *difference);
-  return std::make_unique<ModelDrafter>(context.model, context.vocabulary);
+  return std::make_unique<ModelDrafter>(
+      context.model, ModelDrafterOptions{.target_vocabulary = context.vocabulary});
 }
 
 }  // namespace
