@@ -209,17 +209,24 @@ void ModelDrafter::propose(std::span<const DraftRequest> requests) {
   double passes = 0;
   while (!read(drafts, passes)) {  // all texts to their ends, so node 0 gets its children
   }
-  do {
+  bool has_grown = false;
+  for (;; has_grown = true) {
     for (Draft& draft : drafts) expand(draft);
-  } while (grow(drafts, passes));
+    if (!grow(drafts, passes)) break;
+  }
   int n_levels = 0;
   for (const Draft& draft : drafts) {
     draft.hand_over();
     n_levels = std::max(n_levels, draft.n_levels());
   }
   n_levels_ += n_levels;
-  recent_levels_ = kRecent * recent_levels_ + std::max(0, n_levels - 1);
-  recent_passes_ = kRecent * recent_passes_ + passes;
+  // What is not tried for a while returns to what is usual.
+  recent_levels_ *= kRecent;
+  recent_passes_ *= kRecent;
+  if (n_levels > 1 || has_grown) {
+    recent_levels_ += n_levels - 1;
+    recent_passes_ += passes;
+  }
 }
 
 // A tree of node 0 alone for each request that can be answered.
