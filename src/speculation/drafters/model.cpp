@@ -173,7 +173,7 @@ void ModelDrafter::begin(DraftSequence sequence) {
                                             .text = {},
                                             .excerpt = {},
                                             .first_unknown = {},
-                                            .n_outputs = 0,
+                                            .outputs = {},
                                             .said = {},
                                             .text_end = {},
                                             .tree = {}})
@@ -247,12 +247,25 @@ std::vector<ModelDrafter::Draft> ModelDrafter::start(std::span<const DraftReques
     if (length > backend_->options().context) continue;
     // The last token is computed even if the cache has it, because its logits are wanted.
     if (backend_->committed(sequence.id) >= length) backend_->truncate(sequence.id, length - 1);
-    backend_->add_outputs(std::span(sequence.text).subspan(sequence.n_outputs));
-    sequence.n_outputs = sequence.text.size();
+    add_outputs(sequence);
     sequence.tree = {{sequence.text.back(), -1, 0, 1, 1, 0}};
     drafts.push_back({&request, &sequence});
   }
   return drafts;
+}
+
+// Of what it reads after the gap, if there is one.
+void ModelDrafter::add_outputs(Sequence& sequence) {
+  const std::span<const Token> text = sequence.text;
+  auto& [first, end] = sequence.outputs;
+  const int wanted = sequence.excerpt.has_gap() ? sequence.excerpt.first : 0;
+  if (wanted > end) first = end = wanted;
+  if (wanted < first) {
+    backend_->add_outputs(text.subspan(wanted, first - wanted));
+    first = wanted;
+  }
+  backend_->add_outputs(text.subspan(end));
+  end = sequence.size();
 }
 
 // What it reads where it shall know the last n_context tokens.
@@ -568,7 +581,8 @@ void ModelDrafter::truncate(DraftSequence number, int length) {
   sequence.forget_draft();
   sequence.index.truncate(length);
   sequence.text.resize(length);
-  sequence.n_outputs = std::min(sequence.n_outputs, sequence.text.size());
+  sequence.outputs.end = std::min(sequence.outputs.end, length);
+  sequence.outputs.first = std::min(sequence.outputs.first, length);
   if (sequence.first_unknown && *sequence.first_unknown >= sequence.text.size())
     sequence.first_unknown.reset();
 }
@@ -577,7 +591,7 @@ void ModelDrafter::forget() {
   guesser_.forget();
   recent_levels_ = recent_passes_ = 0;
   backend_->remove_added_outputs();
-  for (auto& [number, sequence] : sequences_) sequence.n_outputs = 0;
+  for (auto& [number, sequence] : sequences_) sequence.outputs = {};
 }
 
 void ModelDrafter::end(DraftSequence number) {

@@ -93,9 +93,11 @@ class ModelDrafter final : public Drafter {
     std::vector<Token> text;
     Excerpt excerpt;  // what the model reads of it; positions are of its tokens
     std::optional<std::size_t> first_unknown;  // place of a token that the draft model lacks
-    // Tokens of the text that were given logits. That takes time, so it waits until proposals are
-    // wanted.
-    std::size_t n_outputs = 0;
+    // Places whose tokens were given logits. That takes time, so it waits until proposals are
+    // wanted, and leaves out what is not read.
+    struct Range {
+      int first = 0, end = 0;
+    } outputs;
     // Of the last propose(), until the text changes.
     std::vector<Said> said;
     std::vector<SlotId> text_end;  // rows of the text's last tokens that are not committed yet
@@ -116,6 +118,7 @@ class ModelDrafter final : public Drafter {
   };
 
   std::vector<Draft> start(std::span<const DraftRequest> requests);
+  void add_outputs(Sequence& sequence);
   Excerpt excerpt(const Sequence& sequence, int n_context) const;
   bool read(std::span<Draft> drafts, double& passes);
   void expand(Draft& draft) const;

@@ -131,6 +131,25 @@ TEST(ModelDrafter, AsksForLogitsOfTheTextsTokens) {
   EXPECT_EQ(drafting.backend->outputs_added(), (std::set<Token>{1, 2, 3, 7}));
 }
 
+// What it does not read of a text takes no time for its tokens either.
+TEST(ModelDrafter, AsksForNoLogitsOfWhatItLeavesOut) {
+  Drafting drafting;
+  std::vector<Token> text(60, 4);
+  text[0] = 5;
+  text[30] = 6;
+  text[50] = 7;
+  drafting.drafter->begin({0});
+  drafting.drafter->observe({0}, text);
+  drafting.propose(0, text, {}, Drafting::greedy(), 16);
+  EXPECT_EQ(drafting.backend->outputs_added(), (std::set<Token>{4, 7}));
+  drafting.propose(0, text, {}, Drafting::greedy(), 40);
+  EXPECT_EQ(drafting.backend->outputs_added(), (std::set<Token>{4, 6, 7}));
+  drafting.drafter->observe({0}, std::vector<Token>{8});
+  text.push_back(8);
+  drafting.propose(0, text);
+  EXPECT_EQ(drafting.backend->outputs_added(), (std::set<Token>{4, 5, 6, 7, 8}));
+}
+
 TEST(ModelDrafter, ForgetsTheTokensOfEarlierTexts) {
   Drafting drafting;
   for (const int text : {0, 1}) {
