@@ -14,7 +14,7 @@
 namespace outrider {
 namespace {
 
-// Tokens that the pass of node 0 can read without taking much longer.
+// Tokens that the pass of node 0 reads where the text has gone on by a step; more are reading.
 constexpr int kUsualCatchUp = 8;
 // Rows whose passes are timed before the first proposal; the last tell the cost of reading.
 constexpr int kTimedRows[] = {1, 2, 4, 8, 64};
@@ -276,7 +276,8 @@ Excerpt ModelDrafter::excerpt(const Sequence& sequence, int n_context) const {
 int ModelDrafter::unread(DraftSequence number, int n_context) const {
   const Sequence& sequence = sequences_.at(number);
   const int n_read = backend_->committed(sequence.id);
-  return std::max(0, sequence.excerpt.n_unread(n_context, sequence.size(), n_read) - kUsualCatchUp);
+  const int n = sequence.excerpt.n_unread(n_context, sequence.size(), n_read);
+  return n > kUsualCatchUp ? n - 1 : 0;  // the last one belongs to every pass
 }
 
 int ModelDrafter::n_known(DraftSequence number, int n_context) const {
