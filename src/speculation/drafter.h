@@ -85,8 +85,9 @@ class Drafter {
   virtual void truncate(DraftSequence sequence, int length) = 0;
   virtual void end(DraftSequence sequence) = 0;
 
-  // Tokens of the text that the next propose() has to read first, without the few that each step
-  // adds, if it is to know at least the last n_context. 0 for drafters that read in observe().
+  // Tokens of the text that the next propose() has to read first, if it is to know at least the
+  // last n_context. 0 for drafters that read in observe(), and where it lacks no more than a step
+  // usually adds.
   virtual int unread(DraftSequence, int /*n_context*/) const { return 0; }
 
   // How many of the text's last tokens it will know then; the largest int: the whole text.

@@ -94,10 +94,10 @@ struct ModelDrafter::Draft {
     return parents;
   }
 
-  int n_levels() const {
-    int n_levels = 0;
-    for (const int node : best()) n_levels = std::max(n_levels, sequence->tree[node].depth);
-    return n_levels;
+  int depth() const {
+    int depth = 0;
+    for (const int node : best()) depth = std::max(depth, sequence->tree[node].depth);
+    return depth;
   }
 
   // Makes the best nodes proposals.
@@ -195,7 +195,6 @@ void ModelDrafter::observe(DraftSequence number, std::span<const Token> tokens) 
     backend_->commit(sequence.id, path);
     sequence.forget_draft();
   }
-  sequence.index.append(tokens);
   for (Token token : tokens) {
     if (token >= backend_->spec().vocabulary && !sequence.first_unknown)
       sequence.first_unknown = sequence.text.size();
@@ -217,7 +216,7 @@ void ModelDrafter::propose(std::span<const DraftRequest> requests) {
   int n_levels = 0;
   for (const Draft& draft : drafts) {
     draft.hand_over();
-    n_levels = std::max(n_levels, draft.n_levels());
+    n_levels = std::max(n_levels, draft.depth());
   }
   n_levels_ += n_levels;
   // What is not tried for a while returns to what is usual.
@@ -248,6 +247,7 @@ std::vector<ModelDrafter::Draft> ModelDrafter::start(std::span<const DraftReques
     // The last token is computed even if the cache has it, because its logits are wanted.
     if (backend_->committed(sequence.id) >= length) backend_->truncate(sequence.id, length - 1);
     add_outputs(sequence);
+    sequence.index.append(std::span(sequence.text).subspan(sequence.index.size()));
     sequence.tree = {{sequence.text.back(), -1, 0, 1, 1, 0}};
     drafts.push_back({&request, &sequence});
   }
@@ -427,13 +427,13 @@ bool ModelDrafter::grow(std::span<Draft> drafts, double& passes) {
 // first.
 void ModelDrafter::add_guesses(Batch& batch, std::span<Draft* const> drafts) const {
   if (options_.memory_bytes == 0) return;
-  struct Candidate {
+  struct Branch {
     double probability;
     Batch::Asked parent;
     Guesser::Guess guess;
-    bool operator<(const Candidate& other) const { return probability < other.probability; }
+    bool operator<(const Branch& other) const { return probability < other.probability; }
   };
-  std::priority_queue<Candidate> candidates;
+  std::priority_queue<Branch> branches;
   const auto add = [&](const Batch::Asked& parent) {
     const Sequence& sequence = *parent.draft->sequence;
     const Said& said = sequence.said[parent.said];
@@ -442,13 +442,13 @@ void ModelDrafter::add_guesses(Batch& batch, std::span<Draft* const> drafts) con
         sequence.length() - 1 + depth >= backend_->options().context)
       return;
     for (const Guesser::Guess& guess : guesser_.guesses(sequence.index, said.end, said.token))
-      candidates.push({parent.probability * guess.probability, parent, guess});
+      branches.push({parent.probability * guess.probability, parent, guess});
   };
   for (const Batch::Asked& asked : batch.asked)
     if (std::ranges::find(drafts, asked.draft) != drafts.end()) add(asked);
-  while (!candidates.empty()) {
-    const auto [probability, parent, guess] = candidates.top();
-    candidates.pop();
+  while (!branches.empty()) {
+    const auto [probability, parent, guess] = branches.top();
+    branches.pop();
     const DraftRequest& request = *parent.draft->request;
     const Sequence& sequence = *parent.draft->sequence;
     const int n_rows = static_cast<int>(batch.rows.size());
@@ -580,8 +580,8 @@ void ModelDrafter::truncate(DraftSequence number, int length) {
                      std::min(backend_->committed(sequence.id), sequence.excerpt.n_shared(length)));
   sequence.excerpt = sequence.excerpt.cut(length);
   sequence.forget_draft();
-  sequence.index.truncate(length);
   sequence.text.resize(length);
+  sequence.index.truncate(std::min(sequence.index.size(), sequence.text.size()));
   sequence.outputs.end = std::min(sequence.outputs.end, length);
   sequence.outputs.first = std::min(sequence.outputs.first, length);
   if (sequence.first_unknown && *sequence.first_unknown >= sequence.text.size())

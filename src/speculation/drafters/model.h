@@ -89,7 +89,7 @@ class ModelDrafter final : public Drafter {
   };
   struct Sequence {
     SequenceId id;
-    SuffixText index;
+    SuffixText index;  // of the text up to the last propose()
     std::vector<Token> text;
     Excerpt excerpt;  // what the model reads of it; positions are of its tokens
     std::optional<std::size_t> first_unknown;  // place of a token that the draft model lacks
