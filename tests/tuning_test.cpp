@@ -50,15 +50,15 @@ class Tuning : public ::testing::Test {
 TEST_F(Tuning, IsTakenUpAgain) {
   for (const Isa isa : available_isas()) {
     SCOPED_TRACE(name(isa));
-    const bool has_choice = kernels(isa).requesting_products != nullptr;
+    const bool has_choice = !kernels(isa).readings.empty();
     const std::string found = load(isa, "")->tuning();
     EXPECT_EQ(found.empty(), !has_choice);
-    for (const char* reading : {"processor", "requests"}) {
+    for (const char* reading : {"processor", "near", "far"}) {
       const std::string kept = fmt::format("{} reading={}", name(isa), reading);
       EXPECT_EQ(load(isa, kept)->tuning(), has_choice ? kept : "");
     }
-    for (const char* other : {"?", "\n\0", "avx512", "avx512 reading=", "sse reading=requests",
-                              "avx512 reading=requests "})
+    for (const char* other : {"?", "\n\0", "avx512", "avx512 reading=", "sse reading=near",
+                              "avx512 reading=far ", "avx512 reading=requests"})
       EXPECT_EQ(load(isa, other)->tuning(), found) << other;
   }
 }
@@ -66,7 +66,7 @@ TEST_F(Tuning, IsTakenUpAgain) {
 TEST_F(Tuning, ChangesNoLogits) {
   const std::vector<float> expected = logits(*load(Isa::reference, ""));
   for (const Isa isa : available_isas()) {
-    for (const char* reading : {"processor", "requests"}) {
+    for (const char* reading : {"processor", "near", "far"}) {
       SCOPED_TRACE(fmt::format("{} {}", name(isa), reading));
       EXPECT_EQ(logits(*load(isa, fmt::format("{} reading={}", name(isa), reading))), expected);
     }
@@ -75,7 +75,7 @@ TEST_F(Tuning, ChangesNoLogits) {
 
 TEST_F(Tuning, IsNotKeptOfWhatTheEnvironmentForces) {
   const Isa isa = available_isas().back();
-  setenv("OUTRIDER_READING", "requests", 1);
+  setenv("OUTRIDER_READING", "far", 1);
   EXPECT_EQ(load(isa, "")->tuning(), "");
   setenv("OUTRIDER_READING", "cache", 1);
   EXPECT_THROW(load(isa, ""), Error);

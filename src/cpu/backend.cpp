@@ -121,7 +121,7 @@ std::string tuning_of(Isa isa, Reading reading) {
 
 // The way of reading that LoadOptions::tuning says.
 std::optional<Reading> kept_reading(const std::string& tuning, Isa isa) {
-  for (const Reading reading : {Reading::processor, Reading::requests})
+  for (const Reading reading : kReadings)
     if (tuning == tuning_of(isa, reading)) return reading;
   return std::nullopt;
 }
@@ -142,7 +142,7 @@ class CpuBackend final : public Backend {
         choice_memories_(options_.n_threads),
         all_layers_(model.spec.n_layers()) {
     std::iota(all_layers_.begin(), all_layers_.end(), 0);
-    if (forced_reading_ || kernels(isa).requesting_products == nullptr) return;
+    if (forced_reading_ || kernels(isa).readings.empty()) return;
     const std::optional<Reading> kept = kept_reading(options_.tuning, isa);
     readings_.emplace(kept.value_or(Reading::processor));
     if (!kept) compare_readings();
@@ -265,7 +265,7 @@ class CpuBackend final : public Backend {
     return pass;
   }
 
-  // Times passes of one row over some layers, by turns in each way, for at most 0.3 s and 4 GiB of
+  // Times passes of one row over some layers, in each way by turns, for at most 0.3 s and 4 GiB of
   // weights. What fits into a processor's caches is not read from memory: nothing is compared.
   void compare_readings() {
     constexpr std::size_t kLeastBytes = std::size_t{64} << 20, kPassBytes = std::size_t{128} << 20;
@@ -291,11 +291,18 @@ class CpuBackend final : public Backend {
     const Clock::time_point start = Clock::now();
     double longest = 0;
     for (int round = 0; round < kRounds && ms_since(start) + longest < kMostMs; ++round) {
-      double ms[2];
-      for (const int turn : {round % 2, 1 - round % 2})
-        ms[turn] = time(round, turn == 0 ? Reading::processor : Reading::requests);
-      longest = std::max(longest, ms[0] + ms[1]);
-      readings_->compare(ms[0], ms[1]);
+      const Clock::time_point begin = Clock::now();
+      std::array<double, kReadings.size()> ms;
+      for (std::size_t turn = 0; turn < ms.size(); ++turn) {
+        const std::size_t way = (round + turn) % ms.size();
+        ms[way] = time(round, kReadings[way]);
+      }
+      longest = std::max(longest, ms_since(begin));
+      const auto ms_of = [&](Reading way) { return ms[static_cast<std::size_t>(way)]; };
+      for (const Reading way : kReadings) {
+        const Reading chosen = readings_->chosen();
+        if (way != chosen) readings_->compare(way, ms_of(way), ms_of(chosen));
+      }
     }
   }
 

@@ -103,7 +103,7 @@ class CpuLimitMeter final : public LimitMeter {
   std::vector<Limits::Reading> measure_products(int n_threads) override {
     CHECK(n_threads >= 1 && n_threads <= team_.size());
     const Kernels& table = kernels(chosen_isa());
-    if (table.requesting_products == nullptr) return {};
+    if (table.readings.empty()) return {};
     const PackedMatrix weights = memory_as_weights();
     const std::vector<std::int8_t> q(weights.columns);
     const std::vector<float> d(weights.columns);
@@ -115,7 +115,7 @@ class CpuLimitMeter final : public LimitMeter {
                           weights.columns}};
     std::vector<float> out(weights.outputs);
     std::vector<Limits::Reading> readings;
-    for (const Reading reading : {Reading::processor, Reading::requests}) {
+    for (const Reading reading : kReadings) {
       const ProductKernels& products = table.products_by(reading);
       std::vector<ArrangedRows::Line> words(products.lines(weights, 1));
       ArrangedRows row;

@@ -44,7 +44,7 @@ TEST(Limits, PatternsKeepTheirOrder) {
 
 TEST(Limits, ProductsAreTimedInEachWayOfReading) {
   const auto readings = make_limit_meter(2)->measure_products(2);
-  ASSERT_EQ(readings.size(), kernels(chosen_isa()).requesting_products == nullptr ? 0u : 2u);
+  ASSERT_EQ(readings.size(), kernels(chosen_isa()).readings.size());
   for (const Limits::Reading& reading : readings) {
     EXPECT_GT(reading.gbs, 0.1) << reading.pattern;
     EXPECT_LT(reading.gbs, 1000) << reading.pattern;

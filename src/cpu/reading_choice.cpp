@@ -28,46 +28,64 @@ constexpr double kAssumedVariance = 2 * 0.2 * 0.2;
 }  // namespace
 
 std::string_view name(Reading reading) {
-  return reading == Reading::processor ? "processor" : "requests";
+  switch (reading) {
+    case Reading::processor: return "processor";
+    case Reading::near: return "near";
+    case Reading::far: return "far";
+  }
+  return "";
 }
 
 std::optional<Reading> forced_reading() {
   const char* forced = std::getenv("OUTRIDER_READING");
   if (forced == nullptr || *forced == '\0') return std::nullopt;
-  for (const Reading reading : {Reading::processor, Reading::requests})
+  for (const Reading reading : kReadings)
     if (name(reading) == forced) return reading;
-  throw Error("OUTRIDER_READING={}: processor or requests", forced);
+  throw Error("OUTRIDER_READING={}: processor, near or far", forced);
 }
 
-ReadingChoice::ReadingChoice(Reading first) : chosen_(first), variance_(kAssumedVariance) {}
+ReadingChoice::ReadingChoice(Reading first) : chosen_(first), trial_(first) {
+  for (Compared& compared : compared_) compared.variance = kAssumedVariance;
+}
 
-void ReadingChoice::compare(double processor_ms, double requests_ms) {
-  const double log = std::clamp(std::log(requests_ms / processor_ms), -kMostLog, kMostLog);
-  n_ = std::min(n_ + 1, kRemembered);
-  const double before = log - mean_;
-  mean_ += before / n_;
-  variance_ += (before * (log - mean_) - variance_) / (n_ + kAssumed);
-  if (n_ < kLeastCompared) return;
-  const double gain = chosen_ == Reading::processor ? -mean_ : mean_;  // of the other way
-  if (gain > kLeastGain + kStandardErrors * std::sqrt(variance_ / (n_ - 1)))
-    chosen_ = other(chosen_);
+void ReadingChoice::compare(Reading other, double other_ms, double chosen_ms) {
+  CHECK(other != chosen_);
+  const double log = std::clamp(std::log(other_ms / chosen_ms), -kMostLog, kMostLog);
+  Compared& so_far = compared(other);
+  so_far.n = std::min(so_far.n + 1, kRemembered);
+  const double before = log - so_far.mean;
+  so_far.mean += before / so_far.n;
+  so_far.variance += (before * (log - so_far.mean) - so_far.variance) / (so_far.n + kAssumed);
+  if (so_far.n < kLeastCompared) return;
+  const double noise = std::sqrt(so_far.variance / (so_far.n - 1));
+  if (-so_far.mean <= kLeastGain + kStandardErrors * noise) return;
+  // What is known of all ways is now against the new one.
+  compared(chosen_) = so_far;
+  compared(chosen_).mean = 0;
+  const double gained = so_far.mean;
+  for (Compared& way : compared_) way.mean -= gained;
+  chosen_ = other;
+}
+
+Reading ReadingChoice::after(Reading way) const {
+  do {
+    way = kReadings[(static_cast<std::size_t>(way) + 1) % kReadings.size()];
+  } while (way == chosen_);
+  return way;
 }
 
 Reading ReadingChoice::next(const Shape& shape) {
   shape_ = shape;
   is_trial_ = shape.rows <= kFewRows && since_trial_ >= kBetween && last_ && last_->shape == shape;
-  return is_trial_ ? other(chosen_) : chosen_;
+  if (is_trial_) trial_ = after(trial_);
+  return is_trial_ ? trial_ : chosen_;
 }
 
 void ReadingChoice::took(double ms) {
   if (is_trial_) {
     since_trial_ = 0;
-    const double last_ms = last_->ms;
+    compare(trial_, ms, last_->ms);
     last_.reset();
-    if (chosen_ == Reading::processor)
-      compare(last_ms, ms);
-    else
-      compare(ms, last_ms);
   } else {
     since_trial_ += shape_.rows <= kFewRows;
     last_ = {shape_, ms};

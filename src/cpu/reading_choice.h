@@ -1,10 +1,11 @@
 // How kernels get the weights of passes with one or two rows, which wait for memory alone. Which
-// way is faster depends on the machine: with requests T(1) takes 0.7 of the time on a Zen 5, 1.08
-// to 1.29 on a Zen 4 (docs/experiments.md). So it is measured where it runs. Bits do not depend on
-// it.
+// way is faster depends on the machine: with far requests T(1) takes 0.7 of the time on a Zen 5,
+// 1.08 to 1.29 on a Zen 4; with near ones 0.87 on a Xeon with AMX, where far ones gain nothing
+// (docs/experiments.md). So it is measured where it runs. Bits do not depend on it.
 
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <optional>
 #include <string_view>
@@ -13,18 +14,17 @@ namespace outrider {
 
 enum class Reading {
   processor,  // left to the processor's own prefetching, which detects streams
-  requests,   // requested ahead by the kernels, as with more rows
+  near,       // requested by the kernels, so far ahead that one page of 4 KiB has nearly all requests
+  far,        // requested further ahead
 };
+inline constexpr std::array kReadings{Reading::processor, Reading::near, Reading::far};
 
 std::string_view name(Reading reading);
-constexpr Reading other(Reading reading) {
-  return reading == Reading::processor ? Reading::requests : Reading::processor;
-}
 // The one that the environment variable OUTRIDER_READING names, if it is set. Throws Error if it
 // names none.
 std::optional<Reading> forced_reading();
 
-// Decides by the times of passes. One way is given up for the other if that is faster by 3 % and by
+// Decides by the times of passes. One way is given up for another if that is faster by 3 % and by
 // more than chance explains.
 class ReadingChoice {
  public:
@@ -37,31 +37,38 @@ class ReadingChoice {
   explicit ReadingChoice(Reading first);
 
   Reading chosen() const { return chosen_; }
-  // Two passes of one shape, one right after the other, took so long.
-  void compare(double processor_ms, double requests_ms);
+  // Two passes of one shape, one in another way and one in the chosen way soon before or after it,
+  // took so long.
+  void compare(Reading other, double other_ms, double chosen_ms);
 
   // Plain passes compare on their own: next() before each pass says how it shall read, took() after
-  // it how long it was. Of kBetween passes with few rows at most one reads in the way that is not
-  // chosen, right after one of its shape: if that way takes 1.5 times as long, it costs 0.8 %.
+  // it how long it was. Of kBetween passes with few rows at most one reads in a way that is not
+  // chosen, right after one of its shape: if that way takes 1.5 times as long, it costs 0.8 %. The
+  // other ways take turns.
   static constexpr int kBetween = 64;
   Reading next(const Shape& shape);
   void took(double ms);
 
  private:
+  // log(time in a way / time in the chosen way): mean and variance over about the last kRemembered
+  // comparisons, whose number is n.
+  struct Compared {
+    int n = 0;
+    double mean = 0, variance = 0;
+  };
+  Compared& compared(Reading way) { return compared_[static_cast<std::size_t>(way)]; }
+  Reading after(Reading way) const;
+
   Reading chosen_;
-
-  // log(time with requests / time without): mean and variance over about the last kRemembered
-  // comparisons, whose number is n_.
-  int n_ = 0;
-  double mean_ = 0, variance_;
-
+  std::array<Compared, kReadings.size()> compared_;  // by way; of the chosen one: no difference
   struct Timed {
     Shape shape;
     double ms;
   };
   std::optional<Timed> last_;  // the last pass, if it can be compared with
   Shape shape_;                // of the pass that runs
-  bool is_trial_ = false;      // it reads in the other way
+  bool is_trial_ = false;      // it reads in trial_
+  Reading trial_;              // the way that was tried last
   int since_trial_ = 0;        // passes with few rows
 };
 

@@ -18,29 +18,42 @@ namespace {
 constexpr double kNoises[] = {0, 0.1, 0.2};
 constexpr unsigned kSeeds = 40;
 
-// Passes take 20 ms, with requests `ratio` times as long, and noise on each.
+// Passes take 20 ms, with near and far requests these times as long, and noise on each.
+struct Ratios {
+  double near, far;
+};
 class Machine {
  public:
-  Machine(double ratio, double noise, unsigned seed) : ratio_(ratio), noise_(noise), rng_(seed) {}
+  Machine(Ratios ratios, double noise, unsigned seed) : ratios_(ratios), noise_(noise), rng_(seed) {}
 
-  void set_ratio(double ratio) { ratio_ = ratio; }
+  void set_ratios(Ratios ratios) { ratios_ = ratios; }
   double without_noise(Reading reading) const {
-    return reading == Reading::requests ? 20 * ratio_ : 20;
+    switch (reading) {
+      case Reading::processor: return 20;
+      case Reading::near: return 20 * ratios_.near;
+      case Reading::far: return 20 * ratios_.far;
+    }
+    return 0;
   }
   double time(Reading reading) { return without_noise(reading) * std::exp(noise_ * normal_(rng_)); }
 
+  // Each way once.
   void compare(ReadingChoice& choice) {
-    const double processor_ms = time(Reading::processor);
-    choice.compare(processor_ms, time(Reading::requests));
+    for (const Reading reading : kReadings) {
+      if (reading == choice.chosen()) continue;
+      const double chosen_ms = time(choice.chosen());
+      choice.compare(reading, time(reading), chosen_ms);
+    }
   }
 
  private:
-  double ratio_, noise_;
+  Ratios ratios_;
+  double noise_;
   std::mt19937 rng_;
   std::normal_distribution<double> normal_;
 };
 
-// How many comparisons it takes until the choice is `wanted`, at most `most`.
+// How many times all ways are compared until the choice is `wanted`, at most `most`.
 int comparisons_until(Reading wanted, ReadingChoice& choice, Machine& machine, int most) {
   int n = 0;
   for (; n < most && choice.chosen() != wanted; ++n) machine.compare(choice);
@@ -49,25 +62,44 @@ int comparisons_until(Reading wanted, ReadingChoice& choice, Machine& machine, i
 
 TEST(ReadingChoice, BelowThreePercentTheFirstWayStays) {
   for (const double noise : kNoises) {
-    for (const double ratio : {0.975, 1.0, 1.3}) {
+    for (const Ratios ratios : {Ratios{0.975, 0.975}, Ratios{1, 1}, Ratios{1.3, 0.985}}) {
       int switched = 0;
       for (unsigned seed = 0; seed < kSeeds; ++seed) {
-        Machine machine(ratio, noise, seed);
+        Machine machine(ratios, noise, seed);
         ReadingChoice choice(Reading::processor);
-        switched += comparisons_until(Reading::requests, choice, machine, 500) < 500;
+        for (int i = 0; i < 500 && choice.chosen() == Reading::processor; ++i)
+          machine.compare(choice);
+        switched += choice.chosen() != Reading::processor;
       }
-      EXPECT_LE(switched, 1) << "noise " << noise << " ratio " << ratio;
+      EXPECT_LE(switched, 1) << "noise " << noise << " ratios " << ratios.near << ' ' << ratios.far;
     }
   }
 }
 
 TEST(ReadingChoice, ThirtyPercentAreFound) {
   for (const double noise : kNoises) {
+    for (const double of_other : {1.0, 1.3}) {
+      for (unsigned seed = 0; seed < kSeeds; ++seed) {
+        Machine near(Ratios{1 / 1.3, of_other}, noise, seed);
+        ReadingChoice of_near(Reading::processor);
+        EXPECT_LE(comparisons_until(Reading::near, of_near, near, 1000), noise <= 0.1 ? 20 : 100)
+            << "noise " << noise << " seed " << seed;
+        Machine far(Ratios{of_other, 1 / 1.3}, noise, seed);
+        ReadingChoice of_far(Reading::processor);
+        EXPECT_LE(comparisons_until(Reading::far, of_far, far, 1000), noise <= 0.1 ? 20 : 100)
+            << "noise " << noise << " seed " << seed;
+      }
+    }
+  }
+}
+
+TEST(ReadingChoice, TheFastestOfThreeIsFound) {
+  for (const double noise : {0.0, 0.1}) {
     for (unsigned seed = 0; seed < kSeeds; ++seed) {
-      Machine machine(1 / 1.3, noise, seed);
+      Machine machine(Ratios{0.75, 0.87}, noise, seed);
       ReadingChoice choice(Reading::processor);
-      const int n = comparisons_until(Reading::requests, choice, machine, 1000);
-      EXPECT_LE(n, noise <= 0.1 ? 20 : 100) << "noise " << noise << " seed " << seed;
+      for (int i = 0; i < 200; ++i) machine.compare(choice);
+      EXPECT_EQ(choice.chosen(), Reading::near) << "noise " << noise << " seed " << seed;
     }
   }
 }
@@ -75,11 +107,11 @@ TEST(ReadingChoice, ThirtyPercentAreFound) {
 TEST(ReadingChoice, AMachineThatChangesIsFollowed) {
   for (const double noise : kNoises) {
     for (unsigned seed = 0; seed < kSeeds; ++seed) {
-      Machine machine(1 / 1.3, noise, seed);
+      Machine machine(Ratios{1, 1 / 1.3}, noise, seed);
       ReadingChoice choice(Reading::processor);
       for (int i = 0; i < 200; ++i) machine.compare(choice);
-      EXPECT_EQ(choice.chosen(), Reading::requests);
-      machine.set_ratio(1.3);
+      EXPECT_EQ(choice.chosen(), Reading::far);
+      machine.set_ratios({1.3, 1.3});
       EXPECT_LE(comparisons_until(Reading::processor, choice, machine, 1000), 200)
           << "noise " << noise << " seed " << seed;
     }
@@ -89,12 +121,13 @@ TEST(ReadingChoice, AMachineThatChangesIsFollowed) {
 // Memory that is twice as slow for one of two passes, now and then.
 TEST(ReadingChoice, JumpsOfMemoryAreNoEvidence) {
   for (unsigned seed = 0; seed < kSeeds; ++seed) {
-    Machine machine(1, 0.02, seed);
+    Machine machine(Ratios{1, 1}, 0.02, seed);
     ReadingChoice choice(Reading::processor);
     std::mt19937 rng(seed);
     for (int i = 0; i < 500; ++i) {
-      const double processor_ms = machine.time(Reading::processor) * (rng() % 4 == 0 ? 2 : 1);
-      choice.compare(processor_ms, machine.time(Reading::requests) * (rng() % 4 == 0 ? 2 : 1));
+      const double chosen_ms = machine.time(Reading::processor) * (rng() % 4 == 0 ? 2 : 1);
+      const Reading other = i % 2 == 0 ? Reading::near : Reading::far;
+      choice.compare(other, machine.time(other) * (rng() % 4 == 0 ? 2 : 1), chosen_ms);
       ASSERT_EQ(choice.chosen(), Reading::processor) << "seed " << seed;
     }
   }
@@ -105,19 +138,19 @@ constexpr ReadingChoice::Shape kPlain = {.rows = 1, .layers = 28, .logits = 1};
 
 TEST(ReadingChoice, PlainPassesFindTheFasterWay) {
   for (const double noise : kNoises) {
-    Machine machine(1 / 1.3, noise, 1);
+    Machine machine(Ratios{1, 1 / 1.3}, noise, 1);
     ReadingChoice choice(Reading::processor);
     int passes = 0;
-    for (; passes < 5000 && choice.chosen() != Reading::requests; ++passes)
+    for (; passes < 15000 && choice.chosen() != Reading::far; ++passes)
       choice.took(machine.time(choice.next(kPlain)));
-    EXPECT_LE(passes, (noise <= 0.1 ? 20 : 100) * (ReadingChoice::kBetween + 2));
+    EXPECT_LE(passes, 2 * (noise <= 0.1 ? 20 : 100) * (ReadingChoice::kBetween + 2));
   }
 }
 
 TEST(ReadingChoice, ComparingCostsLessThanOnePercent) {
   for (const double noise : kNoises) {
     for (const double ratio : {1.0, 1.3, 1.5}) {
-      Machine machine(ratio, noise, 1);
+      Machine machine(Ratios{ratio, ratio}, noise, 1);
       ReadingChoice choice(Reading::processor);
       double total = 0;
       constexpr int kPasses = 20000;
@@ -149,12 +182,15 @@ TEST(ReadingChoice, OnlyNeighboursOfOneShapeAreCompared) {
     EXPECT_EQ(choice.next({.rows = 3, .layers = 28, .logits = 3}), Reading::processor);
     choice.took(20);
   }
-  int trials = 0;
+  int near = 0, far = 0;
   for (int i = 0; i < 2 * ReadingChoice::kBetween; ++i) {
-    trials += choice.next(kPlain) == Reading::requests;
+    const Reading reading = choice.next(kPlain);
+    near += reading == Reading::near;
+    far += reading == Reading::far;
     choice.took(20);
   }
-  EXPECT_EQ(trials, 2);
+  EXPECT_EQ(near, 1);
+  EXPECT_EQ(far, 1);
 }
 
 // Sets OUTRIDER_READING, or unsets it, for as long as it lives.
@@ -178,11 +214,11 @@ TEST(ForcedReading, IsWhatTheEnvironmentNames) {
     const Forced forced(nothing);
     EXPECT_EQ(forced_reading(), std::nullopt);
   }
-  for (const Reading reading : {Reading::processor, Reading::requests}) {
+  for (const Reading reading : kReadings) {
     const Forced forced(std::string(name(reading)).c_str());
     EXPECT_EQ(forced_reading(), reading);
   }
-  for (const char* unknown : {"prefetch", "Requests", "requests "}) {
+  for (const char* unknown : {"prefetch", "Near", "far "}) {
     const Forced forced(unknown);
     EXPECT_THROW(forced_reading(), Error) << unknown;
   }

@@ -123,11 +123,11 @@ class Model(TestCase):
         has_choice = re.search("in use: (avx512|amx)", outrider("--version").stdout) is not None
         self.assertEqual("reading=" in shown, has_choice, shown)
         plain = self.run_json("--temp", "0", "--draft", "off")
-        for way in ("processor", "requests"):
+        for way in ("processor", "near", "far"):
             forced = self.run_json("--temp", "0", "--draft", "off", OUTRIDER_READING=way)
             self.assertEqual(forced["tokens"], plain["tokens"])
         self.assert_fails(outrider("run", "-p", PROMPT, OUTRIDER_READING="cache"), 1, "OUTRIDER_READING=cache",
-                          "processor or requests")
+                          "processor, near or far")
 
     def test_bad_requests(self):
         self.assert_fails(outrider("run", "-p", ""), 1, "the prompt is empty")
@@ -216,7 +216,7 @@ class Model(TestCase):
         for key in ("int8_tops", "avx2_tops", "amx_tops", "f32_tflops"):
             self.assertGreaterEqual(limits[key], 0)
         ways = [p["pattern"] for p in limits["product_patterns"]]
-        self.assertIn(ways, ([], ["processor", "requests"]))
+        self.assertIn(ways, ([], ["processor", "near", "far"]))
         self.assertIn("threads on", outrider("bench", "bandwidth", "-t", "2").stdout)
 
     def test_bench_generate(self):

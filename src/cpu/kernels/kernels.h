@@ -107,13 +107,11 @@ struct Kernels {
   VectorKernels vectors;
   AttentionKernels attention;
   const ChoiceKernels* choice;  // null: choose_reference (numerics/choice.h) is used
-  // The same products with Reading::requests, where `products` have Reading::processor. Null: they
-  // have one way of reading.
-  const ProductKernels* requesting_products = nullptr;
+  // The same products by the way in which they read, [kReadings]. Empty: they have one way.
+  std::span<const ProductKernels> readings = {};
 
   const ProductKernels& products_by(Reading reading) const {
-    const bool requests = reading == Reading::requests && requesting_products != nullptr;
-    return requests ? *requesting_products : products;
+    return readings.empty() ? products : readings[static_cast<std::size_t>(reading)];
   }
 };
 

@@ -19,6 +19,20 @@ namespace outrider::avx512 {
   return _mm512_cvtph_ps(_mm256_load_si256(reinterpret_cast<const __m256i*>(at)));
 }
 
+// How many bytes ahead of their use lines are requested for each level of caches.
+struct Ahead {
+  std::size_t first_level, second_level;
+};
+inline constexpr Ahead kNear = {1 << 10, 7 << 9}, kFar = {3 << 10, 12 << 10};
+
+template <Ahead kAhead>
+[[gnu::always_inline]] inline void request(const std::byte* at, std::size_t bytes) {
+  for (std::size_t i = 0; i < bytes; i += kLine) {
+    _mm_prefetch(reinterpret_cast<const char*>(at + kAhead.first_level + i), _MM_HINT_T0);
+    _mm_prefetch(reinterpret_cast<const char*>(at + kAhead.second_level + i), _MM_HINT_T1);
+  }
+}
+
 // The float at `word`, in all lanes.
 [[OUTRIDER_AVX512, gnu::always_inline]] inline __m512 broadcast(const std::int32_t* word) {
   return _mm512_castsi512_ps(_mm512_set1_epi32(*word));

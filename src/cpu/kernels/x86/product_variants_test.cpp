@@ -1,5 +1,6 @@
 #include "cpu/kernels/product_variants_test.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "cpu/kernels/x86/tables.h"
@@ -54,8 +55,10 @@ std::vector<ProductVariant> variants_without_table() {
   std::vector<ProductVariant> all;
   if (!is_available(Isa::avx512)) return all;
   for (const Isa isa : available_isas()) {
-    const ProductKernels* requesting = kernels(isa).requesting_products;
-    if (requesting != nullptr) all.push_back({"with requests", *requesting});
+    if (kernels(isa).readings.empty()) continue;
+    for (const Reading reading : {Reading::near, Reading::far})
+      all.push_back({fmt::format("{}, {} requests", name(isa), name(reading)),
+                     kernels(isa).products_by(reading)});
   }
   // The table has one encoding of AVX-VNNI, VEX where there are both.
   if (vnni_encoding() == VnniEncoding::vex) {

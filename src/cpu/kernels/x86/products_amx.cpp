@@ -8,26 +8,26 @@
 namespace outrider {
 namespace {
 
-// With fewer rows AVX-512's kernels take fewer cycles: by port, tiles cost 228 + 6 a row for a
-// block of Q4_K, AVX-512 68 + 45 a row (counted, not measured).
-constexpr std::size_t kLeastRows = 5;
+// With fewer rows AVX-512's kernels are faster: T(8) of the 1.5B takes 48 ms with them and 55 with
+// tiles, T(12) 72 and 64 (docs/experiments.md).
+constexpr std::size_t kLeastRows = 9;
 
 bool on_tiles(const PackedMatrix& weights, Range rows) {
   return input_kind(weights.type) != InputKind::floats && rows.end - rows.begin >= kLeastRows;
 }
 
 std::size_t lines(const PackedMatrix& weights, std::size_t n_rows) {
-  if (!on_tiles(weights, {0, n_rows})) return kProductsAvx512.lines(weights, n_rows);
-  return std::max(tiled::lines(weights, n_rows), kProductsAvx512.lines(weights, kLeastRows - 1));
+  if (!on_tiles(weights, {0, n_rows})) return kProductsAvx512[0].lines(weights, n_rows);
+  return std::max(tiled::lines(weights, n_rows), kProductsAvx512[0].lines(weights, kLeastRows - 1));
 }
 
-template <const ProductKernels& kOfFewRows>
+template <Reading kReading>
 void arrange(const PackedMatrix& weights, const ProductInput& input, Range rows,
              ArrangedRows& arranged) {
   if (on_tiles(weights, rows))
     tiled::arrange(weights, input, rows, arranged);
   else
-    kOfFewRows.arrange(weights, input, rows, arranged);
+    kProductsAvx512[static_cast<std::size_t>(kReading)].arrange(weights, input, rows, arranged);
 }
 
 void product(const PackedMatrix& weights, const ArrangedRows& rows, Range panels,
@@ -35,17 +35,19 @@ void product(const PackedMatrix& weights, const ArrangedRows& rows, Range panels
   if (on_tiles(weights, rows.rows))
     tiled::product<HardwareTiles>(weights, rows, panels, out);
   else
-    kProductsAvx512.product(weights, rows, panels, out);
+    kProductsAvx512[0].product(weights, rows, panels, out);
 }
 
 void quantize(std::span<const float> x, std::size_t group, QuantizedRow out) {
-  kProductsAvx512.quantize(x, group, out);
+  kProductsAvx512[0].quantize(x, group, out);
 }
 
 }  // namespace
 
-const ProductKernels kProductsAmx = {lines, arrange<kProductsAvx512>, product, quantize};
-const ProductKernels kProductsAmxRequests = {lines, arrange<kProductsAvx512Requests>, product,
-                                             quantize};
+const std::array<ProductKernels, kReadings.size()> kProductsAmx = {{
+    {lines, arrange<Reading::processor>, product, quantize},
+    {lines, arrange<Reading::near>, product, quantize},
+    {lines, arrange<Reading::far>, product, quantize},
+}};
 
 }  // namespace outrider

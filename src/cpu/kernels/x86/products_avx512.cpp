@@ -86,16 +86,13 @@ template <int kRows>
 // of the first-level cache while rows multiply: bring them to the second early, to the first late
 // (Q4_K from memory, four rows: 0.77 of the VNNI peak, with one request 0.71; Q6_K 0.61 and 0.52).
 // One or two rows only wait for memory, and some processors detect the streams so well that
-// requests are in the way: with these there are kernels for either (cpu/reading_choice.h).
+// requests are in the way, so there are kernels for each way (cpu/reading_choice.h).
 template <Reading kReading>
 [[OUTRIDER_AVX512, gnu::always_inline]] inline void prefetch(const std::byte* at,
                                                              std::size_t bytes) {
-  if constexpr (kReading == Reading::requests) {
-    constexpr std::size_t kNear = 3 << 10, kFar = 12 << 10;
-    for (std::size_t i = 0; i < bytes; i += kLine) {
-      _mm_prefetch(reinterpret_cast<const char*>(at + kNear + i), _MM_HINT_T0);
-      _mm_prefetch(reinterpret_cast<const char*>(at + kFar + i), _MM_HINT_T1);
-    }
+  if constexpr (kReading != Reading::processor) {
+    constexpr avx512::Ahead kAhead = kReading == Reading::near ? avx512::kNear : avx512::kFar;
+    avx512::request<kAhead>(at, bytes);
   }
 }
 
@@ -337,7 +334,7 @@ constexpr PanelKernel panel_kernel() {
 }
 
 constexpr Reading reading_for(int rows, Reading of_few_rows) {
-  return rows <= kFewRows ? of_few_rows : Reading::requests;
+  return rows > kFewRows && of_few_rows == Reading::processor ? Reading::far : of_few_rows;
 }
 
 template <TensorType kType, Scaling kScaling, Reading kOfFewRows>
@@ -416,9 +413,10 @@ void arrange(const PackedMatrix& weights, const ProductInput& input, Range rows,
 
 }  // namespace
 
-const ProductKernels kProductsAvx512 = {lines, arrange<Reading::processor>, product_of_interleaved,
-                                        quantize};
-const ProductKernels kProductsAvx512Requests = {lines, arrange<Reading::requests>,
-                                                product_of_interleaved, quantize};
+const std::array<ProductKernels, kReadings.size()> kProductsAvx512 = {{
+    {lines, arrange<Reading::processor>, product_of_interleaved, quantize},
+    {lines, arrange<Reading::near>, product_of_interleaved, quantize},
+    {lines, arrange<Reading::far>, product_of_interleaved, quantize},
+}};
 
 }  // namespace outrider

@@ -9,10 +9,9 @@ std::span<const Kernels> kernel_tables() {
       {Isa::avxvnni,
        vnni_encoding() == VnniEncoding::vex ? kProductsAvxVnniVex : kProductsAvxVnniEvex,
        kVectorsAvx2, kAttentionAvx2, &kChoiceAvx2},
-      {Isa::avx512, kProductsAvx512, kVectorsAvx512, kAttentionAvx512, &kChoiceAvx512,
-       &kProductsAvx512Requests},
-      {Isa::amx, kProductsAmx, kVectorsAvx512, kAttentionAvx512, &kChoiceAvx512,
-       &kProductsAmxRequests},
+      {Isa::avx512, kProductsAvx512[0], kVectorsAvx512, kAttentionAvx512, &kChoiceAvx512,
+       kProductsAvx512},
+      {Isa::amx, kProductsAmx[0], kVectorsAvx512, kAttentionAvx512, &kChoiceAvx512, kProductsAmx},
   };
   return tables;
 }

@@ -2,12 +2,15 @@
 
 #pragma once
 
+#include <array>
+
 #include "cpu/kernels/kernels.h"
 
 namespace outrider {
 
-extern const ProductKernels kProductsAvx2, kProductsAvxVnniVex, kProductsAvxVnniEvex,
-    kProductsAvx512, kProductsAvx512Requests, kProductsAmx, kProductsAmxRequests;
+extern const ProductKernels kProductsAvx2, kProductsAvxVnniVex, kProductsAvxVnniEvex;
+// [kReadings]
+extern const std::array<ProductKernels, kReadings.size()> kProductsAvx512, kProductsAmx;
 extern const VectorKernels kVectorsAvx2, kVectorsAvx512;
 extern const AttentionKernels kAttentionAvx2, kAttentionAvx512;
 extern const ChoiceKernels kChoiceAvx2, kChoiceAvx512;

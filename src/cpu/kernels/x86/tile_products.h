@@ -24,10 +24,6 @@
 
 namespace outrider::tiled {
 
-// Weights are asked for this many bytes before they are unpacked, a few lines at a time: a block's
-// worth at once fills the buffers for misses.
-inline constexpr std::size_t kAhead = 5 << 10;
-
 // Sum tiles; then two each of activations and weights.
 inline constexpr int kSums = 4, kA = 4, kB = 6;
 
@@ -61,10 +57,7 @@ struct Work {
 
 [[OUTRIDER_AVX512, gnu::always_inline]] inline void prefetch(const std::byte* at,
                                                              std::size_t bytes) {
-#pragma GCC unroll 8
-  for (std::size_t i = 0; i < bytes; i += kLine) {
-    _mm_prefetch(reinterpret_cast<const char*>(at + kAhead + i), _MM_HINT_T0);
-  }
+  avx512::request<avx512::kNear>(at, bytes);
 }
 
 // K types. A step is a block of 256 columns, and scales are multiplied into the weights while they
