@@ -333,6 +333,8 @@ constexpr PanelKernel panel_kernel() {
     return panel_of_256<kType, kScaling, kRows, kReading>;
 }
 
+// Only few rows are compared on each machine. Where near requests win with them, they also win with
+// more, by 0 to 4 %, on the machine on which that was seen.
 constexpr Reading reading_for(int rows, Reading of_few_rows) {
   return rows > kFewRows && of_few_rows == Reading::processor ? Reading::far : of_few_rows;
 }
