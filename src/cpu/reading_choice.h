@@ -14,7 +14,7 @@ namespace outrider {
 
 enum class Reading {
   processor,  // left to the processor's own prefetching, which detects streams
-  near,       // requested by the kernels, so far ahead that one page of 4 KiB has nearly all requests
+  near,       // requested ahead by the kernels, mostly within the same page of 4 KiB
   far,        // requested further ahead
 };
 inline constexpr std::array kReadings{Reading::processor, Reading::near, Reading::far};

@@ -24,7 +24,8 @@ struct Ratios {
 };
 class Machine {
  public:
-  Machine(Ratios ratios, double noise, unsigned seed) : ratios_(ratios), noise_(noise), rng_(seed) {}
+  Machine(Ratios ratios, double noise, unsigned seed)
+      : ratios_(ratios), noise_(noise), rng_(seed) {}
 
   void set_ratios(Ratios ratios) { ratios_ = ratios; }
   double without_noise(Reading reading) const {
