@@ -20,10 +20,8 @@ constexpr int kLeastCompared = 8;
 // So that a machine that changes is noticed.
 constexpr int kRemembered = 32;
 constexpr double kStandardErrors = 3.5;
-// A few comparisons can agree by chance: these many are assumed before the first, whose variance is
-// that of passes with 20 % of noise each.
+// A few comparisons can agree by chance: these many are assumed before the first.
 constexpr int kAssumed = 4;
-constexpr double kAssumedVariance = 2 * 0.2 * 0.2;
 
 }  // namespace
 
@@ -44,9 +42,7 @@ std::optional<Reading> forced_reading() {
   throw Error("OUTRIDER_READING={}: processor, near or far", forced);
 }
 
-ReadingChoice::ReadingChoice(Reading first) : chosen_(first), trial_(first) {
-  for (Compared& compared : compared_) compared.variance = kAssumedVariance;
-}
+ReadingChoice::ReadingChoice(Reading first) : chosen_(first), trial_(first) {}
 
 void ReadingChoice::compare(Reading other, double other_ms, double chosen_ms) {
   CHECK(other != chosen_);
@@ -59,12 +55,8 @@ void ReadingChoice::compare(Reading other, double other_ms, double chosen_ms) {
   if (so_far.n < kLeastCompared) return;
   const double noise = std::sqrt(so_far.variance / (so_far.n - 1));
   if (-so_far.mean <= kLeastGain + kStandardErrors * noise) return;
-  // What is known of all ways is now against the new one.
-  compared(chosen_) = so_far;
-  compared(chosen_).mean = 0;
-  const double gained = so_far.mean;
-  for (Compared& way : compared_) way.mean -= gained;
   chosen_ = other;
+  compared_ = {};
 }
 
 Reading ReadingChoice::after(Reading way) const {

@@ -105,6 +105,20 @@ TEST(ReadingChoice, TheFastestOfThreeIsFound) {
   }
 }
 
+TEST(ReadingChoice, WhatIsFasterStays) {
+  for (const double noise : kNoises) {
+    int left = 0;
+    for (unsigned seed = 0; seed < kSeeds; ++seed) {
+      Machine machine(Ratios{1 / 1.3, 1}, noise, seed);
+      ReadingChoice choice(Reading::processor);
+      comparisons_until(Reading::near, choice, machine, 1000);
+      for (int i = 0; i < 500 && choice.chosen() == Reading::near; ++i) machine.compare(choice);
+      left += choice.chosen() != Reading::near;
+    }
+    EXPECT_LE(left, 1) << "noise " << noise;
+  }
+}
+
 TEST(ReadingChoice, AMachineThatChangesIsFollowed) {
   for (const double noise : kNoises) {
     for (unsigned seed = 0; seed < kSeeds; ++seed) {
