@@ -78,8 +78,8 @@ int manual(const Machine&, const Settings&) {
   page +=
       tagged("OUTRIDER_READING",
              "how passes of one or two tokens read weights where the instruction set has a "
-             "choice: processor (left to its prefetching), near or far (requested by the kernels, "
-             "so far ahead), instead of what is measured to be fastest");
+             "choice: processor (left to its prefetching), near or far (requested by the kernels "
+             "a little or far ahead), instead of what is measured to be fastest");
   page += tagged("NO_COLOR", "if set and not empty: no colour, unless --color always");
   page += ".SH EXIT STATUS\n";
   page += tagged("0", "success; also when the reader of standard output has closed it");

@@ -298,10 +298,9 @@ class CpuBackend final : public Backend {
         ms[way] = time(round, kReadings[way]);
       }
       longest = std::max(longest, ms_since(begin));
-      const auto ms_of = [&](Reading way) { return ms[static_cast<std::size_t>(way)]; };
       for (const Reading way : kReadings) {
         const Reading chosen = readings_->chosen();
-        if (way != chosen) readings_->compare(way, ms_of(way), ms_of(chosen));
+        if (way != chosen) readings_->compare(way, ms[index(way)], ms[index(chosen)]);
       }
     }
   }

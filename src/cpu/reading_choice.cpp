@@ -9,7 +9,7 @@
 namespace outrider {
 namespace {
 
-// With more rows there is only one way.
+// Passes with more rows are not compared.
 constexpr std::size_t kFewRows = 2;
 
 const double kLeastGain = std::log(1.03);
@@ -47,7 +47,7 @@ ReadingChoice::ReadingChoice(Reading first) : chosen_(first), trial_(first) {}
 void ReadingChoice::compare(Reading other, double other_ms, double chosen_ms) {
   CHECK(other != chosen_);
   const double log = std::clamp(std::log(other_ms / chosen_ms), -kMostLog, kMostLog);
-  Compared& so_far = compared(other);
+  Compared& so_far = compared_[index(other)];
   so_far.n = std::min(so_far.n + 1, kRemembered);
   const double before = log - so_far.mean;
   so_far.mean += before / so_far.n;
@@ -61,7 +61,7 @@ void ReadingChoice::compare(Reading other, double other_ms, double chosen_ms) {
 
 Reading ReadingChoice::after(Reading way) const {
   do {
-    way = kReadings[(static_cast<std::size_t>(way) + 1) % kReadings.size()];
+    way = kReadings[(index(way) + 1) % kReadings.size()];
   } while (way == chosen_);
   return way;
 }

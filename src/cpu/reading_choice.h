@@ -18,6 +18,10 @@ enum class Reading {
   far,        // requested further ahead
 };
 inline constexpr std::array kReadings{Reading::processor, Reading::near, Reading::far};
+// Its place in what is kept by way.
+constexpr std::size_t index(Reading reading) {
+  return static_cast<std::size_t>(reading);
+}
 
 std::string_view name(Reading reading);
 // The one that the environment variable OUTRIDER_READING names, if it is set. Throws Error if it
@@ -56,7 +60,6 @@ class ReadingChoice {
     int n = 0;
     double mean = 0, variance = 2 * 0.2 * 0.2;
   };
-  Compared& compared(Reading way) { return compared_[static_cast<std::size_t>(way)]; }
   Reading after(Reading way) const;
 
   Reading chosen_;

@@ -111,7 +111,7 @@ struct Kernels {
   std::span<const ProductKernels> readings = {};
 
   const ProductKernels& products_by(Reading reading) const {
-    return readings.empty() ? products : readings[static_cast<std::size_t>(reading)];
+    return readings.empty() ? products : readings[index(reading)];
   }
 };
 

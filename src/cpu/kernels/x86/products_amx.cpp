@@ -8,8 +8,8 @@
 namespace outrider {
 namespace {
 
-// With fewer rows AVX-512's kernels are faster: T(8) of the 1.5B takes 48 ms with them and 55 with
-// tiles, T(12) 72 and 64 (docs/experiments.md).
+// With fewer rows AVX-512's kernels are faster: T(8) of the 1.5B takes 45 ms with them and 55 with
+// tiles, T(12) 69 and 62 (docs/experiments.md).
 constexpr std::size_t kLeastRows = 9;
 
 bool on_tiles(const PackedMatrix& weights, Range rows) {
@@ -27,7 +27,7 @@ void arrange(const PackedMatrix& weights, const ProductInput& input, Range rows,
   if (on_tiles(weights, rows))
     tiled::arrange(weights, input, rows, arranged);
   else
-    kProductsAvx512[static_cast<std::size_t>(kReading)].arrange(weights, input, rows, arranged);
+    kProductsAvx512[index(kReading)].arrange(weights, input, rows, arranged);
 }
 
 void product(const PackedMatrix& weights, const ArrangedRows& rows, Range panels,
