@@ -185,7 +185,8 @@ TEST(Budget, FixedLooksAtNoClock) {
     EXPECT_TRUE(asks[0].worth.row_prices.empty());
     EXPECT_FALSE(fixed.budget.plain_step_is_due());
     EXPECT_EQ(fixed.plan({tree}, {1, 512})[0], 8);
-    const DraftOutcome outcome{&fixed.texts[0], &tree, &tree, std::vector<Token>{9}};
+    const std::vector<Token> taken{9};
+    const DraftOutcome outcome{&fixed.texts[0], &tree, &tree, taken};
     fixed.budget.observe({&outcome, 1}, {1, 512}, 1e6);
   }
   EXPECT_TRUE(fixed.budget.curve().empty());
@@ -313,7 +314,8 @@ TEST(Budget, AnAccountPaysForTheTextsThatWait) {
     PassLoad load = setting.load();
     load.texts = n_texts;
     const DraftTree none(0), checked = chain({0.9f, 0.9f, 0.9f, 0.9f, 0.9f, 0.9f, 0.9f});
-    const DraftOutcome outcome{&setting.texts[0], &none, &checked, std::vector<Token>{9}};
+    const std::vector<Token> taken{9};
+    const DraftOutcome outcome{&setting.texts[0], &none, &checked, taken};
     for (int i = 0; i < 3; ++i)
       setting.budget.observe({&outcome, 1}, load, setting.budget.curve().ms(checked.size()));
     return setting.plan({chain({0.9f, 0.9f})}, setting.load())[0];
@@ -353,7 +355,8 @@ TEST(Budget, PassesWithoutDraftsStayKnown) {
     n_plain += is_plain;
     const DraftTree none(0), tree = chain({0.9f, 0.9f, 0.9f});
     const DraftTree& drafted = is_plain ? none : tree;
-    const DraftOutcome outcome{&setting.texts[0], &drafted, &drafted, std::vector<Token>{1, 9}};
+    const std::vector<Token> taken{1, 9};
+    const DraftOutcome outcome{&setting.texts[0], &drafted, &drafted, taken};
     setting.budget.observe({&outcome, 1}, setting.load(), is_plain ? 30 : 32);
   }
   EXPECT_GE(n_plain, 8);

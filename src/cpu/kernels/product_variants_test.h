@@ -2,7 +2,7 @@
 
 #pragma once
 
-#include <string_view>
+#include <string>
 #include <vector>
 
 #include "cpu/kernels/kernels.h"
@@ -10,7 +10,7 @@
 namespace outrider {
 
 struct ProductVariant {
-  std::string_view name;
+  std::string name;
   ProductKernels kernels;
 };
 

@@ -24,7 +24,8 @@ using Rng = std::mt19937;
 
 std::vector<ProductVariant> variants() {
   std::vector<ProductVariant> all = variants_without_table();
-  for (const Isa isa : available_isas()) all.push_back({name(isa), kernels(isa).products});
+  for (const Isa isa : available_isas())
+    all.push_back({std::string(name(isa)), kernels(isa).products});
   return all;
 }
 

@@ -1,6 +1,7 @@
 #include "speculation/drafters/suffix_text.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <new>
 
@@ -55,7 +56,7 @@ std::vector<SuffixText::Guess> SuffixText::guesses(End end, std::size_t n_max) c
   auto [match, is_end] = end;
   for (int i = 0; i < kEndsMax && match.length > 0; ++i) {
     const double n = std::max(1, automaton_.count(match.state) - (is_end ? 1 : 0));
-    const double weight = n * std::min(match.length, kLongest);
+    const double weight = std::sqrt(n) * std::min(match.length, kLongest);
     const double share = left * weight / (weight + kShorter);
     left -= share;
     for (const auto& [token, to] : automaton_.followers(match.state, kFollowersMax)) {

@@ -37,8 +37,8 @@ class SuffixText {
 
   // What may follow, the n_max most likely first. The probability of a token after a string of m
   // tokens that occurred c times before, after c' of them followed by this token, is the mean of
-  // c' / c, with the weight c m, and of its probability after the next shorter end that occurred
-  // more often, with the weight 2.
+  // c' / c, with the weight sqrt(c) m, and of its probability after the next shorter end that
+  // occurred more often, with the weight 2.
   std::vector<Guess> guesses(End end, std::size_t n_max) const;
 
  private:

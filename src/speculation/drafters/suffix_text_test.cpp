@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <ostream>
 #include <random>
 
@@ -40,8 +41,10 @@ TEST(SuffixText, ContinuesTheLongestMatch) {
   ASSERT_EQ(first.size(), 2u);
   EXPECT_EQ(first[0].token, 4);
   // "1 2 3" occurred once, with 3 tokens: 3 / (3 + 2) of what follows it, and the rest as after
-  // "2 3", which occurred twice: 4 / (4 + 2) of half of that. "3" occurred no more often.
-  EXPECT_DOUBLE_EQ(first[0].probability, 3.0 / 5 + 2.0 / 5 * 4 / 6 / 2);
+  // "2 3", which occurred twice, with the weight 2 sqrt(2): half of that. "3" occurred no more
+  // often.
+  const double twice = 2 * std::sqrt(2.0);
+  EXPECT_DOUBLE_EQ(first[0].probability, 3.0 / 5 + 2.0 / 5 * twice / (twice + 2) / 2);
   EXPECT_EQ(first[1].token, 6);
   EXPECT_EQ(guesses(text, first[0].end)[0].token, 5);
   EXPECT_EQ(guesses(text, first[1].end)[0].token, 1);
