@@ -38,13 +38,16 @@ SamplingParams sampling(int kind) {
   return params;
 }
 
-const char* const kDrafts[] = {"off", "lookup", "model", "lookup+model"};
+const char* const kDrafts[] = {"off", "lookup", "prediction", "model", "lookup+prediction+model"};
 
 // Counts accepted drafts, so that a test in which nothing was ever accepted fails.
 class Matrix {
  public:
   explicit Matrix(Task task) : task_(std::move(task)), plain_(decode(task_, {})) {
     EXPECT_EQ(static_cast<int>(plain_.tokens.size()), task_.n_predict);
+    // What the text will be, but with a mistake in the middle.
+    task_.prediction = plain_.tokens;
+    task_.prediction[task_.prediction.size() / 2] ^= 1;
   }
 
   void check(const Way& way) {
@@ -123,6 +126,7 @@ void full_product(const TinyPair& pair, const std::vector<int>& samplings) {
     }
     EXPECT_GT(matrix.accepted("model"), matrix.ways());
     EXPECT_TRUE(kind != 0 || matrix.accepted("lookup") > 0);
+    EXPECT_GT(matrix.accepted("prediction"), matrix.ways());
   }
 }
 

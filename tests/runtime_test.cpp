@@ -94,7 +94,7 @@ TEST_F(RuntimeTest, EnginesShareModelsAndSayTheSame) {
     Session session = runtime.open_session(*engine);
     const std::vector<Token> prompt{65, 66, 67, 65, 66};
     const Completion answer =
-        session.complete(prompt, greedy(), {.n_predict = 40, .ignore_eos = true});
+        session.complete({prompt, greedy(), {.n_predict = 40, .ignore_eos = true}});
     answers.push_back(answer.tokens);
     if (engine != plain.get()) {
       EXPECT_GT(answer.counters.accepted, 0);

@@ -21,11 +21,13 @@ struct Answering {
   std::vector<Token> tokens = {};  // of all answers
   AnswerTotals totals = {};
 
-  void begin(const Workbench& bench, const std::string& turn);
+  void begin(const Workbench& bench, const DraftSetting& draft, const std::string& turn,
+             const std::string& prediction);
   void finish();
 };
 
-void Answering::begin(const Workbench& bench, const std::string& turn) {
+void Answering::begin(const Workbench& bench, const DraftSetting& draft, const std::string& turn,
+                      const std::string& prediction) {
   std::vector<Token> prompt;
   if (bench.uses_template()) {
     messages.push_back({"user", turn});
@@ -34,7 +36,7 @@ void Answering::begin(const Workbench& bench, const std::string& turn) {
     raw += turn;
     prompt = bench.prompt_tokens(session, raw);
   }
-  session.begin(prompt, bench.sampling(), bench.stop(kPredict));
+  session.begin(bench.request(std::move(prompt), draft, kPredict, prediction));
 }
 
 void Answering::finish() {
@@ -47,7 +49,7 @@ void Answering::finish() {
 
 // One prompt with every --draft. They take turns step by step, next always the one whose text is
 // shortest, so that a slow moment of the machine meets all at the same tokens. `first` begins.
-std::vector<Answering> answer(const Workbench& bench,
+std::vector<Answering> answer(const Workbench& bench, std::span<const DraftSetting> drafts,
                               std::span<const std::unique_ptr<Engine>> engines,
                               const BenchPrompt& prompt, std::size_t first) {
   std::vector<Answering> all;
@@ -58,7 +60,8 @@ std::vector<Answering> answer(const Workbench& bench,
     std::vector<Answering*> unfinished;
     for (std::size_t i = 0; i < all.size(); ++i)
       unfinished.push_back(&all[(first + i) % all.size()]);
-    for (Answering* each : unfinished) each->begin(bench, turn);
+    for (Answering* each : unfinished)
+      each->begin(bench, drafts[each - all.data()], turn, prompt.prediction);
     while (!unfinished.empty()) {
       const auto next = std::ranges::min_element(
           unfinished, {}, [](const Answering* each) { return each->session.n_computed(); });
@@ -116,7 +119,8 @@ int bench_generate(const Machine& machine, const Settings& settings) {
                     static_cast<double>(i) / static_cast<double>(total));
     if (!settings.keep_learned)
       for (const auto& engine : engines) engine->forget_texts();
-    const std::vector<Answering> answers = answer(bench, engines, prompt, i % engines.size());
+    const std::vector<Answering> answers =
+        answer(bench, drafts, engines, prompt, i % engines.size());
     MeasuredPrompt& answered = measured.prompts.emplace_back(
         MeasuredPrompt{.id = prompt.id,
                        .group = prompt.group,

@@ -86,8 +86,7 @@ class Chat {
         console_(console),
         engine_(bench.make_engine(draft)),
         session_(bench.open_session(*engine_)),
-        sampling_(bench.sampling()),
-        draft_(draft.text),
+        draft_(draft),
         printer_(settings, console) {
     reset();
   }
@@ -154,17 +153,17 @@ class Chat {
     } else if (name == "/stats") {
       console_.note(last_ ? answer_summary(*last_) : "there is no answer yet");
       console_.note(fmt::format("{} of {} tokens of context used; --draft {}", n_tokens(),
-                                bench_.context(), draft_));
+                                bench_.context(), draft_.text));
       if (engine_->reliability().n() > 0) console_.note(reliability_text(engine_->reliability()));
     } else if (name == "/draft") {
       if (!rest.empty()) {
-        const DraftSetting draft = parse_draft_setting(rest, settings_);
+        DraftSetting draft = parse_draft_setting(rest, settings_);
         engine_->set_drafters(bench_.make_drafters(draft));
         engine_->measure_costs();
         has_changed_drafters_ = true;
-        draft_ = rest;
+        draft_ = std::move(draft);
       }
-      console_.note(fmt::format("--draft {}", draft_));
+      console_.note(fmt::format("--draft {}", draft_.text));
     } else {
       static const std::string kNames[] = {"/reset", "/stats", "/draft", "/help", "/exit"};
       throw Error("{}: no such command{}; /help lists them", name, did_you_mean(name, kNames));
@@ -175,7 +174,7 @@ class Chat {
   void answer(const std::string& text) {
     messages_.push_back({"user", text});
     try {
-      last_ = session_.complete(session_.tokens_of(messages_), sampling_, bench_.stop(-1),
+      last_ = session_.complete(bench_.request(session_.tokens_of(messages_), draft_, -1),
                                 printer_.show(), &interrupt_flag());
     } catch (const Error&) {
       messages_.pop_back();
@@ -202,9 +201,8 @@ class Chat {
   Console& console_;
   std::unique_ptr<Engine> engine_;
   Session session_;
-  SamplingParams sampling_;
   bool has_changed_drafters_ = false;
-  std::string draft_;
+  DraftSetting draft_;
   AnswerPrinter printer_;
   LineReader reader_;
   std::vector<Message> messages_;

@@ -9,6 +9,7 @@
 #include "cli/failure.h"
 #include "cli/model_name.h"
 #include "cli/step_lines.h"
+#include "cli/text_input.h"
 #include "cli/thread_count.h"
 #include "runtime/sampling_defaults.h"
 
@@ -19,14 +20,17 @@ DraftSetting parse_draft_setting(const std::string& text, const Settings& settin
     throw UsageError(
         "--draft {}: names drafters, not a number; for the depth write --draft-depth {}", text,
         text);
-  DraftSetting setting{text, {}};
+  DraftSetting setting{.text = text, .choices = {}};
   try {
     setting.choices = parse_draft(text, settings.model_draft.value_or(""));
   } catch (const Error& error) {
     throw UsageError("--draft: {}", message_of(error));
   }
   for (const DraftChoice& choice : setting.choices)
-    if (choice.kind->runs_model()) checked_model_name(choice.value);
+    if (choice.kind->runs_model())
+      checked_model_name(choice.value);
+    else if (choice.kind->value_is_prediction && !choice.value.empty())
+      setting.prediction = read_text(choice.value);
   return setting;
 }
 
@@ -46,6 +50,12 @@ void check_draft_flags(const Settings& settings, std::span<const DraftSetting> d
         if (wanted(*choice.kind)) return true;
     return false;
   };
+  if (!settings.prompts_file)  // prompts may bring theirs
+    for (const DraftSetting& draft : drafts)
+      for (const DraftChoice& choice : draft.choices)
+        if (choice.kind->value_is_prediction && draft.text != "auto" && draft.prediction.empty())
+          throw UsageError("--draft {0}: {1} has no text; write {1}={2}", draft.text,
+                           choice.kind->name, choice.kind->value);
   if (settings.given.contains("--model-draft") &&
       !any_asks_for([](const DrafterKind& kind) { return kind.runs_model(); }))
     throw UsageError("--model-draft: no --draft asks for a model; write --draft auto");
@@ -150,6 +160,14 @@ void Workbench::note_seed() const {
 
 StopParams Workbench::stop(int standard_predict) const {
   return {settings_.predict.value_or(standard_predict), settings_.stop, settings_.ignore_eos};
+}
+
+Request Workbench::request(std::vector<Token> prompt, const DraftSetting& draft,
+                           int standard_predict, const std::string& prediction) const {
+  return {.prompt = std::move(prompt),
+          .sampling = sampling(),
+          .stop = stop(standard_predict),
+          .prediction = tokenizer().encode(prediction.empty() ? draft.prediction : prediction)};
 }
 
 std::vector<Message> Workbench::conversation() const {

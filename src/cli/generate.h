@@ -19,14 +19,16 @@ namespace outrider {
 struct DraftSetting {
   std::string text;  // as given
   std::vector<DraftChoice> choices;
+  std::string prediction = {};  // the text of "prediction=FILE"
 };
 
-// UsageError where the text names no drafters of this version.
+// UsageError where the text names no drafters of this version, Error where a file cannot be read.
 DraftSetting parse_draft_setting(const std::string& text, const Settings& settings);
 // All --draft flags, or `standard` if there is none.
 std::vector<DraftSetting> parse_draft_settings(const Settings& settings,
                                                const std::vector<std::string>& standard);
-// UsageError where a flag of a drafter is given and none of the settings has that drafter.
+// UsageError where a flag of a drafter is given and none of the settings has that drafter, or where
+// a drafter asked for by name has nothing to draft from.
 void check_draft_flags(const Settings& settings, std::span<const DraftSetting> drafts);
 
 struct WorkbenchOptions {
@@ -62,6 +64,9 @@ class Workbench {
   // one.
   SamplingParams sampling() const;
   StopParams stop(int standard_predict) const;
+  // An answer to this prompt. It is expected to read like `prediction`, else like the setting's.
+  Request request(std::vector<Token> prompt, const DraftSetting& draft, int standard_predict,
+                  const std::string& prediction = {}) const;
   std::uint64_t seed() const { return seed_; }
   // Tells the console a seed that was drawn, if choices are random.
   void note_seed() const;

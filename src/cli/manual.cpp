@@ -90,6 +90,8 @@ int manual(const Machine&, const Settings&) {
   page += tagged("outrider run", "chat with the default model");
   page += tagged("outrider run -m qwen2.5-coder:1.5b -md qwen2.5-coder:0.5b -p 'Sort a list in C.'",
                  "answer, with a smaller model as drafter");
+  page += tagged("outrider run -f task.txt --draft lookup+prediction=old.py",
+                 "answer with a changed version of a file");
   page +=
       tagged("outrider prove --draft off --draft lookup -f letter.txt", "compare speed and tokens");
   write_output(page);

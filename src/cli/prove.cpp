@@ -13,27 +13,24 @@ constexpr int kPredict = 256;
 
 // One --draft on all prompts.
 struct Tally {
-  std::string draft;
+  const DraftSetting* draft;
   std::unique_ptr<Engine> engine;
   AnswerTotals totals;
   int different = 0;             // prompts
   std::string first_difference;  // a line
 };
 
-std::vector<std::string> prompts_of(const Settings& settings) {
-  std::vector<std::string> prompts;
+std::vector<BenchPrompt> prompts_of(const Settings& settings) {
+  std::vector<BenchPrompt> prompts;
   if (settings.prompts_file) {
     if (!settings.prompt.empty() || settings.prompt_file) {
       throw UsageError("--prompts: takes neither -p nor -f beside it");
     }
-    for (const BenchPrompt& prompt :
-         parse_prompts(read_text(*settings.prompts_file), *settings.prompts_file)) {
-      prompts.push_back(prompt.turns[0]);
-    }
+    prompts = parse_prompts(read_text(*settings.prompts_file), *settings.prompts_file);
   } else if (settings.prompt.size() > 1 && !settings.prompt_file) {
-    prompts = settings.prompt;
+    for (const std::string& prompt : settings.prompt) prompts.push_back({.turns = {prompt}});
   } else if (const auto prompt = single_prompt(settings)) {
-    prompts.push_back(*prompt);
+    prompts.push_back({.turns = {*prompt}});
   } else {
     throw UsageError("prove: needs a prompt, by -p, -f or --prompts");
   }
@@ -72,7 +69,7 @@ Json report_json(const std::vector<Tally>& tallies, const Workbench& bench, std:
   for (const Tally& tally : tallies) {
     Json difference;
     if (tally.different) difference = tally.first_difference;
-    settings.push_back({{"draft", tally.draft},
+    settings.push_back({{"draft", tally.draft->text},
                         {"tokens", tally.totals.counters.emitted},
                         {"tokens_per_second", tally.totals.tokens_per_second()},
                         {"whole_ms", tally.totals.whole_ms()},
@@ -100,13 +97,14 @@ std::string report_text(const std::vector<Tally>& tallies, std::size_t n_prompts
     const AnswerTotals& totals = tally.totals;
     const double speed = plain > 0 ? totals.tokens_per_second() / plain : 0;
     const double whole = whole_ratio(tallies[0].totals, totals);
-    table.add({tally.draft, fmt::format("{}", totals.counters.emitted),
+    table.add({tally.draft->text, fmt::format("{}", totals.counters.emitted),
                fmt::format("{:.1f}", totals.tokens_per_second()),
                speed > 0 ? fmt::format("{:.2f}x", speed) : "-", fmt::format("{:.2f}x", whole),
                totals.acceptance_text(), fmt::format("{:.2f}", totals.tokens_per_pass()),
                is_first ? "the reference" : verdict(tally, n_prompts)});
     if (!is_first && whole < 0.995) {  // or the table shows 1.00
-      remarks += fmt::format("{} is slower than {} here\n", tally.draft, tallies[0].draft);
+      remarks +=
+          fmt::format("{} is slower than {} here\n", tally.draft->text, tallies[0].draft->text);
     }
     if (tally.different) remarks += tally.first_difference + "\n";
   }
@@ -121,15 +119,14 @@ int prove(const Machine& machine, const Settings& settings) {
     throw UsageError("--draft {}: prove compares; give a second --draft", drafts[0].text);
   }
   check_draft_flags(settings, drafts);
-  const std::vector<std::string> prompts = prompts_of(settings);
+  const std::vector<BenchPrompt> prompts = prompts_of(settings);
 
   Console console(settings);
   Workbench bench(machine, settings, drafts, console);
-  const SamplingParams sampling = bench.sampling();
   bench.note_seed();
   std::vector<Tally> tallies(drafts.size());
   for (std::size_t i = 0; i < drafts.size(); ++i) {
-    tallies[i].draft = drafts[i].text;
+    tallies[i].draft = &drafts[i];
     tallies[i].engine = bench.make_engine(drafts[i]);
   }
 
@@ -141,15 +138,17 @@ int prove(const Machine& machine, const Settings& settings) {
     std::optional<Completion> plain;
     for (Tally& tally : tallies) {
       if (streams) {
-        write_output(fmt::format("{}--draft {}{}\n", palette.dim, tally.draft, palette.reset));
+        write_output(
+            fmt::format("{}--draft {}{}\n", palette.dim, tally.draft->text, palette.reset));
       } else {
-        console.advance(fmt::format("prompt {}, --draft {}", p + 1, tally.draft),
+        console.advance(fmt::format("prompt {}, --draft {}", p + 1, tally.draft->text),
                         static_cast<double>(p) / static_cast<double>(prompts.size()));
       }
       tally.engine->forget_texts();
       Session session = bench.open_session(*tally.engine);
       const Completion answer =
-          session.complete(bench.prompt_tokens(session, prompts[p]), sampling, bench.stop(kPredict),
+          session.complete(bench.request(bench.prompt_tokens(session, prompts[p].turns[0]),
+                                         *tally.draft, kPredict, prompts[p].prediction),
                            streams ? printer.show() : ShowText{}, &interrupt_flag());
       printer.end_line();
       stop_if_interrupted();
@@ -157,8 +156,8 @@ int prove(const Machine& machine, const Settings& settings) {
       tally.totals += totals_of(answer);
       if (!plain) {
         plain = answer;
-      } else if (const auto where =
-                     difference(*plain, tallies[0].draft, answer, tally.draft, bench.tokenizer())) {
+      } else if (const auto where = difference(*plain, tallies[0].draft->text, answer,
+                                               tally.draft->text, bench.tokenizer())) {
         if (!tally.different++) {
           tally.first_difference =
               prompts.size() == 1 ? *where : fmt::format("prompt {}, {}", p + 1, *where);

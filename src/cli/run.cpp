@@ -57,7 +57,6 @@ int run(const Machine& machine, const Settings& settings) {
   const std::unique_ptr<Engine> engine = bench.make_engine(draft);
   Session session = bench.open_session(*engine);
   const double load_ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-  const SamplingParams sampling = bench.sampling();
   const std::vector<Token> tokens = bench.prompt_tokens(session, *prompt);
   if (!settings.raw && !bench.model().chat_template) {
     console.note(fmt::format("{} has no chat template: it continues the prompt as it is",
@@ -67,7 +66,7 @@ int run(const Machine& machine, const Settings& settings) {
 
   AnswerPrinter printer(settings, console);
   const Completion answer =
-      session.complete(tokens, sampling, bench.stop(-1),
+      session.complete(bench.request(tokens, draft, -1),
                        settings.json ? ShowText{} : printer.show(), &interrupt_flag());
   bench.keep_profile(*engine);
   if (settings.json) {

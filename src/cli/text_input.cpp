@@ -42,6 +42,8 @@ BenchPrompt parse_prompt(const json& line, const std::string& where) {
     for (const json& turn : line["turns"]) result.turns.push_back(text_of(turn, where + ": turns"));
   } else if (line.contains("prompt")) {
     result.turns.push_back(text_of(line["prompt"], where + ": prompt"));
+    if (line.contains("prediction"))
+      result.prediction = text_of(line["prediction"], where + ": prediction");
   } else {
     throw Error("{}: has neither prompt nor turns", where);
   }

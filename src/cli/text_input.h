@@ -18,12 +18,13 @@ std::string read_text(const std::string& path);
 std::optional<std::string> single_prompt(const Settings& settings);
 
 struct BenchPrompt {
-  std::string id, group;
+  std::string id = {}, group = {};
   std::vector<std::string> turns;  // one for plain prompts
+  std::string prediction = {};     // how the answer is expected to read mostly
 };
 
-// JSON lines with "prompt" and, optionally, "group" and "id"; or Spec-Bench's (Xia et al. 2024,
-// arXiv:2401.07851) with "question_id", "category" and "turns".
+// JSON lines with "prompt" and, optionally, "group", "id" and "prediction"; or Spec-Bench's (Xia et
+// al. 2024, arXiv:2401.07851) with "question_id", "category" and "turns".
 std::vector<BenchPrompt> parse_prompts(const std::string& json_lines, const std::string& origin);
 
 }  // namespace outrider

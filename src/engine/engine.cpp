@@ -75,26 +75,27 @@ Engine::~Engine() {
 }
 
 std::unique_ptr<Generation> Engine::begin(std::span<const Token> prompt, SamplingParams sampling,
-                                          StopRules stop) {
+                                          StopRules stop, std::vector<Token> prediction) {
   check(prompt);
   check_sampling(sampling);
   auto generation = std::make_unique<Generation>(*this, DraftSequence{next_draft_sequence_++},
                                                  std::move(sampling), std::move(stop));
-  start(*generation, prompt);
+  start(*generation, prompt, std::move(prediction));
   return generation;
 }
 
 void Engine::restart(Generation& generation, std::span<const Token> prompt, SamplingParams sampling,
-                     StopRules stop) {
+                     StopRules stop, std::vector<Token> prediction) {
   check(prompt);
   check_sampling(sampling);
   generation.sampling = std::move(sampling);
   generation.stop = std::move(stop);
-  start(generation, prompt);
+  start(generation, prompt, std::move(prediction));
 }
 
 // Reads nothing yet: what the cache lacks of the prompt is left to the steps.
-void Engine::start(Generation& generation, std::span<const Token> prompt) {
+void Engine::start(Generation& generation, std::span<const Token> prompt,
+                   std::vector<Token> prediction) {
   const int kept = committed_prefix(generation, prompt, target_->committed(generation.sequence));
   // Stands if drafters fail: what all have in common is the part that is kept.
   generation.error = Error("the prompt could not be taken in");
@@ -103,7 +104,9 @@ void Engine::start(Generation& generation, std::span<const Token> prompt) {
   for (const auto& drafter : drafters_) {
     drafter->truncate(generation.draft_sequence, kept);
     drafter->observe(generation.draft_sequence, prompt.subspan(kept));
+    drafter->expect(generation.draft_sequence, prediction);
   }
+  generation.prediction = std::move(prediction);
   generation.tokens.assign(prompt.begin(), prompt.end());
   generation.n_prompt = static_cast<int>(prompt.size());
   generation.n_reused = kept;
@@ -142,8 +145,11 @@ void Engine::set_drafters(std::vector<std::unique_ptr<Drafter>> drafters) {
   drafters_.clear();
   for (Generation* generation : living_) {
     for (const auto& drafter : drafters) {
+      const std::span<const Token> text = generation->tokens;
       drafter->begin(generation->draft_sequence);
-      drafter->observe(generation->draft_sequence, generation->tokens);
+      drafter->observe(generation->draft_sequence, text.first(generation->n_prompt));
+      drafter->expect(generation->draft_sequence, generation->prediction);
+      drafter->observe(generation->draft_sequence, text.subspan(generation->n_prompt));
     }
     generation->counters = {};
     generation->counters.drafters.resize(drafters.size());

@@ -32,17 +32,19 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  // A text with this prompt. The target must have a sequence left. Throws Error if the prompt is
-  // empty, fills the context or holds tokens that the model does not have; or as check_sampling().
+  // A text with this prompt, and how its answer is expected to read mostly, if that is known:
+  // drafters may use it, and the answer is the same without. The target must have a sequence left.
+  // Throws Error if the prompt is empty, fills the context or holds tokens that the model does not
+  // have; or as check_sampling().
   std::unique_ptr<Generation> begin(std::span<const Token> prompt, SamplingParams sampling,
-                                    StopRules stop);
+                                    StopRules stop, std::vector<Token> prediction = {});
 
   // The same sequence with another prompt: what the longest common prefix of text and prompt left
   // in the cache is kept, except for the last token of the prompt. Throws like begin(), and then
   // leaves the generation as it was. If a drafter fails for want of memory, the generation ends
   // with an error, and can be restarted again.
   void restart(Generation& generation, std::span<const Token> prompt, SamplingParams sampling,
-               StopRules stop);
+               StopRules stop, std::vector<Token> prediction = {});
 
   // One pass for all given generations, none of them ended, each at most once and no more than the
   // target's batch_rows: for each a chunk of its prompt, or draft and verify. A failure ends
@@ -82,7 +84,7 @@ class Engine {
   friend struct Generation;
   friend class Step;
   void check(std::span<const Token> prompt) const;
-  void start(Generation& generation, std::span<const Token> prompt);
+  void start(Generation& generation, std::span<const Token> prompt, std::vector<Token> prediction);
 
   std::shared_ptr<Backend> target_;
   std::vector<std::unique_ptr<Drafter>> drafters_;

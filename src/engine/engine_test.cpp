@@ -13,6 +13,7 @@
 #include "sampling/fake_tokenizer.h"
 #include "speculation/drafters/lookup.h"
 #include "speculation/drafters/model.h"
+#include "speculation/drafters/prediction.h"
 
 namespace outrider {
 namespace {
@@ -77,6 +78,7 @@ struct Request {
   std::vector<Token> prompt;
   SamplingParams sampling;
   StopParams stop;
+  std::vector<Token> prediction = {};
 };
 
 struct Setting {
@@ -137,8 +139,9 @@ std::vector<Outcome> generate(Engine& engine, const Tokenizer& tokenizer,
         continue;
       }
       if (!generations[i])
-        generations[i] = engine.begin(requests[i].prompt, requests[i].sampling,
-                                      StopRules(tokenizer, requests[i].stop));
+        generations[i] =
+            engine.begin(requests[i].prompt, requests[i].sampling,
+                         StopRules(tokenizer, requests[i].stop), requests[i].prediction);
       outcomes[i].finished = generations[i]->finish_reason;
       if (!generations[i]->ended()) alive.push_back(generations[i].get());
     }
@@ -209,22 +212,40 @@ SamplingParams sampled(std::uint64_t seed, bool penalties) {
   return params;
 }
 
+// A text with a token left out, one put in the place of another, and one added.
+std::vector<Token> changed(std::vector<Token> tokens) {
+  const auto place = [&](int part) { return tokens.begin() + part * std::ssize(tokens) / 4; };
+  if (tokens.size() >= 8) {
+    tokens.erase(place(1));
+    *place(2) ^= 1;
+    tokens.insert(place(3), 11);
+  }
+  return tokens;
+}
+
 std::vector<Request> requests() {
   SamplingParams greedy_with_penalties = sampled(0, true);
   greedy_with_penalties.filters.temperature = 0;
   SamplingParams second_answer = sampled(7, false);
   second_answer.stream = 1;
-  return {
+  std::vector<Request> requests{
       {{1, 2, 3, 1, 2, 3, 1, 2}, greedy(), {.n_predict = 40, .ignore_eos = true}},
       {{4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 4, 5, 6}, sampled(7, false), {.n_predict = 33}},
       {{4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 4, 5, 6}, second_answer, {.n_predict = 33}},
       {{9}, sampled(8, true), {.n_predict = 25, .ignore_eos = true}},
       {{3, 3, 3}, greedy_with_penalties, {.n_predict = 20, .texts = {"qa", "bb", "l"}}},
   };
+  for (Request& request : requests)
+    request.prediction = changed(decode_plainly({}, words(), request, 200).tokens);
+  return requests;
 }
 
 std::unique_ptr<Drafter> lookup() {
   return std::make_unique<LookupDrafter>(LookupOptions{});
+}
+
+std::unique_ptr<Drafter> prediction() {
+  return std::make_unique<PredictionDrafter>();
 }
 
 std::unique_ptr<Drafter> model(FakeModel draft, int batch_rows = 64) {
@@ -257,7 +278,9 @@ std::vector<Draft> drafts() {
       {"model, nearly right", [=] { return list(model(nearly)); }},
       {"model, fewer tokens", [=] { return list(model(smaller)); }},
       {"model, more tokens", [=] { return list(model(larger, 20)); }},
+      {"prediction", [] { return list(prediction()); }},
       {"lookup+model", [=] { return list(lookup(), model(nearly)); }},
+      {"lookup+prediction+model", [=] { return list(lookup(), prediction(), model(nearly)); }},
       {"model+lookup", [=] { return list(model(nearly), lookup()); }},
   };
 }

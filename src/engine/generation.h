@@ -38,10 +38,10 @@ struct Counters {
   long drafted = 0;     // nodes checked, each once
   long accepted = 0;
   long emitted = 0;
-  long drafts = 0;        // steps that checked nodes
-  long draft_depth = 0;   // sum of the depths of their deepest nodes
-  long tested = 0;        // places where a drafted token could be accepted: nodes of the text with
-                          // drafted children, node 0 among them
+  long drafts = 0;       // steps that checked nodes
+  long draft_depth = 0;  // sum of the depths of their deepest nodes
+  long tested = 0;       // places where a drafted token could be accepted: nodes of the text with
+                         // drafted children, node 0 among them
   // In this answer's steps: passes of drafters' own models, and levels that these decided.
   long draft_passes = 0, draft_levels = 0;
   // Of Drafter::propose in these steps, reading included, indexing not. Of a step that several
@@ -78,7 +78,8 @@ struct Generation {
   const OwnedSequence owned_sequence;
   const SequenceId sequence = owned_sequence.id();
   const DraftSequence draft_sequence;
-  std::vector<Token> tokens;  // prompt and answer
+  std::vector<Token> tokens;      // prompt and answer
+  std::vector<Token> prediction;  // of the answer, for drafters
   int n_prompt = 0;
   int n_reused = 0;  // tokens of the prompt that the cache had already
   SamplingParams sampling;

@@ -23,26 +23,27 @@ std::vector<Token> Session::tokens_of(std::span<const Message> messages) const {
   return tokens_of(chat_template_->render(messages, /*add_generation_prompt=*/true));
 }
 
-Completion Session::complete(std::span<const Token> prompt, SamplingParams sampling,
-                             StopParams stop, const ShowText& show,
+Completion Session::complete(Request request, const ShowText& show,
                              const std::atomic<bool>* interrupted) {
-  begin(prompt, std::move(sampling), std::move(stop), show);
+  begin(std::move(request), show);
   while (!(interrupted && interrupted->load()) && step()) {
   }
   return finish();
 }
 
-void Session::begin(std::span<const Token> prompt, SamplingParams sampling, StopParams stop,
-                    ShowText show) {
+void Session::begin(Request request, ShowText show) {
+  auto& [prompt, sampling, stop, prediction] = request;
   if (stop.ignore_eos)
     for (Token token : tokenizer_.end_tokens)
       sampling.bias.push_back({token, -std::numeric_limits<float>::infinity()});
   StopRules rules(tokenizer_, std::move(stop));
   const Stopwatch watch;
   if (generation_)
-    engine_.restart(*generation_, prompt, std::move(sampling), std::move(rules));
+    engine_.restart(*generation_, prompt, std::move(sampling), std::move(rules),
+                    std::move(prediction));
   else
-    generation_ = engine_.begin(prompt, std::move(sampling), std::move(rules));
+    generation_ =
+        engine_.begin(prompt, std::move(sampling), std::move(rules), std::move(prediction));
   answer_ = {.show = std::move(show), .ms = watch.ms()};
 }
 

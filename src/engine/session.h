@@ -43,6 +43,15 @@ struct Completion {
   std::vector<Draft> draft;  // [drafters]
 };
 
+// What an answer shall be to.
+struct Request {
+  std::vector<Token> prompt;  // the whole text from its beginning
+  SamplingParams sampling;
+  StopParams stop = {};
+  // How the answer is expected to read mostly, if that is known. It may make it come faster.
+  std::vector<Token> prediction = {};
+};
+
 // Text as it becomes showable. `was_draft`: it came with an accepted draft token.
 using ShowText = std::function<void(std::string_view text, bool was_draft)>;
 
@@ -60,21 +69,20 @@ class Session {
   // A conversation's, up to where the assistant's answer begins. Throws Error without a template.
   std::vector<Token> tokens_of(std::span<const Message> messages) const;
 
-  // Continues `prompt`, the whole text from its beginning; the part of it that the last turn left
+  // Continues the prompt; the part of it that the last turn left
   // in the cache is reused. Positions of choices count from its beginning, so an answer depends on
   // prompt, parameters and seed, not on how the conversation got there. With stop.ignore_eos end
   // tokens are also forbidden. `interrupted` is looked at after each step. Throws Error like
   // Engine::begin, and the error that ended the generation if there was one; the session can be
   // used further.
-  Completion complete(std::span<const Token> prompt, SamplingParams sampling, StopParams stop,
-                      const ShowText& show = {}, const std::atomic<bool>* interrupted = nullptr);
+  Completion complete(Request request, const ShowText& show = {},
+                      const std::atomic<bool>* interrupted = nullptr);
 
   // The same step by step, for a caller that does something else in between. begin() takes the
   // prompt in, also while another answer is in progress, which ends. step() is one step of the
   // engine; false once the answer has ended, also by an error. finish() gives what there is of the
   // answer, or throws the error. step() and finish() only after begin().
-  void begin(std::span<const Token> prompt, SamplingParams sampling, StopParams stop,
-             ShowText show = {});
+  void begin(Request request, ShowText show = {});
   bool step();
   Completion finish();
 

@@ -77,8 +77,8 @@ TEST(Session, CompletesAlikeWithAndWithoutDrafts) {
       any_draft |= was_draft;
     };
     const StopParams stop{.n_predict = 30, .ignore_eos = true};
-    const Completion a = plain.session.complete(prompt, sampled(), stop);
-    const Completion b = drafting.session.complete(prompt, sampled(), stop, show);
+    const Completion a = plain.session.complete({prompt, sampled(), stop});
+    const Completion b = drafting.session.complete({prompt, sampled(), stop}, show);
     EXPECT_EQ(a.tokens, b.tokens);
     EXPECT_EQ(a.text, b.text);
     EXPECT_EQ(b.text, shown);
@@ -106,9 +106,9 @@ TEST(Session, ATurnReusesWhatItShares) {
   const StopParams stop{.n_predict = 8, .ignore_eos = true};
   std::vector<Token> text{1, 2, 3};
   for (int turn = 0; turn < 4; ++turn) {
-    const Completion answer = talk.session.complete(text, sampled(), stop);
+    const Completion answer = talk.session.complete({text, sampled(), stop});
     Talk fresh({});
-    EXPECT_EQ(answer.tokens, fresh.session.complete(text, sampled(), stop).tokens);
+    EXPECT_EQ(answer.tokens, fresh.session.complete({text, sampled(), stop}).tokens);
     EXPECT_EQ(answer.reused_tokens, turn == 0 ? 0 : static_cast<int>(text.size()) - 3);
     text.insert(text.end(), answer.tokens.begin(), answer.tokens.end());
     EXPECT_EQ(talk.session.n_tokens(), static_cast<int>(text.size()));
@@ -116,7 +116,7 @@ TEST(Session, ATurnReusesWhatItShares) {
   }
   text.resize(2);  // another conversation that begins alike
   text.insert(text.end(), {7, 8, 9});
-  EXPECT_EQ(talk.session.complete(text, sampled(), stop).reused_tokens, 2);
+  EXPECT_EQ(talk.session.complete({text, sampled(), stop}).reused_tokens, 2);
 }
 
 // Two engines on one target, step by step in turn: the same answers, and no time but their own.
@@ -130,7 +130,7 @@ TEST(Session, StepsMayTakeTurnsWithAnother) {
   const StopParams stop{.n_predict = 30, .ignore_eos = true};
   std::string shown;
   for (Session& session : sessions)
-    session.begin(prompt, sampled(), stop, [&](std::string_view text, bool) { shown += text; });
+    session.begin({prompt, sampled(), stop}, [&](std::string_view text, bool) { shown += text; });
   EXPECT_EQ(sessions[0].n_computed(), 0);
   const Stopwatch watch;
   double away_ms = 0;
@@ -149,7 +149,7 @@ TEST(Session, StepsMayTakeTurnsWithAnother) {
   EXPECT_FALSE(sessions[0].step());
   EXPECT_EQ(shown.size(), a.text.size() + b.text.size());
   Talk alone({});
-  const Completion expected = alone.session.complete(prompt, sampled(), stop);
+  const Completion expected = alone.session.complete({prompt, sampled(), stop});
   EXPECT_EQ(a.tokens, expected.tokens);
   EXPECT_EQ(b.tokens, expected.tokens);
   EXPECT_EQ(b.text, expected.text);
@@ -159,11 +159,11 @@ TEST(Session, EndTokensEndUnlessIgnored) {
   SamplingParams eager = sampled();
   eager.bias = {{0, 30.0f}};
   Talk talk({});
-  const Completion ended = talk.session.complete(std::vector<Token>{1}, eager, {});
+  const Completion ended = talk.session.complete({{1}, eager});
   EXPECT_EQ(ended.tokens, (std::vector<Token>{0}));
   EXPECT_EQ(ended.finish_reason, FinishReason::stop);
   const Completion ignored =
-      talk.session.complete(std::vector<Token>{1}, eager, {.n_predict = 20, .ignore_eos = true});
+      talk.session.complete({{1}, eager, {.n_predict = 20, .ignore_eos = true}});
   EXPECT_EQ(std::ranges::count(ignored.tokens, 0), 0);
   EXPECT_EQ(ignored.completion_tokens, 20);
 }
@@ -173,25 +173,25 @@ TEST(Session, StopsWhenInterruptedAndGoesOn) {
   std::atomic<bool> interrupted = true;
   const std::vector<Token> prompt{1, 2, 3};
   const StopParams stop{.n_predict = 30, .ignore_eos = true};
-  const Completion none = talk.session.complete(prompt, sampled(), stop, {}, &interrupted);
+  const Completion none = talk.session.complete({prompt, sampled(), stop}, {}, &interrupted);
   EXPECT_EQ(none.completion_tokens, 0);
   EXPECT_EQ(none.finish_reason, std::nullopt);
   interrupted = false;
   // From within the answer: what was held back for a stop string is shown.
   Talk fresh({});
-  const Completion whole = fresh.session.complete(prompt, sampled(), stop);
+  const Completion whole = fresh.session.complete({prompt, sampled(), stop});
   StopParams holding = stop;
   holding.texts = {whole.text.substr(0, 29) + "!"};
   holding.texts[0].erase(0, 1);
   const Completion part = talk.session.complete(
-      prompt, sampled(), holding, [&](std::string_view, bool) { interrupted = true; },
+      {prompt, sampled(), holding}, [&](std::string_view, bool) { interrupted = true; },
       &interrupted);
   EXPECT_EQ(part.finish_reason, std::nullopt);
   EXPECT_GT(part.completion_tokens, 0);
   EXPECT_LT(part.completion_tokens, 30);
   EXPECT_EQ(part.text, whole.text.substr(0, part.completion_tokens));
   interrupted = false;
-  EXPECT_EQ(talk.session.complete(prompt, sampled(), stop, {}, &interrupted).text, whole.text);
+  EXPECT_EQ(talk.session.complete({prompt, sampled(), stop}, {}, &interrupted).text, whole.text);
 }
 
 TEST(Session, AnErrorLeavesItUsable) {
@@ -200,10 +200,10 @@ TEST(Session, AnErrorLeavesItUsable) {
   Talk talk(perfect_drafter(), false, model);
   const std::vector<Token> prompt{1, 2, 3};
   const StopParams stop{.n_predict = 30, .ignore_eos = true};
-  EXPECT_THROW(talk.session.complete(prompt, sampled(), stop), Error);
-  EXPECT_THROW(talk.session.complete({}, sampled(), stop), Error);
-  EXPECT_THROW(talk.session.complete(prompt, sampled(), {.texts = {""}}), Error);
-  EXPECT_EQ(talk.session.complete(prompt, sampled(), {.n_predict = 7, .ignore_eos = true})
+  EXPECT_THROW(talk.session.complete({prompt, sampled(), stop}), Error);
+  EXPECT_THROW(talk.session.complete({{}, sampled(), stop}), Error);
+  EXPECT_THROW(talk.session.complete({prompt, sampled(), {.texts = {""}}}), Error);
+  EXPECT_EQ(talk.session.complete({prompt, sampled(), {.n_predict = 7, .ignore_eos = true}})
                 .completion_tokens,
             7);
 }
@@ -230,16 +230,16 @@ TEST(Session, DraftersCanChangeBetweenTurns) {
   const StopParams stop{.n_predict = 12, .ignore_eos = true};
   std::vector<Token> text{1, 2, 3};
   for (int turn = 0; turn < 2; ++turn) {
-    const Completion answer = talk.session.complete(text, sampled(), stop);
-    EXPECT_EQ(answer.tokens, plain.session.complete(text, sampled(), stop).tokens);
+    const Completion answer = talk.session.complete({text, sampled(), stop});
+    EXPECT_EQ(answer.tokens, plain.session.complete({text, sampled(), stop}).tokens);
     text.insert(text.end(), answer.tokens.begin(), answer.tokens.end());
     text.push_back(4);
     talk.engine.set_drafters(perfect_drafter());
   }
-  const Completion last = talk.session.complete(text, sampled(), stop);
+  const Completion last = talk.session.complete({text, sampled(), stop});
   EXPECT_EQ(last.reused_tokens, static_cast<int>(text.size()) - 2);
   EXPECT_GT(last.draft[1].counts.accepted, 5);
-  EXPECT_EQ(last.tokens, plain.session.complete(text, sampled(), stop).tokens);
+  EXPECT_EQ(last.tokens, plain.session.complete({text, sampled(), stop}).tokens);
 }
 
 TEST(Session, WholeTimeHoldsWhatDraftersIndex) {
@@ -249,7 +249,7 @@ TEST(Session, WholeTimeHoldsWhatDraftersIndex) {
   for (int turn = 0; turn < 2; ++turn) {  // begun and restarted
     const Stopwatch watch;
     const Completion answer =
-        talk.session.complete(std::vector<Token>{1 + turn, 2, 3}, sampled(), {.n_predict = 3});
+        talk.session.complete({{1 + turn, 2, 3}, sampled(), {.n_predict = 3}});
     EXPECT_GE(answer.prompt_ms, SlowReader::kMs);
     EXPECT_LE(answer.whole_ms(), watch.ms());
   }

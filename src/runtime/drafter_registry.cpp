@@ -12,6 +12,7 @@
 // clang-format off
 #define OUTRIDER_DRAFTERS(row) \
   row(lookup)                  \
+  row(prediction)              \
   row(model)
 // clang-format on
 
@@ -69,6 +70,7 @@ DraftChoice parse_part(std::string_view part, std::string_view draft_model) {
   const std::string_view name = part.substr(0, equals);
   DraftChoice choice{find(name), equals == part.npos ? "" : std::string(part.substr(equals + 1))};
   if (!choice.kind) refuse(part);
+  if (choice.kind->value_is_prediction && equals == part.npos) return choice;
   if (choice.kind->value.empty()) {
     if (equals != part.npos)
       throw Error("{}: takes no value, but \"{}\" was given", name, choice.value);
@@ -90,7 +92,7 @@ std::vector<DraftChoice> parse_draft(std::string_view text, std::string_view dra
   if (text == "off") return choices;
   if (text == "auto") {
     for (const DrafterKind* kind : drafter_kinds()) {
-      if (kind->value.empty()) choices.push_back({kind, ""});
+      if (kind->value.empty() || kind->value_is_prediction) choices.push_back({kind, ""});
       if (kind->runs_model() && !draft_model.empty())
         choices.push_back({kind, std::string(draft_model)});
     }

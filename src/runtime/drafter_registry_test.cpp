@@ -29,8 +29,8 @@ TEST(ParseDraft, ReadsItsGrammar) {
   const Case cases[] = {
       {"off", "", {}},
       {"off", "small.gguf", {}},
-      {"auto", "", {{"lookup", ""}}},
-      {"auto", "small.gguf", {{"lookup", ""}, {"model", "small.gguf"}}},
+      {"auto", "", {{"lookup", ""}, {"prediction", ""}}},
+      {"auto", "small.gguf", {{"lookup", ""}, {"prediction", ""}, {"model", "small.gguf"}}},
       {"lookup", "small.gguf", {{"lookup", ""}}},
       {"model=qwen:0.5b", "", {{"model", "qwen:0.5b"}}},
       {"model", "small.gguf", {{"model", "small.gguf"}}},
@@ -39,6 +39,8 @@ TEST(ParseDraft, ReadsItsGrammar) {
       {"model=a.gguf+lookup", "", {{"model", "a.gguf"}, {"lookup", ""}}},
       {"model=a+b=c.gguf+lookup", "", {{"model", "a+b=c.gguf"}, {"lookup", ""}}},
       {"model=c++", "", {{"model", "c++"}}},
+      {"prediction", "", {{"prediction", ""}}},
+      {"prediction=a.txt+lookup", "", {{"prediction", "a.txt"}, {"lookup", ""}}},
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.text);
@@ -52,10 +54,15 @@ TEST(ParseDraft, SaysWhatIsWrong) {
     const char* says;
   };
   const Case cases[] = {
-      {"", "no drafter is called"},    {"loopup", "lookup"},
-      {"lookup+modle=x", "\"modle\""}, {"lookup=3", "takes no value"},
-      {"model", "write model=MODEL"},  {"model=", "write model=MODEL"},
-      {"lookup+lookup", "twice"},      {"off+lookup", "no drafter is called \"off\""},
+      {"", "no drafter is called"},
+      {"loopup", "lookup"},
+      {"lookup+modle=x", "\"modle\""},
+      {"lookup=3", "takes no value"},
+      {"model", "write model=MODEL"},
+      {"model=", "write model=MODEL"},
+      {"lookup+lookup", "twice"},
+      {"off+lookup", "no drafter is called \"off\""},
+      {"prediction=", "write prediction=FILE"},
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.text);

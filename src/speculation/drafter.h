@@ -64,7 +64,8 @@ struct DraftCost {
   double ms(int depth) const { return fixed_ms + per_depth_ms * (depth > 1 ? depth - 1 : 0); }
 };
 
-// A drafter proposes what a new one would propose that was shown the same text. Two exceptions: a
+// A drafter proposes what a new one would propose that was shown the same text and prediction. Two
+// exceptions: a
 // draft model that has outputs for some tokens keeps those that earlier texts added, until
 // forget(); and how much of a text it knows depends on what n_context it was asked with before. One
 // thread at a time calls a drafter.
@@ -78,6 +79,9 @@ class Drafter {
   virtual void begin(DraftSequence sequence) = 0;
   // Tokens were appended to the text, those of the prompt too.
   virtual void observe(DraftSequence sequence, std::span<const Token> tokens) = 0;
+  // How the answer, which begins at the end of the text so far, is expected to read mostly. It
+  // takes the place of an earlier prediction; an empty one: nothing is known.
+  virtual void expect(DraftSequence, std::span<const Token> /*prediction*/) {}
   // Adds guesses at what follows the text of each request's sequence, within the request's limits.
   // Each sequence occurs at most once and has a text.
   virtual void propose(std::span<const DraftRequest> requests) = 0;

@@ -3,6 +3,8 @@
 
 #pragma once
 
+#include <fmt/format.h>
+
 #include <map>
 #include <memory>
 #include <string>
@@ -43,7 +45,10 @@ struct DrafterContext {
 struct DrafterKind {
   std::string name;   // as --draft and reports call it
   std::string value;  // what stands after "name=": "MODEL"; empty: nothing does
-  std::string help;   // a line
+  // The value, which may be missing, names a file with a text that answers are expected to repeat
+  // mostly: a request's prediction.
+  bool value_is_prediction = false;
+  std::string help;  // a line
   std::vector<DrafterFlag> flags = {};
   // Kinds that run a model, which their value names, say how it is loaded beside a target with
   // these options. Null: runs none.
@@ -53,8 +58,11 @@ struct DrafterKind {
   std::unique_ptr<Drafter> (*make)(const DrafterContext& context);
 
   bool runs_model() const { return load_options != nullptr; }
-  // "lookup", "model=MODEL".
-  std::string usage() const { return value.empty() ? name : name + '=' + value; }
+  // "lookup", "prediction[=FILE]", "model=MODEL".
+  std::string usage() const {
+    if (value.empty()) return name;
+    return value_is_prediction ? fmt::format("{}[={}]", name, value) : name + '=' + value;
+  }
 };
 
 // A flag's value, or its standard. The kind has such a flag.

@@ -30,7 +30,7 @@ class Model(TestCase):
         self.assertEqual((answer["schema"], answer["model"], answer["seed"]), (1, MODEL, 7))
         self.assertEqual(answer["usage"]["completion_tokens"], len(answer["tokens"]))
         self.assertIn(answer["finish_reason"], ("stop", "length"))
-        self.assertEqual(set(answer["draft"]), {"lookup"})
+        self.assertEqual(set(answer["draft"]), {"lookup", "prediction"})
         self.assertEqual(set(answer["draft"]["lookup"]), {"proposed", "accepted"})
 
     def test_the_same_text_however_it_is_drafted(self):
@@ -44,6 +44,30 @@ class Model(TestCase):
                         ["--draft", "off", "-t", "1", "-b", "7"]):
                 with self.subTest(flags=flags, how=how):
                     self.assertEqual(self.run_json(*how, *flags)["tokens"], plain["tokens"])
+
+    def test_prediction(self):
+        plain = self.run_json("--draft", "off", "--temp", "0", "--ignore-eos")
+        lines = [{"prompt": PROMPT, "prediction": plain["text"]}, {"prompt": PROMPT}]
+        with tempfile.TemporaryDirectory() as folder:
+            file, prompts = os.path.join(folder, "answer"), os.path.join(folder, "prompts")
+            with open(file, "w") as answer:
+                answer.write(plain["text"])
+            with open(prompts, "w") as answer:
+                answer.write("\n".join(json.dumps(line) for line in lines))
+            for prediction in (f"prediction={file}", f"lookup+prediction={file}+model={MODEL}"):
+                drafted = self.run_json("--draft", prediction, "--budget", "fixed", "--temp", "0", "--ignore-eos")
+                self.assertEqual(drafted["tokens"], plain["tokens"])
+                self.assertGreaterEqual(drafted["draft"]["prediction"]["accepted"], 10)
+            report = json.loads(outrider("prove", "--prompts", prompts, "--draft", "off", "--draft", "prediction",
+                                         "--budget", "fixed", "-n", "12", "--temp", "0", "--ignore-eos", "--json").stdout)
+            self.assertTrue(report["identical"])
+            self.assertGreaterEqual(report["settings"][1]["accepted"], 10)
+            # Only the first prompt has a prediction.
+            report = json.loads(outrider("bench", "generate", "--prompts", prompts, "--draft", "off", "--draft", "prediction",
+                                         "--budget", "fixed", "-n", "12", "--temp", "0", "--ignore-eos", "--json").stdout)
+            accepted = [a["accepted"] for a in report["answers"] if a["draft"] == "prediction"]
+            self.assertGreaterEqual(accepted[0], 10)
+            self.assertEqual(accepted[1], 0)
 
     def test_trace_and_log(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -60,6 +60,8 @@ class Usage(TestCase):
             (["prove"], "needs a prompt"),
             (["prove", "--draft", "off", "-p", "x"], "give a second --draft"),
             (["bench", "generate"], "needs --prompts"),
+            (["run", "-p", "x", "--draft", "lookup+prediction"], "prediction has no text; write prediction=FILE"),
+            (["prove", "-p", "x", "--draft", "off", "--draft", "prediction="], "write prediction=FILE"),
             (["pull"], "NAME… is missing"),
             (["pull", "smolm2:135m"], 'did you mean "smollm2:135m"?'),
             (["completions", "tcsh"], "expected bash or zsh or fish"),
@@ -103,6 +105,10 @@ class Usage(TestCase):
             with self.subTest(flags):
                 result = outrider("run", "-m", "/nowhere/a.gguf", "--draft-vocab", "100", "--draft-quantize", "q5_0", *flags)
                 self.assert_fails(result, 1, "/nowhere/a.gguf")
+
+    def test_predictions_are_read_before_models(self):
+        result = outrider("run", "-m", "/nowhere/a.gguf", "-p", "x", "--draft", "prediction=/nowhere/old.py")
+        self.assert_fails(result, 1, "/nowhere/old.py: No such file")
 
     def test_values_that_look_like_flags(self):
         for value in ("-md", "--json", "-"):

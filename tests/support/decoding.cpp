@@ -6,6 +6,7 @@
 #include "engine/engine.h"
 #include "speculation/drafters/lookup.h"
 #include "speculation/drafters/model.h"
+#include "speculation/drafters/prediction.h"
 
 namespace outrider::testing {
 
@@ -27,11 +28,13 @@ Decoded decode(const Task& task, const Way& way) {
     return load_cpu(model, options, way.isa);
   };
   std::vector<std::unique_ptr<Drafter>> drafters;
-  if (way.draft == "lookup" || way.draft == "lookup+model") {
+  const auto names = [&](const char* drafter) { return way.draft.find(drafter) != way.draft.npos; };
+  if (names("lookup")) {
     drafters.push_back(
         std::make_unique<LookupDrafter>(LookupOptions{.memory_bytes = std::size_t{1} << 24}));
   }
-  if (way.draft == "model" || way.draft == "lookup+model") {
+  if (names("prediction")) drafters.push_back(std::make_unique<PredictionDrafter>());
+  if (names("model")) {
     drafters.push_back(std::make_unique<ModelDrafter>(
         load(*task.draft, task.draft_options), ModelDrafterOptions{task.target->spec.vocabulary}));
   }
@@ -47,7 +50,8 @@ Decoded decode(const Task& task, const Way& way) {
     sampling.seed = seed;
     return engine.begin(
         prompt, sampling,
-        StopRules(*task.tokenizer, {.n_predict = task.n_predict, .ignore_eos = true}));
+        StopRules(*task.tokenizer, {.n_predict = task.n_predict, .ignore_eos = true}),
+        task.prediction);
   };
   std::vector<std::unique_ptr<Generation>> generations;
   const int place = way.n_mates / 2;  // mates on both sides

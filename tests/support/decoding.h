@@ -15,7 +15,7 @@ namespace outrider::testing {
 
 // Everything that must not change a text.
 struct Way {
-  std::string draft = "off";  // off, lookup, model, lookup+model
+  std::string draft = "off";  // off, or those of lookup+prediction+model that it names
   int rows = 16, width = 4, depth = 16;
   bool automatic_budget = false;
   int n_threads = 1;
@@ -32,6 +32,7 @@ struct Task {
   const Model* draft = nullptr;
   const Tokenizer* tokenizer = nullptr;
   std::vector<Token> prompt;
+  std::vector<Token> prediction = {};  // of the answer
   SamplingParams sampling;
   int n_predict = 32;
   CacheType cache_type = CacheType::f16;

@@ -23,8 +23,7 @@ void LookupDrafter::observe(DraftSequence sequence, std::span<const Token> token
 void LookupDrafter::propose(std::span<const DraftRequest> requests) {
   const Stopwatch watch;
   for (const DraftRequest& request : requests) propose(request);
-  const double ms = watch.ms() / std::max<double>(1, static_cast<double>(requests.size()));
-  mean_ms_ = mean_ms_ == 0 ? ms : mean_ms_ + 0.1 * (ms - mean_ms_);
+  time_.add(watch.ms(), requests.size());
 }
 
 // The best node first: a child is found when its parent is proposed.

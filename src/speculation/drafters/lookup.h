@@ -10,6 +10,7 @@
 #include <span>
 
 #include "speculation/drafter.h"
+#include "speculation/drafters/proposal_time.h"
 #include "speculation/drafters/suffix_text.h"
 
 namespace outrider {
@@ -29,14 +30,14 @@ class LookupDrafter final : public Drafter {
   void propose(std::span<const DraftRequest> requests) override;
   void truncate(DraftSequence sequence, int length) override;
   void end(DraftSequence sequence) override;
-  DraftCost cost(int n_texts, int) const override { return {.fixed_ms = n_texts * mean_ms_}; }
+  DraftCost cost(int n_texts, int) const override { return time_.cost(n_texts); }
 
  private:
   void propose(const DraftRequest& request) const;
 
   const LookupOptions options_;
   std::map<DraftSequence, SuffixText> texts_;
-  double mean_ms_ = 0;  // of a proposal for one text
+  ProposalTime time_;
 };
 
 }  // namespace outrider
