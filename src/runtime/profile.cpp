@@ -57,6 +57,12 @@ std::optional<Yield> yield_from(const Json& json) {
   return Yield{weight, tokens, passes};
 }
 
+std::optional<Record> record_from(const Json& json) {
+  const auto [texts, paid] = json.get<std::array<double, 2>>();
+  if (!(texts >= 0 && texts < 1e6 && paid >= 0 && paid <= 1)) return {};
+  return Record{texts, paid};
+}
+
 }  // namespace
 
 Json json_of(const Profile& profile) {
@@ -66,7 +72,8 @@ Json json_of(const Profile& profile) {
         {{"passes", json_of(drafter.passes)},
          {"confidences", json_of(drafter.acceptance.confidences)},
          {"levels", json_of(drafter.acceptance.levels)},
-         {"yield", {drafter.yield.weight, drafter.yield.tokens, drafter.yield.passes}}});
+         {"yield", {drafter.yield.weight, drafter.yield.tokens, drafter.yield.passes}},
+         {"record", {drafter.record.texts, drafter.record.paid}}});
   return {{"tuning", profile.tuning},
           {"passes", json_of(profile.learned.passes)},
           {"logits", profile.learned.logits_ms},
@@ -86,9 +93,12 @@ std::optional<Profile> profile_from(const Json& json) {
       const auto confidences = fits_from(entry.at("confidences"));
       const auto levels = fits_from(entry.at("levels"));
       const auto yield = yield_from(entry.at("yield"));
-      if (!own || !confidences || !levels || !yield) return {};
-      profile.learned.drafters.push_back(
-          {.passes = *own, .acceptance = {*confidences, *levels}, .yield = *yield});
+      const auto record = record_from(entry.at("record"));
+      if (!own || !confidences || !levels || !yield || !record) return {};
+      profile.learned.drafters.push_back({.passes = *own,
+                                          .acceptance = {*confidences, *levels},
+                                          .yield = *yield,
+                                          .record = *record});
     }
     return profile;
   } catch (const Json::exception&) {
