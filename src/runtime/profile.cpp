@@ -57,12 +57,6 @@ std::optional<Yield> yield_from(const Json& json) {
   return Yield{weight, tokens, passes};
 }
 
-std::optional<Record> record_from(const Json& json) {
-  const auto [texts, paid] = json.get<std::array<double, 2>>();
-  if (!(texts >= 0 && texts < 1e6 && paid >= 0 && paid <= 1)) return {};
-  return Record{texts, paid};
-}
-
 }  // namespace
 
 Json json_of(const Profile& profile) {
@@ -72,8 +66,7 @@ Json json_of(const Profile& profile) {
         {{"passes", json_of(drafter.passes)},
          {"confidences", json_of(drafter.acceptance.confidences)},
          {"levels", json_of(drafter.acceptance.levels)},
-         {"yield", {drafter.yield.weight, drafter.yield.tokens, drafter.yield.passes}},
-         {"record", {drafter.record.texts, drafter.record.paid}}});
+         {"yield", {drafter.yield.weight, drafter.yield.tokens, drafter.yield.passes}}});
   return {{"tuning", profile.tuning},
           {"passes", json_of(profile.learned.passes)},
           {"logits", profile.learned.logits_ms},
@@ -93,12 +86,9 @@ std::optional<Profile> profile_from(const Json& json) {
       const auto confidences = fits_from(entry.at("confidences"));
       const auto levels = fits_from(entry.at("levels"));
       const auto yield = yield_from(entry.at("yield"));
-      const auto record = record_from(entry.at("record"));
-      if (!own || !confidences || !levels || !yield || !record) return {};
-      profile.learned.drafters.push_back({.passes = *own,
-                                          .acceptance = {*confidences, *levels},
-                                          .yield = *yield,
-                                          .record = *record});
+      if (!own || !confidences || !levels || !yield) return {};
+      profile.learned.drafters.push_back(
+          {.passes = *own, .acceptance = {*confidences, *levels}, .yield = *yield});
     }
     return profile;
   } catch (const Json::exception&) {

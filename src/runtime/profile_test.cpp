@@ -14,7 +14,6 @@ Profile profile() {
   Profile profile{.tuning = "avx512 processor", .learned = budget.learned()};
   profile.learned.drafters[1].passes = {{.rows = 1, .ms = 7.5}, {.rows = 64, .ms = 80}};
   profile.learned.drafters[1].yield = {12, 1.5, 0.75};
-  profile.learned.drafters[1].record = {8, 0.875};
   return profile;
 }
 
@@ -28,7 +27,6 @@ TEST(Profile, ComesBackAsItWas) {
   EXPECT_EQ(back->learned.logits_ms, 1);
   EXPECT_EQ(back->learned.drafters[1].passes[1].rows, 64);
   EXPECT_EQ(back->learned.drafters[1].yield.tokens, 1.5);
-  EXPECT_EQ(back->learned.drafters[1].record.paid, 0.875);
 }
 
 // Whatever is missing, of another type or impossible makes the document none.
@@ -51,7 +49,6 @@ TEST(Profile, RefusesWhatItCannotHaveWritten) {
   refuses([](auto& json) { json["drafters"][0]["levels"][0][2] = -1; });
   refuses([](auto& json) { json["drafters"][0]["confidences"][0][0] = 1e9; });
   refuses([](auto& json) { json["drafters"][1]["yield"][1] = -1; });
-  refuses([](auto& json) { json["drafters"][1]["record"][1] = 1.5; });
   refuses([](auto& json) { json["drafters"][1].erase("passes"); });
   EXPECT_FALSE(profile_from(nlohmann::json::array()));
   EXPECT_FALSE(profile_from("text"));

@@ -44,10 +44,6 @@ constexpr int kGainsOfText = 16;  // steps over which the mean of what asking wo
 // Times over which means of what asking brought are taken, in a text and over all; what is usual
 // counts in a text like so many.
 constexpr double kYieldOfText = 8, kYieldUsual = 64, kUsualWeight = 1;
-// Whether a drafter paid in a text is judged after so many times; over so many texts; and it is
-// proven where it did in most of at least so many.
-constexpr int kJudged = 8;
-constexpr double kTextsRemembered = 8, kTextsProven = 3, kPaidProven = 0.8;
 constexpr int kAnswerLeftMin = 48;  // tokens by which an answer is assumed to go on at least
 
 // Whether one of the drafter's proposals for node 0 is this token.
@@ -67,11 +63,7 @@ void TextBudget::OfDrafter::go_on_with_trial() {
 }
 
 Budget::Budget(BudgetOptions options, int n_drafters)
-    : options_(options),
-      calibration_(n_drafters),
-      yields_(n_drafters),
-      records_(n_drafters),
-      costs_(n_drafters) {}
+    : options_(options), calibration_(n_drafters), yields_(n_drafters), costs_(n_drafters) {}
 
 TextBudget Budget::begin_text(int n_read, std::optional<int> n_left) const {
   TextBudget text;
@@ -87,10 +79,8 @@ TextBudget Budget::begin_text(int n_read, std::optional<int> n_left) const {
 Learned Budget::learned() const {
   Learned learned{.passes = curve_.points(), .logits_ms = curve_.logits_ms(), .drafters = {}};
   for (std::size_t drafter = 0; drafter < yields_.size(); ++drafter)
-    learned.drafters.push_back({.passes = {},
-                                .acceptance = calibration_.of_drafter(drafter),
-                                .yield = yields_[drafter],
-                                .record = records_[drafter]});
+    learned.drafters.push_back(
+        {.passes = {}, .acceptance = calibration_.of_drafter(drafter), .yield = yields_[drafter]});
   return learned;
 }
 
@@ -100,7 +90,6 @@ void Budget::restore(const Learned& learned) {
   for (std::size_t drafter = 0; drafter < yields_.size(); ++drafter) {
     calibration_.restore(drafter, learned.drafters[drafter].acceptance);
     yields_[drafter] = learned.drafters[drafter].yield;
-    records_[drafter] = learned.drafters[drafter].record;
   }
 }
 
@@ -248,7 +237,7 @@ void Budget::decide(Ask& ask, const Drafter& asked, const DraftTurn& turn, const
       .plain_ms = plain_ms,
       .tokens_per_ms = tokens_per_ms,
       .passes_per_ms = passes_per_ms,
-      .kept_back = is_proven(drafter) ? 0 : kept_back(turn),
+      .kept_back = kept_back(turn),
       .funds = funds(*turn.budget, plain_ms) - added_ms(load, kProbe) * passes_per_ms};
 
   TextBudget::OfDrafter& state = occasion.state();
@@ -259,7 +248,6 @@ void Budget::decide(Ask& ask, const Drafter& asked, const DraftTurn& turn, const
     const double levels = left / std::max(1e-9, cost.per_depth_ms * passes_per_ms);
     ask.limits->depth = 1 + static_cast<int>(std::min<double>(options_.depth - 1, levels));
   } else {
-    if (state.gap == 0 && state.n_asked > 0) judge(drafter, state);
     reading = trial(occasion);
     ask.limits->depth = 1;
   }
@@ -360,16 +348,12 @@ void Budget::plan(std::span<const DraftTurn> turns, const PassLoad& load) {
     const std::vector<double> values = this->values(turns[turn]);
     const bool is_unproven =
         decides() && kept_back(turns[turn]) > 0 && earned(*turns[turn].budget, pass_ms(load)) <= 0;
-    for (int node = 1; node < static_cast<int>(values.size()); ++node) {
-      const bool is_doubted =
-          is_unproven &&
-          std::ranges::none_of((*turns[turn].tree)[node].proposals,
-                               [&](const Proposal& each) { return is_proven(each.drafter); });
-      all.push_back({turn, node, (is_doubted ? kDoubt : 1) * values[node]});
-    }
+    const double doubt = is_unproven ? kDoubt : 1;
+    for (int node = 1; node < static_cast<int>(values.size()); ++node)
+      all.push_back({turn, node, doubt * values[node]});
   }
-  // A parent's value is at least its child's, which has no drafter that the parent lacks, and its
-  // number is lower, so a stable sort puts it first.
+  // A parent's value is at least its child's, and its number is lower, so a stable sort puts it
+  // first.
   std::ranges::stable_sort(all, std::greater<>{}, &Ranked::value);
 
   const std::size_t n_max = std::max(0, load.rows_max - load.rows);
@@ -441,20 +425,6 @@ Yield Budget::expected_yield(const TextBudget& text, int drafter) const {
   return yield;
 }
 
-// A drafter that paid in most of the recent texts may read the next one without waiting until it is
-// known to be long.
-bool Budget::is_proven(int drafter) const {
-  const Record& record = records_[drafter];
-  return record.texts >= kTextsProven && record.paid >= kPaidProven;
-}
-
-void Budget::judge(int drafter, TextBudget::OfDrafter& state) {
-  if (std::exchange(state.is_judged, true)) return;
-  Record& record = records_[drafter];
-  record.texts = std::min(record.texts + 1, kTextsRemembered);
-  record.paid += ((state.net > 0) - record.paid) / record.texts;
-}
-
 void Budget::learn_yields(const DraftOutcome& outcome, double plain_ms, double row_ms) {
   TextBudget& text = *outcome.budget;
   const DraftTree& checked = *outcome.checked;
@@ -474,10 +444,6 @@ void Budget::learn_yields(const DraftOutcome& outcome, double plain_ms, double r
       n_accepted += checked[*node].proposals[0].drafter == drafter;
     }
     const double passes = (draft_ms + n_rows * row_ms) / plain_ms;
-    if (text.acceptance_.handicaps[drafter] == 0) {
-      state.net += n_accepted - passes;
-      if (++state.n_asked == kJudged) judge(drafter, state);
-    }
     for (auto [yield, most] :
          {std::pair{&state.yield, kYieldOfText}, std::pair{&yields_[drafter], kYieldUsual}}) {
       yield->weight = std::min(yield->weight + 1, most);

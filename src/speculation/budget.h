@@ -56,9 +56,6 @@ class TextBudget {
     double reading_ms = 0;   // in this step
     double draft_ms = 0;     // in this step, without reading
     bool was_asked = false;  // in this step
-    int n_asked = 0;         // times, knowing the whole text
-    double net = 0;          // tokens that these brought, less their time in passes
-    bool is_judged = false;  // whether that paid
   };
   Calibration::Text acceptance_;
   std::vector<OfDrafter> drafters_;
@@ -167,8 +164,6 @@ class Budget {
   Prospect prospect(const Occasion& occasion, double handicap) const;
   bool probe_is_due();
   Yield expected_yield(const TextBudget& text, int drafter) const;
-  bool is_proven(int drafter) const;
-  void judge(int drafter, TextBudget::OfDrafter& state);
   void learn_yields(const DraftOutcome& outcome, double plain_ms, double row_ms);
   void charge_drafting(const DraftTurn& turn);
   int affordable_nodes(const DraftTurn& turn, const PassLoad& load, bool probes) const;
@@ -177,7 +172,6 @@ class Budget {
   CostCurve curve_;
   Calibration calibration_;
   std::vector<Yield> yields_;     // [drafters] over all texts
-  std::vector<Record> records_;   // [drafters]
   std::vector<DraftCost> costs_;  // [drafters] of this step
   int n_since_plain_ = 0;         // steps with drafts
   int n_plain_ = 0;               // passes without

@@ -294,40 +294,6 @@ TEST(Budget, ReadingIsCharged) {
   EXPECT_LE(n_read, 8);
 }
 
-// Nobody knows yet how long the answer will be. Reading waits, unless it paid in most texts so far.
-TEST(Budget, AProvenDrafterReadsAtOnce) {
-  const PricedDrafter drafter({.fixed_ms = 8, .per_depth_ms = 8, .per_unread_ms = 0.5}, 60);
-  const auto reads_all = [&](Record record, int n_answered) {
-    Setting setting(kLikeReal);
-    Learned learned = setting.budget.learned();
-    learned.drafters[0].record = record;
-    setting.budget.restore(learned);
-    DraftTree tree(0);
-    DraftTurn turns[] = {setting.turn(0, tree)};
-    turns[0].n_answered = n_answered;
-    const auto asks = setting.budget.ask(0, drafter, turns, setting.load());
-    return asks[0].limits && asks[0].n_context > 1000000;
-  };
-  EXPECT_FALSE(reads_all({}, 2));
-  EXPECT_TRUE(reads_all({}, 100));
-  EXPECT_TRUE(reads_all({8, 1}, 2));
-  EXPECT_FALSE(reads_all({8, 0.5}, 2));
-  EXPECT_FALSE(reads_all({1, 1}, 2));  // one text proves nothing
-}
-
-TEST(Budget, EachTextTellsOnceWhetherADrafterPaid) {
-  Setting setting(kLikeReal);
-  const PricedDrafter drafter({8, 8});
-  const auto record = [&] { return setting.budget.learned().drafters[0].record; };
-  for (int i = 0; i < 40; ++i) setting.step(drafter, 4, 0.9f);
-  EXPECT_EQ(record().texts, 1);
-  EXPECT_EQ(record().paid, 1);
-  setting.texts[0] = setting.budget.begin_text(0, {});
-  for (int i = 0; i < 100; ++i) setting.step(drafter, 0);
-  EXPECT_EQ(record().texts, 2);
-  EXPECT_EQ(record().paid, 0.5);
-}
-
 TEST(Budget, WhatWasNotCheckedBroughtNothing) {
   Setting setting(kLikeReal);
   DraftTree tree(0);

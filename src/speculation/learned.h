@@ -17,12 +17,6 @@ struct Yield {
   double passes = 0;  // time of drafting and of its rows, in passes without drafts
 };
 
-// Whether asking a drafter that knew the whole text paid, text by text.
-struct Record {
-  double texts = 0;  // the recent ones
-  double paid = 0;   // a share of these
-};
-
 struct Learned {
   std::vector<CostCurve::Point> passes;  // of the target
   double logits_ms = 0;                  // of one row
@@ -30,7 +24,6 @@ struct Learned {
     std::vector<CostCurve::Point> passes;  // of its own model; empty: it runs none
     Calibration::OfDrafter acceptance;
     Yield yield;
-    Record record;
   };
   std::vector<OfDrafter> drafters;
 };
