@@ -76,7 +76,7 @@ Engine::~Engine() {
 
 std::unique_ptr<Generation> Engine::begin(std::span<const Token> prompt, SamplingParams sampling,
                                           StopRules stop, std::vector<Token> prediction) {
-  check(prompt);
+  check(prompt, prediction);
   check_sampling(sampling);
   auto generation = std::make_unique<Generation>(*this, DraftSequence{next_draft_sequence_++},
                                                  std::move(sampling), std::move(stop));
@@ -86,7 +86,7 @@ std::unique_ptr<Generation> Engine::begin(std::span<const Token> prompt, Samplin
 
 void Engine::restart(Generation& generation, std::span<const Token> prompt, SamplingParams sampling,
                      StopRules stop, std::vector<Token> prediction) {
-  check(prompt);
+  check(prompt, prediction);
   check_sampling(sampling);
   generation.sampling = std::move(sampling);
   generation.stop = std::move(stop);
@@ -121,7 +121,7 @@ void Engine::start(Generation& generation, std::span<const Token> prompt,
   generation.counters.drafters.resize(drafters_.size());
 }
 
-void Engine::check(std::span<const Token> prompt) const {
+void Engine::check(std::span<const Token> prompt, std::span<const Token> prediction) const {
   if (prompt.empty()) throw Error("the prompt is empty; give at least one token");
   const std::size_t context = target_->options().context;
   if (prompt.size() >= context)
@@ -129,10 +129,14 @@ void Engine::check(std::span<const Token> prompt) const {
                 "the prompt has {} tokens, but the context of {} has room for {} and an answer; "
                 "shorten it or choose a longer context",
                 prompt.size(), context, context - 1);
-  for (Token token : prompt)
-    if (token < 0 || token >= target_->spec().vocabulary)
-      throw Error("the prompt holds token {}, but the model's vocabulary has {}", token,
-                  target_->spec().vocabulary);
+  const auto check_tokens = [&](const char* name, std::span<const Token> tokens) {
+    for (const Token token : tokens)
+      if (token < 0 || token >= target_->spec().vocabulary)
+        throw Error("the {} holds token {}, but the model's vocabulary has {}", name, token,
+                    target_->spec().vocabulary);
+  };
+  check_tokens("prompt", prompt);
+  check_tokens("prediction", prediction);
 }
 
 void Engine::step(std::span<Generation* const> generations) {

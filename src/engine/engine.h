@@ -34,8 +34,8 @@ class Engine {
 
   // A text with this prompt, and how its answer is expected to read mostly, if that is known:
   // drafters may use it, and the answer is the same without. The target must have a sequence left.
-  // Throws Error if the prompt is empty, fills the context or holds tokens that the model does not
-  // have; or as check_sampling().
+  // Throws Error if the prompt is empty or fills the context, or if either holds tokens that the
+  // model does not have; or as check_sampling().
   std::unique_ptr<Generation> begin(std::span<const Token> prompt, SamplingParams sampling,
                                     StopRules stop, std::vector<Token> prediction = {});
 
@@ -83,7 +83,7 @@ class Engine {
  private:
   friend struct Generation;
   friend class Step;
-  void check(std::span<const Token> prompt) const;
+  void check(std::span<const Token> prompt, std::span<const Token> prediction) const;
   void start(Generation& generation, std::span<const Token> prompt, std::vector<Token> prediction);
 
   std::shared_ptr<Backend> target_;

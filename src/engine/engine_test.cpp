@@ -748,13 +748,14 @@ TEST(Engine, RefusesPromptsThatCannotWork) {
   Setting setting;
   setting.load.context = 5;
   WatchedEngine engine(setting, {});
-  const auto begin = [&](std::vector<Token> prompt) {
-    return engine.begin(prompt, greedy(), StopRules(tokenizer, {}));
+  const auto begin = [&](std::vector<Token> prompt, std::vector<Token> prediction = {}) {
+    return engine.begin(prompt, greedy(), StopRules(tokenizer, {}), std::move(prediction));
   };
   EXPECT_THROW(begin({}), Error);
   EXPECT_THROW(begin({1, 2, 3, 4, 5}), Error);
   EXPECT_THROW(begin({1, 23}), Error);
   EXPECT_THROW(begin({-1}), Error);
+  EXPECT_THROW(begin({1}, {22, 23}), Error);
   const auto generation = begin({1, 2, 3, 4});
   SamplingParams too_cold = greedy();
   too_cold.filters.temperature = 1e-38f;
