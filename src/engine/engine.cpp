@@ -96,6 +96,7 @@ void Engine::restart(Generation& generation, std::span<const Token> prompt, Samp
 // Reads nothing yet: what the cache lacks of the prompt is left to the steps.
 void Engine::start(Generation& generation, std::span<const Token> prompt,
                    std::vector<Token> prediction) {
+  prediction.resize(std::min<std::size_t>(prediction.size(), target_->options().context));
   const int kept = committed_prefix(generation, prompt, target_->committed(generation.sequence));
   // Stands if drafters fail: what all have in common is the part that is kept.
   generation.error = Error("the prompt could not be taken in");

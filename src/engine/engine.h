@@ -33,7 +33,8 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   // A text with this prompt, and how its answer is expected to read mostly, if that is known:
-  // drafters may use it, and the answer is the same without. The target must have a sequence left.
+  // drafters may use it, and the answer is the same without. What of it no context could hold is
+  // ignored. The target must have a sequence left.
   // Throws Error if the prompt is empty or fills the context, or if either holds tokens that the
   // model does not have; or as check_sampling().
   std::unique_ptr<Generation> begin(std::span<const Token> prompt, SamplingParams sampling,

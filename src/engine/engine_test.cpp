@@ -756,6 +756,7 @@ TEST(Engine, RefusesPromptsThatCannotWork) {
   EXPECT_THROW(begin({1, 23}), Error);
   EXPECT_THROW(begin({-1}), Error);
   EXPECT_THROW(begin({1}, {22, 23}), Error);
+  EXPECT_EQ(begin({1}, std::vector<Token>(100, 7))->prediction.size(), 5u);
   const auto generation = begin({1, 2, 3, 4});
   SamplingParams too_cold = greedy();
   too_cold.filters.temperature = 1e-38f;
