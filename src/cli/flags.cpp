@@ -185,8 +185,7 @@ std::vector<Flag> make_flags() {
       "a file with the prompt, without its last line end; - is standard input");
   add({"--prompts"}, "FILE", prompt, named, optional_text(&Settings::prompts_file),
       "a file of prompts: JSON lines with prompt and, optionally, group and prediction, or the "
-      "format "
-      "of Spec-Bench");
+      "format of Spec-Bench");
   add({"--chat"}, "FILE", prompt, named, optional_text(&Settings::chat_file),
       "a conversation as OpenAI messages in JSON, written by the model's template; - is standard "
       "input");

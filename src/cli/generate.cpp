@@ -113,6 +113,7 @@ Workbench::Workbench(const Machine& machine, const Settings& settings,
       runtime_(runtime_options(settings, drafts, console, options), machine.choose_factory,
                console.progress()) {
   console.clear();
+  sampling_ = read_sampling();
 }
 
 std::vector<std::unique_ptr<Drafter>> Workbench::make_drafters(const DraftSetting& draft) {
@@ -138,7 +139,7 @@ void Workbench::show_step(const std::string& draft, const StepReport& report) {
   if (settings_.steps) console_.note(step_text(draft, report));
 }
 
-SamplingParams Workbench::sampling() const {
+SamplingParams Workbench::read_sampling() const {
   SamplingParams params;
   params.seed = seed_;
   params.bias = settings_.logit_bias;

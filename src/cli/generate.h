@@ -41,7 +41,8 @@ struct WorkbenchOptions {
 class Workbench {
  public:
   // Loads settings.model; says on the console what it chose. Memory for the draft models of
-  // `drafts` is planned too. UsageError for a model that does not exist. Throws Error like Runtime.
+  // `drafts` is planned too. UsageError for a model that does not exist or a bias of a token that
+  // it does not have. Throws Error like Runtime.
   Workbench(const Machine& machine, const Settings& settings, std::span<const DraftSetting> drafts,
             Console& console, WorkbenchOptions options = {});
 
@@ -62,7 +63,7 @@ class Workbench {
 
   // The flags' parameters, the model's own where flags are silent. The seed as given, or a random
   // one.
-  SamplingParams sampling() const;
+  const SamplingParams& sampling() const { return sampling_; }
   StopParams stop(int standard_predict) const;
   // An answer to this prompt. It is expected to read like `prediction`, else like the setting's.
   Request request(std::vector<Token> prompt, const DraftSetting& draft, int standard_predict,
@@ -79,6 +80,7 @@ class Workbench {
   std::vector<Message> conversation() const;  // with the system prompt, if there is one
 
  private:
+  SamplingParams read_sampling() const;
   void show_step(const std::string& draft, const StepReport& report);
 
   const Settings& settings_;
@@ -86,6 +88,7 @@ class Workbench {
   std::uint64_t seed_;
   std::ofstream trace_;  // of --trace
   Runtime runtime_;
+  SamplingParams sampling_;
 };
 
 // part / whole; 0 without a whole.

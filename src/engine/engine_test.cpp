@@ -9,6 +9,7 @@
 #include <random>
 
 #include "base/error.h"
+#include "engine/session.h"
 #include "model/fake_backend.h"
 #include "sampling/fake_tokenizer.h"
 #include "speculation/drafters/lookup.h"
@@ -72,13 +73,6 @@ struct Outcome {
     return out << '"' << outcome.text << "\" "
                << (outcome.finished ? static_cast<int>(*outcome.finished) : -1);
   }
-};
-
-struct Request {
-  std::vector<Token> prompt;
-  SamplingParams sampling;
-  StopParams stop;
-  std::vector<Token> prediction = {};
 };
 
 struct Setting {

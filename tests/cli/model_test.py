@@ -157,7 +157,8 @@ class Model(TestCase):
         self.assert_fails(outrider("run", "-p", ""), 1, "the prompt is empty")
         self.assert_fails(outrider("run", "-p", "a b c d", "-c", "8"), 1, "context of 8")
         self.assert_fails(outrider("run", "-p", "x", "--raw", "--system-prompt", "y"), 1, "--system-prompt")
-        self.assert_fails(outrider("run", "-p", "x", "--logit-bias", "999999+1"), 2, "999999")
+        for prompt in (["-p", "x"], []):  # a chat says it before its first message
+            self.assert_fails(outrider("run", *prompt, "--seed", "1", "--logit-bias", "999999+1"), 2, "999999")
 
     @unittest.skipIf(os.environ.get("OUTRIDER_SANITIZE"), "sanitizers need addresses of their own")
     def test_little_memory_gives_a_short_context_or_one_line(self):
