@@ -10,7 +10,6 @@
 #include "base/error.h"
 #include "numerics/blocks.h"
 #include "numerics/half.h"
-#include "numerics/reduce.h"
 
 namespace outrider {
 namespace {
@@ -19,47 +18,64 @@ constexpr std::array kEncodable = {TensorType::q4_0, TensorType::q5_0, TensorTyp
 constexpr std::size_t kGroup = 32;
 using Group = std::span<const float, kGroup>;
 
-// The nearest of the integers -n to n - 1, for |x| < 2^22. Plain additions, unlike nearbyint,
-// become vector code on every x86-64.
-float level(float x, float n) {
+// A register that every x86-64 and aarch64 has. Loops over arrays of floats become code that is
+// three times as slow.
+using Vector = float __attribute__((vector_size(16)));
+using Integers = std::int32_t __attribute__((vector_size(16)));
+constexpr std::size_t kWidth = sizeof(Vector) / sizeof(float), kVectors = kGroup / kWidth;
+using Vectors = std::array<Vector, kVectors>;
+
+Vectors load(Group x) {
+  Vectors vectors;
+  std::memcpy(&vectors, x.data(), sizeof vectors);
+  return vectors;
+}
+
+float sum(Vector x) {
+  return (x[0] + x[2]) + (x[1] + x[3]);
+}
+
+// The nearest of the integers -n to n - 1, for |x| < 2^22. Plain additions, unlike nearbyint, are
+// vector code on every processor.
+Vector level(Vector x, float n) {
   constexpr float kShift = 12582912;  // 1.5 * 2^23: floats there are whole numbers
-  return std::min(std::max(x + kShift - kShift, -n), n - 1);
+  const Vector q = x + kShift - kShift, least = Vector{} - n, most = Vector{} + (n - 1);
+  const Vector above = q < least ? least : q;
+  return above > most ? most : above;
 }
 
 // The value with the largest magnitude; not finite if any value is not.
-float extreme(Group x) {
-  float extreme = 0;
-  for (const float value : x) {
-    if (!std::isfinite(value)) return value;
-    if (std::fabs(value) > std::fabs(extreme)) extreme = value;
+float extreme(const Vectors& x) {
+  Vector least{}, most{}, zeros{};
+  for (const Vector v : x) {
+    least = v < least ? v : least;
+    most = v > most ? v : most;
+    zeros += v - v;  // or NaN
   }
-  return extreme;
+  const float low = std::min(std::min(least[0], least[1]), std::min(least[2], least[3]));
+  const float high = std::max(std::max(most[0], most[1]), std::max(most[2], most[3]));
+  return (high >= -low ? high : low) + sum(zeros);
 }
 
-// What turns values into levels: of a few scales that put the extreme value near level -n, the one
-// whose levels q give the smallest error. For given levels the best scale is (x . q) / (q . q),
-// which reduces the squared error, x . x, by (x . q)^2 / (q . q). On the 0.5B the error in four
-// bits is 0.0905 of the weights with these five, 0.1049 with the middle one alone and 0.0903 with a
-// hundred.
-float best_scale(Group x, float extreme, float n) {
-  float best_scale = 0, best_gain = 0;
-  for (const float offset : {0.0f, -1.0f, -0.5f, 0.5f, 1.0f}) {
-    const float inverse = -(n + offset) / extreme;
-    Lanes xq{}, qq{};
-    for (std::size_t k = 0; k < kGroup; k += kLanes) {
-      for (std::size_t lane = 0; lane < kLanes; ++lane) {
-        const float q = level(x[k + lane] * inverse, n);
-        xq[lane] += x[k + lane] * q;
-        qq[lane] += q * q;
-      }
-    }
-    const float sum_xq = sum_of_lanes(xq), sum_qq = sum_of_lanes(qq);
-    if (sum_xq * sum_xq > best_gain * sum_qq) {
-      best_gain = sum_xq * sum_xq / sum_qq;
-      best_scale = sum_xq / sum_qq;
-    }
+struct Levels {
+  Vectors q;
+  // Of the values and q, and of q and q: for given levels the best scale is xq / qq, which reduces
+  // the squared error, x . x, by xq^2 / qq.
+  float xq, qq;
+};
+
+Levels levels(const Vectors& x, float inverse_scale, float n) {
+  Levels levels;
+  std::array<Vector, 2> xq{}, qq{};
+  for (std::size_t v = 0; v < kVectors; ++v) {
+    const Vector q = level(x[v] * inverse_scale, n);
+    levels.q[v] = q;
+    xq[v % 2] += x[v] * q;
+    qq[v % 2] += q * q;
   }
-  return best_scale;
+  levels.xq = sum(xq[0] + xq[1]);
+  levels.qq = sum(qq[0] + qq[1]);
+  return levels;
 }
 
 void write_half(Half half, std::uint8_t* out) {
@@ -83,21 +99,34 @@ void write_block(TensorType type, Half d, const std::uint8_t* q, std::uint8_t* o
     out[i] = static_cast<std::uint8_t>((q[i] & 15) | (q[i + kGroup / 2] & 15) << 4);
 }
 
-void encode_group(TensorType type, Group x, std::uint8_t* out) {
+// Of a few scales, which put the extreme value near level -n, the one that leaves the smallest
+// error. On the 0.5B the error in four bits is 0.0894 of the weights with these three, 0.1018 with
+// the first alone, which gives back what the type holds already, and 0.0889 with five.
+void encode_group(TensorType type, Group values, std::uint8_t* out) {
   constexpr float kHalfMost = 65504, kHalfLeast = 0x1p-24f;
   const BlockShape shape = block_shape(type);
   const float n = static_cast<float>(shape.bias);
   std::array<std::uint8_t, kGroup> q;
   q.fill(static_cast<std::uint8_t>(shape.bias));  // zeros
   Half half = 0;
+  const Vectors x = load(values);
   const float largest = extreme(x);
   if (!(std::fabs(largest) < n * kHalfMost)) {
     half = float_to_half(std::numeric_limits<float>::quiet_NaN());
   } else if (std::fabs(largest) >= n * kHalfLeast) {
-    half = float_to_half(best_scale(x, largest, n));
-    const float inverse = 1 / half_to_float(half);
-    for (std::size_t i = 0; i < kGroup; ++i)
-      q[i] = static_cast<std::uint8_t>(static_cast<int>(level(x[i] * inverse, n)) + shape.bias);
+    const float inverse = -1 / largest;
+    const std::array tried = {levels(x, n * inverse, n), levels(x, (n - 1) * inverse, n),
+                              levels(x, (n + 0.5f) * inverse, n)};
+    const Levels& best = *std::ranges::max_element(tried, [](const Levels& a, const Levels& b) {
+      return a.xq * a.xq * b.qq < b.xq * b.xq * a.qq;
+    });
+    half = float_to_half(best.xq / best.qq);
+    std::array<std::int32_t, kGroup> integers;
+    for (std::size_t v = 0; v < kVectors; ++v) {
+      const auto whole = __builtin_convertvector(best.q[v] + n, Integers);
+      std::memcpy(&integers[v * kWidth], &whole, sizeof whole);
+    }
+    for (std::size_t i = 0; i < kGroup; ++i) q[i] = static_cast<std::uint8_t>(integers[i]);
   }
   write_block(type, half, q.data(), out);
 }

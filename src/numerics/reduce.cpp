@@ -4,12 +4,6 @@
 
 namespace outrider {
 
-float sum_of_lanes(Lanes lanes) {
-  for (std::size_t distance = kLanes / 2; distance > 0; distance /= 2)
-    for (std::size_t i = 0; i < distance; ++i) lanes[i] += lanes[i + distance];
-  return lanes[0];
-}
-
 float lane_sum(std::span<const float> x) {
   Lanes lanes{};
   for (std::size_t i = 0; i < x.size(); ++i) lanes[i % kLanes] += x[i];

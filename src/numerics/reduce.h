@@ -13,7 +13,11 @@ namespace outrider {
 inline constexpr std::size_t kLanes = 16;
 using Lanes = std::array<float, kLanes>;
 
-float sum_of_lanes(Lanes lanes);
+inline float sum_of_lanes(Lanes lanes) {
+  for (std::size_t distance = kLanes / 2; distance > 0; distance /= 2)
+    for (std::size_t i = 0; i < distance; ++i) lanes[i] += lanes[i + distance];
+  return lanes[0];
+}
 
 float lane_sum(std::span<const float> x);
 // Of x * x, each fused with its addition.
