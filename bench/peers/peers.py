@@ -1,0 +1,98 @@
+"""The engines that outrider is measured beside: how they are built, and what measuring them shares."""
+import os
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+
+# The Python package pins the engine's sources; llama.cpp 0c1e57098 in this one.
+PEERS = {
+    "llama.cpp": {
+        "package": "llama-cpp-python", "version": "0.3.36", "sources": "vendor/llama.cpp",
+        "cmake": ["-DLLAMA_CURL=OFF", "-DLLAMA_OPENSSL=OFF", "-DLLAMA_BUILD_UI=OFF"],
+        "define": [],
+    },
+    # The wheel of the index is for AVX2 only; kernels for other types of cache take minutes to build and are not used.
+    "ik_llama.cpp": {
+        "package": "ik-llama-cpp-python", "version": "0.1.5", "sources": "vendor/ik_llama.cpp",
+        "cmake": ["-DLLAMA_CURL=OFF", "-DGGML_IQK_FA_ALL_QUANTS=OFF"],
+        "define": ["-DIK_LLAMA"],
+    },
+}
+BUILD_INFO = """set(BUILD_NUMBER 0)
+set(BUILD_COMMIT "package")
+set(BUILD_COMPILER gcc)
+set(BUILD_TARGET ${CMAKE_SYSTEM_PROCESSOR})
+configure_file(${CMAKE_CURRENT_LIST_DIR}/../build-info.cpp.in ${CMAKE_CURRENT_LIST_DIR}/../build-info.cpp)
+"""
+# Huge pages for weights that live in malloc's memory: some 8 % of decoding.
+ENVIRONMENT = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+def call(*command, **options):
+    subprocess.run([str(word) for word in command], check=True, stdout=sys.stderr, **options)
+
+
+def install(name, folder, jobs, server=False):
+    """Builds a peer in `folder`, if that was not done before, and returns its program: for passes, or its server."""
+    peer = PEERS[name]
+    place = folder / f"{peer['package']}-{peer['version']}"
+    program = place / ("build/bin/llama-server" if server else "passes")
+    if not program.exists():
+        say(f"building {name}")
+        place.mkdir(parents=True, exist_ok=True)
+        environment = folder / "env"
+        if not (environment / "bin/ninja").exists():
+            call(sys.executable, "-m", "venv", environment)
+            # scikit-build-core: pip runs the packages' own build to read their metadata.
+            call(environment / "bin/pip", "install", "-q", "scikit-build-core", "cmake", "ninja")
+        path = {**os.environ, "PATH": f"{environment / 'bin'}:{os.environ['PATH']}"}
+        if not list(place.glob("*.tar.gz")):
+            call(environment / "bin/pip", "download", "-q", "--no-deps", "--no-binary", ":all:",
+                 "--no-build-isolation", "-d", place, f"{peer['package']}=={peer['version']}", env=path)
+        (archive,) = place.glob("*.tar.gz")
+        call("tar", "xzf", archive, "-C", place)
+        sources = place / archive.name.removesuffix(".tar.gz") / peer["sources"]
+        # ik_llama.cpp's package lacks this file of its server's build.
+        info = sources / "common/cmake/build-info-gen-cpp.cmake"
+        if not info.exists():
+            info.parent.mkdir(exist_ok=True)
+            info.write_text(BUILD_INFO)
+        build = place / "build"
+        call("cmake", "-S", sources, "-B", build, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", "-DGGML_NATIVE=ON",
+             "-DBUILD_SHARED_LIBS=ON", "-DLLAMA_BUILD_TESTS=OFF", *peer["cmake"], env=path)
+        if server:
+            call("ninja", "-C", build, f"-j{jobs}", "llama-server", env=path)
+            return program
+        call("ninja", "-C", build, f"-j{jobs}", "llama", "ggml", env=path)
+        folders = {library.parent for library in build.rglob("lib*.so")}
+        call("g++", "-O2", "-std=c++17", *peer["define"], HERE / "llama_passes.cpp", "-I", sources / "include",
+             "-I", sources / "ggml/include", *(f"-L{f}" for f in folders), *(f"-Wl,-rpath,{f}" for f in folders),
+             "-Wl,--allow-shlib-undefined", "-lllama", "-lggml", *base_library(folders), "-o", program)
+    return program
+
+
+def base_library(folders):
+    """llama.cpp keeps a part of ggml in a library of its own."""
+    return ["-lggml-base"] if any((folder / "libggml-base.so").exists() for folder in folders) else []
+
+
+def cores():
+    """Physical cores that this process may use."""
+    siblings = set()
+    for cpu in os.sched_getaffinity(0):
+        try:
+            siblings.add(Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list").read_text())
+        except OSError:
+            siblings.add(str(cpu))
+    return len(siblings)
+
+
+def spread(values):
+    return {"median": statistics.median(values), "min": min(values), "max": max(values)}
