@@ -38,16 +38,20 @@ SamplingParams sampling(int kind) {
   return params;
 }
 
-const char* const kDrafts[] = {"off", "lookup", "prediction", "model", "lookup+prediction+model"};
+const char* const kDrafts[] = {"off",        "lookup", "history",
+                               "prediction", "model",  "lookup+prediction+model"};
+
+std::vector<Token> with_a_mistake(std::vector<Token> tokens) {
+  tokens[tokens.size() / 2] ^= 1;
+  return tokens;
+}
 
 // Counts accepted drafts, so that a test in which nothing was ever accepted fails.
 class Matrix {
  public:
   explicit Matrix(Task task) : task_(std::move(task)), plain_(decode(task_, {})) {
     EXPECT_EQ(static_cast<int>(plain_.tokens.size()), task_.n_predict);
-    // What the text will be, but with a mistake in the middle.
-    task_.prediction = plain_.tokens;
-    task_.prediction[task_.prediction.size() / 2] ^= 1;
+    task_.prediction = with_a_mistake(plain_.tokens);
   }
 
   void check(const Way& way) {
@@ -127,6 +131,7 @@ void full_product(const TinyPair& pair, const std::vector<int>& samplings) {
     EXPECT_GT(matrix.accepted("model"), matrix.ways());
     EXPECT_TRUE(kind != 0 || matrix.accepted("lookup") > 0);
     EXPECT_GT(matrix.accepted("prediction"), matrix.ways());
+    EXPECT_GT(matrix.accepted("history"), matrix.ways());
   }
 }
 
@@ -167,9 +172,9 @@ void cover(const Model& target, const std::vector<const Model*>& drafts, const C
   if (!covering.with_reference) isas.erase(isas.begin());
   const int rows[] = {1, 5, 16}, widths[] = {1, 4}, chunks[] = {0, 9}, depths[] = {16, 2};
   // draft, rows, width, threads, chunk, mates, isa, sampling, budget, draft model, depth, cache
-  const auto table =
-      pairwise({4, 3, 2, 2, 2, 2, static_cast<int>(isas.size()), 3, 2,
-                static_cast<int>(drafts.size()), 2, static_cast<int>(covering.cache_types.size())});
+  const auto table = pairwise({static_cast<int>(std::size(kDrafts)), 3, 2, 2, 2, 2,
+                               static_cast<int>(isas.size()), 3, 2, static_cast<int>(drafts.size()),
+                               2, static_cast<int>(covering.cache_types.size())});
   std::map<std::pair<int, CacheType>, std::vector<Token>> plain;  // by kind of sampling
   long accepted = 0;
   for (std::size_t i = 0; i < std::min(table.size(), covering.most_rows); ++i) {
@@ -193,6 +198,7 @@ void cover(const Model& target, const std::vector<const Model*>& drafts, const C
       expected = decode(whole, {.n_threads = 2, .isa = available_isas().back()}).tokens;
       ASSERT_EQ(static_cast<int>(expected.size()), covering.n_predict);
     }
+    task.prediction = with_a_mistake(expected);
     const Way way{.draft = kDrafts[row[0]],
                   .rows = rows[row[1]],
                   .width = widths[row[2]],

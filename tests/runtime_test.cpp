@@ -103,6 +103,37 @@ TEST_F(RuntimeTest, EnginesShareModelsAndSayTheSame) {
   for (const auto& answer : answers) EXPECT_EQ(answer, answers[0]);
 }
 
+// A model that nobody waits for joins the answers once it is loaded; one that cannot be loaded is
+// left out.
+TEST_F(RuntimeTest, LateModelsJoin) {
+  for (const std::string& path : {draft.path(), std::string("nowhere.gguf")}) {
+    drafts.loaded.clear();
+    auto choices = parse_draft("model", path);
+    choices[0].late = true;
+    Runtime runtime =
+        open({.context = 256, .n_texts = 4, .drafters = choices, .budget = {.automatic = false}});
+    const auto plain = runtime.make_engine({});
+    const auto engine = runtime.make_engine(choices);
+    Session reference = runtime.open_session(*plain), session = runtime.open_session(*engine);
+    const Request request{{65, 66, 67, 65, 66}, greedy(), {.n_predict = 40, .ignore_eos = true}};
+    const std::vector<Token> expected = reference.complete(request).tokens;
+    const bool exists = path == draft.path();
+    long n_accepted = 0;
+    for (int i = 0; i < (exists ? 10'000 : 5) && n_accepted == 0; ++i) {
+      const Completion answer = session.complete(request);
+      ASSERT_EQ(answer.tokens, expected);
+      n_accepted += answer.counters.accepted;
+    }
+    EXPECT_EQ(n_accepted > 0, exists);
+    EXPECT_EQ(drafts.loaded.size(), exists ? 1u : 0u);
+    if (exists) {  // and is there from the start for the next engine
+      const auto again = runtime.make_engine(choices);
+      EXPECT_EQ(runtime.open_session(*again).complete(request).tokens, expected);
+      EXPECT_EQ(drafts.loaded.size(), 1u);
+    }
+  }
+}
+
 // What an engine has learned the next run begins with, without timing passes; only where profiles
 // are kept, and only for the same settings.
 TEST_F(RuntimeTest, BeginsWithWhatWasLearned) {
@@ -121,15 +152,15 @@ TEST_F(RuntimeTest, BeginsWithWhatWasLearned) {
     for (const auto& point : engine->learned().passes) ms.push_back(point.ms);
     return ms;
   };
-  const auto first = points({.keeps_profiles = true}, true);
+  const auto first = points({.keeps = true}, true);
   ASSERT_FALSE(first.empty());
-  EXPECT_EQ(points({.keeps_profiles = true}, false), first);  // known, not measured
-  EXPECT_NE(points({.keeps_profiles = false}, true), first);
-  EXPECT_NE(points({.budget = {.rows = 8}, .keeps_profiles = true}, false), first);
-  const auto small = points({.cache_type = CacheType::q8_0, .keeps_profiles = true}, true);
-  EXPECT_NE(points({.cache_type = CacheType::f32, .keeps_profiles = true}, false), small);
+  EXPECT_EQ(points({.keeps = true}, false), first);  // known, not measured
+  EXPECT_NE(points({.keeps = false}, true), first);
+  EXPECT_NE(points({.budget = {.rows = 8}, .keeps = true}, false), first);
+  const auto small = points({.cache_type = CacheType::q8_0, .keeps = true}, true);
+  EXPECT_NE(points({.cache_type = CacheType::f32, .keeps = true}, false), small);
   std::ofstream(folder / "profiles.db") << "no profiles";
-  EXPECT_NE(points({.keeps_profiles = true}, true), first);
+  EXPECT_NE(points({.keeps = true}, true), first);
   EXPECT_TRUE(std::filesystem::exists(folder / "profiles.db.damaged"));
   before ? setenv("OUTRIDER_CACHE", restored.c_str(), 1) : unsetenv("OUTRIDER_CACHE");
   std::filesystem::remove_all(folder);

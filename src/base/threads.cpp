@@ -89,6 +89,23 @@ class EventCount {
 // Which thread of its team the calling one is; 0 for callers of run().
 thread_local std::size_t this_thread = 0;
 
+// A lock that its callers get in the order in which they came. A mutex may go back to the thread
+// that has just left it for as long as that wants it.
+class Turns {
+ public:
+  void lock() {
+    const std::uint32_t own = n_came_.fetch_add(1);
+    for (std::uint32_t now = n_left_.load(); now != own; now = n_left_.load()) n_left_.wait(now);
+  }
+  void unlock() {
+    n_left_.fetch_add(1);
+    n_left_.notify_all();
+  }
+
+ private:
+  std::atomic<std::uint32_t> n_came_ = 0, n_left_ = 0;
+};
+
 // While one lives, the calling thread blocks signals, and threads that it starts block them for
 // ever: a signal is to interrupt the thread that waits for it. SIGBUS stays: a thread causes it
 // itself (base/mapped_file.h), and blocked it would end the program at once.
@@ -143,7 +160,7 @@ struct ThreadTeam::State {
 
   const std::uint64_t size;
   TeamCores cores;
-  std::mutex turn;                                 // of run()'s callers
+  Turns turns;                                     // of run()'s callers
   const std::function<void(int)>* body = nullptr;  // written before `jobs` changes
   bool stopping = false;                           // written before `jobs` changes
   alignas(64) std::atomic<std::uint64_t> jobs{0};
@@ -190,7 +207,7 @@ int ThreadTeam::size() const {
 }
 
 void ThreadTeam::run(const std::function<void(int)>& body) noexcept {
-  const std::lock_guard lock(state_->turn);
+  const std::lock_guard lock(state_->turns);
   const IeeeFloats floats;
   // Afterwards the caller may use the same processors as before, and so may processes that it
   // starts.

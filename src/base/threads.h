@@ -41,7 +41,7 @@ class ThreadTeam {
   int size() const;
   // Calls body(thread) on each thread, 0 <= thread < size(). A body that throws ends the program,
   // because the other threads would wait for its thread for ever. Callers in several threads take
-  // turns. A body must not call run().
+  // turns, in the order in which they came. A body must not call run().
   void run(const std::function<void(int thread)>& body) noexcept;
   // Returns once every thread of the running body has called it.
   void barrier() {

@@ -50,6 +50,26 @@ TEST(ThreadTeam, IsSharedAmongItsHolders) {
   EXPECT_TRUE(gone.expired());
 }
 
+// A caller that always comes back at once leaves others their turns.
+TEST(ThreadTeam, CallersTakeTurns) {
+  ThreadTeam team(2);
+  std::atomic<bool> is_over = false;
+  std::atomic<int> n_of_other = 0;
+  std::thread other([&] {
+    while (!is_over)
+      team.run([&](int thread) {
+        if (thread == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1)), ++n_of_other;
+      });
+  });
+  while (n_of_other == 0) std::this_thread::yield();
+  const int n_before = n_of_other;
+  constexpr int kRuns = 50;
+  for (int i = 0; i < kRuns; ++i) team.run([](int) {});
+  EXPECT_LE(n_of_other - n_before, 2 * kRuns + 10);
+  is_over = true;
+  other.join();
+}
+
 TEST(ThreadTeam, SharesOutEachItemOnce) {
   for (const int n_threads : {1, 2, 3, 5}) {
     ThreadTeam team(n_threads);

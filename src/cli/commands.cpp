@@ -18,6 +18,8 @@
   row(tokenize)                \
   row(profile_show)            \
   row(profile_clear)           \
+  row(history_show)            \
+  row(history_clear)           \
   row(completions)             \
   row(manual)
 // clang-format on

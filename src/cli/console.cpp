@@ -1,5 +1,6 @@
 #include "cli/console.h"
 
+#include <fmt/chrono.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -70,6 +71,10 @@ int output_width() {
 }
 int error_width() {
   return width_of(STDERR_FILENO);
+}
+
+std::string local_time(std::chrono::sys_seconds time) {
+  return fmt::format("{:%F %R}", fmt::localtime(std::chrono::system_clock::to_time_t(time)));
 }
 
 std::string wrap(std::string_view text, int width, int indent) {

@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -25,6 +26,9 @@ bool error_is_terminal();
 // Columns of the terminal there, at least 20; 80 if it is none.
 int output_width();
 int error_width();
+
+// "2026-03-01 17:05", where the user is.
+std::string local_time(std::chrono::sys_seconds time);
 
 // The text in lines of at most `width` columns (longer words get a line of their own). Lines after
 // the first are indented.

@@ -132,7 +132,7 @@ void add_bias(Settings& settings, std::string_view text) {
 // A drafter's own flag: its text is checked and kept until the drafter is made.
 Field drafter_field(const DrafterFlag& flag) {
   return {[&flag](Settings& settings, std::string_view text) {
-            flag.check(text);
+            if (flag.check) flag.check(text);
             settings.drafter_flags[flag.name] = text;
           },
           flag.standard, flag.choices};

@@ -43,6 +43,20 @@ std::vector<DraftSetting> parse_draft_settings(const Settings& settings,
   return result;
 }
 
+void add_usual_draft(DraftSetting& draft, const Settings& settings, Console& console) {
+  if (draft.text != "auto" || settings.model_draft) return;
+  const CatalogEntry* const target = find_in_catalog(settings.model);
+  if (!target || !target->draft) return;
+  const CatalogEntry& entry = *find_in_catalog(target->draft->model);
+  if (!is_cached(entry)) {
+    console.note(fmt::format("{} times as fast with a draft model: outrider pull {} ({})",
+                             target->draft->speedup, entry.name, human_bytes(entry.bytes)));
+    return;
+  }
+  const auto kind = std::ranges::find_if(drafter_kinds(), &DrafterKind::runs_model);
+  draft.choices.push_back({*kind, entry.name, true});
+}
+
 void check_draft_flags(const Settings& settings, std::span<const DraftSetting> drafts) {
   const auto any_asks_for = [&](const auto& wanted) {
     for (const DraftSetting& draft : drafts)
@@ -94,7 +108,7 @@ RuntimeOptions runtime_options(const Settings& settings, std::span<const DraftSe
                                     .rows = settings.draft_rows,
                                     .depth = settings.draft_depth,
                                     .width = settings.draft_width},
-                         .keeps_profiles = workbench.keeps_profiles};
+                         .keeps = workbench.keeps};
   for (const DraftSetting& draft : drafts)
     options.drafters.insert(options.drafters.end(), draft.choices.begin(), draft.choices.end());
   return options;

@@ -27,14 +27,19 @@ DraftSetting parse_draft_setting(const std::string& text, const Settings& settin
 // All --draft flags, or `standard` if there is none.
 std::vector<DraftSetting> parse_draft_settings(const Settings& settings,
                                                const std::vector<std::string>& standard);
+// What --draft auto asks beside the others without -md: the draft model that the catalogue names
+// for the target, loaded beside the first answer. If it is not on this machine, a note says what it
+// would bring.
+void add_usual_draft(DraftSetting& draft, const Settings& settings, Console& console);
 // UsageError where a flag of a drafter is given and none of the settings has that drafter, or where
 // a drafter asked for by name has nothing to draft from.
 void check_draft_flags(const Settings& settings, std::span<const DraftSetting> drafts);
 
 struct WorkbenchOptions {
   int n_texts = 1;  // that sessions may hold at once
-  // Whether what was measured and learned is kept from run to run; not by commands that measure.
-  bool keeps_profiles = false;
+  // Whether what was measured, learned and, with --history, answered is kept from run to run; not
+  // by commands that measure.
+  bool keeps = false;
 };
 
 // A runtime as the flags ask for it, and what answers on it take from the flags.

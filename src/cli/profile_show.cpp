@@ -32,10 +32,6 @@ std::string drafters_text(const ProfileKey& key) {
   return key.drafters.empty() ? "off" : printable(fmt::format("{}", fmt::join(key.drafters, "+")));
 }
 
-std::string local_time(std::chrono::sys_seconds time) {
-  return fmt::format("{:%F %R}", fmt::localtime(std::chrono::system_clock::to_time_t(time)));
-}
-
 std::string machine_text(const ProfileKey& key) {
   return printable(
       fmt::format("{} x {}, {}", key.n_processors, key.processor, key.instruction_set));

@@ -39,10 +39,13 @@ Json answer_json(const Completion& answer, const Workbench& bench, double load_m
           {"draft", drafts}};
 }
 
+// A draft model is loaded beside an answer that may get so many tokens, or while the first message
+// of a chat is typed.
+constexpr int kTokensThatRepayLoading = 1024;
+
 int run(const Machine& machine, const Settings& settings) {
   using Clock = std::chrono::steady_clock;
-  const std::vector<DraftSetting> drafts = parse_draft_settings(settings, {"auto"});
-  const DraftSetting& draft = drafts.back();
+  DraftSetting draft = parse_draft_settings(settings, {"auto"}).back();
   const auto prompt = single_prompt(settings);
   if (!prompt && (settings.json || settings.raw)) {
     throw UsageError("{}: needs a prompt, by -p or -f", settings.json ? "--json" : "--raw");
@@ -50,8 +53,10 @@ int run(const Machine& machine, const Settings& settings) {
   if (prompt) check_draft_flags(settings, {&draft, 1});  // a chat's /draft may ask for one later
 
   Console console(settings);
+  if (!prompt || settings.predict.value_or(0) >= kTokensThatRepayLoading)
+    add_usual_draft(draft, settings, console);
   const Clock::time_point start = Clock::now();
-  Workbench bench(machine, settings, {&draft, 1}, console, {.keeps_profiles = true});
+  Workbench bench(machine, settings, {&draft, 1}, console, {.keeps = true});
   if (!prompt) return chat(bench, draft, settings, console);
 
   const std::unique_ptr<Engine> engine = bench.make_engine(draft);

@@ -79,6 +79,8 @@ void pack_rows(const Packing& packing, Range panels, PackingMemory& memory, std:
 // What a thread packs before it releases the file's pages that this came from. Were it a whole
 // tensor, the head of a model of 1.5B would keep 180 MB of them.
 constexpr std::size_t kSliceBytes = std::size_t{4} << 20;
+// What a team packs before others may use it: some 10 ms.
+constexpr std::size_t kTurnBytes = std::size_t{8} << 20;
 
 // The part of the file that some panels were packed from.
 std::span<const std::byte> file_bytes(const Packing& packing, Range panels) {
@@ -177,7 +179,7 @@ Weights::Weights(const Model& model, const LoadOptions& options, ThreadTeam& tea
   const bool is_mapped = !model.checkpoint->file.bytes().empty();  // or in memory
   std::atomic<std::size_t> packed = 0;
   std::atomic<bool> is_interrupted = false;
-  team.run([&](int thread) {
+  const auto pack = [&](std::span<const Packing> packings, int thread) {
     for (const Packing& packing : packings) {
       const PackedMatrix& matrix = *packing.matrix;
       const Range own = share(matrix.panels(), thread, team.size());
@@ -195,7 +197,14 @@ Weights::Weights(const Model& model, const LoadOptions& options, ThreadTeam& tea
           is_interrupted = true;
       }
     }
-  });
+  };
+  // In turns, so that another model on the team need not wait until all of it is packed.
+  for (std::size_t first = 0, last = 0; first < packings.size(); first = last) {
+    for (std::size_t bytes = 0; last < packings.size() && bytes < kTurnBytes; ++last)
+      bytes += packings[last].matrix->panels() * packings[last].matrix->panel_bytes;
+    const auto turn = std::span(packings).subspan(first, last - first);
+    team.run([&](int thread) { pack(turn, thread); });
+  }
   if (is_interrupted) throw Error("interrupted");
 }
 

@@ -62,6 +62,11 @@ CatalogEntry parse_entry(const Json& json) {
   entry.bytes = json.at("bytes").get<std::uint64_t>();
   entry.sha256 = json.at("sha256").get<std::string>();
   entry.is_default = json.at("default").get<bool>();
+  if (json.contains("draft")) {
+    const Json& draft = json.at("draft");
+    entry.draft = {.model = name_in(draft, "model", kNameCharacters),
+                   .speedup = draft.at("speedup").get<std::string>()};
+  }
   for (const Json& source : json.at("sources")) entry.sources.push_back(parse_source(source));
 
   if (entry.sha256.size() != 64 || !all_of(entry.sha256, "0123456789abcdef")) {
@@ -125,6 +130,9 @@ std::vector<CatalogEntry> parse_catalog(std::string_view json, std::string_view 
       if (std::count_if(entries.begin(), entries.end(), same_file) > 1)
         throw Error("{} appears twice", entries.back().name);
     }
+    for (const CatalogEntry& entry : entries)
+      if (entry.draft && std::ranges::count(entries, entry.draft->model, &CatalogEntry::name) == 0)
+        throw Error("{}: its draft {} is not in the list", entry.name, entry.draft->model);
     if (std::count_if(entries.begin(), entries.end(),
                       [](const CatalogEntry& e) { return e.is_default; }) != 1) {
       throw Error("not exactly one model is the default");

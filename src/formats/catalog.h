@@ -35,6 +35,11 @@ struct CatalogEntry {
   std::string sha256;                  // 64 lower-case digits
   std::vector<CatalogSource> sources;  // tried in order
   bool is_default = false;
+  struct Draft {
+    std::string model;    // of the catalogue
+    std::string speedup;  // of chat, against drafts from the text alone: "1.1 to 1.2"
+  };
+  std::optional<Draft> draft;  // who drafts for it
 };
 
 // "not stated" where the file names none.

@@ -46,6 +46,8 @@ TEST(Catalog, HoldsTheModels) {
     EXPECT_EQ(entry->sources[0].parts.size(), c.n_parts);
     EXPECT_EQ(cached_path(*entry).filename(), c.file);
   }
+  EXPECT_EQ(find_in_catalog("qwen2.5-coder:1.5b")->draft->model, "qwen2.5-coder:0.5b");
+  EXPECT_FALSE(default_model().draft);
   EXPECT_EQ(default_model().name, "smollm2:135m");
   EXPECT_EQ(find_in_catalog("smollm2"), nullptr);
 }
@@ -73,6 +75,8 @@ TEST(Catalog, MalformedTextIsAnError) {
       {"\"sha256\": \"0", "\"sha256\": \"", "a:1: sha256 is not 64 lower-case digits"},
       {"\"bytes\": 3,", "\"bytes\": 4,", "a:1: the parts are 3 bytes, the file 4"},
       {"python-packages", "carrier-pigeon", "source kind \"carrier-pigeon\" is unknown"},
+      {"true,", R"(true, "draft": {"model": "b:1", "speedup": "2"},)", "a:1: its draft b:1 is not"},
+      {"true,", R"(true, "draft": {"model": "a:1"},)", "'speedup' not found"},
       {"true", "false", "not exactly one model is the default"},
   };
   for (const Case& c : cases) {

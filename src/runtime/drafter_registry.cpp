@@ -33,7 +33,7 @@ namespace {
 
 const DrafterKind* find(std::string_view name) {
   for (const DrafterKind* kind : drafter_kinds())
-    if (kind->name == name) return kind;
+    if (kind->name == name || (!name.empty() && kind->other_name == name)) return kind;
   return nullptr;
 }
 

@@ -18,6 +18,7 @@ std::span<const DrafterKind* const> drafter_kinds();
 struct DraftChoice {
   const DrafterKind* kind;
   std::string value;  // what stood after '='; empty if nothing did
+  bool late = false;  // nobody waits for it: made beside the first answer, and left out if it fails
   friend bool operator==(const DraftChoice&, const DraftChoice&) = default;
 };
 

@@ -32,6 +32,7 @@ TEST(ParseDraft, ReadsItsGrammar) {
       {"auto", "", {{"lookup", ""}, {"prediction", ""}}},
       {"auto", "small.gguf", {{"lookup", ""}, {"prediction", ""}, {"model", "small.gguf"}}},
       {"lookup", "small.gguf", {{"lookup", ""}}},
+      {"suffix", "", {{"lookup", ""}}},
       {"model=qwen:0.5b", "", {{"model", "qwen:0.5b"}}},
       {"model", "small.gguf", {{"model", "small.gguf"}}},
       {"model=a", "b", {{"model", "a"}}},
@@ -61,6 +62,8 @@ TEST(ParseDraft, SaysWhatIsWrong) {
       {"model", "write model=MODEL"},
       {"model=", "write model=MODEL"},
       {"lookup+lookup", "twice"},
+      {"suffix+lookup", "twice"},
+      {"=3", "no drafter is called \"\""},
       {"off+lookup", "no drafter is called \"off\""},
       {"prediction=", "write prediction=FILE"},
   };
@@ -88,8 +91,10 @@ TEST(DrafterKinds, AreComplete) {
     EXPECT_TRUE(!kind->runs_model() || !kind->value.empty());
     for (const DrafterFlag& flag : kind->flags) {
       SCOPED_TRACE(flag.name);
-      EXPECT_TRUE(flag.name.starts_with("--draft-"));
+      EXPECT_TRUE(flag.name.starts_with("--draft-") || flag.name == "--history");
       EXPECT_TRUE(flags.insert(flag.name).second);
+      EXPECT_EQ(flag.check == nullptr, flag.value.empty()) << flag.name;
+      if (flag.value.empty()) continue;
       EXPECT_NO_THROW(flag.check(flag.standard));
       for (const std::string& value : flag.choices) EXPECT_NO_THROW(flag.check(value));
       EXPECT_EQ(flag_value(*kind, {}, flag.name), flag.standard);

@@ -7,7 +7,10 @@
 #include "base/error.h"
 #include "base/machine.h"
 #include "base/processor.h"
+#include "formats/catalog.h"
+#include "runtime/history_store.h"
 #include "runtime/memory.h"
+#include "speculation/drafters/late.h"
 
 namespace outrider {
 namespace {
@@ -19,6 +22,13 @@ std::string name_of(CacheType type) {
     case CacheType::q8_0: return "q8_0";
   }
   std::abort();
+}
+
+// As its catalogue entry tells it apart.
+ModelFile identify_unopened(const std::string& name) {
+  const CatalogEntry* const entry = find_in_catalog(name);
+  CHECK(entry);
+  return {.name = name, .header_hash = entry->sha256, .bytes = entry->bytes};
 }
 
 }  // namespace
@@ -34,7 +44,7 @@ Runtime::Runtime(RuntimeOptions options, ChooseFactory choose_factory, Progress 
                     .cache_type = options_.cache_type,
                     .n_threads = options_.n_threads} {
   choose_context();
-  if (options_.keeps_profiles) find_profile();
+  if (options_.keeps) find_profile();
   target_ = load(target_model_, load_options_);
 }
 
@@ -45,7 +55,10 @@ void Runtime::find_profile() {
   add_file(target_model_);
   for (const DraftChoice& choice : options_.drafters) {
     profile_key_.drafters.push_back(choice.kind->name);
-    if (choice.kind->runs_model()) add_file(open_draft(choice.value));
+    if (choice.late)
+      profile_key_.files.push_back(identify_unopened(choice.value));
+    else if (choice.kind->runs_model())
+      add_file(open_draft(choice.value));
   }
   profile_key_.processor = processor_name();
   profile_key_.n_processors = usable_cores();
@@ -91,7 +104,7 @@ void Runtime::choose_context() {
   };
   std::map<std::string, Planned> planned{{"", {&target_model_.model, load_options_}}};
   for (const DraftChoice& choice : options_.drafters)
-    if (choice.kind->runs_model())
+    if (choice.kind->runs_model() && !choice.late)
       planned[choice.value] = {&open_draft(choice.value).model, draft_load_options(choice)};
   const auto need = [&](int context) {
     std::uint64_t bytes = 0;
@@ -146,24 +159,85 @@ std::shared_ptr<Backend> Runtime::load(const OpenedModel& opened, const LoadOpti
   return backend;
 }
 
+std::shared_ptr<EarlierAnswers> Runtime::earlier_answers(std::size_t memory_bytes) const {
+  EarlierAnswers::Options options{.memory_bytes = memory_bytes};
+  if (options_.keeps) {
+    try {
+      const auto store = std::make_shared<HistoryStore>(history_file(), progress_);
+      const ModelFile model = identify(target_model_.name, *target_model_.model.checkpoint);
+      options.load = [=](std::size_t n_tokens_max) {
+        return store->answers(model, static_cast<std::int64_t>(n_tokens_max));
+      };
+      options.keep = [=](const EarlierAnswers::Answer& answer) { store->keep(model, answer); };
+    } catch (const Error&) {
+      // No folder to keep them in.
+    }
+  }
+  return std::make_shared<EarlierAnswers>(std::move(options));
+}
+
+std::unique_ptr<Drafter> Runtime::make_drafter(const DraftChoice& choice) {
+  DrafterContext context{
+      .tokenizer = *target_model_.tokenizer,
+      .vocabulary = target_model_.model.spec.vocabulary,
+      .flags = options_.drafter_flags,
+      .earlier = [this](std::size_t memory_bytes) { return earlier_answers(memory_bytes); },
+  };
+  if (choice.kind->runs_model()) {
+    const OpenedModel& draft = open_draft(choice.value);
+    std::shared_ptr<Backend>& backend = drafts_[choice.value];
+    if (!backend) backend = load(draft, draft_load_options(choice));
+    context.model_name = choice.value;
+    context.model = backend;
+    context.model_tokenizer = draft.tokenizer.get();
+  }
+  return choice.kind->make(context);
+}
+
+// Its thread opens and loads the model, and touches nothing of the runtime that changes.
+std::unique_ptr<Drafter> Runtime::make_late(const DraftChoice& choice) {
+  struct Loaded {
+    OpenedModel opened;
+    std::shared_ptr<Backend> backend;
+  };
+  const auto left_out = [this, choice](const Error& error) -> std::unique_ptr<Drafter> {
+    if (progress_.detail) progress_.detail(fmt::format("{}: {}", choice.value, error.what()));
+    return nullptr;
+  };
+  const auto make = [=, this](const std::atomic<bool>& is_stopped) -> LateDrafter::Finish {
+    try {
+      const auto loaded = std::make_shared<Loaded>();
+      loaded->opened = open_model(choice.value, {.offline = true, .progress = {}});
+      const Model& model = loaded->opened.model;
+      const LoadOptions options = choice.kind->load_options(
+          load_options_, model.spec, *loaded->opened.tokenizer, options_.drafter_flags);
+      const BackendFactory& factory = choose_factory_(model);
+      const std::uint64_t need = factory.memory_need(model, options).total();
+      if (const std::uint64_t available = available_memory(); need > available)
+        throw Error("needs {} of memory, and {} are available", human_bytes(need),
+                    human_bytes(available));
+      loaded->backend = factory.load(model, options, [&](double) { return !is_stopped; });
+      return [=, this] {
+        draft_models_.insert_or_assign(choice.value, std::move(loaded->opened));
+        drafts_[choice.value] = std::move(loaded->backend);
+        try {
+          return make_drafter(choice);
+        } catch (const Error& error) {
+          return left_out(error);
+        }
+      };
+    } catch (const Error& error) {
+      return [=] { return left_out(error); };
+    }
+  };
+  return std::make_unique<LateDrafter>(choice.kind->name, make);
+}
+
 std::vector<std::unique_ptr<Drafter>> Runtime::make_drafters(std::span<const DraftChoice> choices) {
   std::vector<std::unique_ptr<Drafter>> drafters;
-  for (const DraftChoice& choice : choices) {
-    DrafterContext context{
-        .tokenizer = *target_model_.tokenizer,
-        .vocabulary = target_model_.model.spec.vocabulary,
-        .flags = options_.drafter_flags,
-    };
-    if (choice.kind->runs_model()) {
-      const OpenedModel& draft = open_draft(choice.value);
-      std::shared_ptr<Backend>& backend = drafts_[choice.value];
-      if (!backend) backend = load(draft, draft_load_options(choice));
-      context.model_name = choice.value;
-      context.model = backend;
-      context.model_tokenizer = draft.tokenizer.get();
-    }
-    drafters.push_back(choice.kind->make(context));
-  }
+  for (const DraftChoice& choice : choices)
+    drafters.push_back(choice.late && !drafts_.contains(choice.value) ? make_late(choice)
+                                                                      : make_drafter(choice));
   return drafters;
 }
 

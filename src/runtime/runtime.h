@@ -38,8 +38,9 @@ struct RuntimeOptions {
   std::vector<DraftChoice> drafters = {};
   DrafterFlagValues drafter_flags = {};
   BudgetOptions budget = {};
-  // Whether what was measured and learned is kept from run to run (profile_store.h).
-  bool keeps_profiles = false;
+  // Whether what was measured and learned is kept from run to run (profile_store.h), and answers
+  // for the history (history_store.h).
+  bool keeps = false;
 };
 
 // Which device runs a model.
@@ -76,6 +77,9 @@ class Runtime {
   LoadOptions draft_load_options(const DraftChoice& choice);
   void choose_context();
   void find_profile();
+  std::unique_ptr<Drafter> make_drafter(const DraftChoice& choice);
+  std::unique_ptr<Drafter> make_late(const DraftChoice& choice);
+  std::shared_ptr<EarlierAnswers> earlier_answers(std::size_t memory_bytes) const;
   std::shared_ptr<Backend> load(const OpenedModel& opened, const LoadOptions& options);
 
   const RuntimeOptions options_;

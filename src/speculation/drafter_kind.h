@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -13,6 +14,7 @@
 
 #include "model/backend.h"
 #include "speculation/drafter.h"
+#include "speculation/drafters/earlier_answers.h"
 #include "text/tokenizer.h"
 
 namespace outrider {
@@ -20,12 +22,12 @@ namespace outrider {
 // A flag of one kind, as data: command lines add it to theirs.
 struct DrafterFlag {
   std::string name;      // "--draft-quantize"
-  std::string value;     // what help calls the value: "TYPE"
+  std::string value;     // what help calls the value: "TYPE"; empty: it takes none
   std::string standard;  // the value where the flag is not given
   std::string help;
   std::vector<std::string> choices;  // all values, if they are few
-  // Throws Error with what is wrong about a value, without naming the flag.
-  void (*check)(std::string_view value);
+  // Throws Error with what is wrong about a value, without naming the flag. Null: takes none.
+  void (*check)(std::string_view value) = nullptr;
 };
 
 // Values by the flag's name, as given; a flag that is not given stands at its standard.
@@ -36,6 +38,8 @@ struct DrafterContext {
   const Tokenizer& tokenizer;  // the target's
   int vocabulary;              // of the target's logits
   const DrafterFlagValues& flags;
+  // Answers to earlier requests, for a drafter of its own. Null: there are none.
+  std::function<std::shared_ptr<EarlierAnswers>(std::size_t memory_bytes)> earlier = nullptr;
   // Of kinds that run a model:
   std::string model_name = {};
   std::shared_ptr<Backend> model = nullptr;
@@ -43,8 +47,9 @@ struct DrafterContext {
 };
 
 struct DrafterKind {
-  std::string name;   // as --draft and reports call it
-  std::string value;  // what stands after "name=": "MODEL"; empty: nothing does
+  std::string name;             // as --draft and reports call it
+  std::string other_name = {};  // that --draft takes for it, too
+  std::string value;            // what stands after "name=": "MODEL"; empty: nothing does
   // The value, which may be missing, names a file with a text that answers are expected to repeat
   // mostly: a request's prediction.
   bool value_is_prediction = false;

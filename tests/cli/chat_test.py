@@ -12,7 +12,7 @@ import termios
 import time
 import unittest
 
-from program import MODEL, OUTRIDER, TestCase, environment, model_path, needs_model, outrider
+from program import MODEL, OUTRIDER, TestCase, environment, has_model, model_path, needs_model, outrider
 
 FLAGS = ["run", "--temp", "0", "-n", "24"]
 
@@ -66,6 +66,21 @@ class Chat(TestCase):
         self.assertEqual(result.stdout, alone + alone)
         for part in ("tokens of context used; --draft auto", "--draft off", "/nonsense: no such command", "forgotten", "\n0 of "):
             self.assertIn(part, result.stderr)
+
+    @unittest.skipUnless(has_model("qwen2.5-coder:1.5b") and has_model("qwen2.5-coder:0.5b"), "no pair of models")
+    def test_the_catalogues_draft_model_joins(self):
+        chat = [*FLAGS, "-m", "qwen2.5-coder:1.5b"]
+        said = "Count from one to ten in words.\n" * 3
+        with_model = outrider(*chat, "--budget", "fixed", input=said + "/stats\n")
+        self.assertEqual(with_model.returncode, 0, with_model.stderr)
+        self.assertRegex(with_model.stderr, r"model [1-9]\d* of \d+ accepted")
+        self.assertEqual(with_model.stdout, outrider(*chat, "--draft", "off", input=said).stdout)
+        with tempfile.TemporaryDirectory() as folder:
+            os.mkdir(os.path.join(folder, "models"))
+            os.symlink(model_path("qwen2.5-coder:1.5b"), os.path.join(folder, "models", "qwen2.5-coder-1.5b.gguf"))
+            without = outrider(*chat, input=said + "/stats\n", OUTRIDER_CACHE=folder)
+            self.assertRegex(without.stderr, r"times as fast with a draft model: outrider pull qwen2.5-coder:0.5b")
+            self.assertEqual(without.stdout, with_model.stdout)
 
     def test_the_beginning_is_read_once(self):
         result = outrider(*FLAGS, input="Say hello.\n/stats\n/reset\nName a colour.\n/stats\n")

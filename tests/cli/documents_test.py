@@ -56,6 +56,7 @@ class Documents(unittest.TestCase):
         for name in re.findall(r"^\.B outrider ([a-z ]+)$", manual, re.MULTILINE):
             help_of[name] = outrider(*name.split(), "--help").stdout
         self.assertIn("bench curve", help_of)
+        groups = "|".join(sorted({name.split()[0] for name in help_of if " " in name}))
 
         problems = []
         for document, text in DOCUMENTS.items():
@@ -64,7 +65,7 @@ class Documents(unittest.TestCase):
                 if flag and not re.search(rf"{flag[1]}\b", manual):
                     problems.append((document, span))
             for line in code_lines(text) + code_spans(text):
-                call = re.match(r"(?:OUTRIDER_\w+=\w+ )?outrider ((?:bench )?[a-z]+)(.*)", line)
+                call = re.match(rf"(?:OUTRIDER_\w+=\w+ )?outrider ((?:(?:{groups}) )?[a-z]+)(.*)", line)
                 if not call:
                     continue
                 flags = re.findall(r" (--?[a-z][\w-]*)", call[2])

@@ -306,6 +306,37 @@ class Model(TestCase):
             self.assertEqual(first_kept, first)
             self.assertNotEqual(second_kept, second)
 
+    # Earlier answers are drafted from only where that is asked for, and say nothing of the text.
+    def test_history(self):
+        with tempfile.TemporaryDirectory() as folder:
+            os.symlink(os.path.join(os.environ["OUTRIDER_CACHE"], "models"), os.path.join(folder, "models"))
+            flags = ["--temp", "0", "--budget", "fixed", "--ignore-eos"]
+            first, again, without, other_name = (
+                self.run_json(*flags, *more, OUTRIDER_CACHE=folder)
+                for more in (["--history"], ["--history"], [], ["--history", "--draft", "suffix"]))
+            for answer in (again, without, other_name):
+                self.assertEqual(answer["tokens"], first["tokens"])
+            self.assertGreaterEqual(again["draft"]["lookup"]["accepted"], 8)
+            for answer in (first, without):
+                self.assertLess(answer["draft"]["lookup"]["accepted"], 8)
+            self.assertEqual(other_name["draft"], {"lookup": again["draft"]["lookup"]})
+            self.assertEqual(os.stat(os.path.join(folder, "history.db")).st_mode & 0o777, 0o600)
+            def history(*words):
+                result = outrider("history", *words, OUTRIDER_CACHE=folder)
+                self.assertEqual(result.returncode, 0, result.stderr)
+                return result.stdout
+            self.assertRegex(history("show"), rf"model +answers +tokens +last used\n{MODEL} +1 +12 +\d+-")
+            shown = json.loads(history("show", "--json"))
+            self.assertEqual([(one["model"], one["answers"], one["tokens"]) for one in shown], [(MODEL, 1, 12)])
+            self.assertEqual(history("clear"), "1 answer removed\n")
+            self.assertEqual(history("show"), "no answers\n")
+            # Commands that measure leave it alone.
+            outrider("bench", "generate", "-p", PROMPT, "-n", "12", "--history", OUTRIDER_CACHE=folder)
+            self.assertEqual(history("show"), "no answers\n")
+            refused = outrider("run", "-p", PROMPT, "--history", "--draft", "off", OUTRIDER_CACHE=folder)
+            self.assertEqual(refused.returncode, 2)
+            self.assertIn("--history", refused.stderr)
+
     def test_inspect(self):
         report = json.loads(outrider("inspect", "--json", MODEL).stdout)
         self.assertEqual(report["metadata"]["general.architecture"], "llama")

@@ -29,9 +29,18 @@ Decoded decode(const Task& task, const Way& way) {
   };
   std::vector<std::unique_ptr<Drafter>> drafters;
   const auto names = [&](const char* drafter) { return way.draft.find(drafter) != way.draft.npos; };
+  constexpr std::size_t kMemory = std::size_t{1} << 24;
   if (names("lookup")) {
-    drafters.push_back(
-        std::make_unique<LookupDrafter>(LookupOptions{.memory_bytes = std::size_t{1} << 24}));
+    drafters.push_back(std::make_unique<LookupDrafter>(LookupOptions{.memory_bytes = kMemory}));
+  }
+  if (names("history")) {
+    const auto earlier = std::make_shared<EarlierAnswers>(EarlierAnswers::Options{
+        .memory_bytes = kMemory,
+        .load = [&](std::size_t) { return std::vector<EarlierAnswers::Answer>{task.prediction}; },
+    });
+    earlier->load();
+    earlier->wait();
+    drafters.push_back(std::make_unique<LookupDrafter>(LookupOptions{kMemory, earlier}));
   }
   if (names("prediction")) drafters.push_back(std::make_unique<PredictionDrafter>());
   if (names("model")) {

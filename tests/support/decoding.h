@@ -15,7 +15,8 @@ namespace outrider::testing {
 
 // Everything that must not change a text.
 struct Way {
-  std::string draft = "off";  // off, or those of lookup+prediction+model that it names
+  std::string draft = "off";  // off, or those of lookup+history+prediction+model that it
+                              // names; history: lookup with the prediction as earlier answer
   int rows = 16, width = 4, depth = 16;
   bool automatic_budget = false;
   int n_threads = 1;

@@ -14,7 +14,7 @@ std::vector<Guesser::Guess> Guesser::guesses(const SuffixText& text, End end, To
   std::vector<Guess> guesses;
   double left = 1;
   for (const SuffixText::Guess& guess : text.guesses(end, kBranches)) {
-    guesses.push_back({guess.token, guess.probability, guess.end});
+    guesses.push_back({guess.token, guess.probability, text.after(end, guess.token)});
     left -= guess.probability;
   }
   const std::span<const Token> successors = successors_.after(last);

@@ -12,12 +12,29 @@ namespace outrider {
 
 const DrafterKind& lookup_kind();
 
+namespace {
+
+constexpr std::size_t kEarlierMax = 64;  // tokens of a text's end to look for among answers
+
+}  // namespace
+
 void LookupDrafter::begin(DraftSequence sequence) {
-  CHECK(texts_.try_emplace(sequence, options_.memory_bytes).second);
+  CHECK(texts_.try_emplace(sequence, SuffixText(options_.memory_bytes)).second);
 }
 
 void LookupDrafter::observe(DraftSequence sequence, std::span<const Token> tokens) {
-  texts_.at(sequence).append(tokens);
+  Text& text = texts_.at(sequence);
+  text.own.append(tokens);
+  if (!options_.earlier) return;
+  const SuffixText& earlier = options_.earlier->text();
+  if (options_.earlier->version() != text.version) return;
+  for (const Token token : tokens) text.earlier = earlier.after(text.earlier, token);
+}
+
+void LookupDrafter::expect(DraftSequence sequence, std::span<const Token>) {
+  Text& text = texts_.at(sequence);
+  text.answer = text.own.size();
+  if (options_.earlier) options_.earlier->load();
 }
 
 void LookupDrafter::propose(std::span<const DraftRequest> requests) {
@@ -27,8 +44,14 @@ void LookupDrafter::propose(std::span<const DraftRequest> requests) {
 }
 
 // The best node first: a child is found when its parent is proposed.
-void LookupDrafter::propose(const DraftRequest& request) const {
-  const SuffixText& text = texts_.at(request.sequence);
+void LookupDrafter::propose(const DraftRequest& request) {
+  Text& text = texts_.at(request.sequence);
+  using Sources = std::vector<SuffixText::Source>;
+  std::vector<Sources> sources{{{&text.own, text.own.end()}}};  // for each node that was expanded
+  if (options_.earlier) {
+    const SuffixText& earlier = find_earlier(text);
+    sources[0].push_back({&earlier, text.earlier});
+  }
   const DraftLimits& limits = request.limits;
   struct Found {
     double value;  // the probability of its path
@@ -36,6 +59,7 @@ void LookupDrafter::propose(const DraftRequest& request) const {
     int parent;    // in the request's tree
     int depth;
     SuffixText::Guess guess;
+    std::size_t sources;  // its parent's
 
     bool operator<(const Found& other) const {
       return value != other.value ? value < other.value : number > other.number;
@@ -43,33 +67,64 @@ void LookupDrafter::propose(const DraftRequest& request) const {
   };
   std::priority_queue<Found> found;
   int n_found = 0;
-  const auto expand = [&](int parent, int depth, double value, SuffixText::End end) {
+  const auto expand = [&](int parent, int depth, double value) {
     if (depth == limits.depth || limits.width <= 0) return;
-    for (const SuffixText::Guess& guess : text.guesses(end, limits.width))
-      found.push({value * guess.probability, n_found++, parent, depth + 1, guess});
+    for (const SuffixText::Guess& guess : SuffixText::guesses(sources.back(), limits.width))
+      found.push(
+          {value * guess.probability, n_found++, parent, depth + 1, guess, sources.size() - 1});
   };
-  expand(0, 0, 1, text.end());
+  expand(0, 0, 1);
   for (int n = 0; n < limits.nodes && !found.empty(); ++n) {
     const Found best = found.top();
     found.pop();
     const int node =
         request.tree->propose(best.parent, best.guess.token,
                               {request.drafter, static_cast<float>(best.guess.probability)});
-    expand(node, best.depth, best.value, best.guess.end);
+    sources.push_back(sources[best.sources]);
+    for (auto& [source, end] : sources.back()) end = source->after(end, best.guess.token);
+    expand(node, best.depth, best.value);
   }
 }
 
+// The answers, with the text's end among them.
+const SuffixText& LookupDrafter::find_earlier(Text& text) const {
+  const SuffixText& earlier = options_.earlier->text();
+  if (text.version == options_.earlier->version()) return earlier;
+  text.version = options_.earlier->version();
+  text.earlier = {};
+  const std::span<const Token> tokens = text.own.tokens();
+  for (const Token token : tokens.last(std::min<std::size_t>(tokens.size(), kEarlierMax)))
+    text.earlier = earlier.after(text.earlier, token);
+  return earlier;
+}
+
+void LookupDrafter::end_answer(Text& text) {
+  if (options_.earlier && text.answer && *text.answer < text.own.size())
+    options_.earlier->add(text.own.tokens().subspan(*text.answer));
+  text.answer.reset();
+}
+
 void LookupDrafter::truncate(DraftSequence sequence, int length) {
-  texts_.at(sequence).truncate(length);
+  Text& text = texts_.at(sequence);
+  end_answer(text);
+  text.own.truncate(length);
+  text.version = -1;
 }
 
 void LookupDrafter::end(DraftSequence sequence) {
+  end_answer(texts_.at(sequence));
   CHECK(texts_.erase(sequence) == 1);
+}
+
+void LookupDrafter::forget() {
+  if (options_.earlier) options_.earlier->forget();
 }
 
 namespace {
 
 constexpr const char* kMemory = "--draft-memory";
+constexpr const char* kHistory = "--history";
+constexpr std::size_t kHistoryMemory = std::size_t{64} << 20;
 
 std::size_t parse_memory(std::string_view text) {
   const auto mib = parse_number<int>(text);
@@ -84,6 +139,7 @@ std::size_t parse_memory(std::string_view text) {
 const DrafterKind& lookup_kind() {
   static const DrafterKind kind{
       .name = "lookup",
+      .other_name = "suffix",
       .value = "",
       .help = "what followed the same tokens earlier in the text",
       .flags = {{.name = kMemory,
@@ -91,10 +147,19 @@ const DrafterKind& lookup_kind() {
                  .standard = "256",
                  .help = "memory for the index of a text",
                  .choices = {},
-                 .check = [](std::string_view value) { parse_memory(value); }}},
+                 .check = [](std::string_view value) { parse_memory(value); }},
+                {.name = kHistory,
+                 .value = "",
+                 .standard = "",
+                 .help = "drafts come from earlier answers of this model, too; run keeps them on "
+                         "this machine",
+                 .choices = {}}},
       .make = [](const DrafterContext& context) -> std::unique_ptr<Drafter> {
-        return std::make_unique<LookupDrafter>(LookupOptions{
-            .memory_bytes = parse_memory(flag_value(lookup_kind(), context.flags, kMemory))});
+        LookupOptions options{.memory_bytes =
+                                  parse_memory(flag_value(lookup_kind(), context.flags, kMemory))};
+        if (context.flags.contains(kHistory) && context.earlier)
+          options.earlier = context.earlier(kHistoryMemory);
+        return std::make_unique<LookupDrafter>(std::move(options));
       }};
   return kind;
 }

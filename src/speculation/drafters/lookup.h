@@ -1,15 +1,19 @@
 // Drafts from the text itself: where its end occurs earlier in prompt or answer, it proposes what
 // followed there, several continuations as a tree. Prompt lookup decoding, Saxena 2023,
 // https://github.com/apoorvumang/prompt-lookup-decoding, with the frequencies of SuffixDecoding,
-// Oliaro et al. 2024, arXiv:2411.04975.
+// Oliaro et al. 2024, arXiv:2411.04975, and, where the user wants it, its memory of earlier
+// answers.
 
 #pragma once
 
 #include <cstddef>
 #include <map>
+#include <memory>
+#include <optional>
 #include <span>
 
 #include "speculation/drafter.h"
+#include "speculation/drafters/earlier_answers.h"
 #include "speculation/drafters/proposal_time.h"
 #include "speculation/drafters/suffix_text.h"
 
@@ -17,26 +21,40 @@ namespace outrider {
 
 struct LookupOptions {
   std::size_t memory_bytes = std::size_t{256} << 20;  // of one text's index
+  // Null: drafts come from the text alone. Each drafter needs its own.
+  std::shared_ptr<EarlierAnswers> earlier = nullptr;
 };
 
 class LookupDrafter final : public Drafter {
  public:
-  explicit LookupDrafter(LookupOptions options) : options_(options) {}
+  explicit LookupDrafter(LookupOptions options) : options_(std::move(options)) {}
 
   std::string_view name() const override { return "lookup"; }
   void begin(DraftSequence sequence) override;
   void observe(DraftSequence sequence, std::span<const Token> tokens) override;
+  // Here the answer begins, which will be an earlier one.
+  void expect(DraftSequence sequence, std::span<const Token> prediction) override;
   // The most likely nodes among all continuations, with the probabilities that SuffixText gives.
   void propose(std::span<const DraftRequest> requests) override;
   void truncate(DraftSequence sequence, int length) override;
   void end(DraftSequence sequence) override;
+  void forget() override;
   DraftCost cost(int n_texts, int) const override { return time_.cost(n_texts); }
 
  private:
-  void propose(const DraftRequest& request) const;
+  struct Text {
+    SuffixText own;
+    std::optional<std::size_t> answer = {};  // where it begins
+    // The end of the text among earlier answers, as they were then.
+    SuffixText::End earlier = {};
+    long version = -1;
+  };
+  void propose(const DraftRequest& request);
+  const SuffixText& find_earlier(Text& text) const;
+  void end_answer(Text& text);
 
   const LookupOptions options_;
-  std::map<DraftSequence, SuffixText> texts_;
+  std::map<DraftSequence, Text> texts_;
   ProposalTime time_;
 };
 

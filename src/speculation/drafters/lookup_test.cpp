@@ -94,11 +94,73 @@ TEST(Lookup, KeepsItsLimits) {
   }
 }
 
+std::shared_ptr<EarlierAnswers> earlier_answers(std::vector<EarlierAnswers::Answer> answers) {
+  return std::make_shared<EarlierAnswers>(EarlierAnswers::Options{
+      .memory_bytes = std::size_t{1} << 20,
+      .load = [=](std::size_t) { return answers; },
+  });
+}
+
+TEST(Lookup, DraftsFromEarlierAnswersToo) {
+  const auto earlier = earlier_answers({{1, 2, 3, 4, 5, 6, 7, 8, 9}});
+  LookupDrafter drafter({.earlier = earlier});
+  drafter.begin({1});
+  std::vector<Token> text{20, 3, 30, 2, 3};
+  drafter.observe({1}, text);
+  drafter.expect({1}, {});
+  earlier->wait();
+  // "2 3" is the longer string, so what followed it comes before what followed "3".
+  EXPECT_EQ(paths(propose(drafter, {1}, text, {.nodes = 3, .depth = 2})),
+            (Paths{{4}, {4, 5}, {30}}));
+  drafter.observe({1}, std::vector<Token>{4});
+  text.push_back(4);
+  EXPECT_EQ(paths(propose(drafter, {1}, text, {.nodes = 2})), (Paths{{5}, {5, 6}}));
+  drafter.truncate({1}, 4);
+  text.resize(4);
+  EXPECT_EQ(paths(propose(drafter, {1}, text, {.nodes = 1})), (Paths{{3}}));
+}
+
+// An answer is one from where it was expected to where it ends, by a new prompt or for good.
+TEST(Lookup, AnswersBecomeEarlierOnes) {
+  std::vector<EarlierAnswers::Answer> kept;
+  LookupDrafter drafter(
+      {.earlier = std::make_shared<EarlierAnswers>(EarlierAnswers::Options{
+           .memory_bytes = std::size_t{1} << 20,
+           .keep = [&](const EarlierAnswers::Answer& answer) { kept.push_back(answer); }})});
+  const std::vector<Token> prompt{90, 91, 92}, first{1, 2, 3, 4, 5, 6, 7, 8, 9},
+      second{11, 12, 13, 14, 15, 16, 17, 18};
+  drafter.begin({1});
+  drafter.observe({1}, prompt);
+  drafter.expect({1}, {});
+  drafter.observe({1}, first);
+  EXPECT_TRUE(kept.empty());
+  drafter.truncate({1}, 2);
+  ASSERT_EQ(kept.size(), 1u);
+  EXPECT_EQ(kept[0], first);
+  drafter.observe({1}, std::vector<Token>{93, 1});
+  drafter.expect({1}, {});
+  EXPECT_EQ(paths(propose(drafter, {1}, std::vector<Token>{1}, {.nodes = 2})),
+            (Paths{{2}, {2, 3}}));
+  drafter.observe({1}, second);
+  drafter.end({1});
+  ASSERT_EQ(kept.size(), 2u);
+  EXPECT_EQ(kept[1], second);
+  drafter.begin({2});
+  drafter.observe({2}, std::vector<Token>{11, 12});
+  EXPECT_GT(propose(drafter, {2}, std::vector<Token>{12}).size(), 1);
+  drafter.forget();
+  EXPECT_EQ(propose(drafter, {2}, std::vector<Token>{12}).size(), 1);
+}
+
 // State equals that of a fresh drafter shown the same text, whatever happened on the way.
 TEST(Lookup, StateIsAFunctionOfTheText) {
   std::mt19937 random(8);
+  const std::vector<EarlierAnswers::Answer> answers{{0, 1, 2, 3, 3, 2, 1, 0, 0, 1}};
   for (const std::size_t memory : {std::size_t{1} << 20, 100 * SuffixAutomaton::kBytesPerToken}) {
-    LookupDrafter drafter({memory});
+    const auto earlier = earlier_answers(answers);
+    earlier->load();
+    earlier->wait();
+    LookupDrafter drafter({memory, earlier});
     std::map<int, std::vector<Token>> texts;
     int next = 0;
     for (int round = 0; round < 1500; ++round) {
@@ -124,7 +186,7 @@ TEST(Lookup, StateIsAFunctionOfTheText) {
       }
       for (const auto& [number, text] : texts) {
         if (text.empty()) continue;
-        LookupDrafter fresh({memory});
+        LookupDrafter fresh({memory, earlier});
         fresh.begin({0});
         fresh.observe({0}, text);
         ASSERT_EQ(content(propose(drafter, {number}, text)), content(propose(fresh, {0}, text)));

@@ -50,24 +50,38 @@ void SuffixText::truncate(std::size_t length) {
   for (std::size_t i = n_indexed_max_; i < length; ++i) end_ = automaton_.after(end_, tokens_[i]);
 }
 
-std::vector<SuffixText::Guess> SuffixText::guesses(End end, std::size_t n_max) const {
+std::vector<SuffixText::Guess> SuffixText::guesses(std::span<const Source> sources,
+                                                   std::size_t n_max) {
+  struct Ends {
+    const SuffixAutomaton* automaton;
+    End end;  // the longest that was not looked at
+    int n_left = kEndsMax;
+    int length() const { return n_left > 0 ? end.match.length : 0; }
+  };
+  std::vector<Ends> ends;
+  for (const Source& source : sources) ends.push_back({&source.text->automaton_, source.end});
   std::vector<Guess> guesses;
   double left = 1;
-  auto [match, is_end] = end;
-  for (int i = 0; i < kEndsMax && match.length > 0; ++i) {
-    const double n = std::max(1, automaton_.count(match.state) - (is_end ? 1 : 0));
+  while (!ends.empty()) {
+    Ends& longest = *std::ranges::max_element(ends, {}, &Ends::length);
+    if (longest.length() == 0) break;
+    const auto& [match, is_end] = longest.end;
+    const SuffixAutomaton& automaton = *longest.automaton;
+    const double n = std::max(1, automaton.count(match.state) - (is_end ? 1 : 0));
     const double weight = std::sqrt(n) * std::min(match.length, kLongest);
     const double share = left * weight / (weight + kShorter);
     left -= share;
-    for (const auto& [token, to] : automaton_.followers(match.state, kFollowersMax)) {
-      const double probability = share * std::min(1.0, automaton_.count(to) / n);
+    for (const auto& [token, to] : automaton.followers(match.state, kFollowersMax)) {
+      if (token < 0) continue;
+      const double probability = share * std::min(1.0, automaton.count(to) / n);
       const auto known = std::ranges::find(guesses, token, &Guess::token);
       if (known != guesses.end())
         known->probability += probability;
       else
-        guesses.push_back({token, probability, {{to, match.length + 1}, false}});
+        guesses.push_back({token, probability});
     }
-    match = automaton_.shorter(match.state);
+    longest.end.match = automaton.shorter(match.state);
+    --longest.n_left;
   }
   std::ranges::stable_sort(guesses, std::greater<>{}, &Guess::probability);
   if (guesses.size() > n_max) guesses.resize(n_max);

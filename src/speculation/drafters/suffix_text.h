@@ -21,7 +21,11 @@ class SuffixText {
   struct Guess {
     Token token;
     double probability;
-    End end;  // with this token
+  };
+  // A text, and its string that ends a text in progress.
+  struct Source {
+    const SuffixText* text;
+    End end;
   };
 
   // Finds strings of its first tokens only, as many as memory_bytes are enough for.
@@ -32,6 +36,7 @@ class SuffixText {
   void truncate(std::size_t length);
 
   std::size_t size() const { return tokens_.size(); }
+  std::span<const Token> tokens() const { return tokens_; }
   End end() const { return {end_, tokens_.size() <= n_indexed_max_}; }
   End after(End end, Token token) const { return {automaton_.after(end.match, token), false}; }
 
@@ -39,7 +44,12 @@ class SuffixText {
   // tokens that occurred c times before, after c' of them followed by this token, is the mean of
   // c' / c, with the weight sqrt(c) m, and of its probability after the next shorter end that
   // occurred more often, with the weight 2.
-  std::vector<Guess> guesses(End end, std::size_t n_max) const;
+  std::vector<Guess> guesses(End end, std::size_t n_max) const {
+    const Source source{this, end};
+    return guesses({&source, 1}, n_max);
+  }
+  // The same from several texts, whose longer strings come before shorter ones of whatever text.
+  static std::vector<Guess> guesses(std::span<const Source> sources, std::size_t n_max);
 
  private:
   void append(Token token);

@@ -46,8 +46,8 @@ TEST(SuffixText, ContinuesTheLongestMatch) {
   const double twice = 2 * std::sqrt(2.0);
   EXPECT_DOUBLE_EQ(first[0].probability, 3.0 / 5 + 2.0 / 5 * twice / (twice + 2) / 2);
   EXPECT_EQ(first[1].token, 6);
-  EXPECT_EQ(guesses(text, first[0].end)[0].token, 5);
-  EXPECT_EQ(guesses(text, first[1].end)[0].token, 1);
+  EXPECT_EQ(guesses(text, text.after(text.end(), first[0].token))[0].token, 5);
+  EXPECT_EQ(guesses(text, text.after(text.end(), first[1].token))[0].token, 1);
 }
 
 TEST(SuffixText, PrefersWhatFollowedMoreOften) {

@@ -1,0 +1,62 @@
+// Answers to earlier requests, as one text that drafts may come from: the global tree of
+// SuffixDecoding, Oliaro et al. 2024, arXiv:2411.04975.
+
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <future>
+#include <span>
+#include <vector>
+
+#include "speculation/drafters/suffix_text.h"
+
+namespace outrider {
+
+class EarlierAnswers {
+ public:
+  using Answer = std::vector<Token>;
+
+  struct Options {
+    std::size_t memory_bytes;  // of the index; the oldest answers make room
+    // Where answers come from and where new ones are kept; null: there are none, none are kept.
+    std::function<std::vector<Answer>(std::size_t n_tokens_max)> load = nullptr;  // newest last
+    std::function<void(const Answer&)> keep = nullptr;
+  };
+  explicit EarlierAnswers(Options options);
+  ~EarlierAnswers();  // once what was added is kept
+
+  // Loads what there is, once. The index is made on another thread, so that nobody waits.
+  void load();
+  // An answer has ended. Short ones are left out, and one that is there already.
+  void add(std::span<const Token> answer);
+  // All of them, each with a token after it that no model has. Empty until the index is made.
+  const SuffixText& text();
+  void wait();  // until then
+
+  // Changes whenever strings that were found do not stand for the same any more.
+  long version() const { return version_; }
+  // What was added and loaded; what is kept stays.
+  void forget();
+
+ private:
+  struct Index {
+    std::vector<Answer> answers;
+    std::size_t n_tokens = 0;
+    SuffixText text;
+
+    Index(std::span<const Answer> answers, std::size_t memory_bytes);
+    void append(const Answer& answer);
+  };
+  void append(const Answer& answer);
+
+  const Options options_;
+  const std::size_t n_tokens_max_;
+  bool was_loaded_ = false;
+  std::future<Index> loading_;
+  std::vector<Answer> added_;  // while it is loading
+  Index index_;
+  long version_ = 0;
+};
+
+}  // namespace outrider

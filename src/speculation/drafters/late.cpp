@@ -1,0 +1,102 @@
+#include "speculation/drafters/late.h"
+
+#include <chrono>
+#include <utility>
+
+#include "base/error.h"
+
+namespace outrider {
+
+LateDrafter::LateDrafter(std::string name, const Make& make)
+    : name_(std::move(name)),
+      made_(std::async(std::launch::async, [this, make] { return make(is_stopped_); })) {}
+
+LateDrafter::~LateDrafter() {
+  is_stopped_ = true;
+  if (made_.valid()) made_.wait();
+}
+
+// What there was to tell it meanwhile, it is told now.
+void LateDrafter::take() {
+  if (!made_.valid() || made_.wait_for(std::chrono::seconds(0)) != std::future_status::ready)
+    return;
+  drafter_ = made_.get()();
+  if (!drafter_) return;
+  if (known_costs_.empty())
+    drafter_->measure_costs();
+  else
+    drafter_->restore_costs(known_costs_);
+  for (const auto& [sequence, text] : std::exchange(texts_, {})) {
+    const std::span<const Token> tokens = text.tokens;
+    drafter_->begin(sequence);
+    drafter_->observe(sequence, tokens.first(text.answer));
+    drafter_->expect(sequence, text.prediction);
+    drafter_->observe(sequence, tokens.subspan(text.answer));
+  }
+}
+
+void LateDrafter::begin(DraftSequence sequence) {
+  if (drafter_) return drafter_->begin(sequence);
+  CHECK(texts_.try_emplace(sequence).second);
+}
+
+void LateDrafter::observe(DraftSequence sequence, std::span<const Token> tokens) {
+  if (drafter_) return drafter_->observe(sequence, tokens);
+  std::vector<Token>& text = texts_.at(sequence).tokens;
+  text.insert(text.end(), tokens.begin(), tokens.end());
+}
+
+void LateDrafter::expect(DraftSequence sequence, std::span<const Token> prediction) {
+  if (drafter_) return drafter_->expect(sequence, prediction);
+  Text& text = texts_.at(sequence);
+  text.prediction.assign(prediction.begin(), prediction.end());
+  text.answer = text.tokens.size();
+}
+
+void LateDrafter::propose(std::span<const DraftRequest> requests) {
+  if (drafter_) return drafter_->propose(requests);
+  take();
+}
+
+void LateDrafter::truncate(DraftSequence sequence, int length) {
+  if (drafter_) return drafter_->truncate(sequence, length);
+  Text& text = texts_.at(sequence);
+  text.tokens.resize(length);
+  text.answer = std::min(text.answer, text.tokens.size());
+}
+
+void LateDrafter::end(DraftSequence sequence) {
+  if (drafter_) return drafter_->end(sequence);
+  CHECK(texts_.erase(sequence) == 1);
+}
+
+int LateDrafter::unread(DraftSequence sequence, int n_context) const {
+  return drafter_ ? drafter_->unread(sequence, n_context) : Drafter::unread(sequence, n_context);
+}
+
+int LateDrafter::n_known(DraftSequence sequence, int n_context) const {
+  return drafter_ ? drafter_->n_known(sequence, n_context) : Drafter::n_known(sequence, n_context);
+}
+
+void LateDrafter::forget() {
+  if (drafter_) drafter_->forget();
+}
+
+void LateDrafter::measure_costs() {
+  if (drafter_) drafter_->measure_costs();
+}
+
+std::vector<CostCurve::Point> LateDrafter::costs() const {
+  return drafter_ ? drafter_->costs() : known_costs_;
+}
+
+void LateDrafter::restore_costs(std::span<const CostCurve::Point> costs) {
+  known_costs_.assign(costs.begin(), costs.end());
+  if (drafter_ && !costs.empty()) drafter_->restore_costs(costs);
+}
+
+DraftCost LateDrafter::cost(int n_texts, int length) const {
+  return drafter_ ? drafter_->cost(n_texts, length) : DraftCost{};
+}
+
+}  // namespace outrider

@@ -1,0 +1,65 @@
+// A drafter that takes long to make. It is made on another thread, and texts go on without it until
+// it is there.
+
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <future>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "speculation/drafter.h"
+
+namespace outrider {
+
+class LateDrafter final : public Drafter {
+ public:
+  // What remains to be done on the texts' thread. Null: the drafter cannot be had.
+  using Finish = std::function<std::unique_ptr<Drafter>()>;
+  // What takes long, on another thread. Should return soon once it is stopped. Does not throw.
+  using Make = std::function<Finish(const std::atomic<bool>& is_stopped)>;
+
+  LateDrafter(std::string name, const Make& make);
+  ~LateDrafter() override;  // stops making it
+
+  std::string_view name() const override { return name_; }
+  void begin(DraftSequence sequence) override;
+  void observe(DraftSequence sequence, std::span<const Token> tokens) override;
+  void expect(DraftSequence sequence, std::span<const Token> prediction) override;
+  // The drafter's, from the call on after the one that found it made.
+  void propose(std::span<const DraftRequest> requests) override;
+  void truncate(DraftSequence sequence, int length) override;
+  void end(DraftSequence sequence) override;
+  int unread(DraftSequence sequence, int n_context) const override;
+  int n_known(DraftSequence sequence, int n_context) const override;
+  long n_passes() const override { return drafter_ ? drafter_->n_passes() : 0; }
+  long n_levels() const override { return drafter_ ? drafter_->n_levels() : 0; }
+  void forget() override;
+  void measure_costs() override;
+  std::vector<CostCurve::Point> costs() const override;
+  void restore_costs(std::span<const CostCurve::Point> costs) override;
+  // Nothing until it is there.
+  DraftCost cost(int n_texts, int length) const override;
+
+  void wait() const { made_.wait(); }  // until it is made
+
+ private:
+  // What it has to be told.
+  struct Text {
+    std::vector<Token> tokens, prediction;
+    std::size_t answer = 0;  // where it begins
+  };
+  void take();
+
+  const std::string name_;
+  std::atomic<bool> is_stopped_ = false;
+  std::future<Finish> made_;  // until it is taken
+  std::unique_ptr<Drafter> drafter_;
+  std::map<DraftSequence, Text> texts_;  // as long as it is not there
+  std::vector<CostCurve::Point> known_costs_;
+};
+
+}  // namespace outrider
