@@ -12,6 +12,8 @@
 
 #include "base/error.h"
 #include "cpu/backend.h"
+#include "formats/gguf.h"
+#include "runtime/history_store.h"
 #include "support/tiny_model.h"
 
 namespace outrider {
@@ -132,6 +134,43 @@ TEST_F(RuntimeTest, LateModelsJoin) {
       EXPECT_EQ(drafts.loaded.size(), 1u);
     }
   }
+}
+
+// Answers of an earlier run are drafted from, but none that this model cannot have given.
+TEST_F(RuntimeTest, DraftsFromTheHistory) {
+  const auto folder = std::filesystem::path(::testing::TempDir()) / fmt::format("{}_h", getpid());
+  const char* const before = std::getenv("OUTRIDER_CACHE");
+  const std::string restored = before ? before : "";
+  setenv("OUTRIDER_CACHE", folder.c_str(), 1);
+  const auto choices = parse_draft("lookup", "");
+  const Request request{{65, 66, 67}, greedy(), {.n_predict = 40, .ignore_eos = true}};
+  const auto answer = [&](bool with_history) {
+    RuntimeOptions options{.context = 256, .drafters = choices, .budget = {.automatic = false}};
+    options.keeps = with_history;
+    if (with_history) options.drafter_flags = {{"--history", ""}};
+    Runtime runtime = open(options);
+    const auto engine = runtime.make_engine(choices);
+    Session session = runtime.open_session(*engine);
+    return session.complete(request);
+  };
+  const Completion without = answer(false);
+  EXPECT_EQ(answer(true).tokens, without.tokens);
+  // The index is made beside the answer, which may be over before that.
+  long n_accepted = 0;
+  for (int i = 0; i < 100 && n_accepted <= without.counters.accepted; ++i) {
+    const Completion again = answer(true);
+    ASSERT_EQ(again.tokens, without.tokens);
+    n_accepted = again.counters.accepted;
+  }
+  EXPECT_GT(n_accepted, without.counters.accepted);
+
+  const Model model = understand(std::make_shared<Checkpoint>(read_gguf(target.path())));
+  std::vector<Token> impossible(30, 1 << 24);
+  impossible.insert(impossible.begin(), {65, 66, 67});
+  HistoryStore(history_file(), {}).keep(identify("", *model.checkpoint), impossible);
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(answer(true).tokens, without.tokens);
+  before ? setenv("OUTRIDER_CACHE", restored.c_str(), 1) : unsetenv("OUTRIDER_CACHE");
+  std::filesystem::remove_all(folder);
 }
 
 // What an engine has learned the next run begins with, without timing passes; only where profiles

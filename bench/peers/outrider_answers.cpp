@@ -1,7 +1,7 @@
 // outrider as bench/peers/generate asks for it: outrider-answers MODEL.gguf THREADS HOW, where HOW
 // is what --draft takes. Each line of standard input is a number of tokens and the tokens of a
-// prompt; the answer is a line with the milliseconds of the prompt, the tokens that came with it,
-// and all tokens of the answer.
+// prompt; the answer is a line with the milliseconds of the prompt, how many tokens came with it,
+// and all tokens of the answer but one that ends it.
 
 #include <fmt/ranges.h>
 
@@ -21,13 +21,12 @@ int main(int argc, char** argv) {
   try {
     if (argc != 4) throw Error("usage: outrider-answers MODEL.gguf THREADS HOW");
     const std::vector<DraftChoice> drafters = parse_draft(argv[3], "");
-    Runtime runtime(
-        {.model = argv[1],
-         .offline = true,
-         .context = 4096,
-         .n_threads = std::atoi(argv[2]),
-         .drafters = drafters},
-        [](const Model&) -> const BackendFactory& { return cpu_backends(); }, {});
+    Runtime runtime({.model = argv[1],
+                     .offline = true,
+                     .context = 4096,
+                     .n_threads = std::atoi(argv[2]),
+                     .drafters = drafters},
+                    [](const Model&) -> const BackendFactory& { return cpu_backends(); }, {});
     const auto engine = runtime.make_engine(drafters);
     SamplingParams greedy;
     greedy.filters.temperature = 0;
@@ -40,8 +39,10 @@ int main(int argc, char** argv) {
       for (Token token; numbers >> token;) prompt.push_back(token);
       engine->forget_texts();
       Session session = runtime.open_session(*engine);  // with nothing of the answer before
-      const Completion answer = session.complete(
+      Completion answer = session.complete(
           {.prompt = prompt, .sampling = greedy, .stop = {.n_predict = n_predict}});
+      // The others' texts do not show the token that ends them.
+      if (answer.finish_reason == FinishReason::stop) answer.tokens.pop_back();
       std::cout << fmt::format("{:.3f} {} {}", answer.prompt_ms, answer.first_tokens,
                                fmt::join(answer.tokens, " "))
                 << std::endl;

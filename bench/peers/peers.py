@@ -11,7 +11,9 @@ HERE = Path(__file__).resolve().parent
 PEERS = {
     "llama.cpp": {
         "package": "llama-cpp-python", "version": "0.3.36", "sources": "vendor/llama.cpp",
-        "cmake": ["-DLLAMA_CURL=OFF", "-DLLAMA_OPENSSL=OFF", "-DLLAMA_BUILD_UI=OFF"],
+        # Its kernels for AMX end in a segmentation fault while weights are repacked, on the machine where that was tried.
+        "cmake": ["-DLLAMA_CURL=OFF", "-DLLAMA_OPENSSL=OFF", "-DLLAMA_BUILD_UI=OFF",
+                  *(f"-DCMAKE_{language}_FLAGS=-mno-amx-tile -mno-amx-int8 -mno-amx-bf16" for language in ("C", "CXX"))],
         "define": [],
     },
     # The wheel of the index is for AVX2 only; kernels for other types of cache take minutes to build and are not used.

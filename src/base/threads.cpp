@@ -1,7 +1,6 @@
 #include "base/threads.h"
 
 #include <sched.h>
-#include <signal.h>
 
 #include <array>
 #include <atomic>
@@ -13,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/blocked_signals.h"
 #include "base/error.h"
 #include "base/processor.h"
 #include "base/team_cores.h"
@@ -104,25 +104,6 @@ class Turns {
 
  private:
   std::atomic<std::uint32_t> n_came_ = 0, n_left_ = 0;
-};
-
-// While one lives, the calling thread blocks signals, and threads that it starts block them for
-// ever: a signal is to interrupt the thread that waits for it. SIGBUS stays: a thread causes it
-// itself (base/mapped_file.h), and blocked it would end the program at once.
-class BlockedSignals {
- public:
-  BlockedSignals() {
-    sigset_t all;
-    sigfillset(&all);
-    sigdelset(&all, SIGBUS);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~BlockedSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  BlockedSignals(const BlockedSignals&) = delete;
-  BlockedSignals& operator=(const BlockedSignals&) = delete;
-
- private:
-  sigset_t before_;
 };
 
 }  // namespace

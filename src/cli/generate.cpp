@@ -179,10 +179,13 @@ StopParams Workbench::stop(int standard_predict) const {
 
 Request Workbench::request(std::vector<Token> prompt, const DraftSetting& draft,
                            int standard_predict, const std::string& prediction) const {
-  return {.prompt = std::move(prompt),
-          .sampling = sampling(),
-          .stop = stop(standard_predict),
-          .prediction = tokenizer().encode(prediction.empty() ? draft.prediction : prediction)};
+  Request request{
+      .prompt = std::move(prompt), .sampling = sampling(), .stop = stop(standard_predict)};
+  if (std::ranges::any_of(draft.choices, [](const DraftChoice& choice) {
+        return choice.kind->value_is_prediction;
+      }))
+    request.prediction = tokenizer().encode(prediction.empty() ? draft.prediction : prediction);
+  return request;
 }
 
 std::vector<Message> Workbench::conversation() const {

@@ -38,13 +38,14 @@ int history_show(const Machine&, const Settings& settings) {
 }  // namespace
 
 Command history_show_command() {
-  return {.name = "history show",
-          .summary = "show how many answers are kept",
-          .description =
-              "Shows of which models answers are kept, how many and since when: those that run "
-              "gave with --history. Only the user who ran it can read them.",
-          .flags = {"--json"},
-          .run = history_show};
+  return {
+      .name = "history show",
+      .summary = "show how many answers are kept",
+      .description =
+          "Shows of which models answers are kept, how many and when they were used last: those "
+          "that run gave with --history. Only the user who ran it can read them.",
+      .flags = {"--json"},
+      .run = history_show};
 }
 
 }  // namespace outrider

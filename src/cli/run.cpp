@@ -39,8 +39,8 @@ Json answer_json(const Completion& answer, const Workbench& bench, double load_m
           {"draft", drafts}};
 }
 
-// A draft model is loaded beside an answer that may get so many tokens, or while the first message
-// of a chat is typed.
+// A draft model is loaded beside an answer for which -n allows so many tokens, or while the first
+// message of a chat is typed.
 constexpr int kTokensThatRepayLoading = 1024;
 
 int run(const Machine& machine, const Settings& settings) {

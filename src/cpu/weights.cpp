@@ -79,7 +79,7 @@ void pack_rows(const Packing& packing, Range panels, PackingMemory& memory, std:
 // What a thread packs before it releases the file's pages that this came from. Were it a whole
 // tensor, the head of a model of 1.5B would keep 180 MB of them.
 constexpr std::size_t kSliceBytes = std::size_t{4} << 20;
-// What a team packs before others may use it: some 10 ms.
+// What a team packs before others may use it, in whole matrices.
 constexpr std::size_t kTurnBytes = std::size_t{8} << 20;
 
 // The part of the file that some panels were packed from.

@@ -72,9 +72,30 @@ TEST_F(HistoryStoreTest, OnlyTheOwnerCanRead) {
   const mode_t before = ::umask(0);
   store().keep(kModel, {1, 2, 3});
   ::umask(before);
-  struct stat status;
-  ASSERT_EQ(::stat(file.c_str(), &status), 0);
-  EXPECT_EQ(status.st_mode & 0777, 0600u);
+  const auto mode = [&] {
+    struct stat status;
+    EXPECT_EQ(::stat(file.c_str(), &status), 0);
+    return status.st_mode & 0777;
+  };
+  EXPECT_EQ(mode(), 0600u);
+  fs::permissions(file, fs::perms(0664));  // as a backup may have it
+  EXPECT_EQ(store().answers(kModel, 100).size(), 1u);
+  EXPECT_EQ(mode(), 0600u);
+  // A link to a place where there is no file does not make one that everybody can read.
+  fs::rename(file, folder / "elsewhere");
+  fs::create_symlink(folder / "nowhere", file);
+  store().keep(kModel, {1, 2, 3});
+  EXPECT_FALSE(fs::exists(folder / "nowhere"));
+  EXPECT_EQ(notes.size(), 1u);
+}
+
+TEST_F(HistoryStoreTest, ClearingRemovesADamagedFileToo) {
+  store().keep(kModel, {1, 2, 3});
+  run_sql("UPDATE answers SET tokens = x'0102'; PRAGMA user_version = 0");
+  EXPECT_EQ(store().clear(), 0);
+  EXPECT_EQ(notes.size(), 1u);
+  for (const auto& entry : fs::directory_iterator(file.parent_path()))
+    EXPECT_NE(entry.path().filename(), "history.db.damaged");
 }
 
 // A cleared file does not hold what it held.

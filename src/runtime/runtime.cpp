@@ -165,8 +165,12 @@ std::shared_ptr<EarlierAnswers> Runtime::earlier_answers(std::size_t memory_byte
     try {
       const auto store = std::make_shared<HistoryStore>(history_file(), progress_);
       const ModelFile model = identify(target_model_.name, *target_model_.model.checkpoint);
-      options.load = [=](std::size_t n_tokens_max) {
-        return store->answers(model, static_cast<std::int64_t>(n_tokens_max));
+      options.load = [=, n_tokens = target_model_.model.spec.vocabulary](std::size_t n_tokens_max) {
+        auto answers = store->answers(model, static_cast<std::int64_t>(n_tokens_max));
+        std::erase_if(answers, [&](const EarlierAnswers::Answer& answer) {
+          return std::ranges::any_of(answer, [&](Token t) { return t < 0 || t >= n_tokens; });
+        });
+        return answers;
       };
       options.keep = [=](const EarlierAnswers::Answer& answer) { store->keep(model, answer); };
     } catch (const Error&) {
@@ -200,17 +204,20 @@ std::unique_ptr<Drafter> Runtime::make_late(const DraftChoice& choice) {
     OpenedModel opened;
     std::shared_ptr<Backend> backend;
   };
-  const auto left_out = [this, choice](const Error& error) -> std::unique_ptr<Drafter> {
+  const auto left_out = [this, choice](const std::exception& error) -> std::unique_ptr<Drafter> {
     if (progress_.detail) progress_.detail(fmt::format("{}: {}", choice.value, error.what()));
     return nullptr;
   };
+  // Ways of reading weights cannot be compared beside a target at work, whose way suits as well.
+  LoadOptions beside = load_options_;
+  beside.tuning = target_->tuning();
   const auto make = [=, this](const std::atomic<bool>& is_stopped) -> LateDrafter::Finish {
     try {
       const auto loaded = std::make_shared<Loaded>();
       loaded->opened = open_model(choice.value, {.offline = true, .progress = {}});
       const Model& model = loaded->opened.model;
       const LoadOptions options = choice.kind->load_options(
-          load_options_, model.spec, *loaded->opened.tokenizer, options_.drafter_flags);
+          beside, model.spec, *loaded->opened.tokenizer, options_.drafter_flags);
       const BackendFactory& factory = choose_factory_(model);
       const std::uint64_t need = factory.memory_need(model, options).total();
       if (const std::uint64_t available = available_memory(); need > available)
@@ -227,6 +234,8 @@ std::unique_ptr<Drafter> Runtime::make_late(const DraftChoice& choice) {
         }
       };
     } catch (const Error& error) {
+      return [=] { return left_out(error); };
+    } catch (const std::bad_alloc& error) {
       return [=] { return left_out(error); };
     }
   };

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sqlite3.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -137,16 +138,29 @@ StoreFile::FolderLock::~FolderLock() {
   if (descriptor_ >= 0) ::close(descriptor_);
 }
 
-std::unique_ptr<Database> StoreFile::open(bool make) const {
-  std::error_code problem;
+// Makes the file, if SQLite is not to make it with the mode of any file, and keeps others from a
+// file that is the user's alone: one that a backup brought back, perhaps.
+void StoreFile::prepare(bool make) const {
   if (make) {
-    // SQLite would make it with the mode of any file.
     const int made = ::open(file_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, form_.mode);
     if (made >= 0) ::close(made);
   }
+  struct stat status;
+  if (::stat(file_.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return;
+  if ((status.st_mode & 07777 & ~form_.mode) == 0 || (form_.mode & 0077) != 0) return;
+  if (status.st_uid != ::geteuid())
+    throw UnavailableStore("{}: belongs to somebody else", file_.string());
+  if (::chmod(file_.c_str(), form_.mode) != 0)
+    throw UnavailableStore("{}: others may read it, and that cannot be changed: {}", file_.string(),
+                           std::strerror(errno));
+}
+
+std::unique_ptr<Database> StoreFile::open(bool make) const {
+  prepare(make);
   std::unique_ptr<Database> database(new Database(file_, form_.rows));
-  const int flags = SQLITE_OPEN_READWRITE | (make ? SQLITE_OPEN_CREATE : 0);
-  const int code = sqlite3_open_v2(file_.c_str(), &database->connection_, flags, nullptr);
+  const int code =
+      sqlite3_open_v2(file_.c_str(), &database->connection_, SQLITE_OPEN_READWRITE, nullptr);
+  std::error_code problem;
   if (code == SQLITE_CANTOPEN && !make && !fs::exists(file_, problem) && !problem) return nullptr;
   database->check(code);
   sqlite3_busy_timeout(database->connection_, static_cast<int>(kLongestWait.count()));
@@ -195,9 +209,7 @@ std::unique_ptr<Database> StoreFile::open_to_write() const {
 }
 
 std::int64_t StoreFile::clear() const {
-  std::error_code problem;
-  fs::remove(with_suffix(file_, kAside), problem);
-  return on_sound_file([&]() -> std::int64_t {
+  const std::int64_t n_rows = on_sound_file([&]() -> std::int64_t {
     const auto database = open(false);
     if (!database) return 0;
     database->run("BEGIN IMMEDIATE");
@@ -212,6 +224,13 @@ std::int64_t StoreFile::clear() const {
     }
     return n;
   });
+  // One that was found damaged just now, too.
+  std::error_code problem;
+  const fs::path aside = with_suffix(file_, kAside);
+  fs::remove(aside, problem);
+  if (problem)
+    throw UnavailableStore("{}: cannot be removed: {}", aside.string(), problem.message());
+  return n_rows;
 }
 
 bool StoreFile::is_damaged() const {

@@ -106,7 +106,7 @@ class StoreFile {
     std::int64_t application, layout;
     const char* table;  // the statement that makes it
     const char* rows;   // the table's name, and what messages call what it holds
-    int mode;           // of a new file
+    unsigned mode;      // of the file; none for others: kept so
     // Reads all rows; throws DamagedStore where one is not as it was written.
     void (*read_all)(const Database& database);
   };
@@ -172,6 +172,7 @@ class StoreFile {
     int descriptor_;
   };
 
+  void prepare(bool make) const;
   std::unique_ptr<Database> open(bool make) const;
   bool has_table(const Database& database) const;
   bool is_damaged() const;

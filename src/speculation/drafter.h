@@ -64,11 +64,11 @@ struct DraftCost {
   double ms(int depth) const { return fixed_ms + per_depth_ms * (depth > 1 ? depth - 1 : 0); }
 };
 
-// A drafter proposes what a new one would propose that was shown the same text and prediction. Two
-// exceptions: a
-// draft model that has outputs for some tokens keeps those that earlier texts added, until
-// forget(); and how much of a text it knows depends on what n_context it was asked with before. One
-// thread at a time calls a drafter.
+// A drafter proposes what a new one would propose that was shown the same text and prediction.
+// Three exceptions: a draft model that has outputs for some tokens keeps those that earlier texts
+// added, and a drafter may draft from earlier answers, both until forget(); and how much of a text
+// it knows depends on what n_context it was asked with before. One thread at a time calls a
+// drafter.
 class Drafter {
  public:
   virtual ~Drafter() = default;

@@ -331,7 +331,11 @@ class Model(TestCase):
             self.assertEqual(history("clear"), "1 answer removed\n")
             self.assertEqual(history("show"), "no answers\n")
             # Commands that measure leave it alone.
-            outrider("bench", "generate", "-p", PROMPT, "-n", "12", "--history", OUTRIDER_CACHE=folder)
+            prompts = os.path.join(folder, "prompts")
+            with open(prompts, "w") as file:
+                file.write(json.dumps({"prompt": PROMPT}))
+            measured = outrider("bench", "generate", "--prompts", prompts, "-n", "12", "--history", OUTRIDER_CACHE=folder)
+            self.assertEqual(measured.returncode, 0, measured.stderr)
             self.assertEqual(history("show"), "no answers\n")
             refused = outrider("run", "-p", PROMPT, "--history", "--draft", "off", OUTRIDER_CACHE=folder)
             self.assertEqual(refused.returncode, 2)

@@ -2,7 +2,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
+#include <new>
 #include <utility>
+
+#include "base/blocked_signals.h"
 
 namespace outrider {
 namespace {
@@ -29,10 +33,6 @@ EarlierAnswers::EarlierAnswers(Options options)
       n_tokens_max_(options_.memory_bytes / SuffixAutomaton::kBytesPerToken),
       index_({}, options_.memory_bytes) {}
 
-EarlierAnswers::~EarlierAnswers() {
-  wait();
-}
-
 void EarlierAnswers::load() {
   if (std::exchange(was_loaded_, true) || !options_.load) return;
   std::vector<Answer> answers = options_.load(n_tokens_max_ / 2);
@@ -40,32 +40,41 @@ void EarlierAnswers::load() {
   const auto make = [memory = options_.memory_bytes, answers = std::move(answers)] {
     return Index(answers, memory);
   };
+  const BlockedSignals blocked;
   loading_ = std::async(std::launch::async, make);
 }
 
 void EarlierAnswers::wait() {
-  if (!loading_.valid()) return;
-  loading_.wait();
-  text();
+  if (loading_.valid()) take_index();
 }
 
 const SuffixText& EarlierAnswers::text() {
-  if (loading_.valid() && loading_.wait_for(std::chrono::seconds(0)) == std::future_status::ready) {
-    index_ = loading_.get();
-    ++version_;
-    for (const Answer& answer : std::exchange(added_, {})) append(answer);
-  }
+  if (loading_.valid() && loading_.wait_for(std::chrono::seconds(0)) == std::future_status::ready)
+    take_index();
   return index_.text;
 }
 
-void EarlierAnswers::add(std::span<const Token> answer) {
+// Without memory for it there are no earlier answers.
+void EarlierAnswers::take_index() {
+  try {
+    index_ = loading_.get();
+  } catch (const std::bad_alloc&) {
+  }
+  ++version_;
+  for (const Answer& answer : std::exchange(added_, {})) append(answer);
+}
+
+void EarlierAnswers::add(std::span<const Token> answer) noexcept {
   if (answer.size() < kAnswerMin) return;
-  Answer added(answer.begin(), answer.end());
-  if (options_.keep) options_.keep(added);
-  if (loading_.valid())
-    added_.push_back(std::move(added));
-  else
-    append(added);
+  try {
+    Answer added(answer.begin(), answer.end());
+    if (options_.keep) options_.keep(added);
+    if (loading_.valid())
+      added_.push_back(std::move(added));
+    else
+      append(added);
+  } catch (const std::exception&) {
+  }
 }
 
 // Where there is no room, the newer half stays.

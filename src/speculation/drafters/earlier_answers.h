@@ -24,12 +24,12 @@ class EarlierAnswers {
     std::function<void(const Answer&)> keep = nullptr;
   };
   explicit EarlierAnswers(Options options);
-  ~EarlierAnswers();  // once what was added is kept
 
-  // Loads what there is, once. The index is made on another thread, so that nobody waits.
+  // Loads what there is, once. Its index is made on another thread.
   void load();
-  // An answer has ended. Short ones are left out, and one that is there already.
-  void add(std::span<const Token> answer);
+  // An answer has ended. Short ones are left out, and one that is there already. Where that fails,
+  // for want of memory or because `keep` throws, the answer is forgotten.
+  void add(std::span<const Token> answer) noexcept;
   // All of them, each with a token after it that no model has. Empty until the index is made.
   const SuffixText& text();
   void wait();  // until then
@@ -49,6 +49,7 @@ class EarlierAnswers {
     void append(const Answer& answer);
   };
   void append(const Answer& answer);
+  void take_index();
 
   const Options options_;
   const std::size_t n_tokens_max_;

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <atomic>
+#include <stdexcept>
 
 namespace outrider {
 namespace {
@@ -55,6 +55,17 @@ TEST(EarlierAnswers, LeavesOutShortOnesAndCountsEachOnce) {
   earlier.add(answer(1));
   EXPECT_EQ(earlier.text().size(), 11u);
   EXPECT_EQ(earlier.version(), version);
+}
+
+// Whoever ends a text cannot do anything about it.
+TEST(EarlierAnswers, WhatCannotBeKeptIsForgotten) {
+  EarlierAnswers earlier({.memory_bytes = kMemory, .keep = [](const Answer& answer) {
+                            if (answer[0] == 1) throw std::runtime_error("no");
+                          }});
+  earlier.add(answer(1));
+  earlier.add(answer(100));
+  EXPECT_FALSE(has(earlier, answer(1)));
+  EXPECT_TRUE(has(earlier, answer(100)));
 }
 
 // No string of the index runs from one answer into the next, as far as tokens of models go.

@@ -1,37 +1,47 @@
 #include "speculation/drafters/late.h"
 
 #include <chrono>
+#include <exception>
 #include <utility>
 
+#include "base/blocked_signals.h"
 #include "base/error.h"
 
 namespace outrider {
 
 LateDrafter::LateDrafter(std::string name, const Make& make)
-    : name_(std::move(name)),
-      made_(std::async(std::launch::async, [this, make] { return make(is_stopped_); })) {}
+    : name_(std::move(name)), made_([&] {
+        const BlockedSignals blocked;
+        return std::async(std::launch::async, [this, make] { return make(is_stopped_); });
+      }()) {}
 
 LateDrafter::~LateDrafter() {
   is_stopped_ = true;
   if (made_.valid()) made_.wait();
 }
 
-// What there was to tell it meanwhile, it is told now.
+// What there was to tell it meanwhile, it is told now. Where that fails, texts go on without it.
 void LateDrafter::take() {
   if (!made_.valid() || made_.wait_for(std::chrono::seconds(0)) != std::future_status::ready)
     return;
-  drafter_ = made_.get()();
-  if (!drafter_) return;
-  if (known_costs_.empty())
-    drafter_->measure_costs();
-  else
-    drafter_->restore_costs(known_costs_);
-  for (const auto& [sequence, text] : std::exchange(texts_, {})) {
-    const std::span<const Token> tokens = text.tokens;
-    drafter_->begin(sequence);
-    drafter_->observe(sequence, tokens.first(text.answer));
-    drafter_->expect(sequence, text.prediction);
-    drafter_->observe(sequence, tokens.subspan(text.answer));
+  const Finish finish = made_.get();
+  try {
+    std::unique_ptr<Drafter> drafter = finish();
+    if (!drafter) return;
+    if (known_costs_.empty())
+      drafter->measure_costs();
+    else
+      drafter->restore_costs(known_costs_);
+    for (const auto& [sequence, text] : texts_) {
+      const std::span<const Token> tokens = text.tokens;
+      drafter->begin(sequence);
+      drafter->observe(sequence, tokens.first(text.answer));
+      drafter->expect(sequence, text.prediction);
+      drafter->observe(sequence, tokens.subspan(text.answer));
+    }
+    drafter_ = std::move(drafter);
+    texts_.clear();
+  } catch (const std::exception&) {
   }
 }
 

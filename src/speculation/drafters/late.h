@@ -17,7 +17,7 @@ namespace outrider {
 
 class LateDrafter final : public Drafter {
  public:
-  // What remains to be done on the texts' thread. Null: the drafter cannot be had.
+  // What remains to be done on the texts' thread. Gives null, or throws: it cannot be had.
   using Finish = std::function<std::unique_ptr<Drafter>()>;
   // What takes long, on another thread. Should return soon once it is stopped. Does not throw.
   using Make = std::function<Finish(const std::atomic<bool>& is_stopped)>;

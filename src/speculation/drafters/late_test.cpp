@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <new>
 #include <thread>
 
 #include "speculation/drafters/lookup.h"
@@ -25,7 +26,10 @@ struct Late {
       : drafter("lookup", [this](const std::atomic<bool>&) {
           is_allowed.wait(false);
           return [this]() -> std::unique_ptr<Drafter> {
-            if (!can_be_had) return nullptr;
+            if (!can_be_had) {
+              if (fails) throw std::bad_alloc();
+              return nullptr;
+            }
             auto made = std::make_unique<LookupDrafter>(LookupOptions{});
             is_made = true;
             return made;
@@ -38,7 +42,7 @@ struct Late {
   }
 
   std::atomic<bool> is_allowed = false;
-  bool can_be_had = true, is_made = false;
+  bool can_be_had = true, fails = false, is_made = false;
   LateDrafter drafter;
 };
 
@@ -80,15 +84,18 @@ TEST(LateDrafter, ProposesWhatItWouldHaveHadItBeenThereFromTheStart) {
 }
 
 TEST(LateDrafter, GoesOnWithoutWhatCannotBeHad) {
-  Late late;
-  late.can_be_had = false;
-  late.drafter.begin({1});
-  late.drafter.observe({1}, std::vector<Token>{1, 2, 1});
-  late.allow();
-  late.drafter.wait();
-  for (int i = 0; i < 3; ++i) EXPECT_TRUE(propose(late.drafter, 1).empty());
-  late.drafter.truncate({1}, 1);
-  late.drafter.end({1});
+  for (const bool fails : {false, true}) {
+    Late late;
+    late.can_be_had = false;
+    late.fails = fails;
+    late.drafter.begin({1});
+    late.drafter.observe({1}, std::vector<Token>{1, 2, 1});
+    late.allow();
+    late.drafter.wait();
+    for (int i = 0; i < 3; ++i) EXPECT_TRUE(propose(late.drafter, 1).empty());
+    late.drafter.truncate({1}, 1);
+    late.drafter.end({1});
+  }
 }
 
 TEST(LateDrafter, EndingStopsTheMaking) {

@@ -12,12 +12,6 @@ namespace outrider {
 
 const DrafterKind& lookup_kind();
 
-namespace {
-
-constexpr std::size_t kEarlierMax = 64;  // tokens of a text's end to look for among answers
-
-}  // namespace
-
 void LookupDrafter::begin(DraftSequence sequence) {
   CHECK(texts_.try_emplace(sequence, SuffixText(options_.memory_bytes)).second);
 }
@@ -92,9 +86,7 @@ const SuffixText& LookupDrafter::find_earlier(Text& text) const {
   if (text.version == options_.earlier->version()) return earlier;
   text.version = options_.earlier->version();
   text.earlier = {};
-  const std::span<const Token> tokens = text.own.tokens();
-  for (const Token token : tokens.last(std::min<std::size_t>(tokens.size(), kEarlierMax)))
-    text.earlier = earlier.after(text.earlier, token);
+  for (const Token token : text.own.tokens()) text.earlier = earlier.after(text.earlier, token);
   return earlier;
 }
 
