@@ -19,8 +19,8 @@ constexpr double kRecent = 31.0 / 32;  // what a step leaves of the weight of th
 constexpr double kStepsAtFirst = 2;    // plain ones with which a text's speed begins
 
 // The account. A text may invest this share of the time that reading its prompt and answering with
-// up to kAnswerExpected tokens take without drafts, and a smaller share of what follows.
-constexpr double kShareAtFirst = 0.02, kShareLater = 0.006;
+// up to kAnswerExpected tokens take without drafts, and a smaller share of each token that it gets.
+constexpr double kShareAtFirst = 0.02, kShareOfTokens = 0.006;
 constexpr int kAnswerExpected = 128;
 // Many answers are short: of that share, rows and reading get what an answer twice as long as now
 // may invest, or one of so many tokens.
@@ -38,7 +38,9 @@ constexpr int kDraftsBetweenPlain = 64;
 constexpr int kGapMin = 16, kGapMax = 64;  // steps between trials
 constexpr double kTrialShare = 1.5;  // passes for which a trial reads all that it lacks of a text
 constexpr int kTrialContext = 16;    // tokens of its end that it reads otherwise
-constexpr int kProbe = 3;            // nodes
+// Who reads all of a text keeps enough for so many drafts, of which the first may be wrong.
+constexpr int kDraftsAfterReading = 3;
+constexpr int kProbe = 3;  // nodes
 
 constexpr int kGainsOfText = 16;  // steps over which the mean of what asking would gain is taken
 // Times over which means of what asking brought are taken, in a text and over all; what is usual
@@ -201,7 +203,9 @@ struct Budget::Occasion {
     return {n_context, asked.unread(turn.sequence, n_context) * cost.per_unread_ms};
   }
   bool can_afford(const Reading& reading) const {
-    return (cost.fixed_ms + reading.ms) * passes_per_ms <= funds - (reading.ms > 0 ? kept_back : 0);
+    const double drafts = reading.n_context == kWhole && reading.ms > 0 ? kDraftsAfterReading : 1;
+    return (drafts * cost.fixed_ms + reading.ms) * passes_per_ms <=
+           funds - (reading.ms > 0 ? kept_back : 0);
   }
   // In tokens, of a draft of this depth that is expected to bring so many: in place of the others,
   // or where their first guess is wrong.
@@ -504,11 +508,8 @@ void Budget::observe(std::span<const DraftOutcome> outcomes, const PassLoad& loa
     learn_yields(outcome, plain_ms, n_nodes > 0 ? added / n_nodes : 0);
     text.saved_ += n_taken - 1;
     text.spent_ms_ += (own_ms + text.reading_ms_) * load.texts;
-    text.n_expected_ -= static_cast<int>(outcome.taken.size());
-    if (text.n_expected_ < 0) {
-      text.allowance_ -= kShareLater * text.n_expected_;
-      text.n_expected_ = 0;
-    }
+    text.n_expected_ = std::max(0, text.n_expected_ - static_cast<int>(outcome.taken.size()));
+    text.allowance_ += kShareOfTokens * n_taken;
     text.tokens_ = kRecent * text.tokens_ + n_taken;
     text.passes_ = kRecent * text.passes_ + 1 + (added + draft_ms) / plain_ms;
     text.draft_ms_ = text.reading_ms_ = 0;

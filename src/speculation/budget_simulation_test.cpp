@@ -8,6 +8,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <random>
 
 #include "speculation/budget.h"
@@ -376,6 +377,23 @@ TEST(BudgetSimulation, TriesAgainWithinAHundredSteps) {
           std::ranges::count_if(asked, [](int place) { return place >= 400 && place < 500; }) >= 3;
     }
   EXPECT_GE(n_back, 197);  // of 200: some accounts are empty
+}
+
+// An answer whose drafts were unlucky at first has spent its account. It fills while the answer
+// goes on, so that a draft model that is right by then is asked again.
+TEST(BudgetSimulation, AnEmptyAccountFills) {
+  constexpr int kTokens = 256;
+  std::vector<double> ratios;
+  for (const int n_prompt : {10, 40})
+    for (const int n_wrong : {16, 24})
+      for (int seed = 0; seed < 200; ++seed) {
+        World world(0.1, seed);
+        world.answer(make_text(256, always(0.03), always(0.8), world.random), 256, n_prompt);
+        const Text text = make_text(kTokens, always(0.03), then(n_wrong, 0, 0.9), world.random);
+        ratios.push_back(world.answer(text, kTokens, n_prompt).cost / kTokens);
+      }
+  // 0.81 if nothing is added before the 128th token, and reading leaves nothing for drafts.
+  EXPECT_LE(std::accumulate(ratios.begin(), ratios.end(), 0.0) / std::ssize(ratios), 0.79);
 }
 
 // What the account allows bounds the loss even where every draft that seems sure is wrong.
