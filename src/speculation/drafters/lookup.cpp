@@ -13,7 +13,7 @@ namespace outrider {
 const DrafterKind& lookup_kind();
 
 void LookupDrafter::begin(DraftSequence sequence) {
-  CHECK(texts_.try_emplace(sequence, SuffixText(options_.memory_bytes)).second);
+  CHECK(texts_.try_emplace(sequence, Text{.own = SuffixText(options_.memory_bytes)}).second);
 }
 
 void LookupDrafter::observe(DraftSequence sequence, std::span<const Token> tokens) {
