@@ -18,8 +18,8 @@ constexpr std::array kEncodable = {TensorType::q4_0, TensorType::q5_0, TensorTyp
 constexpr std::size_t kGroup = 32;
 using Group = std::span<const float, kGroup>;
 
-// A register that every x86-64 and aarch64 has. Loops over arrays of floats become code that is
-// three times as slow.
+// A register that every x86-64 and aarch64 has. What compilers make of loops over arrays of floats
+// takes 1.4 times as long.
 using Vector = float __attribute__((vector_size(16)));
 using Integers = std::int32_t __attribute__((vector_size(16)));
 constexpr std::size_t kWidth = sizeof(Vector) / sizeof(float), kVectors = kGroup / kWidth;

@@ -164,7 +164,7 @@ std::shared_ptr<EarlierAnswers> Runtime::earlier_answers(std::size_t memory_byte
   if (options_.keeps) {
     try {
       const auto store = std::make_shared<HistoryStore>(history_file(), progress_);
-      const ModelFile model = identify(target_model_.name, *target_model_.model.checkpoint);
+      const ModelFile model = profile_key_.files.front();  // the target's
       options.load = [=, n_tokens = target_model_.model.spec.vocabulary](std::size_t n_tokens_max) {
         auto answers = store->answers(model, static_cast<std::int64_t>(n_tokens_max));
         std::erase_if(answers, [&](const EarlierAnswers::Answer& answer) {
