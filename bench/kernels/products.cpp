@@ -102,7 +102,7 @@ struct Matrices {
 struct Activations {
   explicit Activations(std::size_t rows)
       : x(rows * kColumns),
-        q(rows * kColumns),
+        q(rows * kColumns),  // on lines of the cache, as in a pass
         d(rows * kColumns / 32),
         sums16(rows * kColumns / 16) {
     std::minstd_rand rng;
@@ -118,15 +118,17 @@ struct Activations {
     const std::size_t groups = kColumns / group, sums = kColumns / 16;
     for (std::size_t row = 0; row < rows; ++row) {
       kernels.quantize(std::span(x).subspan(row * kColumns, kColumns), group,
-                       {&q[row * kColumns], &d[row * groups], &sums16[row * sums]});
+                       {integers() + row * kColumns, &d[row * groups], &sums16[row * sums]});
     }
-    const ProductInput::Quantized view{q.data(), d.data(), sums16.data(), kColumns, groups, sums};
+    const ProductInput::Quantized view{integers(), d.data(), sums16.data(), kColumns, groups, sums};
     (group == 32 ? input.groups_of_32 : input.groups_of_256) = view;
     return input;
   }
 
+  std::int8_t* integers() { return reinterpret_cast<std::int8_t*>(q.begin()); }
+
   std::vector<float> x;
-  std::vector<std::int8_t> q;
+  HugeBuffer q;
   std::vector<float> d;
   std::vector<std::int16_t> sums16;
 };

@@ -97,7 +97,7 @@ class Instructions(unittest.TestCase):
         functions = disassembly(os.environ["CPU_LIBRARY"])
         for (name, scope), bounds in table("kernels"):
             with self.subTest(name):
-                self.assertIn(name, functions)
+                self.assertTrue(name in functions, "no such function")
                 body = functions[name]
                 if scope == "loop":
                     body = max(inner_loops(body), key=lambda loop: count(loop, bounds[0][0]))

@@ -6,15 +6,15 @@
 //   sum 16 int32 for each row of a: one lane per output, as everywhere
 //
 // Work goes in steps of columns: a step of a panel is unpacked into the first-level cache and then
-// used for all rows. Tiles multiply in parallel with the vector units, so the order of instructions
-// is: start the products of a step and some rows; meanwhile add the products started before, and
-// unpack the next step. Each of the three is a function that is never inlined, so that its
+// used for all rows, a tile of them at a time. Tiles multiply beside the vector units, as far as
+// the processor looks ahead: so after each product or two some rows of the sums before are added.
+// Unpacking, multiplying and adding are functions that are never inlined, so that their
 // instructions can be counted (tests/instructions).
 
 #pragma once
 
 #include <algorithm>
-#include <bit>
+#include <type_traits>
 
 #include "base/error.h"
 #include "cpu/kernels/kernels.h"
@@ -33,22 +33,30 @@ struct alignas(64) SumTile {
 struct alignas(64) SumRow {
   float outputs[kPanel];
 };
+struct NoSums {};
 
-// The rows of one call as `tiles` tiles of `height` rows each. The last two
-// may share rows, which then are computed twice, to the same bits.
+// The rows of one call, `count` of them, as tiles of 16; the last two may share rows, which then
+// are computed twice, to the same bits. Fewer than 16 rows are a tile of as many.
 struct TiledRows {
-  ProductInput::Quantized x;  // from the first row on
-  std::size_t count, tiles, height;
-  const std::int32_t* extras;  // [count][extras_stride]: see the formats
-  std::size_t extras_stride;
+  explicit TiledRows(std::size_t count)
+      : count(count),
+        tiles((count + kTileRows - 1) / kTileRows),
+        height(std::min<std::size_t>(count, kTileRows)) {}
 
-  std::size_t first_row(std::size_t tile) const { return std::min(tile * height, count - height); }
+  std::size_t first(std::size_t tile) const { return std::min(tile * kTileRows, count - height); }
+
+  std::size_t count, tiles, height;
 };
 
-// What tiles multiply at once: some columns of a panel with some tiles of rows.
-struct Work {
-  std::size_t step, groups;  // of columns; a panel's last step may have fewer groups than others
-  std::size_t first_tile, n_tiles;
+// Sums of a tile of rows and a step, to be added to outputs while tiles multiply what comes next.
+// All 16 rows are added: those that a tile lacks have factors of zero.
+template <typename Format>
+struct Pending {
+  const typename Format::Step* weights;
+  const typename Format::Factors* factors;
+  const SumTile* sums;
+  SumRow* outputs;
+  std::size_t groups;
 };
 
 [[OUTRIDER_AVX512, gnu::always_inline]] inline void store_line(void* to, __m512i x) {
@@ -67,15 +75,11 @@ struct Work {
 // Q4_K, Q5_K: the digits are the weight times those of the scale in base 8, at most 31 * 7 = 217,
 // which one multiplication of 16-bit lanes gives for two weights.
 // Q6_K: the two bytes of the 16-bit product.
-//
-// extras: the sums of q by sub-blocks, 16 bits each, two per word.
 template <TensorType kType>
 struct BlocksOf256 {
   static constexpr std::size_t kGroup = 256, kStepColumns = kGroup;
-  static constexpr int kMostTiles = 2;  // that share what is loaded of b
-  static constexpr int kSumsATile = 2, kAColumns = 64;
+  static constexpr int kAColumns = 64;
   static constexpr bool kHasMin = block_shape(kType).has_min;
-  static constexpr std::size_t kExtrasAGroup = kHasMin ? 4 : 0;
   static constexpr std::size_t kSubBlocks = block_shape(kType).sub_blocks;
   static constexpr std::size_t kSubBytes = kGroup / kSubBlocks * block_shape(kType).bits * 2;
   static constexpr std::size_t kScaleBytes = body_bytes(kType) - kSubBlocks * kSubBytes;
@@ -84,7 +88,15 @@ struct BlocksOf256 {
   struct alignas(64) Step {
     std::uint8_t digits[2][4 * kTileRows][kTileBytes];  // [digit][unit]
     float d[kPanel], m[kPanel];
-    std::int32_t mins[4][kPanel];  // as extras: two sub-blocks per lane
+    std::int32_t mins[4][kPanel];  // two sub-blocks per lane, as in Sums
+  };
+
+  // Of a tile of rows for a step.
+  struct Sums {
+    std::int32_t pairs[kTileRows][4];  // the sums of q by sub-blocks, 16 bits each
+  };
+  struct alignas(64) Factors : std::conditional_t<kHasMin, Sums, NoSums> {
+    float d[kTileRows];
   };
 
   [[OUTRIDER_AVX512, gnu::noinline]] static void unpack(const std::byte* panel, std::size_t step,
@@ -100,86 +112,98 @@ struct BlocksOf256 {
     }
   }
 
-  template <int kTiles, typename Tiles>
-  [[gnu::noinline]] static void multiply(Tiles& tiles, const TiledRows& rows, const Work& work,
-                                         const Step& weights) {
-    const std::int8_t* q = rows.x.q + work.step * kStepColumns;
-    const std::size_t stride = rows.x.q_stride;
-    const std::int8_t* first = q + rows.first_row(work.first_tile) * stride;
-    const std::int8_t* second = q + rows.first_row(work.first_tile + kTiles - 1) * stride;
-    tiles.template zero<0>();
-    tiles.template zero<1>();
-    if constexpr (kTiles == 2) {
-      tiles.template zero<2>();
-      tiles.template zero<3>();
-    }
+  // sums = a tile of rows times the weights of a step; q: the first row's first column of it.
+  // Meanwhile adds what is pending, if there is anything.
+  template <bool kAdds, typename Tiles>
+  [[OUTRIDER_AVX512, gnu::noinline]] static void multiply(Tiles& tiles, const std::int8_t* q,
+                                                          std::size_t stride, std::size_t,
+                                                          const Step& weights, SumTile* sums,
+                                                          const Pending<BlocksOf256>& pending) {
+    Adder add(pending);  // not const: GCC 12 would keep it in memory
+    tiles.template zero<kHigh>();
+    tiles.template zero<kLow>();
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {
-      tiles.template load<kA>(first + i * kAColumns, stride);
+      tiles.template load<kA>(q + i * kAColumns, stride);
       tiles.template load<kB>(weights.digits[kHigh][i * kTileRows], kTileBytes);
-      multiply_high<0, kA>(tiles);
+      if constexpr (kHasMin)
+        tiles.template multiply_by_unsigned<kHigh, kA, kB>();
+      else
+        tiles.template multiply_by_signed<kHigh, kA, kB>();
+      if constexpr (kAdds) add.template rows<2>(4 * i);
       tiles.template load<kB + 1>(weights.digits[kLow][i * kTileRows], kTileBytes);
-      tiles.template multiply_by_unsigned<1, kA, kB + 1>();
-      if constexpr (kTiles == 2) {
-        tiles.template load<kA + 1>(second + i * kAColumns, stride);
-        multiply_high<2, kA + 1>(tiles);
-        tiles.template multiply_by_unsigned<3, kA + 1, kB + 1>();
-      }
+      tiles.template multiply_by_unsigned<kLow, kA, kB + 1>();
+      if constexpr (kAdds) add.template rows<2>(4 * i + 2);
     }
+    tiles.template store<kHigh>(sums[kHigh].rows, kTileBytes);
+    tiles.template store<kLow>(sums[kLow].rows, kTileBytes);
   }
 
-  // acc: from the first tile's first row on.
-  [[OUTRIDER_AVX512, gnu::noinline]] static void add(const TiledRows& rows, const Work& work,
-                                                     const Step& weights, const SumTile* sums,
-                                                     SumRow* acc) {
-    const __m512 d = _mm512_load_ps(weights.d), dmin = _mm512_load_ps(weights.m);
-    __m512i mins[4];
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) mins[i] = _mm512_load_si512(weights.mins[i]);
-    for (std::size_t t = 0; t < work.n_tiles; ++t) {
-      const std::size_t first = rows.first_row(work.first_tile + t);
-      const SumTile &high = sums[2 * t + kHigh], &low = sums[2 * t + kLow];
-      for (std::size_t r = 0; r < rows.height; ++r, ++acc) {
-        const __m512 x_d = _mm512_set1_ps(rows.x.d[(first + r) * rows.x.d_stride + work.step]);
-        const __m512i total =
-            _mm512_add_epi32(_mm512_slli_epi32(_mm512_load_si512(high.rows[r]), kDigitBits),
-                             _mm512_load_si512(low.rows[r]));
-        __m512 term = _mm512_mul_ps(d, _mm512_cvtepi32_ps(total));
-        if constexpr (kHasMin) {
-          const std::int32_t* pairs =
-              rows.extras + (first + r) * rows.extras_stride + work.step * kExtrasAGroup;
-          __m512i minimum = _mm512_setzero_si512();
-#pragma GCC unroll 4
-          for (int i = 0; i < 4; ++i) {
-            minimum = _mm512_dpwssd_epi32(minimum, mins[i], _mm512_set1_epi32(pairs[i]));
-          }
-          term = _mm512_fnmadd_ps(dmin, _mm512_cvtepi32_ps(minimum), term);
-        }
-        const __m512 sum = _mm512_load_ps(acc->outputs);
-        _mm512_store_ps(acc->outputs, _mm512_fmadd_ps(term, x_d, sum));
-      }
-    }
+  [[OUTRIDER_AVX512, gnu::noinline]] static void add(const Pending<BlocksOf256>& pending) {
+    Adder add(pending);
+    for (int r = 0; r < kTileRows; r += 4) add.template rows<4>(r);
   }
 
-  // of one row
-  [[OUTRIDER_AVX512]] static void fill_extras(const std::int16_t* sums16, std::size_t columns,
-                                              std::int32_t* out) {
-    for (std::size_t b = 0; b < columns / 256; ++b) {
-      const __m256i sixteens =
-          _mm256_loadu_si256(reinterpret_cast<const __m256i*>(sums16 + 16 * b));
-      const __m256i sums = _mm256_madd_epi16(sixteens, _mm256_set1_epi16(1));
-      _mm_storeu_si128(reinterpret_cast<__m128i*>(out + 4 * b), _mm256_cvtepi32_epi16(sums));
+  // x: from the first of the tile's `n` rows on.
+  [[OUTRIDER_AVX512]] static void fill(const ProductInput::Quantized& x, std::size_t n,
+                                       std::size_t step, std::size_t, Factors& out) {
+    if (n < kTileRows) out = {};
+    for (std::size_t r = 0; r < n; ++r) {
+      out.d[r] = x.d[r * x.d_stride + step];
+      if constexpr (kHasMin) {
+        const std::int16_t* sums16 = x.sums16 + r * x.sums_stride + kGroup / 16 * step;
+        const __m256i sixteens = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(sums16));
+        const __m256i sums = _mm256_madd_epi16(sixteens, _mm256_set1_epi16(1));
+        _mm_storeu_si128(reinterpret_cast<__m128i*>(out.pairs[r]), _mm256_cvtepi32_epi16(sums));
+      }
     }
   }
 
  private:
-  template <int kSum, int kLeft, typename Tiles>
-  [[gnu::always_inline]] static inline void multiply_high(Tiles& tiles) {
-    if constexpr (kHasMin)
-      tiles.template multiply_by_unsigned<kSum, kLeft, kB>();
-    else
-      tiles.template multiply_by_signed<kSum, kLeft, kB>();
-  }
+  class Adder {
+   public:
+    [[OUTRIDER_AVX512, gnu::always_inline]] explicit Adder(const Pending<BlocksOf256>& pending)
+        : factors_(*pending.factors),
+          sums_(pending.sums),
+          outputs_(pending.outputs),
+          d_(_mm512_load_ps(pending.weights->d)) {
+      if constexpr (kHasMin) {
+        dmin_ = _mm512_load_ps(pending.weights->m);
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; ++i) mins_[i] = _mm512_load_si512(pending.weights->mins[i]);
+      }
+    }
+
+    template <int kCount>
+    [[OUTRIDER_AVX512, gnu::always_inline]] void rows(int first) const {
+#pragma GCC unroll 4
+      for (int r = first; r < first + kCount; ++r) {
+        const __m512i high = _mm512_load_si512(sums_[kHigh].rows[r]);
+        const __m512i total = _mm512_add_epi32(_mm512_slli_epi32(high, kDigitBits),
+                                               _mm512_load_si512(sums_[kLow].rows[r]));
+        __m512 term = _mm512_mul_ps(d_, _mm512_cvtepi32_ps(total));
+        if constexpr (kHasMin) {
+          const std::int32_t* pairs = factors_.pairs[r];
+          __m512i minimum = _mm512_setzero_si512();
+#pragma GCC unroll 4
+          for (int i = 0; i < 4; ++i) {
+            minimum = _mm512_dpwssd_epi32(minimum, mins_[i], _mm512_set1_epi32(pairs[i]));
+          }
+          term = _mm512_fnmadd_ps(dmin_, _mm512_cvtepi32_ps(minimum), term);
+        }
+        float* to = outputs_[r].outputs;
+        const __m512 x_d = _mm512_set1_ps(factors_.d[r]);
+        _mm512_store_ps(to, _mm512_fmadd_ps(term, x_d, _mm512_load_ps(to)));
+      }
+    }
+
+   private:
+    const Factors& factors_;
+    const SumTile* sums_;
+    SumRow* outputs_;
+    __m512 d_, dmin_;
+    __m512i mins_[4];
+  };
 
   [[OUTRIDER_AVX512, gnu::always_inline]] static inline void unpack_with_mins(const std::byte* body,
                                                                               Step& out) {
@@ -246,19 +270,23 @@ struct BlocksOf256 {
 
 // Types with groups of 32 columns, each of which has a term of its own: a step is four groups, each
 // with a sum. Tiles are half full, and adding the terms limits the speed.
-//
-// extras: the sums of q by groups, as floats.
 template <TensorType kType>
 struct GroupsOf32 {
   static constexpr std::size_t kGroup = 32, kGroups = 4, kStepColumns = kGroups * kGroup;
-  static constexpr int kMostTiles = 1;
-  static constexpr int kSumsATile = kGroups, kAColumns = 32;
+  static constexpr int kAColumns = 32;
   static constexpr bool kHasMin = block_shape(kType).has_min;
-  static constexpr std::size_t kExtrasAGroup = kHasMin ? 1 : 0;
 
   struct alignas(64) Step {
     std::uint8_t weights[kGroups][kTileRows / 2][kTileBytes];  // [group][unit], int8
     float d[kGroups][kPanel], m[kGroups][kPanel];
+  };
+
+  // Of a tile of rows for a step.
+  struct Sums {
+    float sums[kTileRows][kGroups];  // of q by groups
+  };
+  struct alignas(64) Factors : std::conditional_t<kHasMin, Sums, NoSums> {
+    float d[kTileRows][kGroups];
   };
 
   [[OUTRIDER_AVX512, gnu::noinline]] static void unpack(const std::byte* panel, std::size_t step,
@@ -282,46 +310,92 @@ struct GroupsOf32 {
     }
   }
 
-  template <int, typename Tiles>
-  [[gnu::noinline]] static void multiply(Tiles& tiles, const TiledRows& rows, const Work& work,
-                                         const Step& weights) {
-    const std::size_t stride = rows.x.q_stride;
-    const std::int8_t* q =
-        rows.x.q + rows.first_row(work.first_tile) * stride + work.step * kStepColumns;
+  // sums = a tile of rows times the weights of a step; q: the first row's first column of it.
+  // Meanwhile adds what is pending, if there is anything.
+  template <bool kAdds, typename Tiles>
+  [[OUTRIDER_AVX512, gnu::noinline]] static void multiply(Tiles& tiles, const std::int8_t* q,
+                                                          std::size_t stride, std::size_t groups,
+                                                          const Step& weights, SumTile* sums,
+                                                          const Pending<GroupsOf32>& pending) {
+    Adder add(pending);
     multiply_group<0>(tiles, q, stride, weights);
-    if (work.groups > 1) multiply_group<1>(tiles, q, stride, weights);
-    if (work.groups > 2) multiply_group<2>(tiles, q, stride, weights);
-    if (work.groups > 3) multiply_group<3>(tiles, q, stride, weights);
+    if constexpr (kAdds) add.template rows<4>(0);
+    if (groups > 1) multiply_group<1>(tiles, q, stride, weights);
+    if constexpr (kAdds) add.template rows<4>(4);
+    if (groups > 2) multiply_group<2>(tiles, q, stride, weights);
+    if constexpr (kAdds) add.template rows<4>(8);
+    if (groups > 3) multiply_group<3>(tiles, q, stride, weights);
+    if constexpr (kAdds) add.template rows<4>(12);
+    tiles.template store<0>(sums[0].rows, kTileBytes);
+    if (groups > 1) tiles.template store<1>(sums[1].rows, kTileBytes);
+    if (groups > 2) tiles.template store<2>(sums[2].rows, kTileBytes);
+    if (groups > 3) tiles.template store<3>(sums[3].rows, kTileBytes);
   }
 
-  [[OUTRIDER_AVX512, gnu::noinline]] static void add(const TiledRows& rows, const Work& work,
-                                                     const Step& weights, const SumTile* sums,
-                                                     SumRow* acc) {
-    const std::size_t first = rows.first_row(work.first_tile), first_group = work.step * kGroups;
-    for (std::size_t r = 0; r < rows.height; ++r) {
-      const float* x_d = rows.x.d + (first + r) * rows.x.d_stride + first_group;
-      const std::int32_t* q_sums = rows.extras + (first + r) * rows.extras_stride + first_group;
-      __m512 sum = _mm512_load_ps(acc[r].outputs);
-      for (std::size_t g = 0; g < work.groups; ++g) {
-        const __m512i product = _mm512_load_si512(sums[g].rows[r]);
-        __m512 term = _mm512_mul_ps(_mm512_load_ps(weights.d[g]), _mm512_cvtepi32_ps(product));
+  [[OUTRIDER_AVX512, gnu::noinline]] static void add(const Pending<GroupsOf32>& pending) {
+    Adder add(pending);
+    for (int r = 0; r < kTileRows; r += 4) add.template rows<4>(r);
+  }
+
+  // x: from the first of the tile's `n` rows on.
+  static void fill(const ProductInput::Quantized& x, std::size_t n, std::size_t step,
+                   std::size_t groups, Factors& out) {
+    if (n < kTileRows) out = {};
+    for (std::size_t r = 0; r < n; ++r) {
+      for (std::size_t g = 0; g < groups; ++g) {
+        const std::size_t group = step * kGroups + g;
+        out.d[r][g] = x.d[r * x.d_stride + group];
         if constexpr (kHasMin) {
-          term = _mm512_fmadd_ps(_mm512_load_ps(weights.m[g]), avx512::broadcast(q_sums + g), term);
+          const std::int16_t* sums16 = x.sums16 + r * x.sums_stride + 2 * group;
+          out.sums[r][g] = static_cast<float>(sums16[0] + sums16[1]);
         }
-        sum = _mm512_fmadd_ps(term, _mm512_set1_ps(x_d[g]), sum);
       }
-      _mm512_store_ps(acc[r].outputs, sum);
-    }
-  }
-
-  [[OUTRIDER_AVX512]] static void fill_extras(const std::int16_t* sums16, std::size_t columns,
-                                              std::int32_t* out) {
-    for (std::size_t g = 0; g < columns / 32; ++g) {
-      out[g] = std::bit_cast<std::int32_t>(static_cast<float>(sums16[2 * g] + sums16[2 * g + 1]));
     }
   }
 
  private:
+  // Terms of kGroups groups, or, after a panel's last step, of fewer.
+  class Adder {
+   public:
+    [[OUTRIDER_AVX512, gnu::always_inline]] explicit Adder(const Pending<GroupsOf32>& pending)
+        : factors_(*pending.factors),
+          sums_(pending.sums),
+          outputs_(pending.outputs),
+          groups_(pending.groups) {
+#pragma GCC unroll 4
+      for (std::size_t g = 0; g < kGroups; ++g) {
+        d_[g] = _mm512_load_ps(pending.weights->d[g]);
+        if constexpr (kHasMin) m_[g] = _mm512_load_ps(pending.weights->m[g]);
+      }
+    }
+
+    template <int kCount>
+    [[OUTRIDER_AVX512, gnu::always_inline]] void rows(int first) const {
+#pragma GCC unroll 4
+      for (int r = first; r < first + kCount; ++r) {
+        __m512 sum = _mm512_load_ps(outputs_[r].outputs);
+#pragma GCC unroll 4
+        for (std::size_t g = 0; g < kGroups; ++g) {
+          if (g >= groups_) break;
+          __m512 term =
+              _mm512_mul_ps(d_[g], _mm512_cvtepi32_ps(_mm512_load_si512(sums_[g].rows[r])));
+          if constexpr (kHasMin) {
+            term = _mm512_fmadd_ps(m_[g], _mm512_set1_ps(factors_.sums[r][g]), term);
+          }
+          sum = _mm512_fmadd_ps(term, _mm512_set1_ps(factors_.d[r][g]), sum);
+        }
+        _mm512_store_ps(outputs_[r].outputs, sum);
+      }
+    }
+
+   private:
+    const Factors& factors_;
+    const SumTile* sums_;
+    SumRow* outputs_;
+    std::size_t groups_;
+    __m512 d_[kGroups], m_[kGroups];
+  };
+
   template <int kGroup, typename Tiles>
   [[gnu::always_inline]] static inline void multiply_group(Tiles& tiles, const std::int8_t* q,
                                                            std::size_t stride,
@@ -344,76 +418,84 @@ TileConfig tile_config(std::size_t height) {
   return config;
 }
 
-template <int kCount, typename Tiles>
-[[gnu::always_inline]] inline void store_sums(Tiles& tiles, SumTile* sums) {
-  constexpr std::size_t kRowBytes = sizeof sums->rows[0];
-  tiles.template store<0>(sums[0].rows, kRowBytes);
-  tiles.template store<1>(sums[1].rows, kRowBytes);
-  if constexpr (kCount == 4) {
-    tiles.template store<2>(sums[2].rows, kRowBytes);
-    tiles.template store<3>(sums[3].rows, kRowBytes);
-  }
-}
+// A panel's columns in steps.
+template <typename Format>
+struct Steps {
+  static constexpr std::size_t kGroups =
+      Format::kStepColumns / Format::kGroup;  // the most a step has
 
-// One panel: acc[tile][row of the tile] += the outputs.
+  explicit Steps(std::size_t columns)
+      : groups(columns / Format::kGroup), count((groups + kGroups - 1) / kGroups) {}
+
+  std::size_t groups_of(std::size_t step) const {
+    return std::min(kGroups, groups - step * kGroups);
+  }
+
+  std::size_t groups, count;
+};
+
+// One panel: outputs[tile][row of the tile] += the outputs. factors: [step][tile].
 template <typename Format, typename Tiles>
-[[OUTRIDER_AVX512]] void add_panel(Tiles& tiles, const std::byte* panel, std::size_t columns,
-                                   const TiledRows& rows, SumRow* acc) {
-  constexpr std::size_t kGroups = Format::kStepColumns / Format::kGroup;
+[[OUTRIDER_AVX512]] void add_panel(Tiles& tiles, const std::byte* panel, const Steps<Format>& steps,
+                                   const TiledRows& rows, const ProductInput::Quantized& x,
+                                   const typename Format::Factors* factors, SumRow* outputs) {
   typename Format::Step unpacked[2];
-  SumTile sums[kSums];
-  const std::size_t n_groups = columns / Format::kGroup;
-  const std::size_t n_steps = (n_groups + kGroups - 1) / kGroups;
-  const auto groups_of = [&](std::size_t step) {
-    return std::min(kGroups, n_groups - step * kGroups);
-  };
-  Work asked = {0, 0, 0, 0};
-  Format::unpack(panel, 0, groups_of(0), unpacked[0]);
-  for (std::size_t step = 0; step < n_steps; ++step) {
+  SumTile sums[2][kSums];
+  Pending<Format> pending = {unpacked, factors, sums[1], outputs, 0};
+  bool any = false;
+  int turn = 0;
+  Format::unpack(panel, 0, steps.groups_of(0), unpacked[0]);
+  for (std::size_t step = 0; step < steps.count; ++step) {
     const typename Format::Step& weights = unpacked[step % 2];
-    for (std::size_t tile = 0; tile < rows.tiles; tile += Format::kMostTiles) {
-      const std::size_t n_tiles = std::min<std::size_t>(Format::kMostTiles, rows.tiles - tile);
-      const Work work = {step, groups_of(step), tile, n_tiles};
-      const bool all = n_tiles == Format::kMostTiles;
-      if (all)
-        Format::template multiply<Format::kMostTiles>(tiles, rows, work, weights);
+    const std::size_t groups = steps.groups_of(step);
+    for (std::size_t tile = 0; tile < rows.tiles; ++tile) {
+      const std::int8_t* q = x.q + rows.first(tile) * x.q_stride + step * Format::kStepColumns;
+      SumTile* own = sums[turn];
+      if (any)
+        Format::template multiply<true>(tiles, q, x.q_stride, groups, weights, own, pending);
       else
-        Format::template multiply<1>(tiles, rows, work, weights);
-      Format::add(rows, asked, unpacked[asked.step % 2], sums,
-                  acc + asked.first_tile * rows.height);
-      if (tile == 0 && step + 1 < n_steps) {
-        Format::unpack(panel, step + 1, groups_of(step + 1), unpacked[(step + 1) % 2]);
+        Format::template multiply<false>(tiles, q, x.q_stride, groups, weights, own, pending);
+      pending = {&weights, factors++, own, outputs + tile * kTileRows, groups};
+      any = true;
+      turn = 1 - turn;
+      if (tile == 0 && step + 1 < steps.count) {
+        Format::unpack(panel, step + 1, steps.groups_of(step + 1), unpacked[(step + 1) % 2]);
       }
-      if (all)
-        store_sums<Format::kMostTiles * Format::kSumsATile>(tiles, sums);
-      else
-        store_sums<Format::kSumsATile>(tiles, sums);
-      asked = work;
     }
   }
-  Format::add(rows, asked, unpacked[asked.step % 2], sums, acc + asked.first_tile * rows.height);
+  Format::add(pending);
 }
 
-// How rows are cut into tiles, and what of ArrangedRows::memory they take: a line for each row of a
-// tile, to add up outputs of a panel, then the rows' extras.
+// What rows take of ArrangedRows::memory: a line for each row of a tile, to add up outputs of a
+// panel, then factors, [step][tile].
 template <typename Format>
-struct Tiling {
-  Tiling(const PackedMatrix& weights, std::size_t count)
-      : count(count),
-        tiles((count + kTileRows - 1) / kTileRows),
-        height((count + tiles - 1) / tiles),
-        extras_stride(weights.columns / Format::kGroup * Format::kExtrasAGroup) {}
+struct Layout {
+  Layout(const PackedMatrix& weights, std::size_t n_rows) : rows(n_rows), steps(weights.columns) {}
 
-  std::size_t lines() const { return tiles * height + (count * extras_stride + 15) / 16; }
-  SumRow* sums(std::span<ArrangedRows::Line> memory) const {
+  std::size_t lines() const {
+    constexpr std::size_t kFactors = sizeof(typename Format::Factors) / sizeof(ArrangedRows::Line);
+    return rows.tiles * (kTileRows + steps.count * kFactors);
+  }
+  SumRow* outputs(std::span<ArrangedRows::Line> memory) const {
     return reinterpret_cast<SumRow*>(memory.data());
   }
-  std::int32_t* extras(std::span<ArrangedRows::Line> memory) const {
-    return (memory.data() + tiles * height)->words;
+  typename Format::Factors* factors(std::span<ArrangedRows::Line> memory) const {
+    return reinterpret_cast<typename Format::Factors*>(memory.data() + rows.tiles * kTileRows);
   }
 
-  std::size_t count, tiles, height, extras_stride;
+  TiledRows rows;
+  Steps<Format> steps;
 };
+
+// The quantized rows from `first` on.
+inline ProductInput::Quantized rows_from(const ProductInput::Quantized& x, std::size_t first) {
+  return {x.q + first * x.q_stride,
+          x.d + first * x.d_stride,
+          x.sums16 + first * x.sums_stride,
+          x.q_stride,
+          x.d_stride,
+          x.sums_stride};
+}
 
 // f.operator()<Format>() with the format of a quantized type.
 template <typename F>
@@ -435,25 +517,19 @@ template <typename Tiles, typename Format>
 [[OUTRIDER_AVX512]] void product(const PackedMatrix& weights, const ArrangedRows& arranged,
                                  Range panels, MatrixView<float> out) {
   const Range range = arranged.rows;
-  const ProductInput::Quantized& x = arranged.input.quantized(weights.type);
-  const Tiling<Format> tiling(weights, range.end - range.begin);
-  const TiledRows rows = {
-      {x.q + range.begin * x.q_stride, x.d + range.begin * x.d_stride,
-       x.sums16 + range.begin * x.sums_stride, x.q_stride, x.d_stride, x.sums_stride},
-      tiling.count,
-      tiling.tiles,
-      tiling.height,
-      tiling.extras(arranged.memory),
-      tiling.extras_stride};
-  Tiles tiles(tile_config<Format>(tiling.height));
-  SumRow* const acc = tiling.sums(arranged.memory);
+  const ProductInput::Quantized x = rows_from(arranged.input.quantized(weights.type), range.begin);
+  const Layout<Format> layout(weights, range.end - range.begin);
+  const TiledRows& rows = layout.rows;
+  SumRow* const outputs = layout.outputs(arranged.memory);
+  Tiles tiles(tile_config<Format>(rows.height));
   for (std::size_t p = panels.begin; p < panels.end; ++p) {
-    std::fill_n(acc, tiling.tiles * tiling.height, SumRow{});
-    add_panel<Format>(tiles, weights.panel(p), weights.columns, rows, acc);
-    for (std::size_t tile = 0; tile < tiling.tiles; ++tile) {
-      for (std::size_t r = 0; r < tiling.height; ++r) {
-        float* to = out[rows.first_row(tile) + r].data() + (p - panels.begin) * kPanel;
-        _mm512_storeu_ps(to, _mm512_load_ps(acc[tile * tiling.height + r].outputs));
+    std::fill_n(outputs, rows.tiles * kTileRows, SumRow{});
+    add_panel<Format>(tiles, weights.panel(p), layout.steps, rows, x,
+                      layout.factors(arranged.memory), outputs);
+    for (std::size_t tile = 0; tile < rows.tiles; ++tile) {
+      for (std::size_t r = 0; r < rows.height; ++r) {
+        float* to = out[rows.first(tile) + r].data() + (p - panels.begin) * kPanel;
+        _mm512_storeu_ps(to, _mm512_load_ps(outputs[tile * kTileRows + r].outputs));
       }
     }
   }
@@ -463,21 +539,21 @@ template <typename Tiles, typename Format>
 // they take of rows is arranged.
 inline std::size_t lines(const PackedMatrix& weights, std::size_t n_rows) {
   return with_format(weights.type,
-                     [&]<typename Format>() { return Tiling<Format>(weights, n_rows).lines(); });
+                     [&]<typename Format>() { return Layout<Format>(weights, n_rows).lines(); });
 }
 inline void arrange(const PackedMatrix& weights, const ProductInput& input, Range rows,
                     ArrangedRows& arranged) {
   arranged.input = input;
   arranged.rows = rows;
   with_format(weights.type, [&]<typename Format>() {
-    const Tiling<Format> tiling(weights, rows.end - rows.begin);
-    CHECK(arranged.memory.size() >= tiling.lines());
-    if constexpr (Format::kHasMin) {
-      const ProductInput::Quantized& x = input.quantized(weights.type);
-      std::int32_t* const extras = tiling.extras(arranged.memory);
-      for (std::size_t r = 0; r < tiling.count; ++r) {
-        Format::fill_extras(x.sums16 + (rows.begin + r) * x.sums_stride, weights.columns,
-                            extras + r * tiling.extras_stride);
+    const Layout<Format> layout(weights, rows.end - rows.begin);
+    CHECK(arranged.memory.size() >= layout.lines());
+    const ProductInput::Quantized x = rows_from(input.quantized(weights.type), rows.begin);
+    typename Format::Factors* factors = layout.factors(arranged.memory);
+    for (std::size_t step = 0; step < layout.steps.count; ++step) {
+      for (std::size_t tile = 0; tile < layout.rows.tiles; ++tile) {
+        Format::fill(rows_from(x, layout.rows.first(tile)), layout.rows.height, step,
+                     layout.steps.groups_of(step), *factors++);
       }
     }
   });
