@@ -30,8 +30,9 @@ inline constexpr int kSums = 4, kA = 4, kB = 6;
 struct alignas(64) SumTile {
   std::int32_t rows[kTileRows][kPanel];
 };
-struct alignas(64) SumRow {
-  float outputs[kPanel];
+// Outputs of a tile of rows.
+struct alignas(64) OutputTile {
+  float rows[kTileRows][kPanel];
 };
 struct NoSums {};
 
@@ -49,14 +50,15 @@ struct TiledRows {
 };
 
 // Sums of a tile of rows and a step, to be added to outputs while tiles multiply what comes next.
-// All 16 rows are added: those that a tile lacks have factors of zero.
+// All 16 rows and all groups are added: those that are lacking have factors of zero.
 template <typename Format>
 struct Pending {
   const typename Format::Step* weights;
   const typename Format::Factors* factors;
   const SumTile* sums;
-  SumRow* outputs;
-  std::size_t groups;
+  const OutputTile* before;  // outputs of the steps before
+  float* to;                 // where they go with these
+  std::size_t to_stride;     // floats from row to row
 };
 
 [[OUTRIDER_AVX512, gnu::always_inline]] inline void store_line(void* to, __m512i x) {
@@ -165,7 +167,9 @@ struct BlocksOf256 {
     [[OUTRIDER_AVX512, gnu::always_inline]] explicit Adder(const Pending<BlocksOf256>& pending)
         : factors_(*pending.factors),
           sums_(pending.sums),
-          outputs_(pending.outputs),
+          before_(*pending.before),
+          to_(pending.to),
+          to_stride_(pending.to_stride),
           d_(_mm512_load_ps(pending.weights->d)) {
       if constexpr (kHasMin) {
         dmin_ = _mm512_load_ps(pending.weights->m);
@@ -191,16 +195,18 @@ struct BlocksOf256 {
           }
           term = _mm512_fnmadd_ps(dmin_, _mm512_cvtepi32_ps(minimum), term);
         }
-        float* to = outputs_[r].outputs;
         const __m512 x_d = _mm512_set1_ps(factors_.d[r]);
-        _mm512_store_ps(to, _mm512_fmadd_ps(term, x_d, _mm512_load_ps(to)));
+        const __m512 before = _mm512_load_ps(before_.rows[r]);
+        _mm512_storeu_ps(to_ + r * to_stride_, _mm512_fmadd_ps(term, x_d, before));
       }
     }
 
    private:
     const Factors& factors_;
     const SumTile* sums_;
-    SumRow* outputs_;
+    const OutputTile& before_;
+    float* to_;
+    std::size_t to_stride_;
     __m512 d_, dmin_;
     __m512i mins_[4];
   };
@@ -308,6 +314,10 @@ struct GroupsOf32 {
       _mm512_store_ps(out.d[g], avx512::halves(panel + place.d));
       if constexpr (kHasMin) _mm512_store_ps(out.m[g], avx512::halves(panel + place.m));
     }
+    for (std::size_t g = groups; g < kGroups; ++g) {
+      _mm512_store_ps(out.d[g], _mm512_setzero_ps());
+      _mm512_store_ps(out.m[g], _mm512_setzero_ps());
+    }
   }
 
   // sums = a tile of rows times the weights of a step; q: the first row's first column of it.
@@ -320,16 +330,16 @@ struct GroupsOf32 {
     Adder add(pending);
     multiply_group<0>(tiles, q, stride, weights);
     if constexpr (kAdds) add.template rows<4>(0);
-    if (groups > 1) multiply_group<1>(tiles, q, stride, weights);
+    multiply_group<1>(tiles, q + (groups > 1 ? kGroup : 0), stride, weights);
     if constexpr (kAdds) add.template rows<4>(4);
-    if (groups > 2) multiply_group<2>(tiles, q, stride, weights);
+    multiply_group<2>(tiles, q + (groups > 2 ? 2 * kGroup : 0), stride, weights);
     if constexpr (kAdds) add.template rows<4>(8);
-    if (groups > 3) multiply_group<3>(tiles, q, stride, weights);
+    multiply_group<3>(tiles, q + (groups > 3 ? 3 * kGroup : 0), stride, weights);
     if constexpr (kAdds) add.template rows<4>(12);
     tiles.template store<0>(sums[0].rows, kTileBytes);
-    if (groups > 1) tiles.template store<1>(sums[1].rows, kTileBytes);
-    if (groups > 2) tiles.template store<2>(sums[2].rows, kTileBytes);
-    if (groups > 3) tiles.template store<3>(sums[3].rows, kTileBytes);
+    tiles.template store<1>(sums[1].rows, kTileBytes);
+    tiles.template store<2>(sums[2].rows, kTileBytes);
+    tiles.template store<3>(sums[3].rows, kTileBytes);
   }
 
   [[OUTRIDER_AVX512, gnu::noinline]] static void add(const Pending<GroupsOf32>& pending) {
@@ -340,7 +350,7 @@ struct GroupsOf32 {
   // x: from the first of the tile's `n` rows on.
   static void fill(const ProductInput::Quantized& x, std::size_t n, std::size_t step,
                    std::size_t groups, Factors& out) {
-    if (n < kTileRows) out = {};
+    if (n < kTileRows || groups < kGroups) out = {};
     for (std::size_t r = 0; r < n; ++r) {
       for (std::size_t g = 0; g < groups; ++g) {
         const std::size_t group = step * kGroups + g;
@@ -354,14 +364,14 @@ struct GroupsOf32 {
   }
 
  private:
-  // Terms of kGroups groups, or, after a panel's last step, of fewer.
   class Adder {
    public:
     [[OUTRIDER_AVX512, gnu::always_inline]] explicit Adder(const Pending<GroupsOf32>& pending)
         : factors_(*pending.factors),
           sums_(pending.sums),
-          outputs_(pending.outputs),
-          groups_(pending.groups) {
+          before_(*pending.before),
+          to_(pending.to),
+          to_stride_(pending.to_stride) {
 #pragma GCC unroll 4
       for (std::size_t g = 0; g < kGroups; ++g) {
         d_[g] = _mm512_load_ps(pending.weights->d[g]);
@@ -373,10 +383,9 @@ struct GroupsOf32 {
     [[OUTRIDER_AVX512, gnu::always_inline]] void rows(int first) const {
 #pragma GCC unroll 4
       for (int r = first; r < first + kCount; ++r) {
-        __m512 sum = _mm512_load_ps(outputs_[r].outputs);
+        __m512 sum = _mm512_load_ps(before_.rows[r]);
 #pragma GCC unroll 4
         for (std::size_t g = 0; g < kGroups; ++g) {
-          if (g >= groups_) break;
           __m512 term =
               _mm512_mul_ps(d_[g], _mm512_cvtepi32_ps(_mm512_load_si512(sums_[g].rows[r])));
           if constexpr (kHasMin) {
@@ -384,27 +393,29 @@ struct GroupsOf32 {
           }
           sum = _mm512_fmadd_ps(term, _mm512_set1_ps(factors_.d[r][g]), sum);
         }
-        _mm512_store_ps(outputs_[r].outputs, sum);
+        _mm512_storeu_ps(to_ + r * to_stride_, sum);
       }
     }
 
    private:
     const Factors& factors_;
     const SumTile* sums_;
-    SumRow* outputs_;
-    std::size_t groups_;
+    const OutputTile& before_;
+    float* to_;
+    std::size_t to_stride_;
     __m512 d_[kGroups], m_[kGroups];
   };
 
-  template <int kGroup, typename Tiles>
+  // q: of the group; of another, where the step lacks the group.
+  template <int kIndex, typename Tiles>
   [[gnu::always_inline]] static inline void multiply_group(Tiles& tiles, const std::int8_t* q,
                                                            std::size_t stride,
                                                            const Step& weights) {
-    constexpr int kThisA = kA + kGroup % 2, kThisB = kB + kGroup % 2;
-    tiles.template zero<kGroup>();
-    tiles.template load<kThisA>(q + kGroup * 32, stride);
-    tiles.template load<kThisB>(weights.weights[kGroup], kTileBytes);
-    tiles.template multiply_by_signed<kGroup, kThisA, kThisB>();
+    constexpr int kThisA = kA + kIndex % 2, kThisB = kB + kIndex % 2;
+    tiles.template zero<kIndex>();
+    tiles.template load<kThisA>(q, stride);
+    tiles.template load<kThisB>(weights.weights[kIndex], kTileBytes);
+    tiles.template multiply_by_signed<kIndex, kThisA, kThisB>();
   }
 };
 
@@ -418,11 +429,10 @@ TileConfig tile_config(std::size_t height) {
   return config;
 }
 
-// A panel's columns in steps.
+// A panel's columns in steps of up to kGroups groups.
 template <typename Format>
 struct Steps {
-  static constexpr std::size_t kGroups =
-      Format::kStepColumns / Format::kGroup;  // the most a step has
+  static constexpr std::size_t kGroups = Format::kStepColumns / Format::kGroup;
 
   explicit Steps(std::size_t columns)
       : groups(columns / Format::kGroup), count((groups + kGroups - 1) / kGroups) {}
@@ -434,28 +444,40 @@ struct Steps {
   std::size_t groups, count;
 };
 
-// One panel: outputs[tile][row of the tile] += the outputs. factors: [step][tile].
+// One panel. factors: [step][tile]; out: the first row's first output. A tile's outputs grow step
+// by step in `outputs` and go to `out` with the last.
 template <typename Format, typename Tiles>
-[[OUTRIDER_AVX512]] void add_panel(Tiles& tiles, const std::byte* panel, const Steps<Format>& steps,
-                                   const TiledRows& rows, const ProductInput::Quantized& x,
-                                   const typename Format::Factors* factors, SumRow* outputs) {
+[[OUTRIDER_AVX512]] void multiply_panel(Tiles& tiles, const std::byte* panel,
+                                        const Steps<Format>& steps, const TiledRows& rows,
+                                        const ProductInput::Quantized& x,
+                                        const typename Format::Factors* factors,
+                                        OutputTile* outputs, float* out, std::size_t out_stride) {
+  static constexpr OutputTile kZeros = {};
   typename Format::Step unpacked[2];
   SumTile sums[2][kSums];
-  Pending<Format> pending = {unpacked, factors, sums[1], outputs, 0};
+  Pending<Format> pending = {unpacked, factors, sums[1], &kZeros, outputs->rows[0], kPanel};
   bool any = false;
   int turn = 0;
   Format::unpack(panel, 0, steps.groups_of(0), unpacked[0]);
   for (std::size_t step = 0; step < steps.count; ++step) {
     const typename Format::Step& weights = unpacked[step % 2];
     const std::size_t groups = steps.groups_of(step);
+    // All 16 rows of a tile are stored, and `out` may have fewer.
+    const bool to_out = step + 1 == steps.count && rows.height == kTileRows;
     for (std::size_t tile = 0; tile < rows.tiles; ++tile) {
-      const std::int8_t* q = x.q + rows.first(tile) * x.q_stride + step * Format::kStepColumns;
+      const std::size_t first = rows.first(tile);
+      const std::int8_t* q = x.q + first * x.q_stride + step * Format::kStepColumns;
       SumTile* own = sums[turn];
       if (any)
         Format::template multiply<true>(tiles, q, x.q_stride, groups, weights, own, pending);
       else
         Format::template multiply<false>(tiles, q, x.q_stride, groups, weights, own, pending);
-      pending = {&weights, factors++, own, outputs + tile * kTileRows, groups};
+      pending = {.weights = &weights,
+                 .factors = factors++,
+                 .sums = own,
+                 .before = step == 0 ? &kZeros : outputs + tile,
+                 .to = to_out ? out + first * out_stride : outputs[tile].rows[0],
+                 .to_stride = to_out ? out_stride : kPanel};
       any = true;
       turn = 1 - turn;
       if (tile == 0 && step + 1 < steps.count) {
@@ -464,23 +486,27 @@ template <typename Format, typename Tiles>
     }
   }
   Format::add(pending);
+  if (rows.height == kTileRows) return;
+  for (std::size_t r = 0; r < rows.height; ++r)
+    _mm512_storeu_ps(out + r * out_stride, _mm512_load_ps(outputs->rows[r]));
 }
 
-// What rows take of ArrangedRows::memory: a line for each row of a tile, to add up outputs of a
-// panel, then factors, [step][tile].
+// What rows take of ArrangedRows::memory: a panel's outputs, [tile], and factors, [step][tile].
 template <typename Format>
 struct Layout {
   Layout(const PackedMatrix& weights, std::size_t n_rows) : rows(n_rows), steps(weights.columns) {}
 
   std::size_t lines() const {
-    constexpr std::size_t kFactors = sizeof(typename Format::Factors) / sizeof(ArrangedRows::Line);
-    return rows.tiles * (kTileRows + steps.count * kFactors);
+    using Line = ArrangedRows::Line;
+    constexpr std::size_t kOutputs = sizeof(OutputTile) / sizeof(Line);
+    constexpr std::size_t kFactors = sizeof(typename Format::Factors) / sizeof(Line);
+    return rows.tiles * (kOutputs + steps.count * kFactors);
   }
-  SumRow* outputs(std::span<ArrangedRows::Line> memory) const {
-    return reinterpret_cast<SumRow*>(memory.data());
+  OutputTile* outputs(std::span<ArrangedRows::Line> memory) const {
+    return reinterpret_cast<OutputTile*>(memory.data());
   }
   typename Format::Factors* factors(std::span<ArrangedRows::Line> memory) const {
-    return reinterpret_cast<typename Format::Factors*>(memory.data() + rows.tiles * kTileRows);
+    return reinterpret_cast<typename Format::Factors*>(outputs(memory) + rows.tiles);
   }
 
   TiledRows rows;
@@ -519,19 +545,11 @@ template <typename Tiles, typename Format>
   const Range range = arranged.rows;
   const ProductInput::Quantized x = rows_from(arranged.input.quantized(weights.type), range.begin);
   const Layout<Format> layout(weights, range.end - range.begin);
-  const TiledRows& rows = layout.rows;
-  SumRow* const outputs = layout.outputs(arranged.memory);
-  Tiles tiles(tile_config<Format>(rows.height));
+  Tiles tiles(tile_config<Format>(layout.rows.height));
   for (std::size_t p = panels.begin; p < panels.end; ++p) {
-    std::fill_n(outputs, rows.tiles * kTileRows, SumRow{});
-    add_panel<Format>(tiles, weights.panel(p), layout.steps, rows, x,
-                      layout.factors(arranged.memory), outputs);
-    for (std::size_t tile = 0; tile < rows.tiles; ++tile) {
-      for (std::size_t r = 0; r < rows.height; ++r) {
-        float* to = out[rows.first(tile) + r].data() + (p - panels.begin) * kPanel;
-        _mm512_storeu_ps(to, _mm512_load_ps(outputs[tile * kTileRows + r].outputs));
-      }
-    }
+    multiply_panel<Format>(tiles, weights.panel(p), layout.steps, layout.rows, x,
+                           layout.factors(arranged.memory), layout.outputs(arranged.memory),
+                           out[0].data() + (p - panels.begin) * kPanel, out.stride());
   }
 }
 
