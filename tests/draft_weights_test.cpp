@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <deque>
 #include <limits>
 #include <random>
 #include <set>
@@ -141,7 +142,7 @@ TEST(DraftWeights, AreCountedAsTheyWereLoaded) {
   EXPECT_EQ(sum(whole, &PassProfile::Operation::weight_bytes), weights / 32 * 34);
 
   LoadOptions less = options(2);
-  less.requantize = TensorType::q4_0;
+  less.requantize = TensorType::q4_128;
   less.output_ids = {3, 50};
   less.output_room = 4;
   const auto backend = load_cpu(model, less);
@@ -151,7 +152,7 @@ TEST(DraftWeights, AreCountedAsTheyWereLoaded) {
     EXPECT_EQ(found.back().weights, n_outputs * embedding);
     const double left = weights - (model.spec.vocabulary - n_outputs) * embedding;
     EXPECT_EQ(sum(found, &PassProfile::Operation::weights), left);
-    EXPECT_EQ(sum(found, &PassProfile::Operation::weight_bytes), left / 32 * 18);
+    EXPECT_EQ(sum(found, &PassProfile::Operation::weight_bytes), left / 128 * 70);
     backend->add_outputs(std::vector<Token>{7});
   }
 }
@@ -233,32 +234,31 @@ TEST(OutputIds, ChoicesHaveTheNoiseOfTheirTokens) {
 // A file whose larger matrices are encoded before it is loaded gives the same logits.
 TEST(Requantize, EncodesTheMatricesThatAreLarger) {
   using enum TensorType;
-  for (const TensorType type : {q4_0, q8_0}) {
+  for (const TensorType type : {q4_128, q4_0, q8_0}) {
     const TinyOptions tiny{.types = {q6_k, q4_k, f16, q8_0, q4_0}, .tied_output = false};
     const Model model = tiny_model(tiny);
     GgufWriter writer;
     for (const auto& [key, value] : model.checkpoint->metadata.entries()) writer.add(key, value);
-    int n_encoded = 0;
-    for (const TensorView& tensor : model.checkpoint->tensors) {
-      const TensorTypeTraits& from = traits(tensor.type);
-      const double bits = 8.0 * from.block_bytes / from.block_elements;
+    for (const TensorView& tensor : model.checkpoint->tensors)
+      writer.add_tensor(tensor.name, tensor.type, tensor.shape, tensor.bytes);
+    const std::vector<std::byte> bytes = writer.bytes();
+    const auto encoded = std::make_shared<Checkpoint>(read_gguf(bytes, "encoded.gguf"));
+    std::deque<std::vector<std::byte>> all_blocks;
+    for (TensorView& tensor : encoded->tensors) {
       // Embeddings are read from the file, and vectors stay floats.
-      if (tensor.shape.size() < 2 || tensor.name == "token_embd.weight" ||
-          bits <= (type == q4_0 ? 4.5 : 8.5)) {
-        writer.add_tensor(tensor.name, tensor.type, tensor.shape, tensor.bytes);
-        continue;
-      }
+      if (tensor.shape.size() < 2 || tensor.name == "token_embd.weight") continue;
+      const auto kept = type == q8_0 ? std::set{q6_k, q4_k, q8_0, q4_0} : std::set{q4_k, q4_0};
+      if (kept.contains(tensor.type)) continue;
       std::vector<float> values(tensor.elements());
       dequantize(tensor.type, tensor.bytes, values);
       const TensorTypeTraits& to = traits(type);
-      std::vector<std::byte> blocks(values.size() / to.block_elements * to.block_bytes);
+      std::vector<std::byte>& blocks =
+          all_blocks.emplace_back(values.size() / to.block_elements * to.block_bytes);
       encode(type, values, blocks);
-      writer.add_tensor(tensor.name, type, tensor.shape, blocks);
-      ++n_encoded;
+      tensor.type = type;
+      tensor.bytes = blocks;
     }
-    EXPECT_GT(n_encoded, 3);
-    const std::vector<std::byte> bytes = writer.bytes();
-    const auto encoded = std::make_shared<Checkpoint>(read_gguf(bytes, "encoded.gguf"));
+    EXPECT_GT(all_blocks.size(), 3u);
     const auto before = load_cpu(understand(encoded), options(1));
 
     LoadOptions requantized = options(2);

@@ -105,7 +105,7 @@ std::vector<Case> cases() {
                          .n_sequences = 3,
                          .batch_rows = 32,
                          .n_threads = 2,
-                         .requantize = TensorType::q4_0,
+                         .requantize = TensorType::q4_128,
                          .output_room = 8};
     for (Token token = 3; token < 200; token += 2) draft.output_ids.push_back(token);
     cases.push_back({isa, draft});

@@ -88,7 +88,7 @@ TEST_F(RuntimeTest, EnginesShareModelsAndSayTheSame) {
   EXPECT_EQ(targets.loaded.size(), 1u);
   EXPECT_EQ(drafts.loaded.size(), 1u);
   EXPECT_EQ(drafts.loaded[0].context, 256);
-  EXPECT_EQ(drafts.loaded[0].requantize, TensorType::q4_0);
+  EXPECT_EQ(drafts.loaded[0].requantize, TensorType::q4_128);
   EXPECT_EQ(targets.loaded[0].requantize, std::nullopt);
 
   std::vector<std::vector<Token>> answers;

@@ -121,7 +121,11 @@ struct Activations {
                        {integers() + row * kColumns, &d[row * groups], &sums16[row * sums]});
     }
     const ProductInput::Quantized view{integers(), d.data(), sums16.data(), kColumns, groups, sums};
-    (group == 32 ? input.groups_of_32 : input.groups_of_256) = view;
+    switch (group) {
+      case 32: input.groups_of_32 = view; break;
+      case 128: input.groups_of_128 = view; break;
+      default: input.groups_of_256 = view;
+    }
     return input;
   }
 

@@ -26,10 +26,12 @@ ProductInput::Quantized QuantizedRows::view() const {
 }
 
 QuantizedForms::QuantizedForms(std::size_t rows, std::size_t columns, BumpAllocator& memory)
-    : groups_of_32(32, rows, columns, memory), groups_of_256(256, rows, columns, memory) {}
+    : groups_of_32(32, rows, columns, memory),
+      groups_of_128(128, rows, columns, memory),
+      groups_of_256(256, rows, columns, memory) {}
 
 ProductInput QuantizedForms::input(MatrixView<const float> floats) const {
-  return {floats, groups_of_32.view(), groups_of_256.view()};
+  return {floats, groups_of_32.view(), groups_of_128.view(), groups_of_256.view()};
 }
 
 // The widest rows that any layer asks for.

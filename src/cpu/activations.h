@@ -38,7 +38,7 @@ struct QuantizedForms {
   QuantizedForms(std::size_t rows, std::size_t columns, BumpAllocator& memory);
   ProductInput input(MatrixView<const float> floats) const;
 
-  QuantizedRows groups_of_32, groups_of_256;
+  QuantizedRows groups_of_32, groups_of_128, groups_of_256;
 };
 
 // Of up to `rows` rows. A row of floats has room for whole panels of outputs.

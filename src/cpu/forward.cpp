@@ -35,7 +35,7 @@ Forward::Forward(const ModelSpec& spec, const Weights& weights, CacheMemory& mem
       ropes_(spec, options.context),
       activations_buffer_(Activations::bytes(spec, batch_rows_)),
       x_(activations_in(activations_buffer_, spec, batch_rows_)),
-      gated_columns_((batch_rows_ / kChunkGrain + 1) * (x_.gated.columns() / 256 + 1)),
+      gated_columns_((batch_rows_ / kChunkGrain + 1) * (x_.gated.columns() / 128 + 1)),
       attention_(spec, kernels, memory, team.size()) {
   thread_memories_.reserve(team.size());
   for (int thread = 0; thread < team.size(); ++thread)
@@ -198,6 +198,7 @@ class Forward::Worker {
                                     form.group(), form.row(row, columns.begin));
     };
     quantize_for(InputKind::groups_of_32, forms.groups_of_32);
+    quantize_for(InputKind::groups_of_128, forms.groups_of_128);
     quantize_for(InputKind::groups_of_256, forms.groups_of_256);
   }
 

@@ -111,6 +111,7 @@ class CpuLimitMeter final : public LimitMeter {
     const ProductInput input = {
         .floats = {d.data(), 1, weights.columns},
         .groups_of_32 = {},
+        .groups_of_128 = {},
         .groups_of_256 = {q.data(), d.data(), sums16.data(), weights.columns, weights.columns,
                           weights.columns}};
     std::vector<float> out(weights.outputs);

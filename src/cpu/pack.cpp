@@ -40,6 +40,14 @@ Lane* write_six_bit_scales(const Block (&blocks)[kPanel], Lane* line) {
   return line + 3 * kPanel;
 }
 
+Lane* write_four_bit_scales(const Block (&blocks)[kPanel], Lane* line) {
+  for (std::size_t o = 0; o < kPanel; ++o) {
+    line[o] = 0;
+    for (int s = 0; s < 8; ++s) line[o] |= Lane(blocks[o].scales[s]) << (s / 2 * 4 + s % 2 * 16);
+  }
+  return line + kPanel;
+}
+
 Lane* write_byte_scales(const Block (&blocks)[kPanel], Lane* line) {
   std::int8_t* out = reinterpret_cast<std::int8_t*>(line);
   for (std::size_t s = 0; s < 16; ++s) {
@@ -59,11 +67,13 @@ Lane* write_fifth_bits(const Block (&blocks)[kPanel], std::size_t first_unit, La
   return line + kPanel;
 }
 
-Lane* write_nibbles(const Block (&blocks)[kPanel], std::size_t first_unit, Lane* line) {
-  for (std::size_t i = 0; i < 4; ++i, line += kPanel) {
+// Of a sub-block of n units.
+Lane* write_nibbles(const Block (&blocks)[kPanel], std::size_t first_unit, std::size_t n,
+                    Lane* line) {
+  for (std::size_t i = 0; i < n / 2; ++i, line += kPanel) {
     for (std::size_t o = 0; o < kPanel; ++o) {
       const Lane low = unit(blocks[o], first_unit + i) & each_byte(15);
-      const Lane high = unit(blocks[o], first_unit + i + 4) & each_byte(15);
+      const Lane high = unit(blocks[o], first_unit + i + n / 2) & each_byte(15);
       line[o] = low | high << 4;
     }
   }
@@ -89,21 +99,23 @@ Lane* write_bytes(const Block (&blocks)[kPanel], std::size_t units, Lane* line) 
 
 void write_body(TensorType type, const Block (&blocks)[kPanel], Lane* line) {
   const BlockShape shape = block_shape(type);
-  const std::size_t units = shape.elements / 4;
-  if (shape.sub_blocks == 8) line = write_six_bit_scales(blocks, line);
-  if (shape.sub_blocks == 16) line = write_byte_scales(blocks, line);
+  const std::size_t units = shape.elements / 4, n = shape.sub_columns() / 4;
+  if (type == TensorType::q4_k || type == TensorType::q5_k)
+    line = write_six_bit_scales(blocks, line);
+  if (type == TensorType::q6_k) line = write_byte_scales(blocks, line);
+  if (type == TensorType::q4_128) line = write_four_bit_scales(blocks, line);
   switch (shape.bits) {
     case 4:
-      for (std::size_t u = 0; u < units; u += 8) line = write_nibbles(blocks, u, line);
+      for (std::size_t u = 0; u < units; u += n) line = write_nibbles(blocks, u, n, line);
       break;
     case 5:
-      for (std::size_t u = 0; u < units; u += 8) {
+      for (std::size_t u = 0; u < units; u += n) {
         line = write_fifth_bits(blocks, u, line);
-        line = write_nibbles(blocks, u, line);
+        line = write_nibbles(blocks, u, n, line);
       }
       break;
     case 6:
-      for (std::size_t u = 0; u < units; u += 4) line = write_six_bits(blocks, u, line);
+      for (std::size_t u = 0; u < units; u += n) line = write_six_bits(blocks, u, line);
       break;
     case 8: write_bytes(blocks, units, line); break;
     default: CHECK(!"a width in bits");

@@ -7,15 +7,18 @@
 // d[16] and m[16]; a type without begins each two blocks with a line that holds the d[16] of both
 // (of one, if the last stands alone). A block's body follows. Weights are stored with their bias,
 // so never negative, in units of [16 outputs][4 columns] bytes:
-//   4 bits   a sub-block of 32 columns is 4 lines: line i has unit i in low nibbles and unit i + 4
-//            in high ones
+//   4 bits   a sub-block of n units is n / 2 lines: line i has unit i in low nibbles and unit i + n
+//   /
+//            2 in high ones; n is 8, 4 for Q4_128
 //   5 bits   the same after a line of fifth bits: bit u of a byte is unit u's
 //   6 bits   a sub-block of 16 columns is 3 lines: unit i in the six low bits of line i; the two
 //            high bits of line i are bits 2i, 2i + 1 of unit 3
 //   8 bits   8 lines, a unit each
-// Before them stand the scales of K types. Q6_K: [16 sub-blocks][16 outputs] bytes. Q4_K, Q5_K:
-// three lines of the file's six-bit numbers, a byte of a lane for sub-blocks j and j + 4, in the
-// byte order j = 0, 2, 1, 3, so that one mask leaves pairs (0, 1) or (2, 3) of 16-bit numbers:
+// Before them stand the scales of sub-blocks. Q6_K: [16 sub-blocks][16 outputs] bytes. Q4_128: a
+// line, four bits each; in a lane, bits 4i and on have that of sub-block 2i, bits 4i + 16 and on
+// that of 2i + 1. Q4_K, Q5_K: three lines of the file's six-bit numbers, a byte of a lane for
+// sub-blocks j and j + 4, in the byte order j = 0, 2, 1, 3, so that one mask leaves pairs (0, 1) or
+// (2, 3) of 16-bit numbers:
 //   line 0   scale j, and above it the two high bits of scale j + 4
 //   line 1   minimum j, and above it the two high bits of minimum j + 4
 //   line 2   low nibble: the low bits of scale j + 4; high nibble: those of minimum j + 4
@@ -31,13 +34,21 @@ namespace outrider {
 
 inline constexpr std::size_t kLine = 64;
 
+// Bytes of a block's scales and minimums.
+constexpr std::size_t scale_bytes(TensorType type) {
+  switch (type) {
+    case TensorType::q4_k:
+    case TensorType::q5_k: return 3 * kLine;
+    case TensorType::q6_k: return 4 * kLine;
+    case TensorType::q4_128: return kLine;
+    default: return 0;
+  }
+}
+
 // Bytes of a block without its halves.
 constexpr std::size_t body_bytes(TensorType type) {
   const BlockShape shape = block_shape(type);
-  std::size_t scales = 0;
-  if (shape.sub_blocks == 8) scales = 3 * kLine;
-  if (shape.sub_blocks == 16) scales = 4 * kLine;
-  return scales + shape.elements * shape.bits * 2;  // 16 outputs, 8 bits a byte
+  return scale_bytes(type) + shape.elements * shape.bits * 2;  // 16 outputs, 8 bits a byte
 }
 
 // Where a block's parts begin in its panel.

@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "base/error.h"
+#include "numerics/blocks.h"
 #include "numerics/dequantize.h"
 #include "numerics/encode.h"
 
@@ -17,13 +18,18 @@ struct Packing {
   std::size_t offset;
 };
 
+std::size_t weight_bits(TensorType type) {
+  const TensorTypeTraits& t = traits(type);
+  return t.block_elements == 1 ? 8 * t.block_bytes
+                               : static_cast<std::size_t>(block_shape(type).bits);
+}
+
 // The type that a matrix is packed in.
 TensorType packed_type(const TensorView& tensor, const LoadOptions& options) {
   if (!options.requantize) return tensor.type;
-  const TensorTypeTraits &from = traits(tensor.type), &to = traits(*options.requantize);
-  const bool is_smaller =
-      to.block_bytes * from.block_elements < from.block_bytes * to.block_elements;
-  return is_smaller && tensor.columns() % to.block_elements == 0 ? to.type : from.type;
+  const TensorType type = encodable_type(*options.requantize, tensor.columns());
+  const bool fits = tensor.columns() % traits(type).block_elements == 0;
+  return fits && weight_bits(type) < weight_bits(tensor.type) ? type : tensor.type;
 }
 
 PackedMatrix layout(const TensorView& tensor, const LoadOptions& options) {

@@ -260,7 +260,7 @@ class GgufReader {
     const auto type = tensor_type_from_gguf(number);
     if (!type) {
       std::string readable;
-      for (const TensorTypeTraits& t : all_tensor_types())
+      for (const TensorTypeTraits& t : gguf_tensor_types())
         readable += fmt::format("{}{}", readable.empty() ? "" : ", ", t.name);
       throw Error("{}: {} has type {}, which is not read; choose a file in {}", origin_, what,
                   gguf_type_name(number), readable);

@@ -7,13 +7,14 @@
 namespace outrider {
 namespace {
 
-constexpr TensorTypeTraits kReadable[] = {
+// The one that is not GGUF's comes last.
+constexpr TensorTypeTraits kTypes[] = {
     {TensorType::f32, "F32", 1, 4},       {TensorType::f16, "F16", 1, 2},
     {TensorType::bf16, "BF16", 1, 2},     {TensorType::q4_0, "Q4_0", 32, 18},
     {TensorType::q4_1, "Q4_1", 32, 20},   {TensorType::q5_0, "Q5_0", 32, 22},
     {TensorType::q5_1, "Q5_1", 32, 24},   {TensorType::q8_0, "Q8_0", 32, 34},
     {TensorType::q4_k, "Q4_K", 256, 144}, {TensorType::q5_k, "Q5_K", 256, 176},
-    {TensorType::q6_k, "Q6_K", 256, 210},
+    {TensorType::q6_k, "Q6_K", 256, 210}, {TensorType::q4_128, "Q4_128", 128, 70},
 };
 
 // All types of GGUF, so that a message can name one that is not read.
@@ -35,11 +36,15 @@ constexpr NumberedName kNames[] = {
 }  // namespace
 
 std::span<const TensorTypeTraits> all_tensor_types() {
-  return kReadable;
+  return kTypes;
+}
+
+std::span<const TensorTypeTraits> gguf_tensor_types() {
+  return all_tensor_types().first(std::size(kTypes) - 1);
 }
 
 const TensorTypeTraits& traits(TensorType type) {
-  for (const TensorTypeTraits& t : kReadable) {
+  for (const TensorTypeTraits& t : kTypes) {
     if (t.type == type) return t;
   }
   CHECK(!"a tensor type of ours");
@@ -47,7 +52,7 @@ const TensorTypeTraits& traits(TensorType type) {
 }
 
 std::optional<TensorType> tensor_type_from_gguf(std::uint32_t number) {
-  for (const TensorTypeTraits& t : kReadable) {
+  for (const TensorTypeTraits& t : gguf_tensor_types()) {
     if (static_cast<std::uint32_t>(t.type) == number) return t.type;
   }
   return std::nullopt;

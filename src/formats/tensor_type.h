@@ -1,4 +1,5 @@
-// The element types that tensors of model files have, by GGUF's names and numbers.
+// The element types that tensors have: those of model files, by GGUF's names and numbers, and one
+// that only memory holds.
 
 #pragma once
 
@@ -23,6 +24,8 @@ enum class TensorType : std::uint32_t {
   q5_k = 13,
   q6_k = 14,
   bf16 = 30,
+  // Not GGUF's, and in no file: what a draft model's weights are encoded in (numerics/encode.h).
+  q4_128 = 1000,
 };
 
 // A tensor's rows are cut into blocks of `block_elements` elements, each stored in `block_bytes`
@@ -35,7 +38,8 @@ struct TensorTypeTraits {
 };
 
 const TensorTypeTraits& traits(TensorType type);
-std::span<const TensorTypeTraits> all_tensor_types();  // those this program reads
+std::span<const TensorTypeTraits> all_tensor_types();
+std::span<const TensorTypeTraits> gguf_tensor_types();  // those that are read from files
 
 // The type that GGUF numbers `number`, if this program reads it.
 std::optional<TensorType> tensor_type_from_gguf(std::uint32_t number);

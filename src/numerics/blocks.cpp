@@ -113,6 +113,17 @@ void decode_block(TensorType type, const std::byte* bytes, Block& block) {
       std::memcpy(block.scales, raw + 192, 16);
       block.d = load_half(raw + 208);
       return;
+    case TensorType::q4_128:
+      block.d = load_half(raw);
+      for (int i = 0; i < 4; ++i) {
+        block.scales[i] = raw[2 + i] & 15;
+        block.scales[i + 4] = raw[2 + i] >> 4;
+      }
+      for (int i = 0; i < 64; ++i) {
+        block.q[i] = raw[6 + i] & 15;
+        block.q[i + 64] = raw[6 + i] >> 4;
+      }
+      return;
     default: CHECK(!"a quantized type");
   }
 }

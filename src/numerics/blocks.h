@@ -15,18 +15,20 @@ namespace outrider {
 
 struct Block {
   std::uint8_t q[256];     // w + bias, never negative
-  std::int8_t scales[16];  // K types: one per sub-block
+  std::int8_t scales[16];  // K types, Q4_128: one per sub-block
   std::uint8_t mins[8];    // Q4_K, Q5_K: one per sub-block
   Half d;
   Half m;  // Q4_1, Q5_1: the minimum; Q4_K, Q5_K: dmin
 };
 
 struct BlockShape {
-  std::size_t elements;    // 32 or 256
+  std::size_t elements;    // 32, 128 or 256
   std::size_t sub_blocks;  // that share the block's d; 1 for groups of 32
   int bits;                // of a weight
   int bias;                // w = q - bias
   bool has_min;
+
+  constexpr std::size_t sub_columns() const { return elements / sub_blocks; }
 };
 
 // The shape of a quantized type; float types have none.
@@ -40,11 +42,14 @@ constexpr BlockShape block_shape(TensorType type) {
     case TensorType::q4_k: return {256, 8, 4, 0, true};
     case TensorType::q5_k: return {256, 8, 5, 0, true};
     case TensorType::q6_k: return {256, 16, 6, 32, false};
+    case TensorType::q4_128: return {128, 8, 4, 8, false};
     default: return {};
   }
 }
 
-// Fields that the type lacks are not written. `raw`: one block as the file has it.
+// Fields that the type lacks are not written. `raw`: one block as the file has it; of Q4_128, which
+// no file has, d, eight scales and 128 weights, both four bits each: a byte's low bits hold number
+// i, its high bits that of the second half.
 void decode_block(TensorType type, const std::byte* raw, Block& block);
 
 }  // namespace outrider

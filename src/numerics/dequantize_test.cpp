@@ -16,7 +16,7 @@ namespace {
 // scripts/golden/dequantize.py made the file.
 TEST(Dequantize, GivesTheBitsOfThePythonPackage) {
   const Checkpoint golden = read_gguf(OUTRIDER_SOURCE_DIR "/tests/golden/dequantize.gguf");
-  for (const TensorTypeTraits& type : all_tensor_types()) {
+  for (const TensorTypeTraits& type : gguf_tensor_types()) {
     SCOPED_TRACE(type.name);
     const TensorView* blocks = golden.find(std::string(type.name) + ".blocks");
     const TensorView* expected_view = golden.find(std::string(type.name) + ".values");
@@ -46,7 +46,7 @@ TEST(Dequantize, GivesTheBitsOfThePythonPackage) {
 TEST(Dequantize, BlocksStandAlone) {
   // One block in the middle gives what the whole gives there.
   const Checkpoint golden = read_gguf(OUTRIDER_SOURCE_DIR "/tests/golden/dequantize.gguf");
-  for (const TensorTypeTraits& type : all_tensor_types()) {
+  for (const TensorTypeTraits& type : gguf_tensor_types()) {
     SCOPED_TRACE(type.name);
     const TensorView* blocks = golden.find(std::string(type.name) + ".blocks");
     ASSERT_NE(blocks, nullptr);

@@ -38,6 +38,7 @@ float block_chain(TensorType type, std::span<const std::byte> weights, std::size
 InputKind input_kind(TensorType type) {
   switch (block_shape(type).elements) {
     case 32: return InputKind::groups_of_32;
+    case 128: return InputKind::groups_of_128;
     case 256: return InputKind::groups_of_256;
     default: return InputKind::floats;
   }

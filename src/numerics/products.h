@@ -15,7 +15,7 @@
 namespace outrider {
 
 // What a product with this type takes as input.
-enum class InputKind { floats, groups_of_32, groups_of_256 };
+enum class InputKind { floats, groups_of_32, groups_of_128, groups_of_256 };
 InputKind input_kind(TensorType type);
 
 // A group's terms added to acc: the table's line for a quantized type, for one `block`. q and d: of

@@ -86,10 +86,10 @@ TEST(ProductReference, IsTheProductOfTheDequantizedRow) {
     dequantize(t.type, weights, values);
     for (float& v : x) v = normal(rng);
     const InputKind kind = input_kind(t.type);
-    Quantized quantized(x, kind == InputKind::groups_of_256 ? 256 : 32);
+    const std::size_t group = std::max<std::size_t>(32, block_shape(t.type).elements);
+    Quantized quantized(x, group);
     double expected = 0, magnitude = 0;
     for (std::size_t i = 0; i < columns; ++i) {
-      const std::size_t group = kind == InputKind::groups_of_256 ? 256 : 32;
       const double input =
           kind == InputKind::floats ? x[i] : double{quantized.d[i / group]} * quantized.q[i];
       expected += values[i] * input;

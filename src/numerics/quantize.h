@@ -12,7 +12,7 @@
 
 namespace outrider {
 
-// One row: columns is a multiple of `group`, 32 or 256.
+// One row: columns is a multiple of `group`, 32, 128 or 256.
 struct QuantizedRow {
   std::int8_t* q;        // [columns]
   float* d;              // [columns / group]

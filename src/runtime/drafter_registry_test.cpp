@@ -112,7 +112,7 @@ TEST(DraftModel, ReadsItsFlags) {
     return choice.kind->load_options({.context = 77}, spec, tokenizer, flags);
   };
   EXPECT_EQ(options({}).context, 77);
-  EXPECT_EQ(options({}).requantize, TensorType::q4_0);
+  EXPECT_EQ(options({}).requantize, TensorType::q4_128);
   EXPECT_TRUE(options({}).output_ids.empty());  // the vocabulary is smaller than the limit
   EXPECT_EQ(options({{"--draft-quantize", "off"}}).requantize, std::nullopt);
   EXPECT_EQ(options({{"--draft-quantize", "q8_0"}}).requantize, TensorType::q8_0);

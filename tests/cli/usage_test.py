@@ -28,7 +28,7 @@ class Usage(TestCase):
             (["run", "-p"], "-p: a value is missing"),
             (["run", "--draft-rows", "900"], "--draft-rows 900: at most 64"),
             (["run", "--draft-rows", "x"], "--draft-rows x: expected a whole number"),
-            (["run", "--draft-quantize", "q2_k"], "--draft-quantize q2_k: expected q4_0 or q5_0 or q8_0 or off"),
+            (["run", "--draft-quantize", "q2_k"], "--draft-quantize q2_k: expected q4_128 or q4_0 or q5_0 or q8_0 or off"),
             (["run", "--draft-vocab", "0"], "--draft-vocab 0: at least 1"),
             (["run", "--draft-vocab", "few"], "--draft-vocab few: expected a whole number"),
             (["run", "--draft-vocab", "all=x.txt"], "expected a number, and a file after =, as in 32768=letters.txt"),

@@ -58,6 +58,7 @@ int main(int argc, char** argv) {
   const ProductInput input = {
       {x.data(), rows, columns},
       {q.data(), d.data(), sums16.data(), columns, columns / 32, columns / 16},
+      {q.data(), d.data(), sums16.data(), columns, columns / 128, columns / 16},
       {q.data(), d.data(), sums16.data(), columns, columns / 256, columns / 16}};
   std::vector<float> out(rows * weights.panels() * kPanel);
   const MatrixView<float> view(out.data(), rows, weights.panels() * kPanel);

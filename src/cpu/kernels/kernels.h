@@ -32,11 +32,15 @@ struct ProductInput {
     std::size_t q_stride = 0, d_stride = 0, sums_stride = 0;
   };
   MatrixView<const float> floats;
-  Quantized groups_of_32, groups_of_256;
+  Quantized groups_of_32, groups_of_128, groups_of_256;
 
   // What matrices of a quantized type ask for.
   const Quantized& quantized(TensorType type) const {
-    return input_kind(type) == InputKind::groups_of_32 ? groups_of_32 : groups_of_256;
+    switch (input_kind(type)) {
+      case InputKind::groups_of_32: return groups_of_32;
+      case InputKind::groups_of_128: return groups_of_128;
+      default: return groups_of_256;
+    }
   }
 };
 

@@ -14,13 +14,13 @@ namespace {
 class PackedBlock {
  public:
   PackedBlock(TensorType type, const std::byte* panel, std::size_t block)
-      : shape_(block_shape(type)), place_(block_place(type, block)), panel_(panel) {}
+      : type_(type), shape_(block_shape(type)), place_(block_place(type, block)), panel_(panel) {}
 
   void read(std::size_t output, Block& out) const {
     std::memcpy(&out.d, panel_ + place_.d + 2 * output, 2);
     if (shape_.has_min) std::memcpy(&out.m, panel_ + place_.m + 2 * output, 2);
     const std::byte* body = panel_ + place_.body;
-    if (shape_.sub_blocks == 8) {
+    if (shape_.has_min && shape_.sub_blocks == 8) {
       for (int j = 0; j < 4; ++j) {
         const int byte = kScaleByte[j];
         const int scales = lane_byte(body, 0, output, byte),
@@ -31,12 +31,15 @@ class PackedBlock {
         out.scales[j + 4] = (low & 15) | scales >> 6 << 4;
         out.mins[j + 4] = low >> 4 | mins >> 6 << 4;
       }
-      body += 3 * kLine;
-    }
-    if (shape_.sub_blocks == 16) {
+    } else if (shape_.sub_blocks == 8) {
+      for (int s = 0; s < 8; ++s) {
+        const int byte = lane_byte(body, 0, output, s / 4 + s % 2 * 2);
+        out.scales[s] = byte >> s / 2 % 2 * 4 & 15;
+      }
+    } else if (shape_.sub_blocks == 16) {
       for (int s = 0; s < 16; ++s) out.scales[s] = static_cast<std::int8_t>(body[16 * s + output]);
-      body += 4 * kLine;
     }
+    body += scale_bytes(type_);
     for (std::size_t k = 0; k < shape_.elements; ++k) out.q[k] = weight(body, output, k);
   }
 
@@ -47,8 +50,9 @@ class PackedBlock {
 
   int weight(const std::byte* body, std::size_t output, std::size_t k) const {
     const int byte = k % 4;
+    const std::size_t sub = shape_.sub_columns();
     switch (shape_.bits) {
-      case 4: return nibble(body + k / 32 * 4 * kLine, output, k);
+      case 4: return nibble(body + k / sub * sub / 8 * kLine, output, k);
       case 5: {
         const std::byte* sub_block = body + k / 32 * 5 * kLine;
         const int fifth = lane_byte(sub_block, 0, output, byte) >> (k % 32 / 4) & 1;
@@ -66,11 +70,13 @@ class PackedBlock {
     }
   }
 
-  static int nibble(const std::byte* lines, std::size_t output, std::size_t k) {
-    const std::size_t unit = k % 32 / 4;
-    return lane_byte(lines, unit % 4, output, k % 4) >> (unit < 4 ? 0 : 4) & 15;
+  // lines: of the sub-block.
+  int nibble(const std::byte* lines, std::size_t output, std::size_t k) const {
+    const std::size_t sub = shape_.sub_columns(), unit = k % sub / 4, half = sub / 8;
+    return lane_byte(lines, unit % half, output, k % 4) >> (unit < half ? 0 : 4) & 15;
   }
 
+  TensorType type_;
   BlockShape shape_;
   BlockPlace place_;
   const std::byte* panel_;

@@ -135,7 +135,7 @@ struct Activations {
     std::vector<std::int8_t> q;
     std::vector<float> d;
     std::vector<std::int16_t> sums16;
-  } of_32, of_256;
+  } of_32, of_128, of_256;
 
   Activations(std::size_t rows, std::size_t n_columns, bool extreme, Rng& rng)
       : columns(n_columns), stride(n_columns + 32), x(rows * stride) {
@@ -148,6 +148,7 @@ struct Activations {
       x[rng() % x.size()] = 1e38f;
     }
     quantize(32, rows, of_32);
+    quantize(128, rows, of_128);
     quantize(256, rows, of_256);
   }
 
@@ -174,12 +175,15 @@ struct Activations {
   }
 
   ProductInput input() const {
-    return {{x.data(), x.size() / stride, columns, stride}, view(of_32), view(of_256)};
+    return {
+        {x.data(), x.size() / stride, columns, stride}, view(of_32), view(of_128), view(of_256)};
   }
 
   float expected(const Matrix& matrix, std::size_t r, std::size_t output) {
     const TensorType type = matrix.packed.type;
-    Quantized& q = input_kind(type) == InputKind::groups_of_256 ? of_256 : of_32;
+    Quantized& q = block_shape(type).elements == 256   ? of_256
+                   : block_shape(type).elements == 128 ? of_128
+                                                       : of_32;
     return product_reference(type, matrix.row(output), std::span(x).subspan(r * stride, columns),
                              row(r, q));
   }
@@ -303,6 +307,7 @@ TEST(Products, LargestSums) {
         }
       }
       x.quantize(32, 8, x.of_32);
+      x.quantize(128, 8, x.of_128);
       x.quantize(256, 8, x.of_256);
       for (const ProductVariant& variant : variants()) {
         SCOPED_TRACE(variant.name);
@@ -395,7 +400,7 @@ TEST(Quantize, AgreesWithTheReference) {
   }
   for (const ProductVariant& variant : variants()) {
     SCOPED_TRACE(variant.name);
-    for (const std::size_t group : {32, 256}) {
+    for (const std::size_t group : {32, 128, 256}) {
       for (const std::vector<float>& x : rows) {
         std::vector<std::int8_t> q(512), q_expected(512);
         std::vector<float> d(512 / group), d_expected(512 / group);

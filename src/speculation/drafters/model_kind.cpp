@@ -98,7 +98,7 @@ const DrafterKind& model_kind() {
       .flags =
           {{.name = kQuantize,
             .value = "TYPE",
-            .standard = "q4_0",
+            .standard = "q4_128",
             .help = "type in which a draft model's larger weights are encoded when it is loaded; "
                     "off: as in its file",
             .choices = quantize_choices(),

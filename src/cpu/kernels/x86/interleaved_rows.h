@@ -73,6 +73,7 @@ PanelKernel kernel_for(TensorType type, const F& f) {
     case TensorType::q4_k: return f.template operator()<TensorType::q4_k>();
     case TensorType::q5_k: return f.template operator()<TensorType::q5_k>();
     case TensorType::q6_k: return f.template operator()<TensorType::q6_k>();
+    case TensorType::q4_128: return f.template operator()<TensorType::q4_128>();
   }
   return nullptr;
 }

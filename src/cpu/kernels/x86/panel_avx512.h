@@ -44,19 +44,20 @@ template <Ahead kAhead>
   return _mm512_ternarylogic_epi32(a, b, mask, 0xf8);
 }
 
-// The units of a sub-block, one after another: take(u, unit), a function with the set's target. 4
-// and 5 bits: eight units of 32 columns; 6 bits: four of 16. An array of them would keep as many
-// registers busy, and spill.
-template <int kBits, typename Take>
+// The units of a sub-block, one after another: take(u, unit), a function with the set's target. An
+// array of them would keep as many registers busy, and spill.
+template <TensorType kType, typename Take>
 [[OUTRIDER_AVX512, gnu::always_inline]] inline void for_units(const std::byte* lines,
                                                               const Take& take) {
+  constexpr int kBits = block_shape(kType).bits;
+  constexpr int kHalf = static_cast<int>(block_shape(kType).sub_columns() / 8);
   const __m512i nibble = _mm512_set1_epi8(15);
   if constexpr (kBits == 4) {
 #pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) {
+    for (int i = 0; i < kHalf; ++i) {
       const __m512i both = line(lines + i * kLine);
       take(i, _mm512_and_si512(both, nibble));
-      take(i + 4, _mm512_and_si512(_mm512_srli_epi16(both, 4), nibble));
+      take(i + kHalf, _mm512_and_si512(_mm512_srli_epi16(both, 4), nibble));
     }
   }
   if constexpr (kBits == 5) {
@@ -96,10 +97,15 @@ struct UnitsInto {
     units[u] = unit;
   }
 };
-template <int kBits, int kUnits>
+template <TensorType kType, int kUnits>
 [[OUTRIDER_AVX512, gnu::always_inline]] inline void read_units(const std::byte* lines,
                                                                __m512i (&units)[kUnits]) {
-  for_units<kBits>(lines, UnitsInto<kUnits>{units});
+  for_units<kType>(lines, UnitsInto<kUnits>{units});
+}
+
+// Q4_128's scales of sub-blocks 2j and 2j + 1, 16 bits each, one output per lane.
+[[OUTRIDER_AVX512, gnu::always_inline]] inline __m512i four_bit_pair(__m512i scales, int j) {
+  return _mm512_and_si512(_mm512_srli_epi32(scales, 4 * j), _mm512_set1_epi32(0x000f000f));
 }
 
 // Q4_K's and Q5_K's scales and minimums, four sub-blocks a register: a byte each, in the order

@@ -40,8 +40,10 @@ constexpr int most_rows(TensorType type) {
   return shape.bits == 8 ? Sums::kGroupRows : kMostRows;
 }
 
-// A kernel takes whole blocks, so many that they have 256 columns, at a time.
-inline constexpr std::size_t kBatchColumns = 256;
+// Blocks that a kernel takes at a time: one, or eight groups of 32.
+constexpr std::size_t batch_blocks(TensorType type) {
+  return block_shape(type).sub_blocks > 1 ? 1 : 8;
+}
 
 [[OUTRIDER_AVX2, gnu::always_inline]] inline __m256i half_line(const std::byte* at) {
   return _mm256_load_si256(reinterpret_cast<const __m256i*>(at));
@@ -89,8 +91,9 @@ template <TensorType kType>
   const __m256i low4 = _mm256_set1_epi8(15);
   lines += h * kHalfLine;
   if constexpr (kBits == 4) {
-    const __m256i both = half_line(lines + u % 4 * kLine);
-    return _mm256_and_si256(u < 4 ? both : _mm256_srli_epi16(both, 4), low4);
+    constexpr int kHalf = static_cast<int>(block_shape(kType).sub_columns() / 8);
+    const __m256i both = half_line(lines + u % kHalf * kLine);
+    return _mm256_and_si256(u < kHalf ? both : _mm256_srli_epi16(both, 4), low4);
   }
   if constexpr (kBits == 5) {
     const __m256i fifths = half_line(lines), both = half_line(lines + (u % 4 + 1) * kLine);
@@ -140,17 +143,18 @@ template <TensorType kType, From kFrom>
 // The order in which a sub-block's units come: those of one line together.
 template <TensorType kType>
 constexpr int unit_order(int i) {
-  if (block_shape(kType).bits == 6 || block_shape(kType).bits == 8) return i;
-  return i / 2 + i % 2 * 4;
+  constexpr BlockShape kShape = block_shape(kType);
+  if (kShape.bits == 6 || kShape.bits == 8) return i;
+  return i / 2 + i % 2 * static_cast<int>(kShape.sub_columns() / 8);
 }
 
-// totals += scale * the sums of a sub-block: 32 columns, 16 of six bits. words: [units][n];
-// starts: where the sums start, of a type with a bias; kept: the sub-block's.
+// totals += scale * the sums of a sub-block. words: [units][n]; starts: where the sums start, of a
+// type with a bias; kept: the sub-block's.
 template <class Sums, TensorType kType, int kRows, From kFrom>
 [[OUTRIDER_AVX2, gnu::always_inline]] inline void add_sub_block(
     __m256i (&totals)[2][kRows], const __m256i (&scale)[2], const std::byte* lines,
     __m256i (*kept)[2], const std::int32_t* words, std::size_t n, const std::int32_t* starts) {
-  constexpr int kUnits = block_shape(kType).bits == 6 ? 4 : 8;
+  constexpr int kUnits = static_cast<int>(block_shape(kType).sub_columns() / 4);
   constexpr int kParts = is_wide(Sums::bias(kType)) ? 2 : 1;  // words of a row that a unit meets
   __m256i sums[2][kRows];
 #pragma GCC unroll 8
@@ -301,36 +305,48 @@ template <class Sums, TensorType kType, int kRows, From kFrom>
   }
 }
 
-// A block of Q6_K.
+// Sub-block `s`'s scales of half `h` of the outputs, of Q6_K or Q4_128.
+template <class Sums, TensorType kType>
+[[OUTRIDER_AVX2, gnu::always_inline]] inline __m256i scales_of(const std::byte* scales,
+                                                               std::size_t s, int h) {
+  if constexpr (kType == TensorType::q6_k) {
+    return Sums::scale(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(scales + 16 * s + 8 * h)));
+  } else {
+    const __m128i place = _mm_cvtsi32_si128(static_cast<int>(s / 2 * 4 + s % 2 * 16));
+    const __m256i moved = _mm256_srl_epi32(half_line(scales + h * kHalfLine), place);
+    return Sums::scale_of(_mm256_and_si256(moved, _mm256_set1_epi32(15)), 0);
+  }
+}
+
+// A block of Q6_K or Q4_128.
 template <class Sums, TensorType kType, int kRows, From kFrom>
-[[OUTRIDER_AVX2, gnu::always_inline]] inline void add_block_of_q6_k(const std::byte* panel,
-                                                                    std::size_t block, Kept& kept,
-                                                                    const std::int32_t* words,
-                                                                    std::size_t n,
-                                                                    __m256 (*acc)[2]) {
+[[OUTRIDER_AVX2, gnu::always_inline]] inline void add_block_with_bias(const std::byte* panel,
+                                                                      std::size_t block, Kept& kept,
+                                                                      const std::int32_t* words,
+                                                                      std::size_t n,
+                                                                      __m256 (*acc)[2]) {
   constexpr InterleavedShape kShape = interleaved_shape(kType, Sums::bias(kType));
-  constexpr std::size_t kSubBytes = 3 * kLine;
+  constexpr BlockShape kBlock = block_shape(kType);
+  constexpr std::size_t kUnits = kBlock.sub_columns() / 4;
+  constexpr std::size_t kSubBytes = kBlock.sub_columns() * kBlock.bits * 2;
   const BlockPlace place = block_place(kType, block);
   const std::byte* scales = panel + place.body;
-  const std::byte* lines = scales + 4 * kLine;
+  const std::byte* lines = scales + scale_bytes(kType);
   const std::int32_t* ds = words + kShape.units * n;
   const std::int32_t* starts = ds + n;
-  if constexpr (kFrom != From::kept) prefetch<kRows, kFrom>(scales, 4 * kLine + kLine / 2);
+  if constexpr (kFrom != From::kept) prefetch<kRows, kFrom>(scales, scale_bytes(kType) + kLine / 2);
   __m256i totals[2][kRows];
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) totals[0][r] = totals[1][r] = _mm256_setzero_si256();
 #pragma GCC unroll 1
-  for (int s = 0; s < 16; ++s) {
+  for (std::size_t s = 0; s < kBlock.sub_blocks; ++s) {
     if constexpr (kFrom != From::kept) {
       prefetch<kRows, kFrom>(lines + s * kSubBytes, kSubBytes);
 #pragma GCC unroll 2
-      for (int h = 0; h < 2; ++h) {
-        kept.scales[s][h] =
-            Sums::scale(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(scales + 16 * s + 8 * h)));
-      }
+      for (int h = 0; h < 2; ++h) kept.scales[s][h] = scales_of<Sums, kType>(scales, s, h);
     }
     add_sub_block<Sums, kType, kRows, kFrom>(totals, kept.scales[s], lines + s * kSubBytes,
-                                             kept.units + 4 * s, words + s * 4 * n, n,
+                                             kept.units + kUnits * s, words + s * kUnits * n, n,
                                              starts + s * n);
   }
 #pragma GCC unroll 8
@@ -354,7 +370,7 @@ template <class Sums, TensorType kType, int kRows, From kFrom>
   else if constexpr (kShape.has_min)
     add_block_with_mins<Sums, kType, kRows, kFrom>(panel, first_block, kept, words, n, acc);
   else
-    add_block_of_q6_k<Sums, kType, kRows, kFrom>(panel, first_block, kept, words, n, acc);
+    add_block_with_bias<Sums, kType, kRows, kFrom>(panel, first_block, kept, words, n, acc);
 }
 
 template <class Sums, TensorType kType, int kRows, From kFrom>
@@ -370,7 +386,7 @@ template <class Sums, TensorType kType, int kRows>
                                          const std::int32_t* words, float* out,
                                          std::size_t stride) {
   constexpr InterleavedShape kShape = interleaved_shape(kType, Sums::bias(kType));
-  constexpr std::size_t kBatch = kBatchColumns / kShape.elements;
+  constexpr std::size_t kBatch = batch_blocks(kType);
   const std::size_t n_blocks = columns / kShape.elements;
   Kept kept;
   __m256 acc[kRows][2];
@@ -403,7 +419,7 @@ template <class Sums, TensorType kType>
                                           const std::int32_t* words, std::size_t n, float* out,
                                           std::size_t stride) {
   constexpr InterleavedShape kShape = interleaved_shape(kType, Sums::bias(kType));
-  constexpr std::size_t kBatch = kBatchColumns / kShape.elements;
+  constexpr std::size_t kBatch = batch_blocks(kType);
   const std::size_t n_blocks = columns / kShape.elements;
   const std::size_t n_groups = (n + Sums::kGroupRows - 1) / Sums::kGroupRows;
   Kept kept;

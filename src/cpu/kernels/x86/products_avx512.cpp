@@ -60,13 +60,13 @@ struct AddTo {
   }
 };
 
-// One sub-block: 32 columns, 16 of six bits.
+// One sub-block.
 template <TensorType kType, int kRows>
 [[OUTRIDER_AVX512, gnu::always_inline]] inline void add_sub_block(__m512i (&acc)[kRows],
                                                                   const std::byte* lines,
                                                                   const std::int32_t* words) {
   constexpr int kBits = block_shape(kType).bits;
-  if constexpr (kBits < 8) avx512::for_units<kBits>(lines, AddTo<kRows>{acc, words});
+  if constexpr (kBits < 8) avx512::for_units<kType>(lines, AddTo<kRows>{acc, words});
   if constexpr (kBits == 8) {
 #pragma GCC unroll 8
     for (int u = 0; u < 8; ++u)
@@ -167,28 +167,30 @@ template <TensorType kType, int kRows, Reading kReading>
   return _mm512_permutexvar_epi16(side_by_side, one_after_another);
 }
 
-// How the sums of a K type's sub-blocks are scaled and added, in 32 bits.
+// How the sums of sub-blocks are scaled and added, in 32 bits.
 //   wide    one by one: vpmulld, vpaddd
-//   paired  two side by side, 16 bits each: one vpdpwssd. For rows whose sums fit.
+//   paired  two side by side, 16 bits each: one vpdpwssd. For rows whose sums fit; Q4_128's always
+//           do.
 // vpmulld, vpdpwssd and vpdpbusd share one instruction per cycle on Zen 4, so pairs raise what
 // can be reached at most from 0.80 to 0.84 of the peak for Q4_K and Q5_K, from 0.78 to 0.86 for
 // Q6_K.
 enum class Scaling { wide, paired };
 
-// One panel of a K type.
+// One panel of a type with sub-blocks.
 template <TensorType kType, Scaling kScaling, int kRows, Reading kReading>
-[[OUTRIDER_AVX512]] void panel_of_256(const std::byte* panel, std::size_t columns,
-                                      const std::int32_t* words, float* out, std::size_t stride) {
+[[OUTRIDER_AVX512]] void panel_of_blocks(const std::byte* panel, std::size_t columns,
+                                         const std::int32_t* words, float* out,
+                                         std::size_t stride) {
   constexpr InterleavedShape kShape = interleaved_shape(kType, ExtraKind::bias_start);
   constexpr BlockShape kBlock = block_shape(kType);
   constexpr int kPairs = static_cast<int>(kBlock.sub_blocks / 2);
   constexpr std::size_t kSubWords = kShape.units / kBlock.sub_blocks * kRows;
-  constexpr std::size_t kSubBytes = 256 / kBlock.sub_blocks * kBlock.bits * 2;
-  constexpr std::size_t kScaleBytes = (kBlock.has_min ? 3 : 4) * kLine;
+  constexpr std::size_t kSubBytes = kBlock.sub_columns() * kBlock.bits * 2;
+  constexpr std::size_t kScaleBytes = scale_bytes(kType);
   __m512 acc[kRows];
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) acc[r] = _mm512_setzero_ps();
-  for (std::size_t b = 0; b < columns / 256; ++b, words += kShape.words() * kRows) {
+  for (std::size_t b = 0; b < columns / kBlock.elements; ++b, words += kShape.words() * kRows) {
     const BlockPlace place = block_place(kType, b);
     prefetch<kReading>(panel + place.body - kLine, kScaleBytes + kLine);
     prefetch_words<kRows>(words + kShape.words() * kRows, kShape.words() * kRows);
@@ -199,6 +201,9 @@ template <TensorType kType, Scaling kScaling, int kRows, Reading kReading>
     __m512i scale_pairs[4];
     if constexpr (kBlock.has_min) {
       six_bit_pairs(line(small), line(small + 2 * kLine), scale_pairs);
+    } else if constexpr (kType == TensorType::q4_128) {
+#pragma GCC unroll 4
+      for (int j = 0; j < 4; ++j) scale_pairs[j] = avx512::four_bit_pair(line(small), j);
     }
     __m512i total[kRows];
 #pragma GCC unroll 16
@@ -207,10 +212,10 @@ template <TensorType kType, Scaling kScaling, int kRows, Reading kReading>
 #pragma GCC unroll 1
     for (int j = 0; j < kPairs; ++j) {
       __m512i scales;
-      if constexpr (kBlock.has_min)
-        scales = scale_pairs[j];
-      else
+      if constexpr (kType == TensorType::q6_k)
         scales = byte_pair(small, j);
+      else
+        scales = scale_pairs[j];
       __m512i sums[2][kRows];
 #pragma GCC unroll 2
       for (int half = 0; half < 2; ++half) {
@@ -330,7 +335,7 @@ constexpr PanelKernel panel_kernel() {
   else if constexpr (kShape.elements == 32)
     return panel_of_32<kType, kRows, kReading>;
   else
-    return panel_of_256<kType, kScaling, kRows, kReading>;
+    return panel_of_blocks<kType, kScaling, kRows, kReading>;
 }
 
 // Only few rows are compared on each machine. Where near requests win with them, they also win with
@@ -351,7 +356,9 @@ PanelKernel panel_kernel(std::size_t rows) {
 
 template <TensorType kType, Reading kOfFewRows>
 PanelKernel panel_kernel(const InterleavedRows& group) {
-  if constexpr (block_shape(kType).elements == 256) {
+  if constexpr (kType == TensorType::q4_128) {
+    return panel_kernel<kType, Scaling::paired, kOfFewRows>(group.rows);
+  } else if constexpr (block_shape(kType).sub_blocks > 1) {
     if (group.rows > kFewRows && sums_fit_16_bits<kType>(group)) {
       return panel_kernel<kType, Scaling::paired, kOfFewRows>(group.rows);
     }

@@ -234,7 +234,7 @@ struct BlocksOf256 {
       __m512i units[8];
       const std::byte* lines = body + kScaleBytes + s * kSubBytes;
       prefetch(lines, kSubBytes);
-      avx512::read_units<block_shape(kType).bits>(lines, units);
+      avx512::read_units<kType>(lines, units);
 #pragma GCC unroll 8
       for (int u = 0; u < 8; ++u) {
         const int unit = s * 8 + u;
@@ -258,7 +258,7 @@ struct BlocksOf256 {
       const std::byte* lines = body + kScaleBytes + s * kSubBytes;
       prefetch(lines, kSubBytes);
       __m512i units[4];
-      avx512::read_units<6>(lines, units);
+      avx512::read_units<TensorType::q6_k>(lines, units);
 #pragma GCC unroll 4
       for (int u = 0; u < 4; ++u) {
         const int unit = s * 4 + u;
@@ -274,16 +274,19 @@ struct BlocksOf256 {
   }
 };
 
-// Types with groups of 32 columns, each of which has a term of its own: a step is four groups, each
-// with a sum. Tiles are half full, and adding the terms limits the speed.
+// Types with one sum a group: a step is four groups. Of groups of 32 columns tiles are half full,
+// and adding the terms limits the speed. Q4_128's scales are multiplied into its weights while they
+// are unpacked, to at most 15 * 8 = 120.
 template <TensorType kType>
-struct GroupsOf32 {
-  static constexpr std::size_t kGroup = 32, kGroups = 4, kStepColumns = kGroups * kGroup;
-  static constexpr int kAColumns = 32;
-  static constexpr bool kHasMin = block_shape(kType).has_min;
+struct Groups {
+  static constexpr BlockShape kShape = block_shape(kType);
+  static constexpr std::size_t kGroup = kShape.elements, kGroups = 4;
+  static constexpr std::size_t kStepColumns = kGroups * kGroup;
+  static constexpr int kAColumns = std::min<int>(kGroup, 64);
+  static constexpr bool kHasMin = kShape.has_min;
 
   struct alignas(64) Step {
-    std::uint8_t weights[kGroups][kTileRows / 2][kTileBytes];  // [group][unit], int8
+    std::uint8_t weights[kGroups][kGroup / 4][kTileBytes];  // [group][unit], int8
     float d[kGroups][kPanel], m[kGroups][kPanel];
   };
 
@@ -297,20 +300,12 @@ struct GroupsOf32 {
 
   [[OUTRIDER_AVX512, gnu::noinline]] static void unpack(const std::byte* panel, std::size_t step,
                                                         std::size_t groups, Step& out) {
-    constexpr BlockShape kShape = block_shape(kType);
-    const __m512i bias = _mm512_set1_epi8(static_cast<char>(kShape.bias));
     for (std::size_t g = 0; g < groups; ++g) {
       const BlockPlace place = block_place(kType, step * kGroups + g);
-      const std::byte* body = panel + place.body;
-      prefetch(body, body_bytes(kType) + kLine);
-      __m512i units[8];
-      if constexpr (kShape.bits < 8) avx512::read_units<kShape.bits>(body, units);
-#pragma GCC unroll 8
-      for (int u = 0; u < 8; ++u) {
-        if constexpr (kShape.bits == 8) units[u] = avx512::line(body + u * kLine);
-        if constexpr (kShape.bias != 0) units[u] = _mm512_sub_epi8(units[u], bias);
-        store_line(out.weights[g][u], units[u]);
-      }
+      if constexpr (kShape.sub_blocks > 1)
+        unpack_scaled(panel + place.body, out.weights[g]);
+      else
+        unpack_group(panel + place.body, out.weights[g]);
       _mm512_store_ps(out.d[g], avx512::halves(panel + place.d));
       if constexpr (kHasMin) _mm512_store_ps(out.m[g], avx512::halves(panel + place.m));
     }
@@ -326,7 +321,7 @@ struct GroupsOf32 {
   [[OUTRIDER_AVX512, gnu::noinline]] static void multiply(Tiles& tiles, const std::int8_t* q,
                                                           std::size_t stride, std::size_t groups,
                                                           const Step& weights, SumTile* sums,
-                                                          const Pending<GroupsOf32>& pending) {
+                                                          const Pending<Groups>& pending) {
     Adder add(pending);
     multiply_group<0>(tiles, q, stride, weights);
     if constexpr (kAdds) add.template rows<4>(0);
@@ -342,7 +337,7 @@ struct GroupsOf32 {
     tiles.template store<3>(sums[3].rows, kTileBytes);
   }
 
-  [[OUTRIDER_AVX512, gnu::noinline]] static void add(const Pending<GroupsOf32>& pending) {
+  [[OUTRIDER_AVX512, gnu::noinline]] static void add(const Pending<Groups>& pending) {
     Adder add(pending);
     for (int r = 0; r < kTileRows; r += 4) add.template rows<4>(r);
   }
@@ -366,7 +361,7 @@ struct GroupsOf32 {
  private:
   class Adder {
    public:
-    [[OUTRIDER_AVX512, gnu::always_inline]] explicit Adder(const Pending<GroupsOf32>& pending)
+    [[OUTRIDER_AVX512, gnu::always_inline]] explicit Adder(const Pending<Groups>& pending)
         : factors_(*pending.factors),
           sums_(pending.sums),
           before_(*pending.before),
@@ -406,6 +401,51 @@ struct GroupsOf32 {
     __m512 d_[kGroups], m_[kGroups];
   };
 
+  [[OUTRIDER_AVX512, gnu::always_inline]] static inline void unpack_group(
+      const std::byte* body, std::uint8_t (*out)[kTileBytes]) {
+    const __m512i bias = _mm512_set1_epi8(static_cast<char>(kShape.bias));
+    prefetch(body, body_bytes(kType) + kLine);
+    __m512i units[8];
+    if constexpr (kShape.bits < 8) avx512::read_units<kType>(body, units);
+#pragma GCC unroll 8
+    for (int u = 0; u < 8; ++u) {
+      if constexpr (kShape.bits == 8) units[u] = avx512::line(body + u * kLine);
+      if constexpr (kShape.bias != 0) units[u] = _mm512_sub_epi8(units[u], bias);
+      store_line(out[u], units[u]);
+    }
+  }
+
+  // Q4_128: scale * (q - 8) in bytes; the 16-bit lanes that a product is made in hold two weights.
+  [[OUTRIDER_AVX512, gnu::always_inline]] static inline void unpack_scaled(
+      const std::byte* body, std::uint8_t (*out)[kTileBytes]) {
+    constexpr std::size_t kSubBytes = kShape.sub_columns() * kShape.bits * 2;
+    const __m512i scales = avx512::line(body);
+    prefetch(body - kLine, 2 * kLine);
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) {
+      const __m512i pair = avx512::four_bit_pair(scales, j);
+#pragma GCC unroll 2
+      for (int half = 0; half < 2; ++half) {
+        const int s = 2 * j + half;
+        // Byte 0 or 2 of a lane, twice as a number of 16 bits.
+        const __m512i twice =
+            _mm512_add_epi32(_mm512_set4_epi32(0x800c800c, 0x80088008, 0x80048004, 0x80008000),
+                             _mm512_set1_epi32(0x10001 * 2 * half));
+        const __m512i scale = _mm512_shuffle_epi8(pair, twice);
+        const __m512i bias = _mm512_mullo_epi16(scale, _mm512_set1_epi16(8 * 0x101));
+        const std::byte* lines = body + scale_bytes(kType) + s * kSubBytes;
+        prefetch(lines, kSubBytes);
+        __m512i units[4];
+        avx512::read_units<kType>(lines, units);
+#pragma GCC unroll 4
+        for (int u = 0; u < 4; ++u) {
+          const __m512i scaled = _mm512_mullo_epi16(units[u], scale);
+          store_line(out[4 * s + u], _mm512_sub_epi8(scaled, bias));
+        }
+      }
+    }
+  }
+
   // q: of the group; of another, where the step lacks the group.
   template <int kIndex, typename Tiles>
   [[gnu::always_inline]] static inline void multiply_group(Tiles& tiles, const std::int8_t* q,
@@ -413,9 +453,12 @@ struct GroupsOf32 {
                                                            const Step& weights) {
     constexpr int kThisA = kA + kIndex % 2, kThisB = kB + kIndex % 2;
     tiles.template zero<kIndex>();
-    tiles.template load<kThisA>(q, stride);
-    tiles.template load<kThisB>(weights.weights[kIndex], kTileBytes);
-    tiles.template multiply_by_signed<kIndex, kThisA, kThisB>();
+#pragma GCC unroll 2
+    for (int i = 0; i < static_cast<int>(kGroup) / kAColumns; ++i) {
+      tiles.template load<kThisA>(q + i * kAColumns, stride);
+      tiles.template load<kThisB>(weights.weights[kIndex][i * kTileRows], kTileBytes);
+      tiles.template multiply_by_signed<kIndex, kThisA, kThisB>();
+    }
   }
 };
 
@@ -527,16 +570,17 @@ inline ProductInput::Quantized rows_from(const ProductInput::Quantized& x, std::
 template <typename F>
 decltype(auto) with_format(TensorType type, const F& f) {
   switch (type) {
-    case TensorType::q4_0: return f.template operator()<GroupsOf32<TensorType::q4_0>>();
-    case TensorType::q4_1: return f.template operator()<GroupsOf32<TensorType::q4_1>>();
-    case TensorType::q5_0: return f.template operator()<GroupsOf32<TensorType::q5_0>>();
-    case TensorType::q5_1: return f.template operator()<GroupsOf32<TensorType::q5_1>>();
+    case TensorType::q4_0: return f.template operator()<Groups<TensorType::q4_0>>();
+    case TensorType::q4_1: return f.template operator()<Groups<TensorType::q4_1>>();
+    case TensorType::q5_0: return f.template operator()<Groups<TensorType::q5_0>>();
+    case TensorType::q5_1: return f.template operator()<Groups<TensorType::q5_1>>();
     case TensorType::q4_k: return f.template operator()<BlocksOf256<TensorType::q4_k>>();
     case TensorType::q5_k: return f.template operator()<BlocksOf256<TensorType::q5_k>>();
     case TensorType::q6_k: return f.template operator()<BlocksOf256<TensorType::q6_k>>();
+    case TensorType::q4_128: return f.template operator()<Groups<TensorType::q4_128>>();
     default: CHECK(type == TensorType::q8_0);
   }
-  return f.template operator()<GroupsOf32<TensorType::q8_0>>();
+  return f.template operator()<Groups<TensorType::q8_0>>();
 }
 
 template <typename Tiles, typename Format>
