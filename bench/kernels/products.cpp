@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::size_t kColumns = 2048;  // a multiple of every group
 constexpr std::size_t kMatrixBytes = std::size_t{8} << 20;
-constexpr std::size_t kRows[] = {1, 2, 4, 8, 16, 32, 512};
+constexpr std::size_t kRows[] = {1, 2, 4, 8, 16, 32, 64, 512};
 
 // Random integers; halves and floats of ordinary size, since subnormal ones would be slow.
 std::vector<std::byte> random_weights(TensorType type, std::size_t outputs) {

@@ -66,6 +66,12 @@ constexpr BlockPlace block_place(TensorType type, std::size_t block) {
   return {first + odd * kLine / 2, 0, first + kLine + odd * body};
 }
 
+// Bytes of as many blocks in a row, an even number if two share a line of halves.
+constexpr std::size_t bytes_of_blocks(TensorType type, std::size_t n) {
+  const std::size_t halves = block_shape(type).has_min ? kLine : kLine / 2;
+  return n * (halves + body_bytes(type));
+}
+
 // Where sub-block j's six-bit scale and minimum stand in their lanes, j and j + 4 alike.
 inline constexpr int kScaleByte[4] = {0, 2, 1, 3};
 

@@ -33,6 +33,13 @@ template <Ahead kAhead>
   }
 }
 
+// The first level alone.
+template <Ahead kAhead>
+[[gnu::always_inline]] inline void request_first(const std::byte* at, std::size_t bytes) {
+  for (std::size_t i = 0; i < bytes; i += kLine)
+    _mm_prefetch(reinterpret_cast<const char*>(at + kAhead.first_level + i), _MM_HINT_T0);
+}
+
 // The float at `word`, in all lanes.
 [[OUTRIDER_AVX512, gnu::always_inline]] inline __m512 broadcast(const std::int32_t* word) {
   return _mm512_castsi512_ps(_mm512_set1_epi32(*word));
