@@ -153,8 +153,8 @@ void encode_group(TensorType type, std::span<const float, kGroup> values, std::u
 // Q4_128. Each sub-block's best scale of a few, as for a group, but positive: the extreme value
 // comes near level 8 of its sign, and is cut to 7 if it is positive. Then d, so that the largest
 // scale is 15 of it; levels for the scales as they are stored; and d once more, as these levels
-// have it best. On the 0.5B the error is 0.0858 of the weights (the types of groups 0.0923, there),
-// 0.0849 with four scales, 0.0890 with one.
+// have it best. On the 0.5B the error is 0.0858 of the weights, where Q4_0's is 0.0923; with four
+// scales tried 0.0849, with one 0.0890.
 constexpr std::size_t kBlock = 128, kSub = 16;
 
 void encode_block(std::span<const float, kBlock> values, std::uint8_t* out) {
@@ -163,7 +163,7 @@ void encode_block(std::span<const float, kBlock> values, std::uint8_t* out) {
   std::array<float, kBlock / kSub> scales{};
   float largest = 0, zeros = 0;
   for (std::size_t s = 0; s < x.size(); ++s) {
-    x[s] = load(std::span<const float, kSub>(values.subspan(s * kSub, kSub)));
+    x[s] = load(values.subspan(s * kSub).first<kSub>());
     const float most = std::fabs(extreme(x[s]));
     zeros += most - most;  // or NaN
     if (!(most >= kHalfLeast)) continue;
@@ -180,9 +180,9 @@ void encode_block(std::span<const float, kBlock> values, std::uint8_t* out) {
   Half d = float_to_half(std::numeric_limits<float>::quiet_NaN());
   if (zeros == 0 && largest < kScales * kHalfMost) {
     d = float_to_half(largest / kScales);
+    const float unit = half_to_float(d);
     float xq = 0, qq = 0;
-    for (std::size_t s = 0; s < x.size() && d != 0; ++s) {
-      const float unit = half_to_float(d);
+    for (std::size_t s = 0; s < x.size() && unit > 0; ++s) {
       const float scale = std::min(std::nearbyint(scales[s] / unit), kScales);
       if (scale == 0) continue;
       const auto nearest = levels(x[s], 1 / (scale * unit), kLevels);
