@@ -53,7 +53,7 @@ struct TiledRows {
 // All 16 rows and all groups are added: those that are lacking have factors of zero.
 template <typename Format>
 struct Pending {
-  const typename Format::Step* weights;
+  const typename Format::Scales* scales;
   const typename Format::Factors* factors;
   const SumTile* sums;
   const OutputTile* before;  // outputs of the steps before
@@ -100,8 +100,10 @@ struct BlocksOf256 {
   static constexpr std::size_t kScaleBytes = body_bytes(kType) - kSubBlocks * kSubBytes;
   static constexpr int kHigh = 0, kLow = 1, kDigitBits = kHasMin ? 3 : 8;
 
-  struct alignas(64) Step {
+  struct alignas(64) Weights {
     std::uint8_t digits[2][4 * kTileRows][kTileBytes];  // [digit][unit]
+  };
+  struct alignas(64) Scales {
     float d[kPanel], m[kPanel];
     std::int32_t mins[4][kPanel];  // two sub-blocks per lane, as in Sums
   };
@@ -116,15 +118,16 @@ struct BlocksOf256 {
 
   template <Requests kRequests>
   [[OUTRIDER_AVX512, gnu::noinline]] static void unpack(const std::byte* panel, std::size_t step,
-                                                        std::size_t, Step& out) {
+                                                        std::size_t, Weights& weights,
+                                                        Scales& scales) {
     const BlockPlace place = block_place(kType, step);
     prefetch<kRequests>(panel + place.body - kLine, kScaleBytes + kLine);
-    _mm512_store_ps(out.d, avx512::halves(panel + place.d));
+    _mm512_store_ps(scales.d, avx512::halves(panel + place.d));
     if constexpr (kHasMin) {
-      _mm512_store_ps(out.m, avx512::halves(panel + place.m));
-      unpack_with_mins<kRequests>(panel + place.body, out);
+      _mm512_store_ps(scales.m, avx512::halves(panel + place.m));
+      unpack_with_mins<kRequests>(panel + place.body, weights, scales);
     } else {
-      unpack_q6_k<kRequests>(panel + place.body, out);
+      unpack_q6_k<kRequests>(panel + place.body, weights);
     }
   }
 
@@ -133,7 +136,7 @@ struct BlocksOf256 {
   template <bool kAdds, typename Tiles>
   [[OUTRIDER_AVX512, gnu::noinline]] static void multiply(Tiles& tiles, const std::int8_t* q,
                                                           std::size_t stride, std::size_t,
-                                                          const Step& weights, SumTile* sums,
+                                                          const Weights& weights, SumTile* sums,
                                                           const Pending<BlocksOf256>& pending) {
     Adder add(pending);  // not const: GCC 12 would keep it in memory
     tiles.template zero<kHigh>();
@@ -184,11 +187,11 @@ struct BlocksOf256 {
           before_(*pending.before),
           to_(pending.to),
           to_stride_(pending.to_stride),
-          d_(_mm512_load_ps(pending.weights->d)) {
+          d_(_mm512_load_ps(pending.scales->d)) {
       if constexpr (kHasMin) {
-        dmin_ = _mm512_load_ps(pending.weights->m);
+        dmin_ = _mm512_load_ps(pending.scales->m);
 #pragma GCC unroll 4
-        for (int i = 0; i < 4; ++i) mins_[i] = _mm512_load_si512(pending.weights->mins[i]);
+        for (int i = 0; i < 4; ++i) mins_[i] = _mm512_load_si512(pending.scales->mins[i]);
       }
     }
 
@@ -227,7 +230,8 @@ struct BlocksOf256 {
 
   template <Requests kRequests>
   [[OUTRIDER_AVX512, gnu::always_inline]] static inline void unpack_with_mins(const std::byte* body,
-                                                                              Step& out) {
+                                                                              Weights& weights,
+                                                                              Scales& out) {
     const avx512::SixBitScales small = avx512::six_bit_scales(body);
     const __m512i even_bytes = _mm512_set1_epi16(255), seven = _mm512_set1_epi8(7);
     __m512i digits[2][2];
@@ -249,19 +253,20 @@ struct BlocksOf256 {
       __m512i units[8];
       const std::byte* lines = body + kScaleBytes + s * kSubBytes;
       prefetch<kRequests>(lines, kSubBytes);
+      asm volatile("" : : : "memory");  // else GCC asks for all lines of the block first
       avx512::read_units<kType>(lines, units);
 #pragma GCC unroll 8
       for (int u = 0; u < 8; ++u) {
         const int unit = s * 8 + u;
-        store_line(out.digits[kHigh][unit], _mm512_mullo_epi16(units[u], high));
-        store_line(out.digits[kLow][unit], _mm512_mullo_epi16(units[u], low));
+        store_line(weights.digits[kHigh][unit], _mm512_mullo_epi16(units[u], high));
+        store_line(weights.digits[kLow][unit], _mm512_mullo_epi16(units[u], low));
       }
     }
   }
 
   template <Requests kRequests>
   [[OUTRIDER_AVX512, gnu::always_inline]] static inline void unpack_q6_k(const std::byte* body,
-                                                                         Step& out) {
+                                                                         Weights& out) {
     const __m512i low_bytes = _mm512_set1_epi16(255);
 #pragma GCC unroll 1
     for (int s = 0; s < 16; ++s) {
@@ -302,8 +307,10 @@ struct Groups {
   static constexpr int kAColumns = std::min<int>(kGroup, 64);
   static constexpr bool kHasMin = kShape.has_min;
 
-  struct alignas(64) Step {
-    std::uint8_t weights[kGroups][kGroup / 4][kTileBytes];  // [group][unit], int8
+  struct alignas(64) Weights {
+    std::uint8_t groups[kGroups][kGroup / 4][kTileBytes];  // [group][unit], int8
+  };
+  struct alignas(64) Scales {
     float d[kGroups][kPanel], m[kGroups][kPanel];
   };
 
@@ -317,19 +324,20 @@ struct Groups {
 
   template <Requests kRequests>
   [[OUTRIDER_AVX512, gnu::noinline]] static void unpack(const std::byte* panel, std::size_t step,
-                                                        std::size_t groups, Step& out) {
+                                                        std::size_t groups, Weights& weights,
+                                                        Scales& scales) {
     for (std::size_t g = 0; g < groups; ++g) {
       const BlockPlace place = block_place(kType, step * kGroups + g);
       if constexpr (kShape.sub_blocks > 1)
-        unpack_scaled<kRequests>(panel + place.body, out.weights[g]);
+        unpack_scaled<kRequests>(panel + place.body, weights.groups[g]);
       else
-        unpack_group<kRequests>(panel + place.body, out.weights[g]);
-      _mm512_store_ps(out.d[g], avx512::halves(panel + place.d));
-      if constexpr (kHasMin) _mm512_store_ps(out.m[g], avx512::halves(panel + place.m));
+        unpack_group<kRequests>(panel + place.body, weights.groups[g]);
+      _mm512_store_ps(scales.d[g], avx512::halves(panel + place.d));
+      if constexpr (kHasMin) _mm512_store_ps(scales.m[g], avx512::halves(panel + place.m));
     }
     for (std::size_t g = groups; g < kGroups; ++g) {
-      _mm512_store_ps(out.d[g], _mm512_setzero_ps());
-      _mm512_store_ps(out.m[g], _mm512_setzero_ps());
+      _mm512_store_ps(scales.d[g], _mm512_setzero_ps());
+      _mm512_store_ps(scales.m[g], _mm512_setzero_ps());
     }
   }
 
@@ -338,7 +346,7 @@ struct Groups {
   template <bool kAdds, typename Tiles>
   [[OUTRIDER_AVX512, gnu::noinline]] static void multiply(Tiles& tiles, const std::int8_t* q,
                                                           std::size_t stride, std::size_t groups,
-                                                          const Step& weights, SumTile* sums,
+                                                          const Weights& weights, SumTile* sums,
                                                           const Pending<Groups>& pending) {
     Adder add(pending);
     multiply_group<0>(tiles, q, stride, weights);
@@ -387,8 +395,8 @@ struct Groups {
           to_stride_(pending.to_stride) {
 #pragma GCC unroll 4
       for (std::size_t g = 0; g < kGroups; ++g) {
-        d_[g] = _mm512_load_ps(pending.weights->d[g]);
-        if constexpr (kHasMin) m_[g] = _mm512_load_ps(pending.weights->m[g]);
+        d_[g] = _mm512_load_ps(pending.scales->d[g]);
+        if constexpr (kHasMin) m_[g] = _mm512_load_ps(pending.scales->m[g]);
       }
     }
 
@@ -470,13 +478,13 @@ struct Groups {
   template <int kIndex, typename Tiles>
   [[gnu::always_inline]] static inline void multiply_group(Tiles& tiles, const std::int8_t* q,
                                                            std::size_t stride,
-                                                           const Step& weights) {
+                                                           const Weights& weights) {
     constexpr int kThisA = kA + kIndex % 2, kThisB = kB + kIndex % 2;
     tiles.template zero<kIndex>();
 #pragma GCC unroll 2
     for (int i = 0; i < static_cast<int>(kGroup) / kAColumns; ++i) {
       tiles.template load<kThisA>(q + i * kAColumns, stride);
-      tiles.template load<kThisB>(weights.weights[kIndex][i * kTileRows], kTileBytes);
+      tiles.template load<kThisB>(weights.groups[kIndex][i * kTileRows], kTileBytes);
       tiles.template multiply_by_signed<kIndex, kThisA, kThisB>();
     }
   }
@@ -516,14 +524,16 @@ template <typename Format, Requests kRequests, typename Tiles>
                                         const typename Format::Factors* factors,
                                         OutputTile* outputs, float* out, std::size_t out_stride) {
   static constexpr OutputTile kZeros = {};
-  typename Format::Step unpacked[2];
+  // Once, not twice by turns as what is still to be added: weights, sums and the rows' own columns
+  // are to stay in the first-level cache.
+  typename Format::Weights weights;
+  typename Format::Scales scales[2];
   SumTile sums[2][kSums];
-  Pending<Format> pending = {unpacked, factors, sums[1], &kZeros, outputs->rows[0], kPanel};
+  Pending<Format> pending = {scales, factors, sums[1], &kZeros, outputs->rows[0], kPanel};
   bool any = false;
   int turn = 0;
-  Format::template unpack<kRequests>(panel, 0, steps.groups_of(0), unpacked[0]);
+  Format::template unpack<kRequests>(panel, 0, steps.groups_of(0), weights, scales[0]);
   for (std::size_t step = 0; step < steps.count; ++step) {
-    const typename Format::Step& weights = unpacked[step % 2];
     const std::size_t groups = steps.groups_of(step);
     // All 16 rows of a tile are stored, and `out` may have fewer.
     const bool to_out = step + 1 == steps.count && rows.height == kTileRows;
@@ -541,7 +551,7 @@ template <typename Format, Requests kRequests, typename Tiles>
         Format::template multiply<true>(tiles, q, x.q_stride, groups, weights, own, pending);
       else
         Format::template multiply<false>(tiles, q, x.q_stride, groups, weights, own, pending);
-      pending = {.weights = &weights,
+      pending = {.scales = &scales[step % 2],
                  .factors = factors++,
                  .sums = own,
                  .before = step == 0 ? &kZeros : outputs + tile,
@@ -550,8 +560,8 @@ template <typename Format, Requests kRequests, typename Tiles>
       any = true;
       turn = 1 - turn;
       if (tile + 1 == rows.tiles && step + 1 < steps.count) {
-        Format::template unpack<kRequests>(panel, step + 1, steps.groups_of(step + 1),
-                                           unpacked[(step + 1) % 2]);
+        Format::template unpack<kRequests>(panel, step + 1, steps.groups_of(step + 1), weights,
+                                           scales[(step + 1) % 2]);
       }
     }
   }
