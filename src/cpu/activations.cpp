@@ -94,7 +94,7 @@ ThreadMemory::ThreadMemory(const Weights& weights, const ProductKernels& kernels
   }
   const auto lay_out = [&](BumpAllocator memory) {
     for (Form& form : forms) form.rows.memory = memory.take<ArrangedRows::Line>(n_lines);
-    up = memory.take<float>(piece_outputs_max(n_rows));
+    gate_and_up = memory.take<float>(2 * piece_outputs_max(n_rows));
     return memory.used_bytes();
   };
   buffer_ = HugeBuffer(lay_out(BumpAllocator()));

@@ -73,8 +73,8 @@ struct ThreadMemory {
     ArrangedRows rows;
   };
   std::array<Form, 2> forms;
-  std::size_t n_forms = 0;  // of the products that are being shared out
-  std::span<float> up;      // some outputs of `up` for a chunk of rows
+  std::size_t n_forms = 0;       // of the products that are being shared out
+  std::span<float> gate_and_up;  // some outputs of both for a chunk of rows
 
  private:
   HugeBuffer buffer_;

@@ -298,14 +298,15 @@ class Forward::Worker {
                             std::min(parts.end * kPanelsPerPart, gate.panels())};
       const Range columns = {panels.begin * kPanel, std::min(panels.end * kPanel, gate.outputs)};
       const std::size_t n = columns.end - columns.begin;
-      thread_.multiply(gate, normed, rows, panels, x_.gated.from(rows.begin, columns.begin));
-      const MatrixView<float> up_rows =
-          thread_.up(rows.end - rows.begin, (panels.end - panels.begin) * kPanel);
+      const auto [gate_rows, up_rows] =
+          thread_.gate_and_up(rows.end - rows.begin, (panels.end - panels.begin) * kPanel);
+      thread_.multiply(gate, normed, rows, panels, gate_rows);
       thread_.multiply(up, normed, rows, panels, up_rows);
       thread_.done(PassPart::gate_up);
       for (std::size_t row = rows.begin; row < rows.end; ++row) {
-        const std::span<float> gated = x_.gated[row].subspan(columns.begin, n);
-        activate(gated, up_rows[row - rows.begin].first(n), gated);
+        const std::size_t i = row - rows.begin;
+        activate(gate_rows[i].first(n), up_rows[i].first(n),
+                 x_.gated[row].subspan(columns.begin, n));
       }
       const Range whole = whole_groups(rows, columns, down);
       for (std::size_t row = rows.begin; row < rows.end && whole.begin < whole.end; ++row)

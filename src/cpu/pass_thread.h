@@ -32,9 +32,11 @@ class PassThread {
   }
 
   int index() const { return thread_; }
-  // Room for outputs of `up`.
-  MatrixView<float> up(std::size_t rows, std::size_t columns) const {
-    return {memory_.up.data(), rows, columns};
+  // Room for outputs of `gate` and `up`.
+  std::array<MatrixView<float>, 2> gate_and_up(std::size_t rows, std::size_t columns) const {
+    const std::span<float> both = memory_.gate_and_up;
+    return {MatrixView<float>(both.data(), rows, columns),
+            MatrixView<float>(both.data() + both.size() / 2, rows, columns)};
   }
 
   // This thread's even share of n items.
