@@ -79,11 +79,9 @@ class PlainModel {
   }
 
   static void turn(const Rope& rope, std::size_t position, std::span<double> head) {
-    const auto half = static_cast<std::size_t>(rope.dims) / 2;
+    const std::size_t half = rope.frequencies.size();
     for (std::size_t i = 0; i < half; ++i) {
-      const double exponent = -2 * static_cast<double>(i) / rope.dims;
-      const double angle =
-          static_cast<double>(position) * rope.position_scale * std::pow(rope.base, exponent);
+      const double angle = static_cast<double>(position) * rope.frequencies[i];
       const bool adjacent = rope.pairing == RopePairing::adjacent;
       double& a = head[adjacent ? 2 * i : i];
       double& b = head[adjacent ? 2 * i + 1 : i + half];
@@ -108,8 +106,8 @@ class PlainModel {
       const auto head_dim = static_cast<std::size_t>(attention.head_dim);
       for (std::size_t first = 0; first < all.size(); first += head_dim) {
         const std::span<double> head = std::span(all).subspan(first, head_dim);
-        if (attention.has_qk_norm) norm(head_norm, layer, head);
-        turn(attention.rope, i, head);
+        if (attention.qk_norm != HeadNorm::none) norm(head_norm, layer, head);
+        turn(*attention.rope, i, head);
       }
     }
     return out;

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "cache/cache.h"
 #include "cpu/backend.h"
+#include "support/golden_families.h"
 #include "support/tiny_model.h"
 
 namespace outrider {
@@ -121,14 +122,13 @@ struct Seen {
 // Several sequences grow by random forwards: chunks of prompt, trees over several forwards, rows of
 // all sequences mixed, commits of random paths, discards, truncations and forks. Every row's logits
 // must be the reference's.
-void check_random_work(const TinyOptions& options, const Setting& setting, unsigned seed,
-                       int n_steps, Seen& seen) {
-  SCOPED_TRACE(fmt::format("{} isa {} threads {} cache {} seed {}", options.family,
-                           name(setting.isa), setting.n_threads,
-                           kCacheTypes[static_cast<int>(setting.cache_type)], seed));
-  const Model model = tiny_model(options);
+void check_random_work(const std::string& model_name, const Model& model, const Setting& setting,
+                       unsigned seed, int n_steps, Seen& seen) {
+  SCOPED_TRACE(fmt::format("{} isa {} threads {} cache {} seed {}", model_name, name(setting.isa),
+                           setting.n_threads, kCacheTypes[static_cast<int>(setting.cache_type)],
+                           seed));
   static std::map<std::pair<std::string, CacheType>, std::unique_ptr<Reference>> references;
-  auto& reference = references[{options.family, setting.cache_type}];
+  auto& reference = references[{model_name, setting.cache_type}];
   if (!reference) reference = std::make_unique<Reference>(model, setting.cache_type);
   const auto backend = load_cpu(model,
                                 {.context = 512,
@@ -183,7 +183,7 @@ void check_random_work(const TinyOptions& options, const Setting& setting, unsig
           parent = EarlierRow{row};
         }
         if (path.size() >= 150) continue;
-        path.push_back(below(277));
+        path.push_back(below(static_cast<std::size_t>(model.spec.vocabulary)));
         rows.push_back({.sequence = sequence,
                         .token = path.back(),
                         .position = static_cast<int>(path.size()) - 1,
@@ -250,12 +250,31 @@ TEST(Rows, EqualPlainDecodingOfTheirPath) {
        .embedding = 64},
   };
   Seen seen;
-  for (const TinyOptions& model : models) {
+  for (const TinyOptions& options : models) {
+    const Model model = tiny_model(options);
     // The same work for every setting: the reference computes each path once.
     for (const Setting& setting : settings()) {
-      check_random_work(model, setting, 1, setting.isa == Isa::reference ? 15 : 40, seen);
+      check_random_work("tiny " + options.family, model, setting, 1,
+                        setting.isa == Isa::reference ? 15 : 40, seen);
       if (HasFatalFailure()) return;
     }
+  }
+  EXPECT_GT(seen.beyond_two_pages, 100);
+  EXPECT_GT(seen.over_scratch, 100);
+}
+
+// What families have besides: norms of every kind, ropes of every scaling, parallel layers, biases.
+TEST(Rows, OfEveryFamilyEqualPlainDecodingOfTheirPath) {
+  constexpr CacheType kTypes[] = {CacheType::f16, CacheType::q8_0, CacheType::f32};
+  Seen seen;
+  unsigned seed = 2;
+  for (const std::string& name : testing::golden_families()) {
+    const Model model = testing::golden_model(name);
+    for (const Isa isa : available_isas()) {
+      check_random_work(name, model, {isa, 2, kTypes[seed % 3]}, seed, 25, seen);
+      if (HasFatalFailure()) return;
+    }
+    ++seed;
   }
   EXPECT_GT(seen.beyond_two_pages, 100);
   EXPECT_GT(seen.over_scratch, 100);

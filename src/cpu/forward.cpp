@@ -85,22 +85,24 @@ class Forward::Worker {
   };
 
   void run_attention(const Operation& operation, const Attention& attention, int layer) {
-    norm_for_heads(operation.pre_norm, attention, layer);
+    norm_for_heads(operation, attention, layer);
+    // A norm over all heads waits until all of a row's are there.
+    const bool norms_all = attention.qk_norm == HeadNorm::all;
     multiply_heads(attention, layer, [&](const Head& head) {
       add_bias(head, attention, layer);
-      if (head.kind != Kind::value) {
-        norm_head(head, attention, layer);
-        rope(head, attention, layer);
-      }
-      if (head.kind != Kind::query) store(head, layer);
+      if (head.kind == Kind::value) return store(head, layer);
+      if (norms_all) return;
+      norm_head(head, attention, layer);
+      finish_head(head, attention, layer);
     });
+    if (norms_all) norm_all_heads(attention, layer);
     attend(attention, layer);
     multiply_output(layer);
     add_to_stream(operation, layer);
   }
 
   void run_mlp(const Operation& operation, const Mlp& mlp, int layer) {
-    norm_for_mlp(operation.pre_norm, layer);
+    norm_for_mlp(operation, mlp, layer);
     multiply_and_activate(mlp, layer);
     multiply_down(layer);
     add_to_stream(operation, layer);
@@ -117,7 +119,7 @@ class Forward::Worker {
 
   // --- norms: rows of x_.normed, in the forms that the products with it ask for
 
-  void norm_for_heads(std::optional<Role> role, const Attention& attention, int layer) {
+  void norm_for_heads(const Operation& operation, const Attention& attention, int layer) {
     const HeadPieces pieces = pieces_of(attention);
     const std::size_t first = thread_.share_of(pieces.size()).begin;
     if (first < pieces.size()) {
@@ -125,28 +127,29 @@ class Forward::Worker {
       const PackedMatrix& weights = weights_of(piece.kind, layer);
       thread_.expect(weights, {piece.panels.begin, weights.panels()});
     }
-    norm_rows(PassPart::attention_in, role, layer,
+    norm_rows(PassPart::attention_in, operation, layer,
               {&weights_of(Kind::query, layer), &weights_of(Kind::key, layer),
                &weights_of(Kind::value, layer)});
   }
 
-  void norm_for_mlp(std::optional<Role> role, int layer) {
-    const PackedMatrix& gate = matrix(Role::mlp_gate, layer);
+  void norm_for_mlp(const Operation& operation, const Mlp& mlp, int layer) {
+    const PackedMatrix& up = matrix(Role::mlp_up, layer);
+    const PackedMatrix& gate = mlp.is_gated ? matrix(Role::mlp_gate, layer) : up;
     thread_.expect(gate, kPanelsPerPart);
-    norm_rows(PassPart::mlp_in, role, layer, {&gate, &matrix(Role::mlp_up, layer)});
+    norm_rows(PassPart::mlp_in, operation, layer, {&gate, &up});
   }
 
-  void norm_rows(PassPart part, std::optional<Role> role, int layer,
+  void norm_rows(PassPart part, const Operation& operation, int layer,
                  std::initializer_list<const PackedMatrix*> readers) {
     thread_.for_each_row(part, [&](std::size_t row) {
       complete_stream(row);
-      if (role) {
-        vectors_.rms_norm(x_.stream[row], f_.weights_.vector(*role, layer), f_.spec_.norm_eps,
-                          x_.normed[row]);
-      } else {
-        std::copy(x_.stream[row].begin(), x_.stream[row].end(), x_.normed[row].begin());
+      const std::span<float> normed = x_.normed[row];
+      if (operation.pre_norm) {
+        norm(x_.stream[row], *operation.pre_norm, layer, normed);
+      } else if (!operation.shares_input) {
+        std::copy(x_.stream[row].begin(), x_.stream[row].end(), normed.begin());
       }
-      quantize(x_.normed[row], row, {0, x_.normed.columns()}, x_.input_forms, readers);
+      quantize(normed, row, {0, x_.normed.columns()}, x_.input_forms, readers);
     });
   }
 
@@ -157,10 +160,27 @@ class Forward::Worker {
       complete_stream(row);
       if (!rows_[row].wants_logits) return;
       const std::size_t i = f_.logit_index(static_cast<int>(row));
-      vectors_.rms_norm(x_.stream[row], f_.weights_.vector(Role::output_norm), f_.spec_.norm_eps,
-                        x_.normed[i]);
+      norm(x_.stream[row], Role::output_norm, 0, x_.normed[i]);
       quantize(x_.normed[i], i, {0, x_.normed.columns()}, x_.input_forms, {&f_.weights_.head()});
     });
+  }
+
+  // y = the norm of x with the weights of a role, and its bias if it has one. y may be x.
+  void norm(std::span<const float> x, Role role, int layer, std::span<float> y) {
+    norm(x, f_.weights_.vector(role, layer), y);
+    if (role == Role::attention_norm) add_bias(Role::attention_norm_bias, layer, y);
+    if (role == Role::mlp_norm) add_bias(Role::mlp_norm_bias, layer, y);
+    if (role == Role::output_norm) add_bias(Role::output_norm_bias, layer, y);
+  }
+  void norm(std::span<const float> x, std::span<const float> weights, std::span<float> y) {
+    const bool is_rms = f_.spec_.norm == NormKind::rms;
+    (is_rms ? vectors_.rms_norm : vectors_.layer_norm)(x, weights, f_.spec_.norm_eps, y);
+  }
+
+  // Adds the bias of a role, from column `first` on, if the model has it.
+  void add_bias(Role role, int layer, std::span<float> y, std::size_t first = 0) {
+    const std::span<const float> bias = f_.weights_.vector(role, layer);
+    if (!bias.empty()) vectors_.add(bias.subspan(first, y.size()), y);
   }
 
   // Adds to a row of the stream what it does not have yet.
@@ -173,10 +193,10 @@ class Forward::Worker {
       return;
     }
     const std::span<float> output = x_.output[row];
-    if (operation->post_norm) {
-      vectors_.rms_norm(output, f_.weights_.vector(*operation->post_norm, layer), f_.spec_.norm_eps,
-                        output);
-    }
+    const bool is_attention = std::holds_alternative<Attention>(operation->body);
+    add_bias(is_attention ? Role::attention_output_bias : Role::mlp_down_bias, layer, output);
+    if (operation->post_norm) norm(output, *operation->post_norm, layer, output);
+    if (f_.spec_.output_scale != 1) vectors_.scale(f_.spec_.output_scale, output);
     vectors_.add(output, stream);
     if (operation != &f_.spec_.layers[layer].operations.back()) return;
     for (std::size_t tap = 0; tap < taps_.size(); ++tap) {
@@ -232,20 +252,46 @@ class Forward::Worker {
     if (!attention.has_bias) return;
     const Role role =
         by_kind(head.kind, Role::attention_q_bias, Role::attention_k_bias, Role::attention_v_bias);
-    const std::size_t head_dim = head.x.size();
-    vectors_.add(f_.weights_.vector(role, layer).subspan(head.index * head_dim, head_dim), head.x);
+    add_bias(role, layer, head.x, head.index * head.x.size());
   }
 
   void norm_head(const Head& head, const Attention& attention, int layer) {
-    if (!attention.has_qk_norm) return;
+    if (attention.qk_norm == HeadNorm::none) return;
     const Role role = head.kind == Kind::query ? Role::attention_q_norm : Role::attention_k_norm;
-    vectors_.rms_norm(head.x, f_.weights_.vector(role, layer), f_.spec_.norm_eps, head.x);
+    const std::size_t first = attention.qk_norm == HeadNorm::each ? head.index * head.x.size() : 0;
+    norm(head.x, f_.weights_.vector(role, layer).subspan(first, head.x.size()), head.x);
+  }
+
+  void norm_all_heads(const Attention& attention, int layer) {
+    thread_.for_each_row(PassPart::heads, [&](std::size_t row) {
+      for (const Kind kind : {Kind::query, Kind::key}) {
+        const bool is_query = kind == Kind::query;
+        const std::size_t n = is_query ? attention.n_heads : attention.n_kv_heads;
+        const std::size_t head_dim = attention.head_dim;
+        const std::span<float> heads = rows_of(kind)[row].first(n * head_dim);
+        const Role role = is_query ? Role::attention_q_norm : Role::attention_k_norm;
+        norm(heads, f_.weights_.vector(role, layer), heads);
+        for (std::size_t head = 0; head < n; ++head)
+          finish_head({kind, row, head, heads.subspan(head * head_dim, head_dim)}, attention,
+                      layer);
+      }
+    });
+  }
+
+  // What is left of a query or key after its norm.
+  void finish_head(const Head& head, const Attention& attention, int layer) {
+    rope(head, attention, layer);
+    if (head.kind == Kind::key) return store(head, layer);
+    if (!attention.query_growth) return;
+    const int position = rows_[head.row].context.position;
+    vectors_.scale(query_factor(*attention.query_growth, position), head.x);
   }
 
   void rope(const Head& head, const Attention& attention, int layer) {
+    if (!attention.rope) return;
     const RopeTable& table = f_.ropes_.of(layer);
     const int position = rows_[head.row].context.position;
-    const bool halves = attention.rope.pairing == RopePairing::halves;
+    const bool halves = attention.rope->pairing == RopePairing::halves;
     (halves ? vectors_.rope_halves : vectors_.rope_adjacent)(table.cos(position),
                                                              table.sin(position), head.x);
   }
@@ -284,9 +330,10 @@ class Forward::Worker {
   // --- mlp
 
   // x_.gated = activation(gate of x_.normed) * (up of x_.normed), as the down matrix asks for it.
+  // Without a gate: activation(up of x_.normed) * 1.
   void multiply_and_activate(const Mlp& mlp, int layer) {
-    const PackedMatrix& gate = matrix(Role::mlp_gate, layer);
     const PackedMatrix& up = matrix(Role::mlp_up, layer);
+    const PackedMatrix& gate = mlp.is_gated ? matrix(Role::mlp_gate, layer) : up;
     const PackedMatrix& down = matrix(Role::mlp_down, layer);
     const ProductInput normed = x_.input_forms.input(x_.normed);
     const auto activate =
@@ -301,12 +348,18 @@ class Forward::Worker {
       const auto [gate_rows, up_rows] =
           thread_.gate_and_up(rows.end - rows.begin, (panels.end - panels.begin) * kPanel);
       thread_.multiply(gate, normed, rows, panels, gate_rows);
-      thread_.multiply(up, normed, rows, panels, up_rows);
+      if (mlp.is_gated) thread_.multiply(up, normed, rows, panels, up_rows);
       thread_.done(PassPart::gate_up);
       for (std::size_t row = rows.begin; row < rows.end; ++row) {
         const std::size_t i = row - rows.begin;
-        activate(gate_rows[i].first(n), up_rows[i].first(n),
-                 x_.gated[row].subspan(columns.begin, n));
+        const std::span<float> gate_row = gate_rows[i].first(n), up_row = up_rows[i].first(n);
+        if (!mlp.is_gated) std::ranges::fill(up_row, 1.0f);
+        if (mlp.has_bias) {
+          add_bias(mlp.is_gated ? Role::mlp_gate_bias : Role::mlp_up_bias, layer, gate_row,
+                   columns.begin);
+          if (mlp.is_gated) add_bias(Role::mlp_up_bias, layer, up_row, columns.begin);
+        }
+        activate(gate_row, up_row, x_.gated[row].subspan(columns.begin, n));
       }
       const Range whole = whole_groups(rows, columns, down);
       for (std::size_t row = rows.begin; row < rows.end && whole.begin < whole.end; ++row)
@@ -355,6 +408,7 @@ class Forward::Worker {
     thread_.multiply_all(head, normed, n, logits, [&](Range rows, Range columns) {
       for (std::size_t i = rows.begin; i < rows.end; ++i) {
         const std::span<float> part = logits[i].subspan(columns.begin, columns.end - columns.begin);
+        if (f_.spec_.logit_scale != 1) vectors_.scale(f_.spec_.logit_scale, part);
         if (f_.spec_.logit_softcap)
           vectors_.softcap(static_cast<float>(*f_.spec_.logit_softcap), part);
         for (float& logit : part) logit += 0.0f;  // turns -0 into +0

@@ -1,49 +1,59 @@
 #include "cpu/rope_tables.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <span>
 
 namespace outrider {
 namespace {
 
-bool same_table(const Rope& a, const Rope& b) {
-  return a.dims == b.dims && a.base == b.base && a.position_scale == b.position_scale;
+// With a context of this length.
+std::span<const double> frequencies_of(const Rope& rope, int context) {
+  return rope.longer && context > rope.longer->length ? rope.longer->frequencies : rope.frequencies;
 }
 
-// The first of `ropes` that has the same table, or their end.
-std::size_t place_of(const Rope& rope, std::span<const Rope> ropes) {
-  const auto same = [&](const Rope& other) { return same_table(other, rope); };
-  return static_cast<std::size_t>(std::ranges::find_if(ropes, same) - ropes.begin());
+bool same_table(const Rope& a, const Rope& b, int context) {
+  return a.magnitude == b.magnitude &&
+         std::ranges::equal(frequencies_of(a, context), frequencies_of(b, context));
 }
 
 // The ropes of all layers, those with the same table once.
-std::vector<Rope> distinct_ropes(const ModelSpec& spec) {
-  std::vector<Rope> ropes;
-  for (const LayerSpec& layer : spec.layers) {
-    const Attention* attention = attention_of(layer);
-    if (attention != nullptr && place_of(attention->rope, ropes) == ropes.size())
-      ropes.push_back(attention->rope);
+struct DistinctRopes {
+  DistinctRopes(const ModelSpec& spec, int context) {
+    for (const LayerSpec& layer : spec.layers) {
+      const Attention* attention = attention_of(layer);
+      const Rope* rope = attention && attention->rope ? &*attention->rope : nullptr;
+      const auto same = [&](const Rope* other) {
+        return rope != nullptr && same_table(*other, *rope, context);
+      };
+      const auto found = std::ranges::find_if(ropes, same);
+      of_layer.push_back(rope ? static_cast<std::size_t>(found - ropes.begin()) : SIZE_MAX);
+      if (rope && found == ropes.end()) ropes.push_back(rope);
+    }
   }
-  return ropes;
-}
+
+  std::vector<const Rope*> ropes;
+  std::vector<std::size_t> of_layer;  // [n_layers], of ropes; SIZE_MAX without rope
+};
 
 }  // namespace
 
 RopeTables::RopeTables(const ModelSpec& spec, int context) {
-  const std::vector<Rope> ropes = distinct_ropes(spec);
-  for (const Rope& rope : ropes)
-    tables_.emplace_back(context, rope.dims, rope.base, rope.position_scale);
-  for (const LayerSpec& layer : spec.layers) {
-    const Attention* attention = attention_of(layer);
-    of_layer_.push_back(attention != nullptr ? place_of(attention->rope, ropes) : ropes.size());
-  }
+  DistinctRopes distinct(spec, context);
+  for (const Rope* rope : distinct.ropes)
+    tables_.emplace_back(context, frequencies_of(*rope, context), rope->magnitude);
+  of_layer_ = std::move(distinct.of_layer);
 }
 
 std::size_t RopeTables::bytes(const ModelSpec& spec, int context) {
   std::size_t bytes = 0;
-  for (const Rope& rope : distinct_ropes(spec))
-    bytes += static_cast<std::size_t>(context) * rope.dims * sizeof(float);
+  for (const Rope* rope : DistinctRopes(spec, context).ropes)
+    bytes += static_cast<std::size_t>(context) * rope->dims() * sizeof(float);
   return bytes;
+}
+
+float query_factor(const QueryGrowth& growth, int position) {
+  return static_cast<float>(1 + growth.beta * log_f64(1.0 + position / growth.length));
 }
 
 }  // namespace outrider

@@ -86,7 +86,8 @@ TEST(MemoryNeed, CountsTheTablesOfPositions) {
     return cpu_backends().memory_need(model, {.context = context, .batch_rows = 1}).working;
   };
   EXPECT_EQ(working(1 << 20), working(64));
-  attention.rope.dims = 128;
+  attention.rope = Rope{.pairing = RopePairing::halves, .frequencies = {}, .longer = {}};
+  attention.rope->frequencies.resize(64);
   EXPECT_EQ(working(1 << 20) - working(1 << 19), (std::size_t{1} << 19) * 128 * sizeof(float));
 }
 

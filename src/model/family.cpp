@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "cache/cache.h"
 #include "model/families/families.h"
+#include "model/rope_spec.h"
 
 namespace outrider {
 namespace {
@@ -44,35 +45,28 @@ int vocabulary_size(const Checkpoint& checkpoint) {
 }  // namespace
 
 std::span<const Family> families() {
-  static const Family kFamilies[] = {llama_family(), qwen2_family(), gemma3_family()};
+  static const Family kFamilies[] = {
+      cohere2_family(), command_r_family(), gemma2_family(),   gemma3_family(),     glm4_family(),
+      granite_family(), llama_family(),     mistral3_family(), olmo2_family(),      phi3_family(),
+      qwen2_family(),   qwen3_family(),     smollm3_family(),  starcoder2_family(),
+  };
   return kFamilies;
 }
 
-std::vector<TensorName> decoder_names(std::initializer_list<TensorName> more) {
-  std::vector<TensorName> names = {
-      {Role::token_embedding, "token_embd.weight"},
-      {Role::output_norm, "output_norm.weight"},
-      {Role::output, "output.weight", true},
-      {Role::attention_norm, "blk.{}.attn_norm.weight"},
-      {Role::attention_q, "blk.{}.attn_q.weight"},
-      {Role::attention_k, "blk.{}.attn_k.weight"},
-      {Role::attention_v, "blk.{}.attn_v.weight"},
-      {Role::attention_output, "blk.{}.attn_output.weight"},
-      {Role::mlp_norm, "blk.{}.ffn_norm.weight"},
-      {Role::mlp_gate, "blk.{}.ffn_gate.weight"},
-      {Role::mlp_up, "blk.{}.ffn_up.weight"},
-      {Role::mlp_down, "blk.{}.ffn_down.weight"},
-  };
-  names.insert(names.end(), more);
-  return names;
+int prediction_layer_count(const Metadata& metadata, std::string_view architecture) {
+  const std::string name = key(architecture, "nextn_predict_layers");
+  if (metadata.find(name) == nullptr) return 0;
+  return static_cast<int>(metadata.require_integer(name, 0, kMaxLayers));
 }
 
 int layer_count(const Metadata& metadata, std::string_view architecture) {
-  return static_cast<int>(
-      metadata.require_integer(key(architecture, "block_count"), 1, kMaxLayers));
+  const int prediction = prediction_layer_count(metadata, architecture);
+  return static_cast<int>(metadata.require_integer(key(architecture, "block_count"), 1 + prediction,
+                                                   kMaxLayers)) -
+         prediction;
 }
 
-ModelSpec common_spec(const Checkpoint& checkpoint, std::string_view architecture) {
+ModelSpec common_spec(const Checkpoint& checkpoint, std::string_view architecture, NormKind norm) {
   const Metadata& metadata = checkpoint.metadata;
   ModelSpec spec;
   spec.family = architecture;
@@ -80,12 +74,15 @@ ModelSpec common_spec(const Checkpoint& checkpoint, std::string_view architectur
       static_cast<int>(metadata.require_integer(key(architecture, "embedding_length"), 1, 1 << 20));
   spec.context_trained =
       static_cast<int>(metadata.require_integer(key(architecture, "context_length"), 1, 1 << 24));
-  spec.norm_eps = static_cast<float>(
-      metadata.require_number(key(architecture, "attention.layer_norm_rms_epsilon")));
+  spec.norm = norm;
+  spec.has_norm_bias = checkpoint.find("output_norm.bias") != nullptr;
+  const std::string eps_key =
+      key(architecture, norm == NormKind::rms ? "attention.layer_norm_rms_epsilon"
+                                              : "attention.layer_norm_epsilon");
+  spec.norm_eps = static_cast<float>(metadata.require_number(eps_key));
   if (!(spec.norm_eps >= 0 && spec.norm_eps < 1)) {
     throw Error("{}: {} is {}, expected at least 0 and below 1; convert the model again",
-                metadata.origin(), key(architecture, "attention.layer_norm_rms_epsilon"),
-                spec.norm_eps);
+                metadata.origin(), eps_key, spec.norm_eps);
   }
   spec.vocabulary = vocabulary_size(checkpoint);
   return spec;
@@ -129,46 +126,82 @@ Attention common_attention(const Checkpoint& checkpoint, std::string_view archit
   attention.head_dim = static_cast<int>(head_dim);
   attention.scale = 1 / std::sqrt(static_cast<double>(attention.head_dim));
 
-  Rope& rope = attention.rope;
-  rope.pairing = pairing;
-  rope.dims = attention.head_dim;
-  if (metadata.find(key(architecture, "rope.dimension_count")) != nullptr) {
-    rope.dims = static_cast<int>(
-        metadata.require_integer(key(architecture, "rope.dimension_count"), 0, kHeadDimMax));
-  }
-  if (rope.dims % 2 != 0 || rope.dims > attention.head_dim) {
+  std::int64_t dims = attention.head_dim;
+  if (metadata.find(key(architecture, "rope.dimension_count")) != nullptr)
+    dims = metadata.require_integer(key(architecture, "rope.dimension_count"), 0, kHeadDimMax);
+  if (dims % 2 != 0 || dims > attention.head_dim) {
     throw Error(
         "{}: rope turns {} of a head's {} channels, expected an even number of them; convert the "
         "model again",
-        metadata.origin(), rope.dims, attention.head_dim);
+        metadata.origin(), dims, attention.head_dim);
   }
-  rope.base = metadata.number(key(architecture, "rope.freq_base")).value_or(10000);
-  if (!(rope.base >= 1 && rope.base <= 1e12)) {
-    throw Error("{}: {} is {}, expected a number from 1 to 1e12; convert the model again",
-                metadata.origin(), key(architecture, "rope.freq_base"), rope.base);
-  }
-  const std::string scaling =
-      metadata.string(key(architecture, "rope.scaling.type")).value_or("none");
-  if (scaling == "linear") {
-    const double factor = metadata.require_number(key(architecture, "rope.scaling.factor"));
-    if (!(factor >= 1 && factor <= 1e6)) {
-      throw Error("{}: {} is {}, expected a number from 1 to 1e6; convert the model again",
-                  metadata.origin(), key(architecture, "rope.scaling.factor"), factor);
-    }
-    rope.position_scale = 1 / factor;
-  } else if (scaling != "none") {
-    throw Error(
-        "{}: rope scaling \"{}\" is not supported in this version; choose a model with none or "
-        "linear",
-        metadata.origin(), printable(scaling));
-  }
+  if (dims > 0)
+    attention.rope = scaled_rope(checkpoint, architecture, pairing, static_cast<int>(dims));
+  attention.window = sliding_window(metadata, architecture);
+  attention.has_bias = checkpoint.find("blk.0.attn_q.bias") != nullptr ||
+                       checkpoint.find("blk.0.attn_qkv.bias") != nullptr;
+  attention.has_output_bias = checkpoint.find("blk.0.attn_output.bias") != nullptr;
   return attention;
 }
 
-Mlp common_mlp(const Metadata& metadata, std::string_view architecture, Activation activation) {
-  return {.width = static_cast<int>(
-              metadata.require_integer(key(architecture, "feed_forward_length"), 1, 1 << 24)),
-          .activation = activation};
+Mlp common_mlp(const Checkpoint& checkpoint, std::string_view architecture, Activation activation) {
+  return {.width = static_cast<int>(checkpoint.metadata.require_integer(
+              key(architecture, "feed_forward_length"), 1, 1 << 24)),
+          .activation = activation,
+          .has_bias = checkpoint.find("blk.0.ffn_up.bias") != nullptr};
+}
+
+std::optional<int> sliding_window(const Metadata& metadata, std::string_view architecture) {
+  const std::string name = key(architecture, "attention.sliding_window");
+  if (metadata.find(name) == nullptr) return std::nullopt;
+  const auto window = static_cast<int>(metadata.require_integer(name, 0, 1 << 24));
+  return window > 0 ? std::optional(window) : std::nullopt;
+}
+
+bool has_window(const Metadata& metadata, std::string_view architecture, int layer, int period) {
+  const std::string name = key(architecture, "attention.sliding_window_pattern");
+  const MetadataValue* value = metadata.find(name);
+  if (value == nullptr) return layer % period != period - 1;
+  if (const auto* windows = std::get_if<std::vector<bool>>(value)) {
+    if (layer < static_cast<int>(windows->size()))
+      return (*windows)[static_cast<std::size_t>(layer)];
+    throw Error("{}: {} is about {} layers, but layer {} exists; convert the model again",
+                metadata.origin(), name, windows->size(), layer);
+  }
+  const auto own = static_cast<int>(metadata.require_integer(name, 1, kMaxLayers));
+  return layer % own != own - 1;
+}
+
+double factor(const Metadata& metadata, std::string_view architecture, std::string_view name) {
+  const double value = metadata.number(key(architecture, name)).value_or(1);
+  if (!(std::abs(value) >= 1e-6 && std::abs(value) <= 1e6)) {
+    throw Error("{}: {} is {}, expected a factor from 1e-6 to 1e6; convert the model again",
+                metadata.origin(), key(architecture, name), value);
+  }
+  return value;
+}
+
+std::optional<double> softcap(const Metadata& metadata, std::string_view architecture,
+                              std::string_view name) {
+  const double cap = metadata.number(key(architecture, name)).value_or(0);
+  if (!(cap >= 0 && cap <= 1e6)) {
+    throw Error("{}: {} is {}, expected a number from 0 to 1e6; convert the model again",
+                metadata.origin(), key(architecture, name), cap);
+  }
+  return cap > 0 ? std::optional(cap) : std::nullopt;
+}
+
+LayerSpec plain_layer(const Attention& attention, const Mlp& mlp) {
+  return {{{Role::attention_norm, attention, {}}, {Role::mlp_norm, mlp, {}}}};
+}
+
+LayerSpec sandwich_layer(const Attention& attention, const Mlp& mlp) {
+  return {{{Role::attention_norm, attention, Role::attention_post_norm},
+           {Role::mlp_norm, mlp, Role::mlp_post_norm}}};
+}
+
+LayerSpec parallel_layer(const Attention& attention, const Mlp& mlp) {
+  return {{{Role::attention_norm, attention, {}}, {{}, mlp, {}, true}}};
 }
 
 }  // namespace outrider

@@ -1,63 +1,133 @@
 #include "model/model.h"
 
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
 #include <unordered_set>
 
 #include "base/bytes.h"
 #include "base/error.h"
 #include "model/family.h"
+#include "model/tensor_names.h"
 
 namespace outrider {
 namespace {
 
 bool once_per_model(Role role) {
-  return role <= Role::output;
+  return role <= Role::rope_factors_short;
 }
 
-// GGUF's order: columns first. Nothing where this spec has no such tensor.
-std::optional<std::vector<std::int64_t>> expected_shape(const ModelSpec& spec, Role role,
-                                                        int layer) {
-  const Attention* attention = nullptr;
-  const Mlp* mlp = nullptr;
-  for (const Operation& operation : spec.layers[layer].operations) {
-    if (const auto* found = std::get_if<Attention>(&operation.body)) attention = found;
-    if (const auto* found = std::get_if<Mlp>(&operation.body)) mlp = found;
+using Shape = std::vector<std::int64_t>;
+
+// The shape of a role's tensor in a layer, in GGUF's order: columns first. Nothing where this spec
+// has no such tensor.
+class Shapes {
+ public:
+  Shapes(const ModelSpec& spec, int layer) : spec_(spec) {
+    for (const Operation& operation : spec.layers[static_cast<std::size_t>(layer)].operations) {
+      norms_.insert(operation.pre_norm);
+      norms_.insert(operation.post_norm);
+      if (const auto* found = std::get_if<Attention>(&operation.body)) attention_ = found;
+      if (const auto* found = std::get_if<Mlp>(&operation.body)) mlp_ = found;
+    }
   }
-  const std::int64_t embedding = spec.embedding;
-  const auto heads = [&](int n) { return static_cast<std::int64_t>(n) * attention->head_dim; };
+
+  std::optional<Shape> of(Role role) const {
+    const std::int64_t embedding = spec_.embedding;
+    switch (role) {
+      case Role::token_embedding:
+      case Role::output: return {{embedding, spec_.vocabulary}};
+      case Role::output_norm: return {{embedding}};
+      case Role::output_norm_bias: return only_if(spec_.has_norm_bias, {embedding});
+      case Role::rope_factors:
+      case Role::rope_factors_long:
+      case Role::rope_factors_short: return rope_factors();
+      case Role::attention_norm:
+      case Role::attention_post_norm:
+      case Role::mlp_norm:
+      case Role::mlp_post_norm: return only_if(norms_.contains(role), {embedding});
+      case Role::attention_norm_bias: return norm_bias(Role::attention_norm);
+      case Role::mlp_norm_bias: return norm_bias(Role::mlp_norm);
+      case Role::mlp_gate:
+        return only_if(mlp_ && mlp_->is_gated, {embedding, mlp_ ? mlp_->width : 0});
+      case Role::mlp_up: return only_if(mlp_, {embedding, mlp_ ? mlp_->width : 0});
+      case Role::mlp_down: return only_if(mlp_, {mlp_ ? mlp_->width : 0, embedding});
+      case Role::mlp_gate_bias:
+        return only_if(mlp_ && mlp_->has_bias && mlp_->is_gated, {mlp_ ? mlp_->width : 0});
+      case Role::mlp_up_bias: return only_if(mlp_ && mlp_->has_bias, {mlp_ ? mlp_->width : 0});
+      case Role::mlp_down_bias: return only_if(mlp_ && mlp_->has_bias, {embedding});
+      default: return attention_ ? of_attention(*attention_, role) : std::nullopt;
+    }
+  }
+
+ private:
+  static std::optional<Shape> only_if(bool condition, Shape shape) {
+    return condition ? std::optional(std::move(shape)) : std::nullopt;
+  }
+  std::optional<Shape> norm_bias(Role norm) const {
+    return only_if(spec_.has_norm_bias && norms_.contains(norm), {spec_.embedding});
+  }
+  std::optional<Shape> rope_factors() const {
+    for (const LayerSpec& layer : spec_.layers) {
+      const Attention* attention = attention_of(layer);
+      if (attention && attention->rope) return {{attention->rope->dims() / 2}};
+    }
+    return std::nullopt;
+  }
+  static std::optional<Shape> head_norm(const Attention& attention, std::int64_t heads) {
+    switch (attention.qk_norm) {
+      case HeadNorm::none: return std::nullopt;
+      case HeadNorm::shared: return {{attention.head_dim}};
+      case HeadNorm::each: return {{attention.head_dim, heads}};
+      case HeadNorm::all: return {{heads * attention.head_dim}};
+    }
+    return std::nullopt;
+  }
+  std::optional<Shape> of_attention(const Attention& attention, Role role) const {
+    const std::int64_t embedding = spec_.embedding;
+    const std::int64_t q = std::int64_t{attention.n_heads} * attention.head_dim;
+    const std::int64_t kv = std::int64_t{attention.n_kv_heads} * attention.head_dim;
+    switch (role) {
+      case Role::attention_q: return {{embedding, q}};
+      case Role::attention_k:
+      case Role::attention_v: return {{embedding, kv}};
+      case Role::attention_q_bias: return only_if(attention.has_bias, {q});
+      case Role::attention_k_bias:
+      case Role::attention_v_bias: return only_if(attention.has_bias, {kv});
+      case Role::attention_q_norm: return head_norm(attention, attention.n_heads);
+      case Role::attention_k_norm: return head_norm(attention, attention.n_kv_heads);
+      case Role::attention_output: return {{q, embedding}};
+      case Role::attention_output_bias: return only_if(attention.has_output_bias, {embedding});
+      default: return std::nullopt;
+    }
+  }
+
+  const ModelSpec& spec_;
+  const Attention* attention_ = nullptr;
+  const Mlp* mlp_ = nullptr;
+  std::set<std::optional<Role>> norms_;
+};
+
+// A file may lack these though the spec has a place for them.
+bool is_optional(Role role) {
   switch (role) {
-    case Role::token_embedding:
-    case Role::output: return {{embedding, spec.vocabulary}};
-    case Role::output_norm:
-    case Role::attention_norm:
-    case Role::attention_post_norm:
-    case Role::mlp_norm:
-    case Role::mlp_post_norm: return {{embedding}};
-    case Role::attention_q: return {{embedding, heads(attention->n_heads)}};
-    case Role::attention_k:
-    case Role::attention_v: return {{embedding, heads(attention->n_kv_heads)}};
-    case Role::attention_q_bias: return {{heads(attention->n_heads)}};
-    case Role::attention_k_bias:
-    case Role::attention_v_bias: return {{heads(attention->n_kv_heads)}};
-    case Role::attention_q_norm:
-    case Role::attention_k_norm: return {{attention->head_dim}};
-    case Role::attention_output: return {{heads(attention->n_heads), embedding}};
-    case Role::mlp_gate:
-    case Role::mlp_up: return {{embedding, mlp->width}};
-    case Role::mlp_down: return {{mlp->width, embedding}};
+    case Role::output:
+    case Role::rope_factors:
+    case Role::rope_factors_long:
+    case Role::rope_factors_short: return true;
+    default: return false;
   }
-  return std::nullopt;
 }
 
-void check_tensor(const Model& model, const TensorView& tensor, Role role, int layer) {
-  const std::string& origin = model.checkpoint->metadata.origin();
-  const auto expected = expected_shape(model.spec, role, layer);
-  CHECK(expected);
+void check_tensor(const std::string& origin, const TensorView& tensor, Role role,
+                  const Shape& expected) {
   // Trailing dimensions of 1 mean nothing.
-  std::vector<std::int64_t> shape = tensor.shape;
-  while (shape.size() > expected->size() && shape.back() == 1) shape.pop_back();
-  if (shape != *expected) {
+  Shape shape = tensor.shape;
+  while (shape.size() > expected.size() && shape.back() == 1) shape.pop_back();
+  if (shape != expected) {
     throw Error("{}: tensor {} is [{}], but the metadata asks for [{}]; convert the model again",
-                origin, tensor.name, fmt::join(tensor.shape, ", "), fmt::join(*expected, ", "));
+                origin, tensor.name, fmt::join(tensor.shape, ", "), fmt::join(expected, ", "));
   }
   // Vectors enter float operations directly, and all converters write them as F32.
   if (!is_matrix(role) && tensor.type != TensorType::f32) {
@@ -102,57 +172,133 @@ bool is_matrix(Role role) {
     case Role::mlp_gate:
     case Role::mlp_up:
     case Role::mlp_down: return true;
-    case Role::output_norm:
-    case Role::attention_norm:
-    case Role::attention_q_bias:
-    case Role::attention_k_bias:
-    case Role::attention_v_bias:
-    case Role::attention_q_norm:
-    case Role::attention_k_norm:
-    case Role::attention_post_norm:
-    case Role::mlp_norm:
-    case Role::mlp_post_norm: return false;
+    default: return false;
   }
-  return false;
 }
 
 const TensorView* Model::weight(Role role, int layer) const {
   return weights[(once_per_model(role) ? 0 : layer) * kRoles + static_cast<int>(role)];
 }
 
+namespace {
+
+// Finds the tensors of a model by their names.
+class Reader {
+ public:
+  explicit Reader(Model& model)
+      : model_(model), checkpoint_(*model.checkpoint), origin_(checkpoint_.metadata.origin()) {}
+
+  void read() {
+    for (int layer = 0; layer < model_.spec.n_layers(); ++layer) {
+      const Shapes shapes(model_.spec, layer);
+      for (const FusedTensorName& name : kFusedTensorNames) read_fused(name, layer, shapes);
+      for (const TensorName& name : kTensorNames) read_one(name, layer, shapes);
+    }
+    check_nothing_else();
+  }
+
+ private:
+  const TensorView*& place(Role role, int layer) {
+    return model_.weights[static_cast<std::size_t>(layer * kRoles + static_cast<int>(role))];
+  }
+  static std::string name_in(std::string_view pattern, int layer) {
+    return fmt::format(fmt::runtime(pattern), layer);
+  }
+  std::string name_of(Role role, int layer) const {
+    return name_in(std::ranges::find(kTensorNames, role, &TensorName::role)->pattern, layer);
+  }
+
+  void read_one(const TensorName& name, int layer, const Shapes& shapes) {
+    if (layer > 0 && once_per_model(name.role)) return;
+    const std::optional<Shape> shape = shapes.of(name.role);
+    if (!shape || place(name.role, layer) != nullptr) return;
+    const std::string tensor_name = name_in(name.pattern, layer);
+    const TensorView* tensor = checkpoint_.find(tensor_name);
+    if (tensor == nullptr && is_optional(name.role)) return;
+    if (tensor == nullptr) {
+      throw Error("{}: tensor {} is missing; the file is incomplete, convert the model again",
+                  origin_, tensor_name);
+    }
+    check_tensor(origin_, *tensor, name.role, *shape);
+    place(name.role, layer) = tensor;
+    used_.insert(tensor);
+  }
+
+  // A tensor that holds those of several roles, if the spec asks for these and the file lacks the
+  // first.
+  void read_fused(const FusedTensorName& name, int layer, const Shapes& shapes) {
+    const std::optional<Shape> first = shapes.of(name.roles.front());
+    const TensorView* tensor = checkpoint_.find(name_in(name.pattern, layer));
+    if (tensor == nullptr || !first) return;
+    if (checkpoint_.find(name_of(name.roles.front(), layer)) != nullptr) return;
+    if (tensor->shape == *shapes.of(name.roles.back())) return;  // ffn_up alone
+    Shape whole = *first;
+    for (std::size_t i = 1; i < name.roles.size(); ++i)
+      whole.back() += shapes.of(name.roles[i])->back();
+    check_tensor(origin_, *tensor, name.roles.front(), whole);
+    const std::size_t row_bytes = tensor->bytes.size() / static_cast<std::size_t>(whole.back());
+    std::size_t offset = 0;
+    for (const Role role : name.roles) {
+      const Shape shape = *shapes.of(role);
+      const std::size_t bytes = static_cast<std::size_t>(shape.back()) * row_bytes;
+      model_.parts.push_back(std::make_shared<TensorView>(
+          TensorView{tensor->name, tensor->type, shape, tensor->bytes.subspan(offset, bytes)}));
+      place(role, layer) = model_.parts.back().get();
+      offset += bytes;
+    }
+    used_.insert(tensor);
+  }
+
+  // What a tensor that no layer reads is for; empty: unknown.
+  std::string part_left_out(const TensorView& tensor) const {
+    const auto begins = [&](std::string_view prefix) { return tensor.name.starts_with(prefix); };
+    if (begins("v.") || begins("mm.")) return "vision";
+    if (begins("a.")) return "audio";
+    const std::string& architecture = model_.spec.family;
+    const int n_layers = model_.spec.n_layers();
+    const int n_prediction = prediction_layer_count(checkpoint_.metadata, architecture);
+    for (int layer = n_layers; layer < n_layers + n_prediction; ++layer)
+      if (begins(fmt::format("blk.{}.", layer))) return "prediction of further tokens";
+    return {};
+  }
+
+  // A tensor that nothing reads means that the model computes something that this program would
+  // not.
+  void check_nothing_else() {
+    std::map<std::string, int> left_out;
+    for (const TensorView& tensor : checkpoint_.tensors) {
+      if (used_.contains(&tensor)) continue;
+      const std::string part = part_left_out(tensor);
+      if (part.empty()) {
+        throw Error(
+            "{}: tensor {} has no place in architecture \"{}\"; this variant is not supported in "
+            "this version, choose another model",
+            origin_, printable(tensor.name), model_.spec.family);
+      }
+      ++left_out[part];
+    }
+    for (const auto& [part, n] : left_out)
+      model_.left_out.push_back(fmt::format("{} ({} tensors)", part, n));
+  }
+
+  Model& model_;
+  const Checkpoint& checkpoint_;
+  const std::string& origin_;
+  std::unordered_set<const TensorView*> used_;
+};
+
+}  // namespace
+
 Model understand(std::shared_ptr<const Checkpoint> checkpoint) {
   check_whole(checkpoint->metadata);
   const Family& family = find_family(checkpoint->metadata);
-  Model model{checkpoint, family.spec(*checkpoint), {}};
+  Model model{.checkpoint = checkpoint,
+              .spec = family.spec(*checkpoint),
+              .weights = {},
+              .parts = {},
+              .left_out = {}};
   model.weights.assign(model.spec.layers.size() * kRoles, nullptr);
-
-  std::unordered_set<const TensorView*> used;
-  for (const TensorName& name : family.names) {
-    const int n = once_per_model(name.role) ? 1 : model.spec.n_layers();
-    for (int layer = 0; layer < n; ++layer) {
-      const std::string tensor_name = fmt::format(fmt::runtime(name.pattern), layer);
-      const TensorView* tensor = checkpoint->find(tensor_name);
-      if (tensor == nullptr && name.optional) continue;
-      if (tensor == nullptr) {
-        throw Error("{}: tensor {} is missing; the file is incomplete, convert the model again",
-                    checkpoint->metadata.origin(), tensor_name);
-      }
-      check_tensor(model, *tensor, name.role, layer);
-      model.weights[layer * kRoles + static_cast<int>(name.role)] = tensor;
-      used.insert(tensor);
-    }
-  }
-  // A tensor that nothing reads means that the model computes something that this program would
-  // not.
-  for (const TensorView& tensor : checkpoint->tensors) {
-    if (!used.contains(&tensor)) {
-      throw Error(
-          "{}: tensor {} has no place in architecture \"{}\"; this variant is not supported in "
-          "this "
-          "version, choose another model",
-          checkpoint->metadata.origin(), printable(tensor.name), family.architecture);
-    }
-  }
+  Reader(model).read();
   return model;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "formats/checkpoint.h"
@@ -19,13 +20,18 @@ struct Model {
   const TensorView* weight(Role role, int layer = 0) const;
 
   std::vector<const TensorView*> weights;  // [n_layers][kRoles]
+  // Parts of tensors that hold those of several roles.
+  std::vector<std::shared_ptr<const TensorView>> parts;
+  // What the file holds besides a model of text, such as "vision (436 tensors)": not loaded.
+  std::vector<std::string> left_out;
 };
 
 // Whether tensors of this role multiply, whatever their size; the others are vectors of floats.
 bool is_matrix(Role role);
 
 // Throws Error if the architecture is unknown, metadata is missing or absurd, or a tensor is
-// missing, unknown, or of another shape or type than the metadata asks for. If the file holds a
+// missing, unknown, or of another shape or type than the metadata asks for. Tensors of images and
+// sound, and layers that predict further tokens, are left out. If the file holds a
 // vocabulary, spec.vocabulary is its size: every token that the model can choose has a text.
 Model understand(std::shared_ptr<const Checkpoint> checkpoint);
 

@@ -13,6 +13,7 @@
 #include "cache/cache.h"
 #include "formats/gguf.h"
 #include "formats/gguf_writer.h"
+#include "numerics/rope.h"
 
 namespace outrider {
 namespace {
@@ -132,9 +133,9 @@ TEST(Understand, ReadsASmallModelOfEveryFamily) {
     EXPECT_EQ(attention.n_heads, kHeads);
     EXPECT_EQ(attention.n_kv_heads, kKvHeads);
     EXPECT_EQ(attention.head_dim, kHeadDim);
-    EXPECT_EQ(attention.rope.dims, kHeadDim);
+    EXPECT_EQ(attention.rope->dims(), kHeadDim);
     EXPECT_EQ(attention.has_bias, std::string(family) == "qwen2");
-    EXPECT_EQ(attention.has_qk_norm, std::string(family) == "gemma3");
+    EXPECT_EQ(attention.qk_norm == HeadNorm::shared, std::string(family) == "gemma3");
     EXPECT_EQ(model.weight(Role::attention_k)->name, "blk.0.attn_k.weight");
     EXPECT_EQ(model.weight(Role::output), nullptr);
   }
@@ -181,8 +182,8 @@ TEST(Understand, EveryFamilyComputesItsOwn) {
       EXPECT_EQ(layer.operations[0].post_norm.has_value(), c.has_post_norms);
       EXPECT_EQ(layer.operations[1].post_norm.has_value(), c.has_post_norms);
       const auto& attention = std::get<Attention>(layer.operations[0].body);
-      EXPECT_EQ(attention.rope.pairing, c.pairing);
-      EXPECT_EQ(attention.rope.base, 10000);
+      EXPECT_EQ(attention.rope->pairing, c.pairing);
+      EXPECT_EQ(attention.rope->frequencies, rope_frequencies(kHeadDim, 10000));
       EXPECT_EQ(attention.scale, 1 / std::sqrt(static_cast<double>(kHeadDim)));
       EXPECT_EQ(attention.softcap, std::nullopt);
       const auto& mlp = std::get<Mlp>(layer.operations[1].body);
@@ -204,8 +205,9 @@ TEST(Understand, Gemma3AlternatesWindows) {
     const auto& attention = std::get<Attention>(spec.layers[layer].operations[0].body);
     const bool is_global = layer == 5 || layer == 11;
     EXPECT_EQ(attention.window, is_global ? std::nullopt : std::optional(16));
-    EXPECT_EQ(attention.rope.base, is_global ? 1e6 : 1e4);
-    EXPECT_EQ(attention.rope.position_scale, is_global ? 1.0 / 8 : 1);
+    std::vector<double> frequencies = rope_frequencies(kHeadDim, is_global ? 1e6 : 1e4);
+    for (double& frequency : frequencies) frequency /= is_global ? 8 : 1;
+    EXPECT_EQ(attention.rope->frequencies, frequencies);
   }
 }
 
@@ -349,7 +351,9 @@ TEST(Understand, SaysWhichNumberIsAbsurd) {
       {"rope.dimension_count", whole(5), "rope turns 5 of a head's 6 channels"},
       {"rope.dimension_count", whole(8), "rope turns 8 of a head's 6 channels"},
       {"rope.dimension_count", whole(-2), "dimension_count is -2"},
-      {"rope.scaling.type", std::string("yarn"), "rope scaling \"yarn\""},
+      {"rope.scaling.type", std::string("dynamic"), "rope scaling \"dynamic\""},
+      {"rope.scaling.type", std::string("yarn"), "rope.scaling.factor is missing"},
+      {"rope.scaling.attn_factor", 0.0, "rope.scaling.attn_factor is 0"},
       {"rope.scaling.type", std::string("a\033[31m\n"), "rope scaling \"a\\x1b[31m\\x0a\""},
       {"rope.scaling.type", std::string("linear"), "rope.scaling.factor is missing"},
       {"attention.sliding_window", whole(0), "sliding_window is 0"},
@@ -413,11 +417,92 @@ TEST(Understand, RefusesPartsOfAModel) {
 }
 
 TEST(Understand, RefusesTensorsThatNothingReads) {
-  for (const char* name : {"blk.1.attn_q.weight", "rope_freqs.weight", "evil\033[31m\nname"}) {
+  for (const char* name :
+       {"blk.1.attn_q.weight", "blk.0.attn_q_norm.weight", "evil\033[31m\nname"}) {
     File file = small_file("llama");
     file.tensors[name] = {TensorType::f32, {4}};
     expect_problem(file, "has no place in architecture \"llama\"");
   }
+}
+
+// What a file says of its rope beyond a base: each lie has a line of its own.
+TEST(Understand, SaysWhatIsWrongWithScaledRope) {
+  struct Case {
+    std::map<std::string, MetadataValue> metadata;
+    std::map<std::string, std::vector<std::int64_t>> tensors;
+    const char* found;
+  };
+  const std::string yarn = "yarn", longrope = "longrope";
+  const std::int64_t length = 64;
+  const Case cases[] = {
+      {{}, {{"rope_freqs.weight", {4}}}, "rope_freqs.weight is F32 [4], expected F32 [3]"},
+      {{}, {{"rope_freqs.weight", {3}}}, "rope_freqs.weight holds 0, expected numbers from 0.7"},
+      {{{"type", yarn}, {"factor", 4.0}}, {}, "scaling.original_context_length is missing"},
+      {{{"type", yarn}, {"factor", 0.5}}, {}, "scaling.factor is 0.5"},
+      {{{"type", yarn},
+        {"factor", 4.0},
+        {"original_context_length", length},
+        {"yarn_ext_factor", 0.0}},
+       {},
+       "yarn_ext_factor is 0, expected 1"},
+      {{{"type", yarn},
+        {"factor", 4.0},
+        {"original_context_length", length},
+        {"yarn_beta_fast", kNan}},
+       {},
+       "yarn_beta_fast is nan"},
+      {{{"type", longrope}}, {{"rope_factors_long.weight", {2}}}, "long.weight is F32 [2]"},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.found);
+    File file = small_file("llama");
+    for (const auto& [key, value] : c.metadata) file.metadata["llama.rope.scaling." + key] = value;
+    for (const auto& [name, shape] : c.tensors) file.tensors[name].shape = shape;
+    expect_problem(file, c.found);
+  }
+}
+
+// Converters may write q, k and v, and gate and up, as one tensor.
+TEST(Understand, CutsTensorsOfSeveralRoles) {
+  File file = small_file("qwen2");
+  for (const char* name : {"q", "k", "v"}) {
+    file.tensors.erase(fmt::format("blk.0.attn_{}.weight", name));
+    file.tensors.erase(fmt::format("blk.0.attn_{}.bias", name));
+  }
+  file.tensors.erase("blk.0.ffn_gate.weight");
+  constexpr std::int64_t kAll = (kHeads + 2 * kKvHeads) * kHeadDim;
+  file.tensors["blk.0.attn_qkv.weight"].shape = {kEmbedding, kAll};
+  file.tensors["blk.0.attn_qkv.bias"].shape = {kAll};
+  file.tensors["blk.0.ffn_up.weight"].shape = {kEmbedding, 2 * kWidth};
+  const Model model = understand(file.checkpoint());
+  const std::byte* qkv = model.weight(Role::attention_q)->bytes.data();
+  constexpr std::int64_t kRow = kEmbedding * 4;
+  EXPECT_EQ(model.weight(Role::attention_k)->bytes.data() - qkv, kHeads * kHeadDim * kRow);
+  EXPECT_EQ(model.weight(Role::attention_v)->bytes.data() - qkv,
+            (kHeads + kKvHeads) * kHeadDim * kRow);
+  EXPECT_EQ(model.weight(Role::attention_v)->bytes.size(),
+            static_cast<std::size_t>(kKvHeads * kHeadDim * kRow));
+  EXPECT_EQ(model.weight(Role::attention_v_bias)->elements(), kKvHeads * kHeadDim);
+  EXPECT_EQ(model.weight(Role::mlp_up)->bytes.data() - model.weight(Role::mlp_gate)->bytes.data(),
+            kWidth * kRow);
+  file.tensors["blk.0.attn_qkv.weight"].shape = {kEmbedding, kAll + 2};
+  expect_problem(file, "attn_qkv.weight is [24, 50], but the metadata asks for [24, 48]");
+}
+
+// Images, sound and predicted tokens are no reason to refuse a model of text.
+TEST(Understand, LeavesOutWhatIsNoText) {
+  File file = with_layers(small_file("llama"), "llama", 3);
+  file.metadata["llama.nextn_predict_layers"] = std::int64_t{1};
+  for (const char* name :
+       {"v.blk.0.attn_q.weight", "mm.0.weight", "a.conv.weight", "blk.2.nextn.eh_proj.weight"})
+    file.tensors[name].shape = {kEmbedding};
+  const Model model = understand(file.checkpoint());
+  EXPECT_EQ(model.spec.n_layers(), 2);
+  EXPECT_EQ(model.left_out, (std::vector<std::string>{"audio (1 tensors)",
+                                                      "prediction of further tokens (10 tensors)",
+                                                      "vision (2 tensors)"}));
+  file.metadata["llama.nextn_predict_layers"] = std::int64_t{3};
+  expect_problem(file, "block_count is 3, expected 4");
 }
 
 // A row without a token could be chosen and not be written; a token without a row not be read.

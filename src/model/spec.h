@@ -10,26 +10,37 @@
 
 namespace outrider {
 
-// What a tensor is for. One of each per layer, but for the first three, which a model has once.
+// What a tensor is for. One of each per layer, but for those up to rope_factors_short, which a
+// model has once.
 enum class Role {
   token_embedding,  // [embedding, vocabulary]
-  output_norm,      // [embedding]
-  output,           // [embedding, vocabulary]; absent: the token embedding serves
+  output_norm,      // [embedding], as every norm, bias included, of which nothing else is said
+  output_norm_bias,
+  output,        // [embedding, vocabulary]; absent: the token embedding serves
+  rope_factors,  // [dims / 2]; the spec's rope is made with them (rope_spec.h), as with the next
+  rope_factors_long,
+  rope_factors_short,
   attention_norm,
+  attention_norm_bias,
   attention_q,
   attention_k,
   attention_v,
   attention_q_bias,
   attention_k_bias,
   attention_v_bias,
-  attention_q_norm,  // [head_dim]
-  attention_k_norm,  // [head_dim]
+  attention_q_norm,  // as HeadNorm says
+  attention_k_norm,
   attention_output,
+  attention_output_bias,
   attention_post_norm,
   mlp_norm,
+  mlp_norm_bias,
   mlp_gate,
   mlp_up,
   mlp_down,
+  mlp_gate_bias,
+  mlp_up_bias,
+  mlp_down_bias,
   mlp_post_norm,
 };
 inline constexpr int kRoles = static_cast<int>(Role::mlp_post_norm) + 1;
@@ -39,14 +50,37 @@ inline constexpr int kHeadDimMax = 4096;
 
 enum class Activation { silu, gelu_tanh };
 
-// Which two channels of a head turn together: (2i, 2i + 1), or (i, i + dims / 2).
+// Which two channels of a head turn together: (2i, 2i + 1), or (i, i + pairs).
 enum class RopePairing { adjacent, halves };
 
+// All kinds of rope and of its scaling come down to these numbers (rope_spec.h).
 struct Rope {
   RopePairing pairing = RopePairing::halves;
-  int dims = 0;               // the first dims channels turn, further ones pass
-  double base = 10000;        // theta
-  double position_scale = 1;  // positions are multiplied by it (linear scaling)
+  // Radians per position, of each pair. The first 2 * frequencies.size() channels of a head turn,
+  // further ones pass.
+  std::vector<double> frequencies;
+  double magnitude = 1;  // cos and sin are multiplied by it
+  // With a context that is longer than `length`, other frequencies (LongRoPE: Ding et al. 2024,
+  // arXiv:2402.13753).
+  struct Longer {
+    int length = 0;
+    std::vector<double> frequencies;
+  };
+  std::optional<Longer> longer;
+
+  int dims() const { return 2 * static_cast<int>(frequencies.size()); }
+};
+
+// Which norm q and k get before rope, and how large its weights are: on each head, with weights
+// that the heads share, [head_dim], or have each, [head_dim, heads]; or on all heads as one vector,
+// [heads * head_dim].
+enum class HeadNorm { none, shared, each, all };
+
+// Queries grow with their position p, so that attention over long texts stays sharp: they are
+// multiplied by 1 + beta * ln(1 + floor(p / length)). Of Llama 4 and Ministral 3.
+struct QueryGrowth {
+  double beta = 0;
+  int length = 0;
 };
 
 // Grouped-query attention (Ainslie et al. 2023, arXiv:2305.13245) with all that families add to it.
@@ -55,22 +89,31 @@ struct Attention {
   double scale = 0;               // of the scores, normally 1 / sqrt(head_dim)
   std::optional<double> softcap;  // scores become c * tanh(s / c)
   std::optional<int> window;      // a key counts if row position - key position < window
-  Rope rope;
-  bool has_bias = false;     // q, k and v
-  bool has_qk_norm = false;  // RMS norm of each head of q and k, before rope
+  std::optional<Rope> rope;
+  HeadNorm qk_norm = HeadNorm::none;
+  std::optional<QueryGrowth> query_growth;
+  bool has_bias = false;  // q, k and v
+  bool has_output_bias = false;
 };
 
-// down(activation(gate x) * (up x)): Shazeer 2020, arXiv:2002.05202.
+// down(activation(gate x) * (up x)), Shazeer 2020, arXiv:2002.05202; not gated: down(activation(up
+// x)).
 struct Mlp {
   int width = 0;
   Activation activation = Activation::silu;
+  bool is_gated = true;
+  bool has_bias = false;  // gate, up and down
 };
 
-// x + post_norm(body(pre_norm(x))); a norm without a role is left out.
+// x + scale * post_norm(body(pre_norm(x))); a norm without a role is left out. scale:
+// ModelSpec::output_scale.
 struct Operation {
   std::optional<Role> pre_norm;
   std::variant<Attention, Mlp> body;
   std::optional<Role> post_norm;
+  // Reads what the operation before it read, norm included, as where attention and MLP stand side
+  // by side (Wang and Komatsuzaki 2021, GPT-J). It has no norm of its own before it.
+  bool shares_input = false;
 };
 
 struct LayerSpec {
@@ -85,13 +128,19 @@ inline const Attention* attention_of(const LayerSpec& layer) {
   return nullptr;
 }
 
+enum class NormKind { rms, layer };  // numerics/norm.h
+
 struct ModelSpec {
   std::string family;  // GGUF's general.architecture
   int vocabulary = 0;  // rows of the output matrix
   int embedding = 0;   // width of the residual stream
   int context_trained = 0;
+  NormKind norm = NormKind::rms;  // of all norms
+  bool has_norm_bias = false;     // of those before operations and before the output
   float norm_eps = 0;
   float embedding_scale = 1;            // Gemma: float(sqrt(embedding))
+  float output_scale = 1;               // of what each operation adds to the stream
+  float logit_scale = 1;                // of the logits, before the soft cap
   std::optional<double> logit_softcap;  // of the logits
   std::vector<LayerSpec> layers;
 

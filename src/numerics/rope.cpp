@@ -1,6 +1,8 @@
 #include "numerics/rope.h"
 
+#include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstdint>
 
 #include "base/error.h"
@@ -28,6 +30,8 @@ double exp_f64(double x) {
   return sum * std::bit_cast<double>(static_cast<std::uint64_t>(exponent) << 52);
 }
 
+}  // namespace
+
 // x = 2^e m, m in [2/3, 4/3): log m = 2 (s + s^3 / 3 + s^5 / 5 + ...) with s = (m - 1) / (m + 1),
 // |s| <= 1/5.
 double log_f64(double x) {
@@ -39,8 +43,6 @@ double log_f64(double x) {
   for (int i = 23; i > 1; i -= 2) sum = (sum + 1.0 / i) * s * s;
   return e * 0x1.62e42fee00000p-1 + (e * 0x1.a39ef35793c76p-33 + 2 * (s + s * sum));
 }
-
-}  // namespace
 
 double power_f64(double base, double exponent) {
   return exp_f64(exponent * log_f64(base));
@@ -69,19 +71,48 @@ SinCos sin_cos_f64(double x) {
   }
 }
 
-RopeTable::RopeTable(int positions, int dims, double base, double position_scale)
-    : half_(static_cast<std::size_t>(dims) / 2) {
-  CHECK(positions >= 0 && positions <= 1 << 20 && dims >= 0 && dims % 2 == 0);
-  std::vector<double> frequencies(half_);
-  for (std::size_t i = 0; i < half_; ++i)
+std::vector<double> rope_frequencies(int dims, double base) {
+  CHECK(dims >= 0 && dims % 2 == 0);
+  std::vector<double> frequencies(static_cast<std::size_t>(dims) / 2);
+  for (std::size_t i = 0; i < frequencies.size(); ++i)
     frequencies[i] = power_f64(base, -2 * static_cast<double>(i) / dims);
+  return frequencies;
+}
+
+std::vector<double> yarn_frequencies(int dims, double base, const Yarn& yarn) {
+  std::vector<double> frequencies = rope_frequencies(dims, base);
+  // The pair that turns `turns` times within the trained length, as a real number. Where the base
+  // is 1 all pairs turn alike.
+  const double log_base = log_f64(base);
+  const auto pair_of = [&](double turns) {
+    constexpr double kTwoPi = 6.283185307179586;
+    const double length = log_f64(yarn.trained_length / (turns * kTwoPi));
+    return log_base > 0 ? dims * length / (2 * log_base) : 0;
+  };
+  const double low = std::max(std::floor(pair_of(yarn.turns_kept)), 0.0);
+  double high = std::min(std::ceil(pair_of(yarn.turns_slowed)), dims - 1.0);
+  if (high == low) high += 0.001;
+  for (std::size_t i = 0; i < frequencies.size(); ++i) {
+    const double slowed = std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);
+    frequencies[i] = frequencies[i] / yarn.factor * slowed + frequencies[i] * (1 - slowed);
+  }
+  return frequencies;
+}
+
+double yarn_magnitude(double factor, double scale) {
+  return factor > 1 ? 0.1 * scale * log_f64(factor) + 1 : 1;
+}
+
+RopeTable::RopeTable(int positions, std::span<const double> frequencies, double magnitude)
+    : half_(frequencies.size()) {
+  CHECK(positions >= 0 && positions <= 1 << 20);
   cos_.reserve(static_cast<std::size_t>(positions) * half_);
   sin_.reserve(static_cast<std::size_t>(positions) * half_);
   for (int position = 0; position < positions; ++position) {
     for (const double frequency : frequencies) {
-      const SinCos value = sin_cos_f64(position * position_scale * frequency);
-      cos_.push_back(static_cast<float>(value.cos));
-      sin_.push_back(static_cast<float>(value.sin));
+      const SinCos value = sin_cos_f64(position * frequency);
+      cos_.push_back(static_cast<float>(value.cos * magnitude));
+      sin_.push_back(static_cast<float>(value.sin * magnitude));
     }
   }
 }

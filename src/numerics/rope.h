@@ -8,12 +8,28 @@
 
 namespace outrider {
 
-// cos and sin of position * position_scale * base^(-2i / dims), i < dims / 2, computed in double by
-// our own code (libm's results differ between machines) and rounded once to float.
+// Radians per position of each pair of `dims` channels: base^(-2i / dims), i < dims / 2. dims even,
+// base from 1 to 1e12.
+std::vector<double> rope_frequencies(int dims, double base);
+
+// YaRN: Peng et al. 2023, arXiv:2309.00071. Pairs that turn often within the length of the training
+// keep their frequency, those that turn seldom are slowed down by `factor`, with a ramp between.
+struct Yarn {
+  double factor = 1;        // at least 1
+  int trained_length = 0;   // before the extension, at least 1
+  double turns_kept = 32;   // beta_fast: at least so many turns within that length: kept
+  double turns_slowed = 1;  // beta_slow: at most so many: slowed down
+};
+std::vector<double> yarn_frequencies(int dims, double base, const Yarn& yarn);
+// 0.1 * scale * ln(factor) + 1: what cos and sin are multiplied by, with a scale of 1.
+double yarn_magnitude(double factor, double scale = 1);
+
+// cos and sin of position * frequency, times `magnitude`, computed in double by our own code
+// (libm's results differ between machines) and rounded once to float.
 class RopeTable {
  public:
-  // positions up to 2^20, dims even, base from 1 to 1e12, position_scale in (0, 1].
-  RopeTable(int positions, int dims, double base, double position_scale = 1);
+  // positions up to 2^20, frequencies [dims / 2] in [0, 1.5].
+  RopeTable(int positions, std::span<const double> frequencies, double magnitude = 1);
 
   // [dims / 2]
   std::span<const float> cos(int position) const { return row(cos_, position); }
@@ -34,12 +50,13 @@ void rope_halves_reference(std::span<const float> cos, std::span<const float> si
 void rope_adjacent_reference(std::span<const float> cos, std::span<const float> sin,
                              std::span<float> head);
 
-// The double functions behind the table, for its test: relative error below 4e-15, of sines and
-// cosines absolute and below 3e-16.
+// The double functions behind the tables, and for their test: relative error below 4e-15, of sines
+// and cosines absolute and below 3e-16.
 struct SinCos {
   double sin, cos;
 };
-SinCos sin_cos_f64(double x);                    // 0 <= x <= 2^20
+SinCos sin_cos_f64(double x);                    // 0 <= x <= 1.5 * 2^20
 double power_f64(double base, double exponent);  // base in [1, 1e12], exponent in [-1, 0]
+double log_f64(double x);                        // natural, x positive and normal
 
 }  // namespace outrider

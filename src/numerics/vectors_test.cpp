@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <numbers>
 #include <numeric>
 #include <random>
 #include <vector>
@@ -50,6 +51,19 @@ TEST(RmsNorm, ScalesToUnitPower) {
     ASSERT_NEAR(y[i], 2 * x[i] / std::sqrt(power + 1e-6), 1e-5);
 }
 
+TEST(LayerNorm, ScalesToMeanZeroAndUnitPower) {
+  std::vector<float> x = random_row(577, 4);
+  for (float& value : x) value += 3;
+  const std::vector<float> w(577, 2.0f);
+  std::vector<float> y(577);
+  layer_norm_reference(x, w, 1e-6f, y);
+  const double mean = std::accumulate(x.begin(), x.end(), 0.0) / 577;
+  double variance = 0;
+  for (const float value : x) variance += (value - mean) * (value - mean) / 577;
+  for (std::size_t i = 0; i < x.size(); ++i)
+    ASSERT_NEAR(y[i], 2 * (x[i] - mean) / std::sqrt(variance + 1e-6), 1e-5);
+}
+
 TEST(Softmax, SumsToOneAndKeepsRatios) {
   std::vector<float> x = random_row(1000, 2), p(1000);
   x[3] = -std::numeric_limits<float>::infinity();
@@ -61,10 +75,16 @@ TEST(Softmax, SumsToOneAndKeepsRatios) {
 
 TEST(Rope, DoubleFunctionsAreAccurate) {
   std::mt19937_64 random(3);
-  std::vector<double> points = {
-      0, 1e-300, 0x1p20, 0x1p20 - 1, 1.5707963267948966, 3.141592653589793, 0.78539816339};
+  std::vector<double> points = {0,
+                                1e-300,
+                                0x1p20,
+                                0x1p20 - 1,
+                                0x1.8p20,
+                                1.5707963267948966,
+                                3.141592653589793,
+                                0.78539816339};
   for (int i = 0; i < 20000; ++i)
-    points.push_back(std::uniform_real_distribution<>(0, i % 2 == 0 ? 0x1p20 : 7.0)(random));
+    points.push_back(std::uniform_real_distribution<>(0, i % 2 == 0 ? 0x1.8p20 : 7.0)(random));
   for (const double x : points) {
     const SinCos found = sin_cos_f64(x);
     ASSERT_NEAR(found.sin, sinl(x), 3e-16) << x;
@@ -80,15 +100,38 @@ TEST(Rope, DoubleFunctionsAreAccurate) {
 }
 
 TEST(Rope, TableHoldsCosinesAndSines) {
-  const RopeTable table(5000, 64, 10000, 0.25);
+  std::vector<double> frequencies = rope_frequencies(64, 10000);
+  for (double& frequency : frequencies) frequency *= 0.25;
+  const RopeTable table(5000, frequencies, 1.5);
   for (const int position : {0, 1, 4999}) {
     ASSERT_EQ(table.cos(position).size(), 32u);
     for (std::size_t i = 0; i < 32; ++i) {
       const long double angle = position * 0.25L * powl(10000, -2.0L * i / 64);
-      EXPECT_NEAR(table.cos(position)[i], cosl(angle), 6e-8) << position << " " << i;
-      EXPECT_NEAR(table.sin(position)[i], sinl(angle), 6e-8) << position << " " << i;
+      EXPECT_NEAR(table.cos(position)[i], 1.5L * cosl(angle), 9e-8) << position << " " << i;
+      EXPECT_NEAR(table.sin(position)[i], 1.5L * sinl(angle), 9e-8) << position << " " << i;
     }
   }
+}
+
+// Peng et al. 2023, arXiv:2309.00071, with the numbers of Qwen2.5 at four times its length.
+TEST(Rope, YarnSlowsDownWhatTurnsSeldom) {
+  const std::vector<double> plain = rope_frequencies(128, 1e6);
+  const std::vector<double> yarn =
+      yarn_frequencies(128, 1e6, {.factor = 4, .trained_length = 32768});
+  const auto turns = [&](std::size_t i) { return 32768 * plain[i] / (2 * std::numbers::pi); };
+  for (std::size_t i = 0; i < plain.size(); ++i) {
+    SCOPED_TRACE(i);
+    if (turns(i) > 40) {
+      EXPECT_EQ(yarn[i], plain[i]);
+    } else if (turns(i) < 0.8) {
+      EXPECT_DOUBLE_EQ(yarn[i], plain[i] / 4);
+    } else {
+      EXPECT_LE(yarn[i], plain[i]);
+      EXPECT_GE(yarn[i], plain[i] / 4);
+    }
+  }
+  EXPECT_NEAR(yarn_magnitude(4), 1.1386294361119891, 1e-15);
+  EXPECT_EQ(yarn_magnitude(1), 1);
 }
 
 // Both pairings rotate vectors without changing their length, and differ only in which channels

@@ -88,6 +88,9 @@ struct VectorKernels {
   // y = (x * r) * w, r = 1 / sqrt(lane sum of x*x / n + eps). y may be x.
   void (*rms_norm)(std::span<const float> x, std::span<const float> w, float eps,
                    std::span<float> y);
+  // The same of x - (lane sum of x) / n.
+  void (*layer_norm)(std::span<const float> x, std::span<const float> w, float eps,
+                     std::span<float> y);
   // y = activation(gate) * up. y may be gate.
   void (*silu_times)(std::span<const float> gate, std::span<const float> up, std::span<float> y);
   void (*gelu_tanh_times)(std::span<const float> gate, std::span<const float> up,

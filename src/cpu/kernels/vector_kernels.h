@@ -42,19 +42,21 @@ struct VectorKernelsOn : Functions<V> {
   }
 
   static void rms_norm(Row x, Row w, float eps, std::span<float> y) {
-    Floats squares[kSums] = {};
-    std::size_t i = 0;
-    for (; i + 16 <= x.size(); i += 16) {
-      for (std::size_t s = 0; s < kSums; ++s) add_square(V::load(&x[i + s * kWidth]), squares[s]);
-    }
-    for (std::size_t s = 0; i < x.size(); ++s, i += kWidth)
-      add_square(V::load(lanes(x.size() - i), &x[i]), squares[s]);
-    const float mean = V::total(squares) / static_cast<float>(x.size());
+    const float mean = lane_sum<true>(x) / static_cast<float>(x.size());
     const Floats r = all(1.0f / std::sqrt(mean + eps));
     for_blocks(
         x.size(), [&](auto some, std::size_t at) __attribute__((always_inline)) {
           store(some, &y[at], multiply(multiply(load(some, &x[at]), r), load(some, &w[at])));
         });
+  }
+
+  static void layer_norm(Row x, Row w, float eps, std::span<float> y) {
+    const Floats mean = all(lane_sum<false>(x) / static_cast<float>(x.size()));
+    for_blocks(
+        x.size(), [&](auto some, std::size_t at) __attribute__((always_inline)) {
+          store(some, &y[at], subtract(load(some, &x[at]), mean));
+        });
+    rms_norm(y, w, eps, y);
   }
 
   static void silu_times(Row gate, Row up, std::span<float> y) {
@@ -121,6 +123,7 @@ struct VectorKernelsOn : Functions<V> {
   static constexpr VectorKernels table() {
     return {
         .rms_norm = rms_norm,
+        .layer_norm = layer_norm,
         .silu_times = silu_times,
         .gelu_tanh_times = gelu_tanh_times,
         .add = add_row,
@@ -132,8 +135,22 @@ struct VectorKernelsOn : Functions<V> {
   }
 
  private:
-  [[gnu::always_inline]] static inline void add_square(Floats x, Floats& sum) {
-    sum = fused(x, x, sum);
+  // The lane sum of a row, or of its squares.
+  template <bool of_squares>
+  [[gnu::always_inline]] static inline float lane_sum(Row x) {
+    Floats sums[kSums] = {};
+    std::size_t i = 0;
+    for (; i + 16 <= x.size(); i += 16) {
+      for (std::size_t s = 0; s < kSums; ++s)
+        add_to<of_squares>(V::load(&x[i + s * kWidth]), sums[s]);
+    }
+    for (std::size_t s = 0; i < x.size(); ++s, i += kWidth)
+      add_to<of_squares>(V::load(lanes(x.size() - i), &x[i]), sums[s]);
+    return V::total(sums);
+  }
+  template <bool of_square>
+  [[gnu::always_inline]] static inline void add_to(Floats x, Floats& sum) {
+    sum = of_square ? fused(x, x, sum) : add(sum, x);
   }
 };
 

@@ -29,6 +29,7 @@ void scale(float s, std::span<float> y) {
 
 const VectorKernels kVectorsReference = {
     .rms_norm = rms_norm_reference,
+    .layer_norm = layer_norm_reference,
     .silu_times = silu_times,
     .gelu_tanh_times = gelu_tanh_times,
     .add = add,

@@ -58,7 +58,7 @@ TEST(VectorKernels, ElementwiseGiveTheReferencesBits) {
   });
 }
 
-TEST(VectorKernels, RmsNormGivesTheReferencesBits) {
+TEST(VectorKernels, NormsGiveTheReferencesBits) {
   for_each_isa([](const VectorKernels& kernels) {
     Numbers numbers(2);
     for (const std::size_t n : kSizes) {
@@ -66,10 +66,12 @@ TEST(VectorKernels, RmsNormGivesTheReferencesBits) {
       for (const bool edges : {false, true}) {
         const std::vector<float> x = edges ? numbers.any_row(n) : numbers.ordinary_row(n);
         const std::vector<float> w = numbers.ordinary_row(n);
-        std::vector<float> expected(n), found = x;
-        kVectorsReference.rms_norm(x, w, 1e-6f, expected);
-        kernels.rms_norm(found, w, 1e-6f, found);  // in place
-        expect_same(found, expected);
+        for (const auto norm : {&VectorKernels::rms_norm, &VectorKernels::layer_norm}) {
+          std::vector<float> expected(n), found = x;
+          (kVectorsReference.*norm)(x, w, 1e-6f, expected);
+          (kernels.*norm)(found, w, 1e-6f, found);  // in place
+          expect_same(found, expected);
+        }
       }
     }
   });
@@ -80,7 +82,7 @@ TEST(VectorKernels, RopeGivesTheReferencesBits) {
     Numbers numbers(3);
     for (const int dims : {2, 6, 14, 16, 18, 32, 34, 64, 80, 128, 256}) {
       SCOPED_TRACE(dims);
-      const RopeTable angles(20, dims, 10000);
+      const RopeTable angles(20, rope_frequencies(dims, 10000));
       for (const auto rope : {&VectorKernels::rope_halves, &VectorKernels::rope_adjacent}) {
         std::vector<float> expected = numbers.any_row(static_cast<std::size_t>(dims) + 5);
         std::vector<float> found = expected;

@@ -5,38 +5,38 @@
 #include <cmath>
 
 #include "model/families/families.h"
+#include "model/rope_spec.h"
 
 namespace outrider {
 namespace {
 
-constexpr int kPattern = 6;  // every sixth layer sees everything
-constexpr double kLocalRopeBase =
-    10000;                        // of the others, whatever the file says about the global ones
+constexpr int kPeriod = 6;                // every sixth layer sees everything
+constexpr double kLocalRopeBase = 10000;  // of the others, unless the file has another
 constexpr int kLayersOf27B = 62;  // the one size whose scores are scaled by embedding / heads
 
 ModelSpec spec(const Checkpoint& checkpoint) {
   const Metadata& metadata = checkpoint.metadata;
   ModelSpec spec = common_spec(checkpoint, "gemma3");
   spec.embedding_scale = static_cast<float>(std::sqrt(static_cast<double>(spec.embedding)));
+  spec.logit_softcap = softcap(metadata, "gemma3", "final_logit_softcapping");
 
   Attention global = common_attention(checkpoint, "gemma3", RopePairing::halves);
-  global.has_qk_norm = true;
+  global.qk_norm = HeadNorm::shared;
   const int n_layers = layer_count(metadata, "gemma3");
-  if (n_layers == kLayersOf27B) {
+  if (n_layers == kLayersOf27B)
     global.scale = 1 / std::sqrt(static_cast<double>(spec.embedding) / global.n_heads);
-  }
   Attention local = global;
   local.window =
       static_cast<int>(metadata.require_integer("gemma3.attention.sliding_window", 1, 1 << 24));
-  local.rope.base = kLocalRopeBase;
-  local.rope.position_scale = 1;
+  local.rope =
+      plain_rope(RopePairing::halves, local.rope ? local.rope->dims() : 0,
+                 rope_base(metadata, "gemma3.rope.freq_base_swa").value_or(kLocalRopeBase));
+  global.window.reset();
 
-  const Mlp mlp = common_mlp(metadata, "gemma3", Activation::gelu_tanh);
+  const Mlp mlp = common_mlp(checkpoint, "gemma3", Activation::gelu_tanh);
   for (int layer = 0; layer < n_layers; ++layer) {
-    const bool is_global = layer % kPattern == kPattern - 1;
-    spec.layers.push_back(
-        {{{Role::attention_norm, is_global ? global : local, Role::attention_post_norm},
-          {Role::mlp_norm, mlp, Role::mlp_post_norm}}});
+    const bool is_local = has_window(metadata, "gemma3", layer, kPeriod);
+    spec.layers.push_back(sandwich_layer(is_local ? local : global, mlp));
   }
   return spec;
 }
@@ -44,11 +44,7 @@ ModelSpec spec(const Checkpoint& checkpoint) {
 }  // namespace
 
 Family gemma3_family() {
-  return {"gemma3", spec,
-          decoder_names({{Role::attention_q_norm, "blk.{}.attn_q_norm.weight"},
-                         {Role::attention_k_norm, "blk.{}.attn_k_norm.weight"},
-                         {Role::attention_post_norm, "blk.{}.post_attention_norm.weight"},
-                         {Role::mlp_post_norm, "blk.{}.post_ffw_norm.weight"}})};
+  return {"gemma3", spec};
 }
 
 }  // namespace outrider

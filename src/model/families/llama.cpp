@@ -1,4 +1,5 @@
-// Llama and what copies it (SmolLM2): Touvron et al. 2023, arXiv:2302.13971.
+// Llama 1 to 3.2 (Touvron et al. 2023, arXiv:2302.13971) and what copies it: Mistral, SmolLM2,
+// Falcon 3, distillates.
 
 #include "model/families/families.h"
 
@@ -8,17 +9,16 @@ namespace {
 // GGUF stores q and k of this family permuted, so that neighbouring channels turn together.
 ModelSpec spec(const Checkpoint& checkpoint) {
   ModelSpec spec = common_spec(checkpoint, "llama");
-  const LayerSpec layer = {
-      {{Role::attention_norm, common_attention(checkpoint, "llama", RopePairing::adjacent), {}},
-       {Role::mlp_norm, common_mlp(checkpoint.metadata, "llama", Activation::silu), {}}}};
-  spec.layers.assign(layer_count(checkpoint.metadata, "llama"), layer);
+  spec.layers.assign(layer_count(checkpoint.metadata, "llama"),
+                     plain_layer(common_attention(checkpoint, "llama", RopePairing::adjacent),
+                                 common_mlp(checkpoint, "llama", Activation::silu)));
   return spec;
 }
 
 }  // namespace
 
 Family llama_family() {
-  return {"llama", spec, decoder_names()};
+  return {"llama", spec};
 }
 
 }  // namespace outrider

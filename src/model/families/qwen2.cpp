@@ -10,20 +10,15 @@ ModelSpec spec(const Checkpoint& checkpoint) {
   ModelSpec spec = common_spec(checkpoint, "qwen2");
   Attention attention = common_attention(checkpoint, "qwen2", RopePairing::halves);
   attention.has_bias = true;
-  const LayerSpec layer = {
-      {{Role::attention_norm, attention, {}},
-       {Role::mlp_norm, common_mlp(checkpoint.metadata, "qwen2", Activation::silu), {}}}};
-  spec.layers.assign(layer_count(checkpoint.metadata, "qwen2"), layer);
+  spec.layers.assign(layer_count(checkpoint.metadata, "qwen2"),
+                     plain_layer(attention, common_mlp(checkpoint, "qwen2", Activation::silu)));
   return spec;
 }
 
 }  // namespace
 
 Family qwen2_family() {
-  return {"qwen2", spec,
-          decoder_names({{Role::attention_q_bias, "blk.{}.attn_q.bias"},
-                         {Role::attention_k_bias, "blk.{}.attn_k.bias"},
-                         {Role::attention_v_bias, "blk.{}.attn_v.bias"}})};
+  return {"qwen2", spec};
 }
 
 }  // namespace outrider

@@ -1,0 +1,24 @@
+// Qwen3, dense: Yang et al. 2025, arXiv:2505.09388. Qwen2 with a norm on each head of q and k
+// instead of biases.
+
+#include "model/families/families.h"
+
+namespace outrider {
+namespace {
+
+ModelSpec spec(const Checkpoint& checkpoint) {
+  ModelSpec spec = common_spec(checkpoint, "qwen3");
+  Attention attention = common_attention(checkpoint, "qwen3", RopePairing::halves);
+  attention.qk_norm = HeadNorm::shared;
+  spec.layers.assign(layer_count(checkpoint.metadata, "qwen3"),
+                     plain_layer(attention, common_mlp(checkpoint, "qwen3", Activation::silu)));
+  return spec;
+}
+
+}  // namespace
+
+Family qwen3_family() {
+  return {"qwen3", spec};
+}
+
+}  // namespace outrider
