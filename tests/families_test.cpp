@@ -218,6 +218,7 @@ TEST_P(Families, ComputeWhatTransformersComputes) {
   ASSERT_GE(expected_.length * expected_.n_texts, 1000u);
   const Distance found = distance(model_, expected_);
   RecordProperty("mean_kl", fmt::format("{:.1e}", found.mean_kl));
+  RecordProperty("agreement", fmt::format("{:.4f}", found.agreement));
   EXPECT_LE(found.mean_kl, kKlMax);
   EXPECT_GE(found.agreement, kAgreementMin);
 }
