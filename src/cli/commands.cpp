@@ -16,6 +16,7 @@
   row(rm)                      \
   row(inspect)                 \
   row(tokenize)                \
+  row(perplexity)              \
   row(profile_show)            \
   row(profile_clear)           \
   row(history_show)            \

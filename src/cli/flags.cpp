@@ -211,6 +211,13 @@ std::vector<Flag> make_flags() {
   add({"-d", "--n-depth", "--depth"}, "N", generation, named,
       integer(&Settings::depth, 0, (1 << 20) - 512), "positions of text before each pass");
 
+  add({"--chunks"}, "N", generation, named, optional_integer(&Settings::chunks, 1, INT_MAX, "all"),
+      "chunks of the text, at most");
+  add({"--logits-out"}, "FILE", output, named, optional_text(&Settings::logits_out),
+      "store the logits of all predictions as a matrix in NumPy's format (.npy)");
+  add({"--kl-divergence-base"}, "FILE", output, named, optional_text(&Settings::kl_divergence_base),
+      "compare with the logits of this file, which --logits-out stored");
+
   add({"-s", "--seed"}, "N", sampling, generating, Field{set_seed, "random, and printed"},
       "seed of the random choices: the same seed gives the same text");
   add({"--temperature", "--temp"}, "T", sampling, generating, temperature(),

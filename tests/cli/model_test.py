@@ -397,6 +397,64 @@ class Model(TestCase):
         self.assertIn("no chat template", result.stderr)
         self.assert_fails(outrider("run", "-m", "gemma3:270m"), 1, "cannot chat")
 
+@needs_model(MODEL)
+class Perplexity(TestCase):
+    TEXT = "The river runs to the sea. " * 40 + "It never comes back, said the old man, and looked at the water. " * 10
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.text = os.path.join(self.folder.name, "text")
+        with open(self.text, "w") as file:
+            file.write(self.TEXT)
+
+    def run_json(self, *arguments):
+        result = outrider("perplexity", "-m", MODEL, "-f", self.text, "--json", *arguments)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return json.loads(result.stdout)
+
+    def test_repetition_is_predicted(self):
+        whole, chunked = self.run_json(), self.run_json("-c", "128")
+        n_tokens = len(json.loads(outrider("tokenize", "-m", MODEL, "-f", self.text, "--json").stdout)["tokens"])
+        self.assertEqual((whole["chunks"], whole["predictions"]), (1, n_tokens - 1))
+        self.assertEqual((chunked["chunks"], chunked["predictions"]), (n_tokens // 128, n_tokens // 128 * 63))
+        self.assertLess(whole["perplexity"]["mean"], 2)  # most of it was said before
+        self.assertEqual(self.run_json("-c", "128", "--chunks", "2")["predictions"], 2 * 63)
+
+    def test_stored_logits(self):
+        stored = os.path.join(self.folder.name, "logits.npy")
+        first = self.run_json("-c", "256", "--chunks", "1", "--logits-out", stored)
+        with open(stored, "rb") as file:
+            self.assertEqual(file.read(8), b"\x93NUMPY\x01\x00")
+            self.assertIn(b"'shape': (127, 49152)", file.read(120))
+        same = self.run_json("-c", "256", "--chunks", "1", "--kl-divergence-base", stored, "-t", "1")["stored"]
+        self.assertLess(abs(same["kl_divergence"]["mean"]), 1e-12)
+        self.assertEqual(same["same_best_token"]["mean"], 1)
+        self.assertEqual(same["perplexity"], first["perplexity"])
+        other = self.run_json("-c", "256", "--chunks", "1", "--kl-divergence-base", stored, "--cache-type", "q8_0")["stored"]
+        self.assertGreater(other["kl_divergence"]["mean"], 1e-6)
+        self.assertLess(other["kl_divergence"]["quantiles"]["1"], 1)
+        shown = outrider("perplexity", "-m", MODEL, "-f", self.text, "-c", "256", "--chunks", "1", "--kl-divergence-base", stored)
+        self.assertRegex(shown.stdout, r"^perplexity  [\d.]+ ± [\d.]+  \(127 predictions in 1 chunk\)\n.*ratio 1.000000"
+                                       r"(.*\n)+same best token  100.000 ± 0.000 %\n$")
+
+    def test_refusals(self):
+        logits = os.path.join(self.folder.name, "logits.npy")
+        self.run_json("-c", "128", "--chunks", "1", "--logits-out", logits)
+        cases = [
+            (["-f", self.text, "-c", "128", "--kl-divergence-base", self.text], 1, f"{self.text}: does not begin like such a file"),
+            (["-f", self.text, "-c", "64", "--chunks", "1", "--kl-divergence-base", logits], 1, "is [63, 49152], but this text and model give [31"),
+            (["-f", self.text, "-c", "128", "--chunks", "1", "--logits-out", "/dev/full"], 1, "/dev/full: cannot be written: No space left"),
+            (["-f", self.text, "-c", "100000"], 1, "tokens, expected at least 100000"),
+            (["-p", "x"], 1, "the text has 1 tokens, expected at least 2"),
+            ([], 2, "no text: --file FILE or --prompt TEXT"),
+            (["-f", self.text, "--chunks", "2"], 2, "--chunks 2: needs --ctx-size"),
+            (["-f", self.text, "-c", "3"], 2, "--ctx-size 3: at least 4"),
+        ]
+        for arguments, status, problem in cases:
+            with self.subTest(arguments):
+                self.assert_fails(outrider("perplexity", "-m", MODEL, *arguments), status, problem)
+
 
 if __name__ == "__main__":
     unittest.main()
