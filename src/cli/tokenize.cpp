@@ -28,30 +28,34 @@ int tokenize(const Machine&, const Settings& settings) {
                      settings.prompt_file ? "--file" : "--prompt");
   }
   Console console(settings);
-  const OpenedModel file =
-      open_model(checked_model_name(settings.model), pull_options(settings, console));
+  // The vocabulary is enough: the model itself may be missing, or of no supported architecture.
+  const auto checkpoint =
+      open_checkpoint(checked_model_name(settings.model), pull_options(settings, console));
   console.clear();
+  const Metadata& metadata = checkpoint->metadata;
+  const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(metadata);
 
   std::vector<Token> tokens;
   if (settings.chat_file) {
-    if (!file.chat_template) throw Error("{}: has no chat template", settings.model);
+    const auto chat_template = make_chat_template(metadata, *tokenizer);
+    if (!chat_template) throw Error("{}: has no chat template", settings.model);
     const auto messages =
         parse_conversation(read_text(*settings.chat_file),
                            *settings.chat_file == "-" ? "standard input" : *settings.chat_file);
-    tokens = file.tokenizer->encode_whole(file.chat_template->render(messages, true));
+    tokens = tokenizer->encode_whole(chat_template->render(messages, true));
   } else {
-    tokens = file.tokenizer->encode(text_of(settings), settings.raw && !settings.no_special);
+    tokens = tokenizer->encode(text_of(settings), settings.raw && !settings.no_special);
   }
 
   if (settings.json) {
     Json pieces = Json::array();
-    for (Token token : tokens) pieces.push_back(file.tokenizer->bytes(token, true));
+    for (Token token : tokens) pieces.push_back(tokenizer->bytes(token, true));
     write_json({{"tokens", tokens}, {"pieces", pieces}});
     return kDone;
   }
   std::string text;
   for (Token token : tokens) {
-    text += fmt::format("{:7}  {}\n", token, json_text(file.tokenizer->bytes(token, true)));
+    text += fmt::format("{:7}  {}\n", token, json_text(tokenizer->bytes(token, true)));
   }
   write_output(text);
   return kDone;

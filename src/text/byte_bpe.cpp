@@ -72,6 +72,8 @@ class ByteBpe final : public VocabularyTokenizer {
     for (int byte = 0; byte < 256; ++byte)
       byte_entries_[byte] = vocabulary().find_normal(written(static_cast<unsigned char>(byte)));
     read_rules(metadata);
+    if (metadata.find("tokenizer.ggml.add_bos_token") == nullptr)
+      add_bos = pre_tokenizer_.adds_bos() && bos;
   }
 
  private:
@@ -144,6 +146,12 @@ class ByteBpe final : public VocabularyTokenizer {
     Merger<Rank> merger;
     std::vector<Symbol> symbols;
     for (const std::string_view word : pre_tokenizer_.split(stretch)) {
+      if (pre_tokenizer_.ignores_merges()) {
+        if (const auto entry = entry_of(word)) {
+          out.push_back(*entry);
+          continue;
+        }
+      }
       symbols.clear();
       for (const char c : word) {
         const auto entry = byte_entries_[static_cast<unsigned char>(c)];
@@ -151,6 +159,13 @@ class ByteBpe final : public VocabularyTokenizer {
       }
       merger.merge(symbols, find_merge, out);
     }
+  }
+
+  // The entry that writes a whole word.
+  std::optional<Token> entry_of(std::string_view word) const {
+    std::string entry;
+    for (const char c : word) entry += written(static_cast<unsigned char>(c));
+    return vocabulary().find_normal(entry);
   }
 
   std::string entry_bytes(Token token) const override {

@@ -1,4 +1,4 @@
-// Cuts text into the words that byte-level BPE never merges across, by the regular expression that
+// Cuts text into the words that byte-level BPE never merges across, by the regular expressions that
 // the model was trained with.
 
 #pragma once
@@ -18,6 +18,11 @@ class PreTokenizer {
   // `origin`.
   PreTokenizer(std::string_view name, std::string_view origin);
 
+  // What goes with the names: a word that is an entry of the vocabulary is one token, whatever the
+  // merges say; a text begins with BOS unless the file says otherwise.
+  bool ignores_merges() const { return ignores_merges_; }
+  bool adds_bos() const { return adds_bos_; }
+
   // Splits well-formed text into words, all of it and in order. May be called from several threads
   // at once. Takes time linear in the text; a bound on PCRE2's steps, far above what these
   // expressions need, enforces this.
@@ -27,7 +32,9 @@ class PreTokenizer {
   struct Free {
     void operator()(pcre2_code* code) const { pcre2_code_free(code); }
   };
-  std::unique_ptr<pcre2_code, Free> code_;
+  // Each cuts the words that the one before it left; what it does not match is a word, too.
+  std::vector<std::unique_ptr<pcre2_code, Free>> stages_;
+  bool ignores_merges_ = false, adds_bos_ = false;
 };
 
 }  // namespace outrider

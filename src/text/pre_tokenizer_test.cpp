@@ -61,19 +61,33 @@ TEST(PreTokenizer, UnknownNamesAreErrorsThatListTheKnown) {
     const PreTokenizer unknown("gpt-9", "test.gguf");
     ADD_FAILURE() << "no error";
   } catch (const Error& error) {
-    EXPECT_STREQ(
-        error.what(),
+    const std::string problem = error.what();
+    EXPECT_TRUE(problem.starts_with(
         "test.gguf: tokenizer.ggml.pre is \"gpt-9\", which is not supported in this version; "
-        "choose a model of one of these: smollm, qwen2");
+        "choose a model of one of these: gpt-2, "))
+        << problem;
+    EXPECT_NE(problem.find(", llama-bpe, "), problem.npos) << problem;
   }
 }
 
 // One step back per space is allowed for, however long the text.
 TEST(PreTokenizer, LongRunsOfSpaceStayWithinTheBound) {
-  for (const char* name : {"smollm", "qwen2"}) {
+  for (const char* name : {"smollm", "qwen2", "gpt-2", "llama-bpe", "tekken", "gpt-4o"}) {
     const std::string spaces(3'000'000, ' ');
     EXPECT_EQ(split(name, spaces + "x"), (Words{spaces.substr(1), " x"})) << name;
     EXPECT_EQ(split(name, "x" + spaces), (Words{"x", spaces})) << name;
+  }
+}
+
+// So are runs of letters of one case, which two alternatives try.
+TEST(PreTokenizer, LongWordsStayWithinTheBound) {
+  for (const char* name :
+       {"llama-bpe", "tekken", "gpt-4o", "qwen35", "deepseek-llm", "deepseek-v3"}) {
+    for (const char* letter : {"a", "A", "日", "\u0301"}) {
+      std::string word;
+      for (int i = 0; i < 500'000; ++i) word += letter;
+      EXPECT_EQ(split(name, word), Words{word}) << name << " " << letter;
+    }
   }
 }
 

@@ -65,8 +65,10 @@ class Tokenizer {
 
   // Generation ends at any of them; ascending. The metadata's eos, eot and eom; and, as files often
   // name only one of several, every entry that is known under one of these names: <|im_end|>,
-  // <|endoftext|>, <|eot_id|>, <|eom_id|>, <|end|>, <|end_of_text|>, <end_of_turn>. Such an entry
-  // is a control token even where the file calls it normal or user_defined.
+  // <|endoftext|>, <|eot_id|>, <|eom_id|>, <|end|>, <|end_of_text|>, <end_of_turn>, <|return|>,
+  // <|call|>, <EOT>, <turn|>, <end_of_utterance>, DeepSeek's end of sentence. Such an entry is a
+  // control token even where the file calls it normal or user_defined. GLM's <|user|> and
+  // <|observation|> end as well. Where <|return|> and <|call|> exist, <|end|> does not end.
   std::vector<Token> end_tokens;
 };
 

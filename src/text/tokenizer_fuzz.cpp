@@ -38,6 +38,9 @@ class Input {
   std::string_view rest_;
 };
 
+constexpr const char* kPreTokenizers[] = {"smollm", "qwen2",  "llama-bpe",    "tekken",
+                                          "gpt-4o", "qwen35", "deepseek-llm", "deepseek-v3"};
+
 // Mostly well-formed metadata, as nothing else passes the checks; each key may be damaged.
 Metadata make_metadata(Input& input) {
   const unsigned flags = input.byte() | input.byte() << 8u;
@@ -80,7 +83,8 @@ Metadata make_metadata(Input& input) {
 
   Metadata metadata("fuzz");
   metadata.insert("tokenizer.ggml.model", std::string(bpe ? "gpt2" : "llama"));
-  metadata.insert("tokenizer.ggml.pre", std::string(flag(7) ? "qwen2" : "smollm"));
+  metadata.insert("tokenizer.ggml.pre",
+                  std::string(kPreTokenizers[(flags >> 7 & 1u) | (flags >> 13 & 6u)]));
   metadata.insert("tokenizer.ggml.tokens", std::move(tokens));
   if (!flag(8)) metadata.insert("tokenizer.ggml.token_type", std::move(kinds));
   metadata.insert("tokenizer.ggml.scores", std::move(scores));

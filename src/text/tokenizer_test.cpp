@@ -119,7 +119,9 @@ std::string unknown_to_smollm2(std::string text) {
 }
 
 TEST(Tokenizer, SmallVocabulariesMatchTheReference) {
-  for (const std::string name : {"smollm", "qwen2", "sentencepiece"}) {
+  for (const std::string name :
+       {"smollm", "qwen2", "qwen35", "gpt-2", "llama-bpe", "tekken", "gpt-4o", "deepseek-llm",
+        "deepseek-coder", "deepseek-v3", "sentencepiece"}) {
     SCOPED_TRACE(name);
     const json golden = read_json("tiny-" + name + ".json");
     expect_golden(*make_tokenizer(metadata_of(golden["metadata"], name)), golden, golden["every"]);
@@ -370,6 +372,31 @@ TEST(ByteBpe, MergesByRank) {
   EXPECT_EQ(pieces_of(*t, "ab c"), (Pieces{"ab", "\u0120", "c"}));
 }
 
+// As tokenizers of Llama 3 and Mistral ask for; others merge first.
+TEST(ByteBpe, WordsThatAreEntriesNeedNoMerge) {
+  auto values = byte_bpe({"a b"});
+  std::get<std::vector<std::string>>(values["tokens"]).push_back("bab");
+  EXPECT_EQ(pieces_of(*make_tokenizer(built(values)), "bab"), (Pieces{"b", "ab"}));
+  for (const char* pre : {"llama-bpe", "tekken", "glm4"}) {
+    values["pre"] = std::string(pre);
+    EXPECT_EQ(pieces_of(*make_tokenizer(built(values)), "bab"), (Pieces{"bab"})) << pre;
+    EXPECT_EQ(pieces_of(*make_tokenizer(built(values)), "babb"), (Pieces{"b", "ab", "b"})) << pre;
+  }
+}
+
+TEST(ByteBpe, SomePreTokenizersAddBosUnlessTheFileSaysOtherwise) {
+  auto values = byte_bpe({"a b"});
+  values["bos_token_id"] = std::int64_t{0};
+  EXPECT_FALSE(make_tokenizer(built(values))->add_bos);
+  values["pre"] = std::string("llama-bpe");
+  EXPECT_TRUE(make_tokenizer(built(values))->add_bos);
+  values["add_bos_token"] = false;
+  EXPECT_FALSE(make_tokenizer(built(values))->add_bos);
+  values.erase("add_bos_token");
+  values.erase("bos_token_id");
+  EXPECT_FALSE(make_tokenizer(built(values))->add_bos);
+}
+
 TEST(ByteBpe, BytesWithoutAnEntryAreLeftOut) {
   const auto t = make_tokenizer(built(byte_bpe({"a b"})));
   EXPECT_EQ(pieces_of(*t, "axb!a"), (Pieces{"ab", "a"}));
@@ -412,6 +439,19 @@ TEST(Tokenizer, EndTokensAreTheFilesAndTheWellKnown) {
   EXPECT_EQ(t->kind(2), TokenKind::control);  // whatever the file says
   EXPECT_EQ(t->unknown, 0);
   EXPECT_FALSE(t->add_bos);
+}
+
+// Harmony's messages end with <|end|>, its answers with <|return|> and <|call|>.
+TEST(Tokenizer, AMessagesEndIsNotTheEndOfAnAnswer) {
+  const auto ends = [](const std::vector<Entry>& entries) {
+    return make_tokenizer(built(sentencepiece(entries)))->end_tokens;
+  };
+  EXPECT_EQ(ends({{"<|end|>", 0, 3}, {"<|return|>", 0, 3}, {"<|call|>", 0, 3}}),
+            (std::vector<Token>{2, 3}));
+  EXPECT_EQ(ends({{"<|end|>", 0, 3}, {"<|return|>", 0, 3}}), (std::vector<Token>{1, 2}));
+  EXPECT_EQ(ends({{"<|user|>", 0, 3}, {"<|observation|>", 0, 3}}), std::vector<Token>{});
+  EXPECT_EQ(ends({{"<|user|>", 0, 3}, {"<|observation|>", 0, 3}, {"[gMASK]", 0, 3}}),
+            (std::vector<Token>{1, 2}));
 }
 
 TEST(Tokenizer, VocabulariesAgreeIfCommonIdsMeanTheSame) {
@@ -481,9 +521,9 @@ TEST(Tokenizer, MalformedVocabulariesAreErrors) {
       {"padding too large", good, set("padding_token_id", std::int64_t{3}), "padding_token_id"},
       {"BOS wanted but none", good, set("add_bos_token", true), "add_bos_token is true"},
       {"no pre-tokenizer", bpe, erase("pre"), "tokenizer.ggml.pre"},
-      {"unknown pre-tokenizer", bpe, set("pre", std::string("llama-bpe")),
-       "\"llama-bpe\", which is not supported in this version; choose a model of one of these: "
-       "smollm, qwen2"},
+      {"unknown pre-tokenizer", bpe, set("pre", std::string("gpt-9")),
+       "\"gpt-9\", which is not supported in this version; choose a model of one of these: "
+       "gpt-2, "},
       {"no merges", bpe, erase("merges"), "merges is missing"},
       {"merge of one part", bpe, set("merges", Strings{"a b", "ab"}),
        "merges[1] is \"ab\", expected two parts"},

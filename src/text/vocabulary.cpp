@@ -12,8 +12,19 @@ namespace outrider {
 namespace {
 
 constexpr std::string_view kEndOfTurnNames[] = {
-    "<|im_end|>", "<|endoftext|>",   "<|eot_id|>",    "<|eom_id|>",
-    "<|end|>",    "<|end_of_text|>", "<end_of_turn>",
+    "<|im_end|>",
+    "<|endoftext|>",
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<|end|>",
+    "<|end_of_text|>",
+    "<end_of_turn>",
+    "<|return|>",
+    "<|call|>",
+    "<EOT>",
+    "<turn|>",
+    "<end_of_utterance>",
+    "<｜end▁of▁sentence｜>",
 };
 
 bool is_end_of_turn(std::string_view text) {
@@ -158,9 +169,20 @@ std::vector<Token> Vocabulary::end_tokens(const Metadata& metadata) const {
                                      "tokenizer.ggml.eom_token_id"}) {
     if (const auto token = special_id(metadata, key)) ends.push_back(*token);
   }
-  for (const std::string_view name : kEndOfTurnNames) {
+  const auto find_control = [&](std::string_view name) {
     const auto token = find(name);
-    if (token && kind(*token) == TokenKind::control) ends.push_back(*token);
+    return token && kind(*token) == TokenKind::control ? token : std::nullopt;
+  };
+  for (const std::string_view name : kEndOfTurnNames)
+    if (const auto token = find_control(name)) ends.push_back(*token);
+  // GLM ends where it wants to hear the user or a tool's result.
+  if (find("[gMASK]")) {
+    for (const char* name : {"<|user|>", "<|observation|>"})
+      if (const auto token = find_control(name)) ends.push_back(*token);
+  }
+  // In Harmony's format a message ends with <|end|>, an answer with the other two.
+  if (find_control("<|return|>") && find_control("<|call|>")) {
+    if (const auto end = find_control("<|end|>")) std::erase(ends, *end);
   }
   std::sort(ends.begin(), ends.end());
   ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
