@@ -19,7 +19,6 @@ import subprocess
 import sys
 import tempfile
 
-import gguf
 import llama_cpp
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -72,7 +71,10 @@ def own_tests(path):
 def mistral_vocabularies(folder):
     """(name, GGUF file made by llama.cpp's converter, function from a text to its tokens) of mistral-common's files."""
     sys.path[:0] = [str(folder / "llama.cpp"), str(folder / "llama.cpp" / "gguf-py")]
+    import gguf
     from conversion.llama import LlamaModel
+    from conversion.mistral import MistralModel
+    MistralModel.get_community_chat_template = staticmethod(lambda *_: "")
     from mistral_common.tokens.tokenizers.sentencepiece import SentencePieceTokenizer
     from mistral_common.tokens.tokenizers.tekken import Tekkenizer
     data = pathlib.Path(str(importlib.resources.files("mistral_common"))) / "data"
@@ -103,6 +105,7 @@ def main():
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--fuzz", type=int, default=20000)
     parser.add_argument("--dump", default=ROOT / "build/release/bench/outrider-dump-tokens")
+    parser.add_argument("--only", default="", help="vocabularies whose name holds this")
     parser.add_argument("--show", type=int, default=0, help="differences to show per vocabulary")
     options = parser.parse_args()
     texts = golden_strings() + random_strings(options.fuzz)
@@ -113,16 +116,20 @@ def main():
         own_pairs = list(zip(ours, (tokens for _, tokens in own)))
         peer_pairs = list(zip(ours[len(own):], theirs))
         print(f"{name:32} own tokenizer {same(own_pairs):>16}   llama.cpp {same(peer_pairs):>16}", flush=True)
-        shown = [(text, a, b) for (text, _), (a, b) in zip(own, own_pairs) if a != b] or [(text, a, b) for text, (a, b) in zip(texts, peer_pairs) if a != b]
+        well_formed_pairs = [(text, (a, b)) for text, (a, b) in zip(texts, peer_pairs) if b is not None]
+        shown = [(text, a, b) for (text, _), (a, b) in zip(own, own_pairs) if a != b] or [(text, a, b) for text, (a, b) in well_formed_pairs if a != b]
         for text, a, b in shown[:options.show]:
             print(f"    {text!r}: {a} and {b}")
 
     for path in sorted((options.folder / "llama.cpp" / "models").glob("ggml-vocab-*.gguf")):
         try:
-            report(path.stem, path, own_tests(path))
+            if options.only in path.stem:
+                report(path.stem, path, own_tests(path))
         except subprocess.CalledProcessError:
             print(f"{path.stem:32} not supported")
     for name, path, encode in mistral_vocabularies(options.folder):
+        if options.only not in name:
+            continue
         well_formed = [text for text in texts if is_well_formed(text)]
         report(name, path, [(text, encode(text.decode())) for text in well_formed])
 
