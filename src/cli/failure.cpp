@@ -11,6 +11,7 @@ std::string_view flag_of(Remedy remedy) {
     case Remedy::logit_bias: return "--logit-bias";
     case Remedy::raw_prompt: return "--raw";
     case Remedy::draft_model: return "--model-draft";
+    case Remedy::reasoning: return "--reasoning";
   }
   return "";
 }

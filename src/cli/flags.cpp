@@ -10,6 +10,7 @@
 #include "runtime/drafter_registry.h"
 #include "runtime/runtime.h"
 #include "sampling/sampling.h"
+#include "text/parse_json.h"
 
 namespace outrider {
 namespace {
@@ -138,6 +139,15 @@ Field drafter_field(const DrafterFlag& flag) {
           flag.standard, flag.choices};
 }
 
+void set_template_variables(Settings& settings, std::string_view text) {
+  try {
+    if (!parse_json(text, "x").is_object()) throw UsageError("expected a JSON object");
+  } catch (const Error&) {
+    throw UsageError("expected a JSON object");
+  }
+  settings.chat_template_kwargs = text;
+}
+
 void set_seed(Settings& settings, std::string_view text) {
   if (text == "-1") {  // llama.cpp's way to ask for a random one
     settings.seed.reset();
@@ -191,6 +201,15 @@ std::vector<Flag> make_flags() {
       "input");
   add({"-sys", "--system-prompt"}, "TEXT", prompt, generating,
       optional_text(&Settings::system_prompt), "the system message that begins the conversation");
+  add({"--chat-template-file"}, "FILE", prompt, generating,
+      optional_text(&Settings::chat_template_file),
+      "a chat template in Jinja, instead of the one in the model file");
+  add({"--chat-template-kwargs"}, "JSON", prompt, generating, Field{set_template_variables, ""},
+      "variables for the chat template, as in '{\"enable_thinking\": false}'");
+  add({"--reasoning"}, "HOW", prompt, generating,
+      choice<std::optional<bool>>(&Settings::reasoning,
+                                  {{"auto", std::nullopt}, {"on", true}, {"off", false}}),
+      "whether the model reasons before it answers, where its chat template can say so");
   add({"--raw"}, "", prompt, generating, on(&Settings::raw),
       "no chat template: the model continues the prompt as it is; special tokens in it are "
       "recognised");

@@ -97,6 +97,7 @@ RuntimeOptions runtime_options(const Settings& settings, std::span<const DraftSe
                                Console& console, const WorkbenchOptions& workbench) {
   RuntimeOptions options{.model = checked_model_name(settings.model),
                          .offline = settings.offline,
+                         .chat_template = template_settings(settings),
                          .context = settings.ctx_size,
                          .prompt_chunk = settings.batch_size,
                          .cache_type = settings.cache_type,

@@ -85,8 +85,8 @@ TEST(GenerateReport, IsCsvThatProgramsRead) {
             "target_passes,rows,generating_passes,drafts,draft_depth,drafted,tested,accepted,"
             "draft_passes,draft_levels,draft_ms,identical");
   EXPECT_NE(
-      csv.find(
-          "\r\n1,\"a, \"\"b\"\"\",1,off,11,100.0,200.0,300.0,50.0,0,0,0,0,0,0,0,0,0,0,0.0,true\r\n"),
+      csv.find("\r\n1,\"a, "
+               "\"\"b\"\"\",1,off,11,100.0,200.0,300.0,50.0,0,0,0,0,0,0,0,0,0,0,0.0,true\r\n"),
       std::string::npos)
       << csv;
   EXPECT_NE(csv.find("\r\n2,c,1,drafting,11,100.0,400.0,500.0,25.0,"), std::string::npos) << csv;

@@ -33,6 +33,9 @@ struct Settings {
   std::optional<std::string> prompt_file, prompts_file, chat_file;
   std::optional<std::string> system_prompt;
   bool raw = false, no_special = false;
+  std::optional<std::string> chat_template_file;
+  std::string chat_template_kwargs;  // a JSON object; empty: none
+  std::optional<bool> reasoning;
 
   std::optional<int> predict;
   std::vector<std::string> stop;

@@ -72,6 +72,13 @@ std::string read_text(const std::string& path) {
   return text;
 }
 
+TemplateSettings template_settings(const Settings& settings) {
+  TemplateSettings result{.variables = settings.chat_template_kwargs,
+                          .reasoning = settings.reasoning};
+  if (const auto& file = settings.chat_template_file) result.source = {*file, read_text(*file)};
+  return result;
+}
+
 std::optional<std::string> single_prompt(const Settings& settings) {
   if (settings.prompt.size() > 1)
     throw UsageError("--prompt: given {} times", settings.prompt.size());

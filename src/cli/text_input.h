@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cli/settings.h"
+#include "runtime/opened_model.h"
 
 namespace outrider {
 
@@ -16,6 +17,9 @@ std::string read_text(const std::string& path);
 
 // The prompt of -p or -f; nothing without either. UsageError if both or several are given.
 std::optional<std::string> single_prompt(const Settings& settings);
+
+// What --chat-template-file, --chat-template-kwargs and --reasoning ask for. Throws Error.
+TemplateSettings template_settings(const Settings& settings);
 
 struct BenchPrompt {
   std::string id = {}, group = {};

@@ -37,7 +37,8 @@ int tokenize(const Machine&, const Settings& settings) {
 
   std::vector<Token> tokens;
   if (settings.chat_file) {
-    const auto chat_template = make_chat_template(metadata, *tokenizer);
+    const auto chat_template =
+        open_chat_template(settings.model, metadata, *tokenizer, template_settings(settings));
     if (!chat_template) throw Error("{}: has no chat template", settings.model);
     const auto messages =
         parse_conversation(read_text(*settings.chat_file),
@@ -72,8 +73,8 @@ Command tokenize_command() {
       .description =
           "Prints the tokens of the text, or of a conversation (--chat) as the model's template "
           "writes it. Reads standard input if there is no text or if it is -.",
-      .flags = {"--model", "--offline", "--prompt", "--file", "--chat", "--raw", "--no-special",
-                "--json"},
+      .flags = {"--model", "--offline", "--prompt", "--file", "--chat", "--chat-template-file",
+                "--chat-template-kwargs", "--reasoning", "--raw", "--no-special", "--json"},
       .run = tokenize};
 }
 

@@ -1,7 +1,11 @@
 #include "runtime/opened_model.h"
 
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
 #include "formats/catalog.h"
 #include "formats/gguf.h"
+#include "text/parse_json.h"
 
 namespace outrider {
 
@@ -11,12 +15,40 @@ std::shared_ptr<const Checkpoint> open_checkpoint(const std::string& name,
       read_gguf(locate_model(parse_model_reference(name), options)));
 }
 
-OpenedModel open_model(const std::string& name, const PullOptions& options) {
+OpenedModel open_model(const std::string& name, const PullOptions& options,
+                       const TemplateSettings& settings) {
   OpenedModel opened{name, understand(open_checkpoint(name, options)), nullptr, nullptr};
   const Metadata& metadata = opened.model.checkpoint->metadata;
   opened.tokenizer = make_tokenizer(metadata);
-  opened.chat_template = make_chat_template(metadata, *opened.tokenizer);
+  opened.chat_template = open_chat_template(name, metadata, *opened.tokenizer, settings);
   return opened;
+}
+
+std::unique_ptr<ChatTemplate> open_chat_template(const std::string& name, const Metadata& metadata,
+                                                 const Tokenizer& tokenizer,
+                                                 const TemplateSettings& settings) {
+  std::unique_ptr<ChatTemplate> chat_template =
+      settings.source ? make_chat_template(settings.source->text, settings.source->path, tokenizer)
+                      : make_chat_template(metadata, tokenizer);
+  if (settings.variables.empty() && !settings.reasoning) return chat_template;
+  if (!chat_template) throw Error("{}: has no chat template that could be given variables", name);
+  nlohmann::ordered_json variables =
+      settings.variables.empty() ? nlohmann::ordered_json::object()
+                                 : parse_ordered_json(settings.variables, "template variables");
+  if (settings.reasoning) {
+    // What templates call it: Qwen, GLM and most others; Granite and DeepSeek.
+    bool is_known = false;
+    for (const char* variable : {"enable_thinking", "thinking"}) {
+      if (!chat_template->names(variable)) continue;
+      is_known = true;
+      if (!variables.contains(variable)) variables[variable] = *settings.reasoning;
+    }
+    if (!is_known) {
+      throw Error(Remedy::reasoning, "{}: its chat template cannot turn reasoning on or off", name);
+    }
+  }
+  chat_template->set_variables(variables.dump());
+  return chat_template;
 }
 
 }  // namespace outrider

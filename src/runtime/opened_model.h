@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "formats/checkpoint.h"
@@ -24,6 +25,23 @@ struct OpenedModel {
   std::shared_ptr<const ChatTemplate> chat_template;  // null if the file has none
 };
 
-OpenedModel open_model(const std::string& name, const PullOptions& options);
+// Which chat template is used, and how.
+struct TemplateSettings {
+  struct Source {
+    std::string path, text;
+  };
+  std::optional<Source> source = {};   // instead of the model file's
+  std::string variables = {};          // a JSON object: variables of every conversation
+  std::optional<bool> reasoning = {};  // the model is to reason before it answers, or not to
+};
+
+OpenedModel open_model(const std::string& name, const PullOptions& options,
+                       const TemplateSettings& settings = {});
+
+// The template of a model that was opened as `name`; null if there is none. Throws Error if it does
+// not parse, or lacks what the settings ask for.
+std::unique_ptr<ChatTemplate> open_chat_template(const std::string& name, const Metadata& metadata,
+                                                 const Tokenizer& tokenizer,
+                                                 const TemplateSettings& settings);
 
 }  // namespace outrider

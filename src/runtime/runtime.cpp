@@ -37,7 +37,8 @@ Runtime::Runtime(RuntimeOptions options, ChooseFactory choose_factory, Progress 
     : options_(std::move(options)),
       choose_factory_(std::move(choose_factory)),
       progress_(std::move(progress)),
-      target_model_(open_model(options_.model, {options_.offline, progress_})),
+      target_model_(
+          open_model(options_.model, {options_.offline, progress_}, options_.chat_template)),
       load_options_{.n_sequences = options_.n_texts,
                     // A pass must have room for node 0 and its drafts.
                     .batch_rows = std::max(options_.prompt_chunk, options_.budget.rows + 1),

@@ -28,6 +28,7 @@ inline constexpr int kContextMax = 32768;
 struct RuntimeOptions {
   std::string model = {};
   bool offline = false;  // never fetch a model
+  TemplateSettings chat_template = {};
   // Tokens; nothing: what the model was trained for, at most kContextMax, less if memory demands.
   std::optional<int> context = {};
   int prompt_chunk = 512;  // prompt rows of a sequence in one pass at most

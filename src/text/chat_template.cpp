@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <utility>
 
+#include "base/error.h"
 #include "text/jinja/interpreter.h"
 #include "text/jinja/parser.h"
+#include "text/parse_json.h"
 
 namespace outrider {
 
@@ -23,11 +26,53 @@ std::tm local_time() {
   return out;
 }
 
-jinja::Value message_value(jinja::Runtime& runtime, const Message& message) {
-  return runtime.mapping({
+using Json = nlohmann::ordered_json;
+
+// Everything in it is users' text, keys included.
+jinja::Value value_of(jinja::Runtime& runtime, const Json& json) {
+  switch (json.type()) {
+    case Json::value_t::boolean: return jinja::Value::boolean(json.get<bool>());
+    case Json::value_t::number_integer: return jinja::Value::integer(json.get<std::int64_t>());
+    case Json::value_t::number_unsigned:
+      if (json.get<std::uint64_t>() <= std::uint64_t{INT64_MAX})
+        return jinja::Value::integer(json.get<std::int64_t>());
+      return jinja::Value::number(json.get<double>());
+    case Json::value_t::number_float: return jinja::Value::number(json.get<double>());
+    case Json::value_t::string: return runtime.text(json.get_ref<const std::string&>(), true);
+    case Json::value_t::array: {
+      std::vector<jinja::Value> items;
+      for (const Json& item : json) items.push_back(value_of(runtime, item));
+      return runtime.list(std::move(items));
+    }
+    case Json::value_t::object: {
+      std::vector<std::pair<jinja::Value, jinja::Value>> entries;
+      for (const auto& [key, value] : json.items())
+        entries.emplace_back(runtime.text(key, true), value_of(runtime, value));
+      return runtime.mapping(entries);
+    }
+    default: return jinja::Value::none();
+  }
+}
+
+// Nothing for an empty text. `what` names it in messages.
+Json parsed(const std::string& text, std::string_view what, Json::value_t type) {
+  if (text.empty()) return nullptr;
+  Json json = parse_ordered_json(text, what);
+  if (json.type() != type) {
+    throw Error("{}: expected {}, not {}", what,
+                type == Json::value_t::array ? "a list" : "an object", json.type_name());
+  }
+  return json;
+}
+
+jinja::Value message_value(jinja::Runtime& runtime, const Message& message, const Json& more) {
+  std::vector<std::pair<jinja::Value, jinja::Value>> entries = {
       {runtime.text("role"), runtime.text(message.role, !is_usual_role(message.role))},
       {runtime.text("content"), runtime.text(message.content, true)},
-  });
+  };
+  for (const auto& [key, value] : more.items())
+    entries.emplace_back(runtime.text(key, true), value_of(runtime, value));
+  return runtime.mapping(entries);
 }
 
 }  // namespace
@@ -40,7 +85,7 @@ bool is_usual_role(std::string_view role) {
 
 ChatTemplate::ChatTemplate(std::string_view source, std::string origin, std::string bos_text,
                            std::string eos_text)
-    : program_(std::make_unique<Program>()) {
+    : program_(std::make_unique<Program>()), source_(source) {
   program_->tree = jinja::parse(source, std::move(origin), jinja::TemplateLimits());
   program_->bos_text = std::move(bos_text);
   program_->eos_text = std::move(eos_text);
@@ -50,26 +95,49 @@ ChatTemplate::ChatTemplate(ChatTemplate&&) noexcept = default;
 
 std::vector<TextPiece> ChatTemplate::render(std::span<const Message> messages,
                                             bool add_generation_prompt,
-                                            std::optional<std::tm> now) const {
+                                            const TemplateInputs& inputs) const {
   jinja::RenderOptions options;
-  options.now = now ? *now : local_time();
+  options.now = inputs.now ? *inputs.now : local_time();
   // What a message takes in addition to its text.
   constexpr std::size_t kBytesPerMessage = 64;
   for (const Message& message : messages)
-    options.input_bytes += message.role.size() + message.content.size() + kBytesPerMessage;
+    options.input_bytes +=
+        message.role.size() + message.content.size() + message.more.size() + kBytesPerMessage;
+  options.input_bytes += inputs.tools.size() + inputs.documents.size() + inputs.variables.size();
+
+  const Json tools = parsed(inputs.tools, "tools", Json::value_t::array);
+  const Json documents = parsed(inputs.documents, "documents", Json::value_t::array);
+  const Json given = parsed(inputs.variables, "variables", Json::value_t::object);
+  const Json standing = parsed(variables_, "variables", Json::value_t::object);
+  std::vector<Json> more;
+  for (const Message& message : messages)
+    more.push_back(parsed(message.more, "message", Json::value_t::object));
 
   const jinja::Text text =
       jinja::render(*program_->tree, options, [&](jinja::Runtime& runtime) -> jinja::Variables {
         std::vector<jinja::Value> values;
-        for (const Message& message : messages) values.push_back(message_value(runtime, message));
-        return {
+        for (std::size_t i = 0; i < messages.size(); ++i)
+          values.push_back(message_value(runtime, messages[i], more[i]));
+        jinja::Variables variables;
+        // Of equal names the first counts.
+        for (const Json* object : {&given, &standing})
+          for (const auto& [key, value] : object->items())
+            if (std::ranges::find(variables, key, &jinja::Variables::value_type::first) ==
+                variables.end())
+              variables.emplace_back(key, value_of(runtime, value));
+        const jinja::Variables usual = {
             {"messages", runtime.list(std::move(values))},
             {"add_generation_prompt", jinja::Value::boolean(add_generation_prompt)},
             {"bos_token", runtime.text(program_->bos_text)},
             {"eos_token", runtime.text(program_->eos_text)},
-            {"tools", jinja::Value::none()},
-            {"documents", jinja::Value::none()},
+            {"tools", value_of(runtime, tools)},
+            {"documents", value_of(runtime, documents)},
         };
+        for (const auto& variable : usual)
+          if (std::ranges::find(variables, variable.first, &jinja::Variables::value_type::first) ==
+              variables.end())
+            variables.push_back(variable);
+        return variables;
       });
 
   std::vector<TextPiece> pieces;
@@ -82,11 +150,15 @@ std::vector<TextPiece> ChatTemplate::render(std::span<const Message> messages,
 std::unique_ptr<ChatTemplate> make_chat_template(const Metadata& metadata,
                                                  const Tokenizer& tokenizer) {
   const std::optional<std::string> source = metadata.string("tokenizer.chat_template");
-  if (!source) return nullptr;
+  return source ? make_chat_template(*source, metadata.origin(), tokenizer) : nullptr;
+}
+
+std::unique_ptr<ChatTemplate> make_chat_template(std::string_view source, std::string origin,
+                                                 const Tokenizer& tokenizer) {
   const auto text_of = [&](std::optional<Token> token) {
     return token ? std::string(tokenizer.text(*token)) : std::string();
   };
-  return std::make_unique<ChatTemplate>(*source, metadata.origin(), text_of(tokenizer.bos),
+  return std::make_unique<ChatTemplate>(source, std::move(origin), text_of(tokenizer.bos),
                                         text_of(tokenizer.eos));
 }
 

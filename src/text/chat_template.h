@@ -20,16 +20,28 @@ namespace outrider {
 struct Message {
   std::string role;  // "system", "user", "assistant"
   std::string content;
+  // Further keys as a JSON object: tool_calls, tool_call_id, name, reasoning_content, ...; a
+  // "content" among them replaces the one above. Empty: none.
+  std::string more = {};
+};
+
+// What a template can name besides the messages, as JSON; empty: nothing.
+struct TemplateInputs {
+  std::string tools = {};      // a list
+  std::string documents = {};  // a list
+  std::string variables = {};  // an object: each of its keys is a variable, and goes before others
+  std::optional<std::tm> now = {};  // what strftime_now sees; nothing: the local time
 };
 
 // A template sees what Hugging Face's tokenizers give it for a plain conversation: `messages`
 // (dicts with role and content), `add_generation_prompt`, `bos_token` and `eos_token` (empty if the
-// vocabulary has none), `tools` and `documents` (none), and the functions raise_exception and
-// strftime_now. jinja/template_limits.h says what it may cost.
+// vocabulary has none), `tools` and `documents` (none without some), and the functions
+// raise_exception and strftime_now. jinja/template_limits.h says what it may cost.
 //
-// Contents are users' text: whatever the template does with them (jinja/text.h), special tokens in
-// them stay plain text. So do roles, except the usual ones (is_usual_role), which count as the
-// program's own text: templates build special tokens from them ('<|' + role + '|>').
+// Contents, tools, documents, calls and their results are users' text: whatever the template does
+// with them (jinja/text.h), special tokens in them stay plain text. So do roles, except the usual
+// ones (is_usual_role), which count as the program's own text: templates build special tokens from
+// them ('<|' + role + '|>').
 class ChatTemplate {
  public:
   // Parses the source; `origin` names the file in messages. Throws Error with line and column.
@@ -40,22 +52,31 @@ class ChatTemplate {
 
   // The text in pieces: what the template wrote (special tokens count) and what came from the
   // messages (they do not). Neighbouring pieces differ in this. With `add_generation_prompt` it
-  // ends where the assistant's answer begins. `now` is the time that strftime_now sees, by default
-  // the local time. Throws Error where the template raises one, loops for ever or writes without
-  // bound. Thread-safe.
+  // ends where the assistant's answer begins. Throws Error where the template raises one, loops for
+  // ever or writes without bound, or where JSON is malformed. Thread-safe.
   std::vector<TextPiece> render(std::span<const Message> messages, bool add_generation_prompt,
-                                std::optional<std::tm> now = std::nullopt) const;
+                                const TemplateInputs& inputs = {}) const;
+
+  // Variables of every rendering: a JSON object, as TemplateInputs::variables, which go before
+  // these. To be called before others use the template.
+  void set_variables(std::string json) { variables_ = std::move(json); }
+  // Whether the source names this variable.
+  bool names(std::string_view variable) const { return source_.find(variable) != source_.npos; }
 
  private:
   struct Program;
   std::unique_ptr<Program> program_;
+  std::string source_, variables_;
 };
 
 // system, developer, user, assistant, model, tool, function, ipython.
 bool is_usual_role(std::string_view role);
 
-// The template of tokenizer.chat_template, or null if the file has none.
+// The template of tokenizer.chat_template, or null if the file has none; with `source`, that one
+// instead, of the file `origin`.
 std::unique_ptr<ChatTemplate> make_chat_template(const Metadata& metadata,
+                                                 const Tokenizer& tokenizer);
+std::unique_ptr<ChatTemplate> make_chat_template(std::string_view source, std::string origin,
                                                  const Tokenizer& tokenizer);
 
 }  // namespace outrider

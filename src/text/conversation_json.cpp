@@ -6,7 +6,7 @@
 namespace outrider {
 namespace {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 std::string text_of_part(const Json& part, const std::string& where) {
   if (!part.is_object() || !part.contains("type") || !part["type"].is_string())
@@ -22,13 +22,19 @@ Message message(const Json& json, const std::string& where) {
   if (!json.is_object()) throw Error("{}: expected an object with role and content", where);
   if (!json.contains("role") || !json["role"].is_string())
     throw Error("{}: needs the key 'role', a string", where);
-  for (const char* const unsupported : {"tool_calls", "tool_call_id", "function_call"}) {
-    if (json.contains(unsupported) && !json[unsupported].is_null())
-      throw Error("{}: '{}' is not supported; only role and content are", where, unsupported);
-  }
+  if (json.contains("function_call") && !json["function_call"].is_null())
+    throw Error("{}: 'function_call' is not supported; write it as 'tool_calls'", where);
   Message out{json["role"], ""};
-  if (!json.contains("content")) throw Error("{}: needs the key 'content'", where);
-  const Json& content = json["content"];
+  const bool calls = json.contains("tool_calls") && !json["tool_calls"].is_null();
+  if (calls && !json["tool_calls"].is_array())
+    throw Error("{}: 'tool_calls' must be a list, not {}", where, json["tool_calls"].type_name());
+  if (!json.contains("content") && !calls) throw Error("{}: needs the key 'content'", where);
+  const Json content = json.contains("content") ? json["content"] : Json();
+  Json more = Json::object();
+  for (const auto& [key, value] : json.items())
+    if (key != "role" && key != "content") more[key] = value;
+  if (content.is_null() && calls) more["content"] = nullptr;  // templates tell null from empty
+  if (!more.empty()) out.more = more.dump();
   if (content.is_string()) {
     out.content = content;
   } else if (content.is_array()) {
@@ -43,7 +49,7 @@ Message message(const Json& json, const std::string& where) {
 }  // namespace
 
 std::vector<Message> parse_conversation(std::string_view text, std::string_view origin) {
-  const Json json = parse_json(text, origin);
+  const Json json = parse_ordered_json(text, origin);
   const bool is_wrapped = json.is_object() && json.contains("messages");
   const Json& list = is_wrapped ? json["messages"] : json;
   if (!list.is_array())

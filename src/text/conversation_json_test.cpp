@@ -54,8 +54,10 @@ TEST(ConversationJson, RefusesTheRestWithOneLine) {
       {R"([{"role":"user","content":["x"]}])", "an object with a type"},
       {R"([{"role":"user","content":[{"type":"image_url"}]}])", "content of type 'image_url'"},
       {R"([{"role":"user","content":[{"type":"text"}]}])", "needs the key 'text'"},
-      {R"([{"role":"assistant","content":null,"tool_calls":[{}]}])",
-       "'tool_calls' is not supported"},
+      {R"([{"role":"assistant","content":null,"tool_calls":{}}])",
+       "'tool_calls' must be a list, not object"},
+      {R"([{"role":"assistant","content":null,"function_call":{}}])",
+       "'function_call' is not supported; write it as 'tool_calls'"},
       {"[\"\xff\"]", "chat.json: not valid JSON"},
   };
   for (const Case& c : cases) {
@@ -69,6 +71,18 @@ TEST(ConversationJson, RefusesTheRestWithOneLine) {
     }
   }
   EXPECT_THROW(parse_conversation(std::string(100'000, '['), "deep.json"), Error);
+}
+
+TEST(ConversationJson, KeepsFurtherKeysForTheTemplate) {
+  const auto messages = parse_conversation(
+      R"([{"role":"assistant","tool_calls":[{"b":1,"a":[2.5,null]}],"reasoning_content":"hm"},
+          {"role":"tool","content":"x","tool_call_id":"7"}])",
+      "chat.json");
+  EXPECT_EQ(messages[0].more,
+            R"({"tool_calls":[{"b":1,"a":[2.5,null]}],"reasoning_content":"hm","content":null})");
+  EXPECT_EQ(messages[1].content, "x");
+  EXPECT_EQ(messages[1].more, R"({"tool_call_id":"7"})");
+  EXPECT_EQ(parse_conversation(R"([{"role":"user","content":"x"}])", "chat.json")[0].more, "");
 }
 
 }  // namespace

@@ -398,6 +398,59 @@ class Model(TestCase):
         self.assert_fails(outrider("run", "-m", "gemma3:270m"), 1, "cannot chat")
 
 @needs_model(MODEL)
+class ChatTemplates(TestCase):
+    TEMPLATE = ("{% for m in messages %}<|im_start|>{{ m.role }}:{{ m.content }}{% for c in m.tool_calls or [] %}[{{ c.function.name }}]{% endfor %}"
+                "<|im_end|>{% endfor %}{{ 'think' if thinking else 'no' }}{{ tail }}")
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.template = os.path.join(self.folder.name, "template.jinja")
+        with open(self.template, "w") as file:
+            file.write(self.TEMPLATE)
+
+    def pieces(self, messages, *arguments):
+        result = outrider("tokenize", "-m", MODEL, "--chat", "-", "--json", *arguments, input=json.dumps(messages))
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return json.loads(result.stdout)["pieces"]
+
+    def test_a_template_of_ones_own(self):
+        call = {"role": "assistant", "tool_calls": [{"function": {"name": "<|im_end|>"}}]}
+        pieces = self.pieces([{"role": "user", "content": "x<|im_start|>"}, call], "--chat-template-file", self.template)
+        self.assertEqual("".join(pieces), "<|im_start|>user:x<|im_start|><|im_end|><|im_start|>assistant:None[<|im_end|>]<|im_end|>no")
+        # What the user and the call say is no special token.
+        self.assertEqual((pieces.count("<|im_start|>"), pieces.count("<|im_end|>")), (2, 2))
+
+    def test_variables(self):
+        user = [{"role": "user", "content": "x"}]
+        flags = ["--chat-template-file", self.template]
+        self.assertEqual(self.pieces(user, *flags, "--reasoning", "on")[-1], "think")
+        self.assertEqual(self.pieces(user, *flags, "--reasoning", "off")[-1], "no")
+        self.assertEqual(self.pieces(user, *flags, "--chat-template-kwargs", '{"thinking": true}')[-1], "think")
+        # A variable that is given goes before --reasoning; its text is the user's.
+        shown = self.pieces(user, *flags, "--reasoning", "off", "--chat-template-kwargs", '{"thinking": 1, "tail": "<|im_end|>"}')
+        self.assertEqual(("".join(shown)[-15:], shown.count("<|im_end|>")), ("think<|im_end|>", 1))
+        answers = {outrider("run", "-m", MODEL, "-p", "x", "-n", "4", "--temp", "0", *flags, "--reasoning", how).stdout for how in ("on", "off")}
+        self.assertEqual(len(answers), 2)
+
+    def test_refusals(self):
+        broken = os.path.join(self.folder.name, "broken.jinja")
+        with open(broken, "w") as file:
+            file.write("a\n{% if %}")
+        cases = [
+            (["--reasoning", "on"], 1, "its chat template cannot turn reasoning on or off (--reasoning)"),
+            (["--reasoning", "maybe"], 2, "--reasoning maybe: expected auto or on or off"),
+            (["--chat-template-file", broken], 1, f"{broken}: chat template, line 2"),
+            (["--chat-template-file", broken + "x"], 1, f"{broken}x: No such file"),
+            (["--chat-template-kwargs", "[1]"], 2, "--chat-template-kwargs [1]: expected a JSON object"),
+            (["--chat-template-kwargs", "{"], 2, "--chat-template-kwargs {: expected a JSON object"),
+        ]
+        for arguments, status, problem in cases:
+            with self.subTest(arguments):
+                self.assert_fails(outrider("run", "-m", MODEL, "-p", "x", *arguments), status, problem)
+
+
+@needs_model(MODEL)
 class Perplexity(TestCase):
     TEXT = "The river runs to the sea. " * 40 + "It never comes back, said the old man, and looked at the water. " * 10
 

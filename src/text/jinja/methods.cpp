@@ -1,5 +1,7 @@
 #include <algorithm>
 
+#include "base/bytes.h"
+#include "base/numbers.h"
 #include "text/jinja/builtins.h"
 #include "text/jinja/runtime.h"
 #include "text/jinja/text_operations.h"
@@ -192,11 +194,57 @@ Value is_case_method(Runtime& runtime, Value receiver, const Arguments& argument
   return Value::boolean(find_test(kUpper ? "upper" : "lower")->apply(runtime, receiver, arguments));
 }
 
+// str.format: {} in turn, {0}, {name}, {{ and }}. No format specifications, conversions or
+// attributes.
+Value format_method(Runtime& runtime, Value receiver, const Arguments& arguments) {
+  const Text& text = receiver.as_text();
+  const std::string& bytes = text.bytes();
+  runtime.read(bytes.size());
+  const auto positional = [&](std::size_t index) {
+    if (index >= arguments.positional.size())
+      runtime.fail("format() has no argument {} of {}", index, arguments.positional.size());
+    return arguments.positional[index];
+  };
+  const auto named = [&](std::string_view name) {
+    for (const auto& [key, value] : arguments.named)
+      if (key == name) return value;
+    runtime.fail("format() has no argument '{}'", printable(name));
+  };
+  TextBuilder out(runtime);
+  std::size_t next = 0, begin = 0;
+  for (std::size_t at = 0; at < bytes.size(); ++at) {
+    if (bytes[at] != '{' && bytes[at] != '}') continue;
+    out.append(text, begin, at);
+    if (at + 1 < bytes.size() && bytes[at + 1] == bytes[at]) {  // doubled: itself
+      out.append(text, at, at + 1);
+      begin = ++at + 1;
+      continue;
+    }
+    const std::size_t end = bytes[at] == '{' ? bytes.find('}', at) : bytes.npos;
+    if (end == bytes.npos) runtime.fail("format() met a single '{}'", bytes[at]);
+    const std::string_view field = std::string_view(bytes).substr(at + 1, end - at - 1);
+    if (field.find_first_of("{!:.[") != field.npos)
+      runtime.fail("format() supports no more than names and numbers, not '{}'", printable(field));
+    if (field.empty()) {
+      out.append(str(runtime, positional(next++)));
+    } else if (const auto index = outrider::parse_number<std::size_t>(field)) {
+      out.append(str(runtime, positional(*index)));
+    } else {
+      out.append(str(runtime, named(field)));
+    }
+    at = end;
+    begin = end + 1;
+  }
+  out.append(text, begin, bytes.size());
+  return out.finish_value();
+}
+
 constexpr Method kTextMethods[] = {
     {"capitalize", case_method<Case::capitalize>},
     {"count", count_method},
     {"endswith", has_affix_method<true>},
     {"find", find_method<false>},
+    {"format", format_method},
     {"index", index_method},
     {"isalnum", all_characters_method<is_letter_or_digit>},
     {"isalpha", all_characters_method<is_letter>},
