@@ -67,7 +67,7 @@ class Files(TestCase):
                 self.assertNotIn("memory", document)
                 self.assert_fails(outrider("run", "-m", path, "-p", "x"), 1, f"{path}: ", problem)
                 # Its vocabulary would be enough.
-                self.assert_fails(outrider("tokenize", "-m", path, "x"), 1, f"{path}: tokenizer.ggml.model is missing")
+                self.assert_fails(outrider("tokenize", "-m", path, "x"), 1, f"{path}: key tokenizer.ggml.model is missing")
 
     def test_without_permission(self):
         # Root may do everything, so somebody else tries.
