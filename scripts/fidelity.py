@@ -110,11 +110,12 @@ def interval(values, samples=4000):
 
 
 def chunks_of(program, model, n_chunks):
-    """(kind, text, tokens of its chunks), all kinds in equal parts as far as they go."""
+    """(kind, text, tokens of its chunks as perplexity cuts it), all kinds in equal parts as far as they go."""
+    bos = first_token(program, model)
     found = []
     kinds = texts()
     for kind, text in kinds.items():
-        tokens = outrider_tokens(program, model, text)
+        tokens = ([] if bos is None else [bos]) + outrider_tokens(program, model, text)
         n = min(len(tokens) // CHUNK, max(1, n_chunks // len(kinds)))
         found.append((kind, text, [tokens[i * CHUNK:(i + 1) * CHUNK] for i in range(n)]))
     return found

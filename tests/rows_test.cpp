@@ -241,6 +241,7 @@ void check_random_work(const std::string& model_name, const Model& model, const 
 TEST(Rows, EqualPlainDecodingOfTheirPath) {
   const std::vector<TinyOptions> models = {
       {.family = "llama", .types = {TensorType::q4_k, TensorType::q6_k, TensorType::q5_k}},
+      {.family = "qwen2", .types = {TensorType::q3_k, TensorType::iq4_nl, TensorType::q4_k}},
       {.family = "qwen2",
        .types = {TensorType::q4_1, TensorType::q8_0, TensorType::q5_0, TensorType::f16},
        .embedding = 64},
@@ -254,8 +255,8 @@ TEST(Rows, EqualPlainDecodingOfTheirPath) {
     const Model model = tiny_model(options);
     // The same work for every setting: the reference computes each path once.
     for (const Setting& setting : settings()) {
-      check_random_work("tiny " + options.family, model, setting, 1,
-                        setting.isa == Isa::reference ? 15 : 40, seen);
+      check_random_work("tiny " + options.family + traits(options.types[0]).name.data(), model,
+                        setting, 1, setting.isa == Isa::reference ? 15 : 40, seen);
       if (HasFatalFailure()) return;
     }
   }

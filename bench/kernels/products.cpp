@@ -10,6 +10,7 @@
 
 #include "base/huge_buffer.h"
 #include "cpu/kernels/kernels.h"
+#include "cpu/panel.h"
 #include "kernels.h"
 #include "numerics/blocks.h"
 
@@ -61,7 +62,7 @@ struct Matrices {
       : shape(type, bench),
         count(std::max<std::size_t>(1, bench.stream_bytes / shape.bytes())),
         memory(count * shape.bytes()) {
-    one.type = type;
+    one.type = packed_as(type);
     one.columns = kColumns;
     one.panel_bytes = shape.panel_bytes;
     one.outputs = shape.panels * kPanel;

@@ -10,9 +10,9 @@ import pathlib
 import gguf
 import numpy as np
 
-TYPES = "F32 F16 BF16 Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q4_K Q5_K Q6_K".split()
+TYPES = "F32 F16 BF16 Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q3_K IQ4_NL Q4_K Q5_K Q6_K".split()
 # Where a block keeps numbers in half precision. Random bits seldom make the numbers below.
-HALVES = {"F16": [0], "Q4_0": [0], "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2], "Q8_0": [0],
+HALVES = {"F16": [0], "Q4_0": [0], "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2], "Q8_0": [0], "Q3_K": [108], "IQ4_NL": [0],
           "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208]}
 EXTREMES = [0.0, -0.0, 6e-8, -6e-8, 6.1e-5, 65504.0, -65504.0, np.inf, -np.inf, np.nan]
 ELEMENTS = 4096

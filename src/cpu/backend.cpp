@@ -265,10 +265,11 @@ class CpuBackend final : public Backend {
     return pass;
   }
 
-  // Times passes of one row over some layers, in each way by turns, for at most 0.3 s. One pass that
-  // something else delays takes a dozen rounds to outweigh: 16 rounds missed a way that was faster
-  // by 17 % in two of seven starts. Half as many bytes a pass missed it in six of eight, with twice
-  // the rounds. What fits into a processor's caches is not read from memory: nothing is compared.
+  // Times passes of one row over some layers, in each way by turns, for at most 0.3 s. One pass
+  // that something else delays takes a dozen rounds to outweigh: 16 rounds missed a way that was
+  // faster by 17 % in two of seven starts. Half as many bytes a pass missed it in six of eight,
+  // with twice the rounds. What fits into a processor's caches is not read from memory: nothing is
+  // compared.
   void compare_readings() {
     constexpr std::size_t kLeastBytes = std::size_t{64} << 20, kPassBytes = std::size_t{128} << 20;
     constexpr int kRounds = 48;

@@ -122,15 +122,16 @@ void write_body(TensorType type, const Block (&blocks)[kPanel], Lane* line) {
   }
 }
 
-// raw: the panel's outputs in the file's order, row_bytes apart.
-void pack_blocks(TensorType type, const std::byte* raw, std::size_t row_bytes, std::size_t outputs,
-                 std::size_t columns, std::byte* panel) {
+// raw: the panel's outputs in the file's order and type, row_bytes apart.
+void pack_blocks(TensorType file_type, const std::byte* raw, std::size_t row_bytes,
+                 std::size_t outputs, std::size_t columns, std::byte* panel) {
+  const TensorType type = packed_as(file_type);
   const std::size_t n_blocks = columns / block_shape(type).elements;
-  const std::size_t block_bytes = traits(type).block_bytes;
+  const std::size_t block_bytes = traits(file_type).block_bytes;
   Block blocks[kPanel] = {};  // outputs past the last stay zeros
   for (std::size_t b = 0; b < n_blocks; ++b) {
     for (std::size_t o = 0; o < outputs; ++o) {
-      decode_block(type, raw + o * row_bytes + b * block_bytes, blocks[o]);
+      decode_block(file_type, raw + o * row_bytes + b * block_bytes, blocks[o]);
     }
     const BlockPlace place = block_place(type, b);
     for (std::size_t o = 0; o < kPanel; ++o) {
@@ -162,7 +163,8 @@ std::size_t packed_panel_bytes(TensorType type, std::size_t columns) {
   }
   const std::size_t n_blocks = columns / t.block_elements;
   if (n_blocks == 0) return 0;
-  return block_place(type, n_blocks - 1).body + body_bytes(type);
+  const TensorType packed = packed_as(type);
+  return block_place(packed, n_blocks - 1).body + body_bytes(packed);
 }
 
 std::size_t row_bytes(TensorType type, std::size_t columns) {

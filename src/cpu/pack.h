@@ -17,7 +17,7 @@ namespace outrider {
 inline constexpr std::size_t kPanel = 16;
 
 struct PackedMatrix {
-  TensorType type = TensorType::f32;
+  TensorType type = TensorType::f32;  // of the layout: packed_as() the file's (cpu/panel.h)
   std::size_t outputs = 0, columns = 0;
   std::size_t panel_bytes = 0;  // a multiple of 64
   const std::byte* first = nullptr;
@@ -26,6 +26,7 @@ struct PackedMatrix {
   const std::byte* panel(std::size_t index) const { return first + index * panel_bytes; }
 };
 
+// type: the file's, here and below.
 std::size_t packed_panel_bytes(TensorType type, std::size_t columns);
 // Bytes of a row before it is packed.
 std::size_t row_bytes(TensorType type, std::size_t columns);

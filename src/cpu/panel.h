@@ -34,6 +34,17 @@ namespace outrider {
 
 inline constexpr std::size_t kLine = 64;
 
+// The type whose layout holds the weights of `type`, the same for most. Q3_K's numbers are a part
+// of Q6_K's, and IQ4_NL's of Q8_0's: what is multiplied is equal, and these take more memory than
+// the file.
+constexpr TensorType packed_as(TensorType type) {
+  switch (type) {
+    case TensorType::q3_k: return TensorType::q6_k;
+    case TensorType::iq4_nl: return TensorType::q8_0;
+    default: return type;
+  }
+}
+
 // Bytes of a block's scales and minimums.
 constexpr std::size_t scale_bytes(TensorType type) {
   switch (type) {

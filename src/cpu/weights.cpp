@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "base/error.h"
+#include "cpu/panel.h"
 #include "numerics/blocks.h"
 #include "numerics/dequantize.h"
 #include "numerics/encode.h"
@@ -26,10 +27,11 @@ std::size_t weight_bits(TensorType type) {
 
 // The type that a matrix is packed in.
 TensorType packed_type(const TensorView& tensor, const LoadOptions& options) {
-  if (!options.requantize) return tensor.type;
+  const TensorType own = packed_as(tensor.type);
+  if (!options.requantize) return own;
   const TensorType type = encodable_type(*options.requantize, tensor.columns());
   const bool fits = tensor.columns() % traits(type).block_elements == 0;
-  return fits && weight_bits(type) < weight_bits(tensor.type) ? type : tensor.type;
+  return fits && weight_bits(type) < weight_bits(own) ? type : own;
 }
 
 PackedMatrix layout(const TensorView& tensor, const LoadOptions& options) {
@@ -40,9 +42,16 @@ PackedMatrix layout(const TensorView& tensor, const LoadOptions& options) {
           .panel_bytes = packed_panel_bytes(type, tensor.columns())};
 }
 
+bool is_encoded(const Packing& packing) {
+  return packing.matrix->type != packed_as(packing.tensor->type);
+}
+// The type of the rows that panels are packed from.
+TensorType row_type(const Packing& packing) {
+  return is_encoded(packing) ? packing.matrix->type : packing.tensor->type;
+}
 // Whether the panels of a matrix can be packed from the file as it is.
 bool is_packed_directly(const Packing& packing) {
-  return packing.matrix->type == packing.tensor->type && packing.rows.empty();
+  return !is_encoded(packing) && packing.rows.empty();
 }
 
 // Makes `memory` large enough for pack_rows().
@@ -51,7 +60,7 @@ void reserve(const Packing& packing, PackingMemory& memory) {
   const PackedMatrix& matrix = *packing.matrix;
   memory.row.resize(std::max(memory.row.size(), matrix.columns));
   memory.panel.resize(
-      std::max(memory.panel.size(), kPanel * row_bytes(matrix.type, matrix.columns)));
+      std::max(memory.panel.size(), kPanel * row_bytes(row_type(packing), matrix.columns)));
 }
 
 // Packs panels of the matrix: chosen rows are gathered, and rows that are packed in another type
@@ -60,9 +69,8 @@ void pack_rows(const Packing& packing, Range panels, PackingMemory& memory, std:
   const TensorView& tensor = *packing.tensor;
   const PackedMatrix& matrix = *packing.matrix;
   if (is_packed_directly(packing)) return pack(tensor, panels, out);
-  const bool same_type = matrix.type == tensor.type;
   const std::size_t from_bytes = row_bytes(tensor.type, matrix.columns);
-  const std::size_t into_bytes = row_bytes(matrix.type, matrix.columns);
+  const std::size_t into_bytes = row_bytes(row_type(packing), matrix.columns);
   const std::span<float> values = std::span(memory.row).first(matrix.columns);
   const std::span<std::byte> gathered = memory.panel;
   for (std::size_t panel = panels.begin; panel < panels.end; ++panel) {
@@ -71,14 +79,15 @@ void pack_rows(const Packing& packing, Range panels, PackingMemory& memory, std:
       const std::size_t row = packing.rows.empty() ? first + i : packing.rows[first + i];
       const std::span<const std::byte> from = tensor.bytes.subspan(row * from_bytes, from_bytes);
       const std::span<std::byte> into = gathered.subspan(i * into_bytes, into_bytes);
-      if (same_type) {
+      if (!is_encoded(packing)) {
         std::copy(from.begin(), from.end(), into.begin());
       } else {
         dequantize(tensor.type, from, values);
         encode(matrix.type, values, into);
       }
     }
-    pack_panel(matrix.type, matrix.columns, gathered.data(), n, out + panel * matrix.panel_bytes);
+    pack_panel(row_type(packing), matrix.columns, gathered.data(), n,
+               out + panel * matrix.panel_bytes);
   }
 }
 

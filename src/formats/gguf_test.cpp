@@ -479,7 +479,7 @@ TEST(GgufWriter, CopiesWhatWasRead) {
 }
 
 TEST(TensorType, TraitsAgreeWithTheNumbering) {
-  EXPECT_EQ(gguf_tensor_types().size(), 11u);
+  EXPECT_EQ(gguf_tensor_types().size(), 13u);
   for (const TensorTypeTraits& t : gguf_tensor_types()) {
     const auto number = static_cast<std::uint32_t>(t.type);
     EXPECT_EQ(tensor_type_from_gguf(number), t.type);

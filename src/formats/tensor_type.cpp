@@ -13,6 +13,7 @@ constexpr TensorTypeTraits kTypes[] = {
     {TensorType::bf16, "BF16", 1, 2},     {TensorType::q4_0, "Q4_0", 32, 18},
     {TensorType::q4_1, "Q4_1", 32, 20},   {TensorType::q5_0, "Q5_0", 32, 22},
     {TensorType::q5_1, "Q5_1", 32, 24},   {TensorType::q8_0, "Q8_0", 32, 34},
+    {TensorType::q3_k, "Q3_K", 256, 110}, {TensorType::iq4_nl, "IQ4_NL", 32, 18},
     {TensorType::q4_k, "Q4_K", 256, 144}, {TensorType::q5_k, "Q5_K", 256, 176},
     {TensorType::q6_k, "Q6_K", 256, 210}, {TensorType::q4_128, "Q4_128", 128, 70},
 };

@@ -20,9 +20,11 @@ enum class TensorType : std::uint32_t {
   q5_0 = 6,
   q5_1 = 7,
   q8_0 = 8,
+  q3_k = 11,
   q4_k = 12,
   q5_k = 13,
   q6_k = 14,
+  iq4_nl = 20,
   bf16 = 30,
   // Not GGUF's, and in no file: what a draft model's weights are encoded in (numerics/encode.h).
   q4_128 = 1000,

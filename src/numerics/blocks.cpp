@@ -54,6 +54,32 @@ void long_nibbles(const std::uint8_t* raw, std::uint8_t* q) {
   }
 }
 
+// Q3_K: two bits of each weight, four runs of 32 in the same 32 bytes; a bit that is not set in
+// `high` takes 4 away. From -4 to 3, stored with Q6_K's bias.
+void three_bit_weights(const std::uint8_t* high, const std::uint8_t* low, std::uint8_t* q) {
+  for (int run = 0; run < 8; ++run) {
+    for (int i = 0; i < 32; ++i) {
+      const int two_bits = low[run / 4 * 32 + i] >> (run % 4 * 2) & 3;
+      const int taken = high[i] >> run & 1 ? 0 : 4;
+      q[run * 32 + i] = static_cast<std::uint8_t>(32 + two_bits - taken);
+    }
+  }
+}
+
+// Q3_K: sixteen scales of six bits, stored with 32 more: the four low bits in eight bytes, the high
+// ones in four.
+void three_bit_scales(const std::uint8_t* raw, Block& block) {
+  for (int s = 0; s < 16; ++s) {
+    const int low = s < 8 ? raw[s] & 15 : raw[s - 8] >> 4;
+    const int high = raw[8 + s % 4] >> (s / 4 * 2) & 3;
+    block.scales[s] = static_cast<std::int8_t>((low | high << 4) - 32);
+  }
+}
+
+// What the four bits of IQ4_NL stand for.
+constexpr std::int8_t kLevels[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                     1,    13,   25,  38,  53,  69,  89,  113};
+
 }  // namespace
 
 void decode_block(TensorType type, const std::byte* bytes, Block& block) {
@@ -82,6 +108,17 @@ void decode_block(TensorType type, const std::byte* bytes, Block& block) {
     case TensorType::q8_0:
       block.d = load_half(raw);
       for (int i = 0; i < 32; ++i) block.q[i] = raw[2 + i] ^ 128;
+      return;
+    case TensorType::q3_k:
+      three_bit_weights(raw, raw + 32, block.q);
+      three_bit_scales(raw + 96, block);
+      block.d = load_half(raw + 108);
+      return;
+    case TensorType::iq4_nl:
+      block.d = load_half(raw);
+      nibbles(raw + 2, block.q);
+      for (int i = 0; i < 32; ++i)
+        block.q[i] = static_cast<std::uint8_t>(kLevels[block.q[i]] + 128);
       return;
     case TensorType::q4_k:
       block.d = load_half(raw);

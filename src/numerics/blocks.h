@@ -31,7 +31,7 @@ struct BlockShape {
   constexpr std::size_t sub_columns() const { return elements / sub_blocks; }
 };
 
-// The shape of a quantized type; float types have none.
+// The shape of a quantized type as blocks are split; float types have none.
 constexpr BlockShape block_shape(TensorType type) {
   switch (type) {
     case TensorType::q4_0: return {32, 1, 4, 8, false};
@@ -41,7 +41,9 @@ constexpr BlockShape block_shape(TensorType type) {
     case TensorType::q8_0: return {32, 1, 8, 128, false};
     case TensorType::q4_k: return {256, 8, 4, 0, true};
     case TensorType::q5_k: return {256, 8, 5, 0, true};
+    case TensorType::q3_k: return {256, 16, 6, 32, false};  // as Q6_K, of which it is a part
     case TensorType::q6_k: return {256, 16, 6, 32, false};
+    case TensorType::iq4_nl: return {32, 1, 8, 128, false};  // as Q8_0
     case TensorType::q4_128: return {128, 8, 4, 8, false};
     default: return {};
   }

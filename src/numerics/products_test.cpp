@@ -79,7 +79,10 @@ TEST(ProductReference, IsTheProductOfTheDequantizedRow) {
       else if (t.type == TensorType::bf16)
         std::memcpy(block, reinterpret_cast<const char*>(&value) + 2, 2);
       else
-        std::memcpy(block + (t.type == TensorType::q6_k ? 208 : 0), &half, 2);
+        std::memcpy(block + (t.type == TensorType::q6_k   ? 208
+                             : t.type == TensorType::q3_k ? 108
+                                                          : 0),
+                    &half, 2);
       if (block_shape(t.type).has_min) std::memcpy(block + 2, &half, 2);
     }
     std::vector<float> values(columns), x(columns);

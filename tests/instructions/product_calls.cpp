@@ -10,6 +10,7 @@
 #include "base/huge_buffer.h"
 #include "cpu/kernels/kernels.h"
 #include "cpu/pack.h"
+#include "cpu/panel.h"
 
 using namespace outrider;
 
@@ -45,7 +46,7 @@ int main(int argc, char** argv) {
 
   // Zeros, for no kernel looks at what it multiplies.
   PackedMatrix weights;
-  weights.type = type;
+  weights.type = packed_as(type);
   weights.outputs = number(argv[4]);
   weights.columns = columns;
   weights.panel_bytes = packed_panel_bytes(type, columns);

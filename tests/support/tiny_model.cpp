@@ -30,6 +30,8 @@ Scales scales(TensorType type) {
     case TensorType::q5_0: return {0, 1 / 9.2};
     case TensorType::q5_1: return {0, 1 / 9.2, 2, -15.5 / 9.2};
     case TensorType::q8_0: return {0, 1 / 74.0};
+    case TensorType::q3_k: return {108, 1 / (18.5 * 2.3)};
+    case TensorType::iq4_nl: return {0, 1 / 69.0};
     case TensorType::q4_k: return {0, 1 / (36 * 7.5), 2, 7.5 / (36 * 7.5)};
     case TensorType::q5_k: return {0, 1 / (36 * 15.0), 2, 15.5 / (36 * 15.0)};
     case TensorType::q6_k: return {208, 1 / (74 * 18.5)};

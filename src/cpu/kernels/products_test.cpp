@@ -15,6 +15,7 @@
 #include "base/huge_buffer.h"
 #include "cpu/kernels/kernels.h"
 #include "cpu/kernels/product_variants_test.h"
+#include "cpu/panel.h"
 #include "numerics/blocks.h"
 
 namespace outrider {
@@ -38,6 +39,7 @@ std::uint32_t canonical(float x) {
 // Where a block's halves lie in the file: offsets in bytes.
 std::vector<std::size_t> half_offsets(TensorType type) {
   if (type == TensorType::q6_k) return {208};
+  if (type == TensorType::q3_k) return {108};
   if (block_shape(type).has_min) return {0, 2};
   return {0};
 }
@@ -110,7 +112,7 @@ struct Matrix {
     tensor.type = type;
     tensor.shape = {static_cast<std::int64_t>(columns), static_cast<std::int64_t>(outputs)};
     tensor.bytes = raw;
-    packed.type = type;
+    packed.type = packed_as(type);
     packed.outputs = outputs;
     packed.columns = columns;
     packed.panel_bytes = packed_panel_bytes(type, columns);
@@ -180,7 +182,7 @@ struct Activations {
   }
 
   float expected(const Matrix& matrix, std::size_t r, std::size_t output) {
-    const TensorType type = matrix.packed.type;
+    const TensorType type = matrix.tensor.type;
     Quantized& q = block_shape(type).elements == 256   ? of_256
                    : block_shape(type).elements == 128 ? of_128
                                                        : of_32;

@@ -74,7 +74,10 @@ PanelKernel kernel_for(TensorType type, const F& f) {
     case TensorType::q5_k: return f.template operator()<TensorType::q5_k>();
     case TensorType::q6_k: return f.template operator()<TensorType::q6_k>();
     case TensorType::q4_128: return f.template operator()<TensorType::q4_128>();
+    case TensorType::q3_k:
+    case TensorType::iq4_nl: break;  // packed as others
   }
+  CHECK(!"a type of a packed matrix");
   return nullptr;
 }
 
