@@ -13,7 +13,7 @@ JOBS = $(shell scripts/jobs)
 OUTRIDER := build/release/outrider
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-arm64 soak prove-install install clean
+.PHONY: help build demo test test-arm64 soak golden prove-install install clean
 
 help:
 	@echo 'make build          build $(OUTRIDER), installing Debian packages that are missing'
@@ -23,6 +23,7 @@ help:
 	@echo 'make test           build and run all tests, some of them under sanitizers'
 	@echo 'make test-arm64     build everything for arm64 and run unit tests under qemu'
 	@echo 'make soak           the long tests: whole matrices, long fuzzing'
+	@echo 'make golden         make the golden files of tests again (8 GB, PyTorch among it, under build/golden)'
 	@echo 'make prove-install  run demo and test in a bare Debian 12 (needs root and mmdebstrap)'
 	@echo 'make install        install program, manual page and completions under PREFIX=$(PREFIX)'
 	@echo 'make clean          remove build/; models stay'
@@ -65,6 +66,10 @@ test-arm64:
 
 soak: test
 	@OUTRIDER_CACHE='$(CACHE)' scripts/soak
+
+golden: build
+	@OUTRIDER_CACHE='$(CACHE)' $(OUTRIDER) pull $(TEST_MODELS)
+	@OUTRIDER_CACHE='$(CACHE)' scripts/golden/make build/golden
 
 prove-install:
 	@scripts/prove-install

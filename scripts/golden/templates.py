@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
+# requirements: jinja2==3.1.6 gguf==0.19.0
 """Renders chat templates with jinja2, set up as Hugging Face's transformers do it, for the tests of src/text.
 
-Needs: pip install jinja2==3.1.6 gguf==0.19.0
 Usage: scripts/golden/templates.py FOLDER_OF_MODELS     (holds smollm2-135m.gguf and qwen2.5-coder-*.gguf)
 
 Writes into tests/golden/templates:

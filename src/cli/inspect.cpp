@@ -88,6 +88,7 @@ int inspect(const Machine& machine, const Settings& settings) {
                          {"shape", tensor.shape},
                          {"bytes", tensor.bytes.size()}});
     }
+    if (model) document["left_out"] = model->left_out;
     if (need) {
       document["bytes_per_token"] = bytes_per_token(*model);
       document["weights_per_token"] = weights_per_token(*model);
@@ -121,6 +122,8 @@ int inspect(const Machine& machine, const Settings& settings) {
                           shape_text(tensor));
     }
   }
+  if (model && !model->left_out.empty())
+    text += fmt::format("\nnot used: {}\n", fmt::join(model->left_out, ", "));
   if (need) {
     text += fmt::format(
         "\nmemory\n  {} for a context of {}: weights {}, cache {}, working {}\n"

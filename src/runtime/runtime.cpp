@@ -44,6 +44,9 @@ Runtime::Runtime(RuntimeOptions options, ChooseFactory choose_factory, Progress 
                     .batch_rows = std::max(options_.prompt_chunk, options_.budget.rows + 1),
                     .cache_type = options_.cache_type,
                     .n_threads = options_.n_threads} {
+  if (!target_model_.model.left_out.empty() && progress_.note)
+    progress_.note(fmt::format("{}: without its parts for {}", target_model_.name,
+                               fmt::join(target_model_.model.left_out, ", ")));
   choose_context();
   if (options_.keeps) find_profile();
   target_ = load(target_model_, load_options_);
