@@ -3,6 +3,7 @@
 #include "cli/console.h"
 #include "cli/json.h"
 #include "cli/model_name.h"
+#include "runtime/draft_pair.h"
 #include "runtime/memory.h"
 
 namespace outrider {
@@ -47,6 +48,17 @@ std::string shape_text(const TensorView& tensor) {
   return fmt::format("{}", fmt::join(tensor.shape, " x "));
 }
 
+// How well the model of -md suits this one. Throws Error if one of them cannot be run.
+DraftPair pair_of(const Machine& machine, const Settings& settings, const std::string& name,
+                  Console& console) {
+  const OpenedModel target = open_model(checked_model_name(name), pull_options(settings, console));
+  const OpenedModel draft =
+      open_model(checked_model_name(*settings.model_draft), pull_options(settings, console));
+  console.clear();
+  return compare_models(target, machine.choose_factory(target.model), draft,
+                        machine.choose_factory(draft.model), settings.drafter_flags);
+}
+
 int inspect(const Machine& machine, const Settings& settings) {
   if (!settings.arguments.empty() && settings.given.contains("--model")) {
     throw UsageError("{}: --model {} is given, too; inspect shows one model", settings.arguments[0],
@@ -75,6 +87,9 @@ int inspect(const Machine& machine, const Settings& settings) {
     need = machine.choose_factory(*model).memory_need(*model, options);
   }
 
+  std::optional<DraftPair> pair;
+  if (settings.model_draft) pair = pair_of(machine, settings, name, console);
+
   if (settings.json) {
     Json document = {{"path", checkpoint->path}};
     Json& metadata = document["metadata"] = Json::object();
@@ -97,6 +112,13 @@ int inspect(const Machine& machine, const Settings& settings) {
                             {"working", need->working},   {"available", available_memory()}};
     } else {
       document["problem"] = problem;
+    }
+    if (pair) {
+      document["draft"] = {{"model", *settings.model_draft},
+                           {"can_draft", !pair->problem},
+                           {"same_template", pair->has_same_template},
+                           {"cost_ratio", pair->cost_ratio}};
+      if (pair->problem) document["draft"]["problem"] = *pair->problem;
     }
     write_json(document);
     return kDone;
@@ -134,6 +156,16 @@ int inspect(const Machine& machine, const Settings& settings) {
   } else {
     text += fmt::format("\ncannot be run: {}\n", problem);
   }
+  if (pair) {
+    text += fmt::format("\n{} as a draft model\n", *settings.model_draft);
+    text += pair->problem ? fmt::format("  cannot draft: {}\n", *pair->problem)
+                          : fmt::format(
+                                "  can draft: the same vocabulary, a pass costs about "
+                                "{:.2f} of the model's\n",
+                                pair->cost_ratio);
+    if (!pair->has_same_template)
+      text += "  another chat template: it may be right less often in chats\n";
+  }
   write_output(text);
   return kDone;
 }
@@ -149,8 +181,9 @@ Command inspect_command() {
       .description =
           "Shows metadata, tensors and the memory that the model needs to run. A file that can "
           "be read but not run is shown too, with the reason (--json: problem), and exit status "
-          "0.",
-      .flags = {"--model", "--offline", "--ctx-size", "--cache-type", "--json", "--all"},
+          "0. With -md also whether that model can draft for it.",
+      .flags = {"--model", "--model-draft", "--offline", "--ctx-size", "--cache-type", "--json",
+                "--all"},
       .run = inspect};
 }
 

@@ -398,6 +398,31 @@ class Model(TestCase):
         self.assert_fails(outrider("run", "-m", "gemma3:270m"), 1, "cannot chat")
 
 @needs_model(MODEL)
+class DraftPairs(TestCase):
+    def pair(self, target, draft):
+        shown = outrider("inspect", target, "-md", draft, "--json")
+        self.assertEqual(shown.returncode, 0, shown.stderr)
+        return json.loads(shown.stdout)["draft"], outrider("inspect", target, "-md", draft).stdout
+
+    @needs_model("qwen2.5-coder:0.5b")
+    @needs_model("qwen2.5-coder:1.5b")
+    def test_a_pair_that_suits(self):
+        pair, text = self.pair("qwen2.5-coder:1.5b", "qwen2.5-coder:0.5b")
+        self.assertTrue(pair["can_draft"], pair)
+        self.assertTrue(0.1 < pair["cost_ratio"] < 0.4, pair)
+        self.assertRegex(text, r"\n  can draft: the same vocabulary, a pass costs about 0\.[123]\d of the model's\n")
+        pair, text = self.pair("qwen2.5-coder:0.5b", "qwen2.5-coder:1.5b")
+        self.assertIn("must be much cheaper", pair["problem"])
+
+    @needs_model("qwen2.5-coder:0.5b")
+    def test_another_vocabulary(self):
+        pair, text = self.pair("qwen2.5-coder:0.5b", MODEL)
+        self.assertEqual((pair["can_draft"], pair["same_template"]), (False, False))
+        self.assertIn("\n  cannot draft: the vocabularies differ: token 0 is ", text)
+        self.assertIn("\n  another chat template: ", text)
+
+
+@needs_model(MODEL)
 class ChatTemplates(TestCase):
     TEMPLATE = ("{% for m in messages %}<|im_start|>{{ m.role }}:{{ m.content }}{% for c in m.tool_calls or [] %}[{{ c.function.name }}]{% endfor %}"
                 "<|im_end|>{% endfor %}{{ 'think' if thinking else 'no' }}{{ tail }}")

@@ -1,0 +1,36 @@
+#include "runtime/draft_pair.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "runtime/drafter_registry.h"
+
+namespace outrider {
+
+DraftPair compare_models(const OpenedModel& target, const BackendFactory& target_factory,
+                         const OpenedModel& draft, const BackendFactory& draft_factory,
+                         const DrafterFlagValues& flags) {
+  constexpr double kCostMax = 1;  // a draft model that reads as much as its target brings nothing
+  const auto template_of = [](const OpenedModel& model) {
+    return model.model.checkpoint->metadata.string("tokenizer.chat_template");
+  };
+  const auto kinds = drafter_kinds();
+  const DrafterKind& kind =
+      **std::ranges::find_if(kinds, [](const DrafterKind* each) { return each->name == "model"; });
+  const LoadOptions loaded;
+  const LoadOptions drafting = kind.load_options(loaded, draft.model.spec, *draft.tokenizer, flags);
+  DraftPair pair{
+      .problem = {},
+      .has_same_template = template_of(target) == template_of(draft),
+      .cost_ratio = static_cast<double>(draft_factory.memory_need(draft.model, drafting).weights) /
+                    static_cast<double>(target_factory.memory_need(target.model, loaded).weights)};
+  if (const auto difference = vocabulary_difference(*target.tokenizer, *draft.tokenizer)) {
+    pair.problem = fmt::format("the vocabularies differ: {}", *difference);
+  } else if (pair.cost_ratio >= kCostMax) {
+    pair.problem =
+        fmt::format("it costs {:.2f} of the model, and must be much cheaper", pair.cost_ratio);
+  }
+  return pair;
+}
+
+}  // namespace outrider

@@ -1,0 +1,29 @@
+// Whether a model can draft for another one, and what that is expected to cost.
+
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "model/backend.h"
+#include "runtime/opened_model.h"
+#include "speculation/drafter_kind.h"
+
+namespace outrider {
+
+struct DraftPair {
+  std::optional<std::string> problem;  // why it cannot; nothing: it can
+  // Whether both files hold the same chat template. The draft model reads the target's either way,
+  // and is right less often if it was not trained on it.
+  bool has_same_template = false;
+  // Bytes of weights that a pass of the draft model reads, as it is loaded for drafting, over the
+  // target's: the ratio of their T(1), where memory bounds both.
+  double cost_ratio = 0;
+};
+
+// flags: of the drafter "model".
+DraftPair compare_models(const OpenedModel& target, const BackendFactory& target_factory,
+                         const OpenedModel& draft, const BackendFactory& draft_factory,
+                         const DrafterFlagValues& flags);
+
+}  // namespace outrider
