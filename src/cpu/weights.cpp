@@ -191,7 +191,6 @@ Weights::Weights(const Model& model, const LoadOptions& options, ThreadTeam& tea
   for (PackingMemory& memory : memories) {
     for (const Packing& packing : packings) reserve(packing, memory);
   }
-  const bool is_mapped = !model.checkpoint->file.bytes().empty();  // or in memory
   std::atomic<std::size_t> packed = 0;
   std::atomic<bool> is_interrupted = false;
   const auto pack = [&](std::span<const Packing> packings, int thread) {
@@ -205,7 +204,7 @@ Weights::Weights(const Model& model, const LoadOptions& options, ThreadTeam& tea
         const Range slice = {first, std::min(own.end, first + panels_a_slice)};
         pack_rows(packing, slice, memories[static_cast<std::size_t>(thread)],
                   packed_.begin() + packing.offset);
-        if (is_mapped) model.checkpoint->file.release(file_bytes(packing, slice));
+        model.checkpoint->release(file_bytes(packing, slice));
         packed += (slice.end - slice.begin) * matrix.panel_bytes;
         if (thread == 0 && progress &&
             !progress(static_cast<double>(packed) / static_cast<double>(packed_.size())))

@@ -1,5 +1,6 @@
 #include "formats/checkpoint.h"
 
+#include <functional>
 #include <iterator>
 #include <limits>
 #include <utility>
@@ -112,6 +113,21 @@ double Metadata::require_number(std::string_view key) const {
 
 std::string Metadata::require_string(std::string_view key) const {
   return require(key, string(key));
+}
+
+std::size_t Checkpoint::file_bytes() const {
+  std::size_t bytes = 0;
+  for (const MappedFile& file : files) bytes += file.bytes().size();
+  return bytes;
+}
+
+void Checkpoint::release(std::span<const std::byte> bytes) const {
+  for (const MappedFile& file : files) {
+    const std::span<const std::byte> own = file.bytes();
+    if (std::less_equal<>()(own.data(), bytes.data()) &&
+        std::less_equal<>()(bytes.data() + bytes.size(), own.data() + own.size()))
+      return file.release(bytes);
+  }
 }
 
 const TensorView* Checkpoint::find(std::string_view name) const {

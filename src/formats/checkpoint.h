@@ -78,14 +78,17 @@ struct TensorView {
   std::int64_t elements() const { return columns() * rows(); }
 };
 
-// Owns the mapped file that its tensors point into.
+// Owns the mapped files that its tensors point into.
 struct Checkpoint {
-  std::string path;  // as the user gave it
+  std::string path;  // as the user gave it; of several files the first
   Metadata metadata;
   std::vector<TensorView> tensors;                            // in file order
   std::unordered_map<std::string, std::size_t> tensor_index;  // name to place in `tensors`
-  MappedFile file;
+  std::vector<MappedFile> files;  // its parts; empty: it was read from memory
 
+  std::size_t file_bytes() const;
+  // Tells Linux that these bytes of a tensor are no longer needed: see MappedFile::release().
+  void release(std::span<const std::byte> bytes) const;
   const TensorView* find(std::string_view name) const;
 };
 

@@ -329,6 +329,77 @@ class GgufReader {
   std::uint64_t array_elements_ = 0;  // so far
 };
 
+Checkpoint read_one_file(const std::filesystem::path& path) {
+  MappedFile file(path);
+  Checkpoint checkpoint = read_gguf(file.bytes(), path.string());
+  checkpoint.files.push_back(std::move(file));
+  return checkpoint;
+}
+
+// The other parts of a model that llama.cpp's gguf-split cut into files NAME-00001-of-0000N.gguf.
+// The first holds all metadata.
+class PartReader {
+ public:
+  PartReader(Checkpoint& whole, const std::filesystem::path& first, std::int64_t n_parts)
+      : whole_(whole), first_(first), n_parts_(n_parts) {
+    constexpr std::int64_t kPartsMax = 10'000;
+    if (n_parts > kPartsMax)
+      throw Error("{}: split.count is {}, expected at most {}", first.string(), n_parts, kPartsMax);
+  }
+
+  void read_others() {
+    const std::string ending = ending_of(1);
+    const std::string name = first_.filename().string();
+    if (!name.ends_with(ending)) {
+      throw Error(
+          "{}: is the first of {} parts of a model and must be called NAME{}, so that the others "
+          "can be found; rename it",
+          first_.string(), n_parts_, ending);
+    }
+    const std::string stem = name.substr(0, name.size() - ending.size());
+    for (std::int64_t number = 2; number <= n_parts_; ++number)
+      read(first_.parent_path() / (stem + ending_of(number)), number);
+    const std::optional<std::int64_t> n_tensors = whole_.metadata.integer("split.tensors.count");
+    if (n_tensors && *n_tensors != static_cast<std::int64_t>(whole_.tensors.size())) {
+      throw Error("{}: its {} parts hold {} tensors, expected {}; fetch them again",
+                  first_.string(), n_parts_, whole_.tensors.size(), *n_tensors);
+    }
+  }
+
+ private:
+  std::string ending_of(std::int64_t number) const {
+    return fmt::format("-{:05}-of-{:05}.gguf", number, n_parts_);
+  }
+
+  void read(const std::filesystem::path& path, std::int64_t number) {
+    if (!std::filesystem::exists(path)) {
+      throw Error("{}: part {} of {} of this model is missing: {}", first_.string(), number,
+                  n_parts_, path.string());
+    }
+    Checkpoint part = read_one_file(path);
+    const auto count = part.metadata.integer("split.count");
+    const auto place = part.metadata.integer("split.no");
+    const auto n_tensors = part.metadata.integer("split.tensors.count");
+    if (count != n_parts_ || place != number - 1 ||
+        n_tensors != whole_.metadata.integer("split.tensors.count")) {
+      throw Error("{}: is no part {} of {} of the model that begins with {}; fetch it again",
+                  path.string(), number, n_parts_, first_.filename().string());
+    }
+    for (TensorView& tensor : part.tensors) {
+      if (!whole_.tensor_index.emplace(tensor.name, whole_.tensors.size()).second) {
+        throw Error("{}: tensor {} is in an earlier part, too; fetch the parts again",
+                    path.string(), printable(tensor.name));
+      }
+      whole_.tensors.push_back(std::move(tensor));
+    }
+    whole_.files.push_back(std::move(part.files.front()));
+  }
+
+  Checkpoint& whole_;
+  const std::filesystem::path first_;
+  const std::int64_t n_parts_;
+};
+
 }  // namespace
 
 Checkpoint read_gguf(std::span<const std::byte> bytes, std::string origin) {
@@ -336,9 +407,10 @@ Checkpoint read_gguf(std::span<const std::byte> bytes, std::string origin) {
 }
 
 Checkpoint read_gguf(const std::filesystem::path& path) {
-  MappedFile file(path);
-  Checkpoint checkpoint = read_gguf(file.bytes(), path.string());
-  checkpoint.file = std::move(file);
+  Checkpoint checkpoint = read_one_file(path);
+  const std::int64_t n_parts = checkpoint.metadata.integer("split.count").value_or(1);
+  if (n_parts > 1 && checkpoint.metadata.integer("split.no").value_or(0) == 0)
+    PartReader(checkpoint, path, n_parts).read_others();
   return checkpoint;
 }
 

@@ -9,7 +9,8 @@
 
 namespace outrider {
 
-// Maps the file and reads its header; tensor bytes are not touched. Throws Error on anything
+// Maps the file and reads its header; tensor bytes are not touched. Of a model in several files,
+// NAME-00001-of-0000N.gguf and so on, the path of the first opens all. Throws Error on anything
 // malformed: every count, length, offset and size is checked against the file before it is used.
 Checkpoint read_gguf(const std::filesystem::path& path);
 

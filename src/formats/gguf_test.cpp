@@ -433,7 +433,7 @@ TEST(Gguf, ReadsAFile) {
   const Checkpoint file = std::move(moved);
   EXPECT_EQ(file.path, on_disk.path().string());
   EXPECT_EQ(file.find("first")->bytes[5], std::byte{5});
-  file.file.release(file.file.bytes());
+  file.release(file.files.front().bytes());
   EXPECT_EQ(file.find("first")->bytes[7], std::byte{7});  // read again from the file
 }
 
@@ -517,6 +517,91 @@ TEST(Gguf, RealModels) {
     ++n_read;
   }
   if (n_read == 0) GTEST_SKIP() << "no model in " << cache;
+}
+
+// A model in three files in a folder of its own.
+class Parts : public ::testing::Test {
+ protected:
+  Parts() {
+    std::filesystem::create_directories(folder_);
+    for (int number = 1; number <= 3; ++number) write(number, part(number));
+  }
+  ~Parts() override { std::filesystem::remove_all(folder_); }
+
+  static GgufWriter part(int number, int count = 3, int n_tensors = 3) {
+    GgufWriter out;
+    if (number == 1) out.add("general.architecture", "llama");
+    out.add("split.no", static_cast<std::uint16_t>(number - 1));
+    out.add("split.count", static_cast<std::uint16_t>(count));
+    out.add("split.tensors.count", std::int32_t{n_tensors});
+    const std::vector<std::byte> values(4, static_cast<std::byte>(number));
+    out.add_tensor(fmt::format("tensor{}", number), TensorType::f32, std::vector<std::int64_t>{1},
+                   values);
+    return out;
+  }
+  std::filesystem::path path(int number) const {
+    return folder_ / fmt::format("m-{:05}-of-00003.gguf", number);
+  }
+  void write(int number, const GgufWriter& out) const { out.save(path(number)); }
+  std::string problem(const std::filesystem::path& first) const {
+    try {
+      read_gguf(first);
+      return "";
+    } catch (const Error& error) {
+      return error.what();
+    }
+  }
+
+  const std::filesystem::path folder_ =
+      std::filesystem::path(::testing::TempDir()) / fmt::format("parts{}", ::getpid());
+};
+
+TEST_F(Parts, AreOneModel) {
+  const Checkpoint whole = read_gguf(path(1));
+  EXPECT_EQ(whole.files.size(), 3u);
+  EXPECT_EQ(whole.metadata.string("general.architecture"), "llama");
+  ASSERT_EQ(whole.tensors.size(), 3u);
+  for (int number = 1; number <= 3; ++number) {
+    const TensorView* tensor = whole.find(fmt::format("tensor{}", number));
+    ASSERT_NE(tensor, nullptr);
+    EXPECT_EQ(tensor->bytes[0], static_cast<std::byte>(number));
+    whole.release(tensor->bytes);
+    EXPECT_EQ(tensor->bytes[0], static_cast<std::byte>(number));
+  }
+  EXPECT_EQ(whole.file_bytes(),
+            3 * whole.files[2].bytes().size() +
+                (whole.files[0].bytes().size() - whole.files[2].bytes().size()));
+  // A later part alone can be read, to be shown.
+  EXPECT_EQ(read_gguf(path(2)).tensors.size(), 1u);
+}
+
+TEST_F(Parts, ThatAreMissingOrForeignAreNamed) {
+  const auto expect = [&](const std::string& found) {
+    const std::string said = problem(path(1));
+    EXPECT_NE(said.find(found), said.npos) << said;
+    EXPECT_EQ(said.find('\n'), said.npos);
+  };
+  std::filesystem::rename(path(3), folder_ / "away");
+  expect("m-00001-of-00003.gguf: part 3 of 3 of this model is missing: ");
+  std::filesystem::copy(path(2), path(3));
+  expect("m-00003-of-00003.gguf: is no part 3 of 3 of the model that begins with m-00001-of");
+  write(3, part(3, 4));
+  expect("is no part 3 of 3");
+  write(3, part(3, 3, 5));
+  expect("is no part 3 of 3");
+  GgufWriter twice = part(3);
+  twice.add_tensor("tensor1", TensorType::f32, std::vector<std::int64_t>{1}, zeros(4));
+  write(3, twice);
+  expect("m-00003-of-00003.gguf: tensor tensor1 is in an earlier part, too");
+  GgufWriter more = part(3);
+  more.add_tensor("more", TensorType::f32, std::vector<std::int64_t>{1}, zeros(4));
+  write(3, more);
+  expect("its 3 parts hold 4 tensors, expected 3");
+  std::filesystem::resize_file(path(3), 20);
+  expect("m-00003-of-00003.gguf: ");
+  std::filesystem::rename(path(1), folder_ / "model.gguf");
+  const std::string said = problem(folder_ / "model.gguf");
+  EXPECT_NE(said.find("must be called NAME-00001-of-00003.gguf"), said.npos) << said;
 }
 
 }  // namespace

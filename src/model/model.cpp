@@ -150,13 +150,13 @@ const Family& find_family(const Metadata& metadata) {
 }
 
 // llama.cpp writes large models as several files; only the first one says what the model is.
-void check_whole(const Metadata& metadata) {
+void check_whole(const Checkpoint& checkpoint) {
+  const Metadata& metadata = checkpoint.metadata;
   const std::int64_t count = metadata.integer("split.count").value_or(1);
-  if (count <= 1) return;
+  if (count <= 1 || count == static_cast<std::int64_t>(checkpoint.files.size())) return;
   throw Error(
-      "{}: is part {} of {} of a model; join them with llama.cpp's llama-gguf-split --merge "
-      "FIRST_PART WHOLE.gguf and use the whole",
-      metadata.origin(), metadata.require_integer("split.no", 0, count - 1) + 1, count);
+      "{}: is part {} of {} of a model; open the first, whose name ends in -00001-of-{:05}.gguf",
+      metadata.origin(), metadata.require_integer("split.no", 0, count - 1) + 1, count, count);
 }
 
 }  // namespace
@@ -290,7 +290,7 @@ class Reader {
 }  // namespace
 
 Model understand(std::shared_ptr<const Checkpoint> checkpoint) {
-  check_whole(checkpoint->metadata);
+  check_whole(*checkpoint);
   const Family& family = find_family(checkpoint->metadata);
   Model model{.checkpoint = checkpoint,
               .spec = family.spec(*checkpoint),

@@ -402,11 +402,12 @@ TEST(Understand, RefusesPartsOfAModel) {
   File later;  // every part but the first holds no other keys
   later.metadata["split.no"] = std::int64_t{1};
   later.metadata["split.count"] = std::int64_t{3};
-  expect_problem(later, "is part 2 of 3 of a model; join them");
+  expect_problem(
+      later, "is part 2 of 3 of a model; open the first, whose name ends in -00001-of-00003.gguf");
   File first = small_file("llama");
   first.metadata["split.no"] = std::int64_t{0};
   first.metadata["split.count"] = std::int64_t{3};
-  expect_problem(first, "is part 1 of 3 of a model; join them");
+  expect_problem(first, "is part 1 of 3 of a model; open the first");
   first.metadata["split.no"] = std::int64_t{3};
   expect_problem(first, "split.no is 3, expected 0 to 2");
   first.metadata["split.count"] = std::string("3");

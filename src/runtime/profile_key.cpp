@@ -16,11 +16,15 @@ using Json = nlohmann::json;
 constexpr std::size_t kHashedAtEachEnd = std::size_t{256} << 10;
 
 std::span<const std::byte> header_of(const Checkpoint& checkpoint) {
-  const std::span<const std::byte> file = checkpoint.file.bytes();
-  const std::byte* end = file.data() + file.size();
-  for (const TensorView& tensor : checkpoint.tensors) end = std::min(end, tensor.bytes.data());
-  CHECK(end >= file.data());
-  return {file.data(), end};
+  const std::span<const std::byte> file = checkpoint.files.front().bytes();
+  std::size_t header_bytes = file.size();
+  for (const TensorView& tensor : checkpoint.tensors) {
+    // Unsigned, so that tensors of other files are far behind.
+    const auto place = reinterpret_cast<std::uintptr_t>(tensor.bytes.data()) -
+                       reinterpret_cast<std::uintptr_t>(file.data());
+    header_bytes = std::min<std::size_t>(header_bytes, place);
+  }
+  return file.first(header_bytes);
 }
 
 }  // namespace
@@ -35,7 +39,7 @@ ModelFile identify(std::string name, const Checkpoint& checkpoint) {
     hash.update(header.last(kHashedAtEachEnd));
   }
   ModelFile file{
-      .name = std::move(name), .header_hash = hash.hex(), .bytes = checkpoint.file.bytes().size()};
+      .name = std::move(name), .header_hash = hash.hex(), .bytes = checkpoint.file_bytes()};
   struct stat status;
   if (::stat(checkpoint.path.c_str(), &status) == 0) {
     file.modified_ns = std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec;

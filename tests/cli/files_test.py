@@ -50,9 +50,8 @@ class Files(TestCase):
     def test_files_that_can_be_read_and_not_run(self):
         cases = [
             ("other.gguf", [("general.architecture", "mamba")], "is not supported in this version; choose a model of"),
-            ("x-00001-of-00003.gguf", [("general.architecture", "llama"), ("split.no", 0), ("split.count", 3)],
-             "is part 1 of 3 of a model; join them with llama.cpp's llama-gguf-split --merge"),
-            ("x-00003-of-00003.gguf", [("split.no", 2), ("split.count", 3)], "is part 3 of 3 of a model"),
+            ("x-00003-of-00003.gguf", [("split.no", 2), ("split.count", 3)],
+             "is part 3 of 3 of a model; open the first, whose name ends in -00001-of-00003.gguf"),
         ]
         for name, entries, problem in cases:
             path = self.path(name, gguf(*entries))
@@ -68,6 +67,11 @@ class Files(TestCase):
                 self.assert_fails(outrider("run", "-m", path, "-p", "x"), 1, f"{path}: ", problem)
                 # Its vocabulary would be enough.
                 self.assert_fails(outrider("tokenize", "-m", path, "x"), 1, f"{path}: key tokenizer.ggml.model is missing")
+
+    def test_a_part_is_missing(self):
+        first = self.path("x-00001-of-00002.gguf", gguf(("general.architecture", "llama"), ("split.no", 0), ("split.count", 2)))
+        for command in (["inspect", first], ["run", "-m", first, "-p", "x"], ["tokenize", "-m", first, "x"]):
+            self.assert_fails(outrider(*command), 1, f"{first}: part 2 of 2 of this model is missing: ", "x-00002-of-00002.gguf")
 
     def test_without_permission(self):
         # Root may do everything, so somebody else tries.
