@@ -55,9 +55,9 @@ def main():
     letters = [chr(byte) for byte in plain] + [chr(256 + i) for i in range(len(other))]
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("llama-bpe")
-    writer.add_token_list(letters + [f"<{i}>" for i in range(VOCABULARY - 256)])
+    writer.add_token_list([*letters, "!!", *(f"<{i}>" for i in range(VOCABULARY - 257))])
     writer.add_token_types([1] * VOCABULARY)
-    writer.add_token_merges([])
+    writer.add_token_merges(["! !"])
     writer.add_bos_token_id(VOCABULARY - 256)
     writer.add_eos_token_id(VOCABULARY - 1)
 
