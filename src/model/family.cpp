@@ -46,9 +46,10 @@ int vocabulary_size(const Checkpoint& checkpoint) {
 
 std::span<const Family> families() {
   static const Family kFamilies[] = {
-      cohere2_family(), command_r_family(), gemma2_family(),   gemma3_family(),     glm4_family(),
-      granite_family(), llama_family(),     mistral3_family(), olmo2_family(),      phi3_family(),
-      qwen2_family(),   qwen3_family(),     smollm3_family(),  starcoder2_family(),
+      chatglm_family(),  cohere2_family(), command_r_family(),  gemma2_family(),
+      gemma3_family(),   glm4_family(),    granite_family(),    llama_family(),
+      mistral3_family(), olmo2_family(),   phi3_family(),       qwen2_family(),
+      qwen3_family(),    smollm3_family(), starcoder2_family(),
   };
   return kFamilies;
 }

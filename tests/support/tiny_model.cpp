@@ -206,7 +206,7 @@ Model tiny_model(const TinyOptions& options) {
 
 Model perturbed_copy(const std::filesystem::path& path, double relative) {
   const Checkpoint original = read_gguf(path);
-  const std::span<const std::byte> file = original.file.bytes();
+  const std::span<const std::byte> file = original.files.front().bytes();
   std::vector<std::byte> bytes(file.begin(), file.end());
   std::mt19937 random(1);
   std::normal_distribution<double> normal;

@@ -4,6 +4,7 @@
 
 namespace outrider {
 
+Family chatglm_family();
 Family cohere2_family();
 Family command_r_family();
 Family gemma2_family();

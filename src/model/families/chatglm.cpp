@@ -1,0 +1,24 @@
+// ChatGLM 3 and GLM-4 (first release): GLM Team 2024, arXiv:2406.12793. Llama with a bias on q, k
+// and v and rope on half of the channels. Files hold q, k and v, and gate and up, as one tensor
+// each.
+
+#include "model/families/families.h"
+
+namespace outrider {
+namespace {
+
+ModelSpec spec(const Checkpoint& checkpoint) {
+  ModelSpec spec = common_spec(checkpoint, "chatglm");
+  spec.layers.assign(layer_count(checkpoint.metadata, "chatglm"),
+                     plain_layer(common_attention(checkpoint, "chatglm", RopePairing::adjacent),
+                                 common_mlp(checkpoint, "chatglm", Activation::silu)));
+  return spec;
+}
+
+}  // namespace
+
+Family chatglm_family() {
+  return {"chatglm", spec};
+}
+
+}  // namespace outrider
