@@ -66,7 +66,7 @@ MODELS = {
     "phi3-long": ("Phi3Config", dict(rope_parameters=longrope(8, 48), original_max_position_embeddings=48)),
     "phi4-short": ("Phi3Config", dict(rope_parameters=dict(longrope(6, 100), partial_rotary_factor=0.75), original_max_position_embeddings=100,
                                       tie_word_embeddings=True)),
-    "chatglm": ("GlmConfig", dict(head_dim=32, attention_bias=True, rope_parameters=dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5))),
+    "chatglm": ("GlmConfig", dict(head_dim=16, rms_norm_eps=1e-5, attention_bias=True, rope_parameters=dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5))),
     "glm4": ("Glm4Config", dict(head_dim=32, attention_bias=True, rope_parameters=dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5))),
     "granite": ("GraniteConfig", dict(embedding_multiplier=6.0, attention_multiplier=0.125, residual_multiplier=0.375, logits_scaling=4.0)),
     "olmo2": ("Olmo2Config", dict()),
