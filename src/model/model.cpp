@@ -159,6 +159,23 @@ void check_whole(const Checkpoint& checkpoint) {
       metadata.origin(), metadata.require_integer("split.no", 0, count - 1) + 1, count, count);
 }
 
+// What comes in GGUF beside models of text.
+void check_kind(const Metadata& metadata) {
+  const std::string kind = metadata.string("general.type").value_or("model");
+  if (kind == "adapter" || metadata.find("adapter.type") != nullptr) {
+    throw Error(
+        "{}: is an adapter (LoRA), not a model; merge it into its model with llama.cpp's "
+        "llama-export-lora and use that",
+        metadata.origin());
+  }
+  if (kind == "mmproj" || metadata.string("general.architecture") == "clip") {
+    throw Error(
+        "{}: is the part of a model that sees images or hears sound (mmproj), which are not "
+        "supported; use the model of text that it comes with",
+        metadata.origin());
+  }
+}
+
 }  // namespace
 
 bool is_matrix(Role role) {
@@ -291,6 +308,7 @@ class Reader {
 
 Model understand(std::shared_ptr<const Checkpoint> checkpoint) {
   check_whole(*checkpoint);
+  check_kind(checkpoint->metadata);
   const Family& family = find_family(checkpoint->metadata);
   Model model{.checkpoint = checkpoint,
               .spec = family.spec(*checkpoint),

@@ -506,6 +506,24 @@ TEST(Understand, LeavesOutWhatIsNoText) {
   expect_problem(file, "block_count is 3, expected 4");
 }
 
+TEST(Understand, RefusesWhatIsNoModelOfText) {
+  File adapter = small_file("llama");
+  adapter.metadata["general.type"] = std::string("adapter");
+  expect_problem(adapter, "is an adapter (LoRA), not a model");
+  File older = small_file("llama");
+  older.metadata["adapter.type"] = std::string("lora");
+  expect_problem(older, "is an adapter (LoRA)");
+  File images = small_file("llama");
+  images.metadata["general.architecture"] = std::string("clip");
+  expect_problem(images, "sees images or hears sound (mmproj)");
+  images = small_file("llama");
+  images.metadata["general.type"] = std::string("mmproj");
+  expect_problem(images, "(mmproj)");
+  File model = small_file("llama");
+  model.metadata["general.type"] = std::string("model");
+  EXPECT_EQ(problem_of(model), "");
+}
+
 // A row without a token could be chosen and not be written; a token without a row not be read.
 TEST(Understand, WantsARowForEveryTokenAndATokenForEveryRow) {
   for (const char* family : kFamilies) {
