@@ -131,7 +131,7 @@ NpyMatrix::NpyMatrix(std::span<const std::byte> bytes, const std::string& origin
   if (!shape) refuse("holds no matrix");
   const auto elements = checked_multiply(shape->first, shape->second);
   const auto n_bytes = elements ? checked_multiply(*elements, sizeof(float)) : std::nullopt;
-  if (!n_bytes || *n_bytes != reader.remaining()) {
+  if (!n_bytes || *n_bytes != reader.remaining() || *n_bytes == 0) {
     refuse(fmt::format("is [{}, {}] with {} bytes of values", shape->first, shape->second,
                        reader.remaining()));
   }

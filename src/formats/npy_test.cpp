@@ -86,6 +86,8 @@ TEST(Npy, RefusesEverythingElse) {
       {file("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3, 4), }", 24), "no matrix"},
       {file("{'descr': '<f4', 'fortran_order': False, 'shape': (9223372036854775808, 2), }", 0),
        "with 0 bytes of values"},
+      {file("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 0), }", 0), "is [2, 0] with 0"},
+      {file("{'descr': '<f4', 'fortran_order': False, 'shape': (0, 3), }", 0), "is [0, 3] with 0"},
       {file("{}", 6), "holds "},
   };
   for (const Case& c : cases) {
