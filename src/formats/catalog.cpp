@@ -244,15 +244,13 @@ ModelReference parse_model_reference(std::string_view text) {
     throw Error("no model is named; give a name of the catalogue or the path of a .gguf file");
   if (const CatalogEntry* entry = find_in_catalog(text))
     return {.entry = entry, .path = cached_path(*entry)};
-  constexpr const char* kReadable = "give a name of the catalogue or the path of a .gguf file";
   if (text.rfind("hf:", 0) == 0)
-    throw Error("{}: this version does not fetch from a hub; {}", shown, kReadable);
-  if (ends_with(text, ".safetensors"))
-    throw Error("{}: this version does not read .safetensors; {}", shown, kReadable);
+    throw Error(
+        "{}: this version does not fetch from a hub; give a name of the catalogue or the path of a "
+        ".gguf file",
+        shown);
   std::filesystem::path path(text);
   std::error_code problem;
-  if (std::filesystem::is_directory(path, problem))
-    throw Error("{}: this version does not read folders; {}", shown, kReadable);
   if (text.find('/') != std::string_view::npos || ends_with(text, ".gguf") ||
       std::filesystem::exists(path, problem)) {
     return {.path = std::move(path)};

@@ -85,8 +85,8 @@ struct ModelReference {
 };
 
 // Looks at the text, and for an unknown name at the disk. Text that contains '/' or ends in ".gguf"
-// is a path, whether or not a file is there. Throws Error for an unknown name (with the nearest
-// one), and for forms that this version does not read: hf:..., folders, .safetensors.
+// is a path, whether or not a file is there; what is there is read_gguf()'s to judge. Throws Error
+// for an unknown name (with the nearest one), and for hf:..., which this version does not fetch.
 ModelReference parse_model_reference(std::string_view text);
 
 }  // namespace outrider

@@ -4,11 +4,14 @@
 #include <bit>
 #include <limits>
 #include <string>
+#include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "formats/foreign_file.h"
 
 namespace outrider {
 namespace {
@@ -37,6 +40,15 @@ enum class ValueType : std::uint32_t {
   int64 = 11,
   float64 = 12,
 };
+
+constexpr std::string_view kMagic = "GGUF";
+
+// `path`: where the bytes are, if they are a file's.
+void check_magic(std::span<const std::byte> bytes, const std::string& origin,
+                 const std::filesystem::path& path) {
+  if (bytes.size() < kMagic.size() || std::memcmp(bytes.data(), kMagic.data(), kMagic.size()) != 0)
+    throw Error("{}: {}", origin, refusal_of_file(bytes, path));
+}
 
 class GgufReader {
  public:
@@ -69,18 +81,16 @@ class GgufReader {
   };
 
   Counts read_preamble() {
-    if (bytes_.empty()) throw Error("{}: the file is empty; fetch it again", origin_);
-    const auto magic = reader_.take(4, "the magic number");
-    if (std::memcmp(magic.data(), "GGUF", 4) != 0) {
-      throw Error("{}: begins with \"{}\", expected \"GGUF\"; it is no GGUF file", origin_,
-                  printable({reinterpret_cast<const char*>(magic.data()), magic.size()}));
-    }
+    check_magic(bytes_, origin_, {});
+    reader_.take(kMagic.size(), "the magic number");
     const auto version = reader_.read<std::uint32_t>("the version");
     if (version != 2 && version != 3) {
       const bool swapped = (version & 0xffff) == 0 && version != 0;
-      throw Error("{}: is GGUF version {}{}, expected 2 or 3; convert the model again", origin_,
-                  swapped ? __builtin_bswap32(version) : version,
-                  swapped ? " in big-endian bytes" : "");
+      const std::uint32_t number = swapped ? __builtin_bswap32(version) : version;
+      throw Error("{}: is GGUF version {}{}, expected 2 or 3{}; {}", origin_, number,
+                  swapped ? " in big-endian bytes" : "", swapped ? " in little-endian" : "",
+                  number > 3 && !swapped ? "a later version of this program may read it"
+                                         : "convert the model again");
     }
     Counts counts;
     counts.tensors = read_count("tensors", kTensorsMax);
@@ -330,7 +340,11 @@ class GgufReader {
 };
 
 Checkpoint read_one_file(const std::filesystem::path& path) {
+  std::error_code problem;
+  if (std::filesystem::is_directory(path, problem))
+    throw Error("{}: {}", path.string(), refusal_of_folder(path));
   MappedFile file(path);
+  check_magic(file.bytes(), path.string(), path);
   Checkpoint checkpoint = read_gguf(file.bytes(), path.string());
   checkpoint.files.push_back(std::move(file));
   return checkpoint;

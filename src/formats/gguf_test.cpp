@@ -445,7 +445,7 @@ TEST(Gguf, FilesThatCannotBeRead) {
   const TemporaryFile empty({});
   const Case cases[] = {
       {"/nonexistent/x.gguf", "/nonexistent/x.gguf: cannot be opened: No such file or directory"},
-      {"/", "/: is no regular file"},
+      {"/", "/: is a folder, expected a GGUF file; give the path of a .gguf file"},
       {"/dev/zero", "/dev/zero: is no regular file"},
       {empty.path(), ": the file is empty"},
   };

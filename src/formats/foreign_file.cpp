@@ -1,0 +1,216 @@
+#include "formats/foreign_file.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/error.h"
+
+namespace outrider {
+namespace {
+
+constexpr std::size_t kLookedAt = 2 << 20;  // headers of safetensors files of 70B have 0.1 MB
+constexpr std::size_t kConfigMax = 1 << 20;
+constexpr int kEntriesMax = 1000;
+
+constexpr const char* kConvert =
+    "convert the folder of the model with llama.cpp's convert_hf_to_gguf.py";
+constexpr const char* kFetch = "fetch the file itself again";
+constexpr const char* kUnpack = "unpack it and give the .gguf file that was in it, if there is one";
+
+// Formats that are known by some bytes at a place.
+struct Magic {
+  std::size_t at;
+  std::string_view bytes;
+  const char* what;
+  const char* advice;
+};
+using namespace std::string_view_literals;
+constexpr Magic kMagics[] = {
+    {0, "FUGG"sv, "a GGUF file in big-endian bytes", "convert the model again for little-endian"},
+    {0, "lmgg"sv, "a file of GGML, which came before GGUF", "convert the original model again"},
+    {0, "fmgg"sv, "a file of GGMF, which came before GGUF", "convert the original model again"},
+    {0, "tjgg"sv, "a file of GGJT, which came before GGUF", "convert the original model again"},
+    {0, "algg"sv, "an adapter (LoRA) of GGLA, which came before GGUF",
+     "merge it into its model and convert that"},
+    {0, "\x89HDF\r\n\x1a\n"sv, "an HDF5 file", "choose a GGUF file of the model"},
+    {4, "TFL3"sv, "a TensorFlow Lite file", "choose a GGUF file of the model"},
+    {0, "\x93NUMPY"sv, "a NumPy array", "choose a GGUF file of the model"},
+    {0, "\x1f\x8b"sv, "compressed by gzip", kUnpack},
+    {0, "\x28\xb5\x2f\xfd"sv, "compressed by zstd", kUnpack},
+    {0, "\xfd\x37zXZ\0"sv, "compressed by xz", kUnpack},
+    {0, "BZh"sv, "compressed by bzip2", kUnpack},
+    {0, "7z\xbc\xaf\x27\x1c"sv, "a 7z archive", kUnpack},
+    {0, "Rar!"sv, "a RAR archive", kUnpack},
+    {257, "ustar"sv, "a tar archive", kUnpack},
+    {0, "version https://git-lfs.github.com/spec/"sv,
+     "a pointer of Git LFS, which stands for the file", "fetch the file with git lfs pull"},
+};
+
+std::string_view text_of(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), std::min(bytes.size(), kLookedAt)};
+}
+
+bool contains(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+// Whether the text begins with `lower` in any case, after a byte order mark and white space.
+bool begins_markup(std::string_view text, std::string_view lower) {
+  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
+  text.remove_prefix(std::min(text.find_first_not_of(" \t\r\n"), text.size()));
+  return text.size() >= lower.size() &&
+         std::equal(lower.begin(), lower.end(), text.begin(),
+                    [](char a, char b) { return a == (b >= 'A' && b <= 'Z' ? b + 32 : b); });
+}
+
+// Null if it is no JSON, or larger or deeper than a config.json is.
+nlohmann::json config_beside(const std::filesystem::path& folder) {
+  constexpr int kDepthMax = 16;
+  std::error_code problem;
+  const std::filesystem::path path = folder / "config.json";
+  if (!std::filesystem::is_regular_file(path, problem)) return {};
+  std::string text(kConfigMax, '\0');
+  std::ifstream file(path, std::ios::binary);
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  bool is_deep = false;
+  const auto parsed = nlohmann::json::parse(
+      text,
+      [&](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
+        is_deep |= depth > kDepthMax;
+        return !is_deep;
+      },
+      /*allow_exceptions=*/false);
+  return is_deep || !parsed.is_object() ? nlohmann::json() : parsed;
+}
+
+// As people write what quantization_config.quant_method says.
+std::string written(const std::string& method) {
+  constexpr std::pair<const char*, const char*> kNames[] = {
+      {"awq", "AWQ"}, {"gptq", "GPTQ"}, {"fp8", "FP8"}, {"bitsandbytes", "bitsandbytes"}};
+  for (const auto& [name, shown] : kNames)
+    if (method == name) return shown;
+  return printable(method, 40);
+}
+
+// How the weights of a checkpoint are quantized, as its config.json says.
+std::optional<std::string> quantization_in(const nlohmann::json& config) {
+  const auto found = config.find("quantization_config");
+  if (found == config.end() || !found->is_object()) return std::nullopt;
+  const auto method = found->find("quant_method");
+  if (method != found->end() && method->is_string()) return written(method->get<std::string>());
+  if (found->contains("load_in_4bit") || found->contains("load_in_8bit")) return "bitsandbytes";
+  return std::nullopt;
+}
+
+// The same by the names of tensors in the header of a safetensors file.
+std::optional<std::string> quantization_of(std::string_view header) {
+  if (contains(header, ".quant_state.bitsandbytes") || contains(header, ".SCB\""))
+    return "bitsandbytes";
+  if (contains(header, ".weight_packed\"")) return "compressed-tensors";
+  if (contains(header, ".qweight\""))
+    return contains(header, ".g_idx\"") ? "GPTQ" : "AWQ or GPTQ";  // AWQ has no order of its own
+  if (contains(header, "\"F8_E4M3\"") || contains(header, "\"F8_E5M2\"")) return "FP8";
+  return std::nullopt;
+}
+
+std::string refusal(const std::string& what, const std::optional<std::string>& quantization) {
+  if (!quantization) return fmt::format("is {}, expected a GGUF file; {}", what, kConvert);
+  return fmt::format(
+      "is {}; {} weights are not read, choose a GGUF file of the model or convert the one that it "
+      "was quantized from",
+      what, *quantization);
+}
+
+bool is_safetensors(std::string_view text) {
+  if (text.size() < 9 || text[8] != '{') return false;
+  std::uint64_t header_bytes;
+  std::memcpy(&header_bytes, text.data(), sizeof(header_bytes));
+  return header_bytes >= 2 && header_bytes <= 100'000'000;  // the format's own limit
+}
+
+// The fields of ONNX's model that come first: ir_version, then its producer, its graph or opsets.
+bool is_onnx(std::string_view text) {
+  return text.size() > 2 && text[0] == 0x08 && text[1] > 0 && text[1] < 20 &&
+         contains("\x12\x1a\x22\x3a\x42", text.substr(2, 1));
+}
+
+// Zip archives: PyTorch's checkpoints, NumPy's arrays and others. The first member's name says it.
+std::string refusal_of_zip(std::string_view text, const std::optional<std::string>& quantization) {
+  constexpr std::size_t kName = 30;  // where the name of the first member begins
+  const std::string_view names = text.substr(std::min(kName, text.size()), 4096);
+  if (contains(names, "data.pkl")) return refusal("a PyTorch checkpoint", quantization);
+  if (contains(names.substr(0, 256), ".npy"))
+    return "is a NumPy archive, expected a GGUF file; choose a GGUF file of the model";
+  return fmt::format("is a zip archive, expected a GGUF file; {}", kUnpack);
+}
+
+}  // namespace
+
+std::string refusal_of_file(std::span<const std::byte> bytes, const std::filesystem::path& path) {
+  const std::string_view text = text_of(bytes);
+  if (text.empty()) return "the file is empty; fetch it again";
+  if ("GGUF"sv.starts_with(text))
+    return fmt::format("is cut off after {} bytes; fetch it again", text.size());
+  const auto quantization = [&] {
+    return path.empty() ? std::nullopt : quantization_in(config_beside(path.parent_path()));
+  };
+  if (is_safetensors(text)) {
+    const auto said = quantization();
+    return refusal("a safetensors file", said ? said : quantization_of(text.substr(8)));
+  }
+  if (text.starts_with("PK\x03\x04")) return refusal_of_zip(text, quantization());
+  if (text[0] == '\x80' && text.size() > 1 && text[1] >= 2 && text[1] <= 5)
+    return refusal("a PyTorch checkpoint or another Python pickle", quantization());
+  for (const Magic& magic : kMagics)
+    if (text.size() > magic.at && text.substr(magic.at).starts_with(magic.bytes))
+      return fmt::format("is {}, expected a GGUF file; {}", magic.what, magic.advice);
+  if (is_onnx(text) || path.extension() == ".onnx")
+    return "is an ONNX file, expected a GGUF file; choose a GGUF file of the model";
+  for (const char* tag : {"<!doctype html", "<html", "<?xml"})
+    if (begins_markup(text, tag))
+      return fmt::format(
+          "is a web page that a server gave in the place of the file, as for a login; {}", kFetch);
+  if (begins_markup(text, "{")) {
+    if (contains(text, "\"weight_map\""))
+      return refusal("an index of safetensors files", quantization());
+    return fmt::format("is a JSON text, expected a GGUF file; {}", kFetch);
+  }
+  if (text.substr(0, 4096).find_first_not_of('\0') == std::string_view::npos)
+    return "begins with zeros; its download has not ended or has failed, fetch it again";
+  return fmt::format("begins with \"{}\", expected \"GGUF\"; it is no GGUF file",
+                     printable(text.substr(0, 4)));
+}
+
+std::string refusal_of_folder(const std::filesystem::path& path) {
+  bool has_config = false, has_weights = false;
+  std::vector<std::string> models;
+  std::error_code problem;
+  std::filesystem::directory_iterator entry(path, problem), end;
+  for (int n = 0; !problem && entry != end && n < kEntriesMax; ++n, entry.increment(problem)) {
+    const std::filesystem::path name = entry->path().filename();
+    has_config |= name == "config.json";
+    has_weights |= name.extension() == ".safetensors" || name.extension() == ".bin";
+    if (name.extension() == ".gguf" && !contains(name.native(), "mmproj"))
+      models.push_back(name.string());
+  }
+  if (problem) return fmt::format("cannot be read: {}", problem.message());
+  if (!models.empty()) {
+    std::ranges::sort(models);
+    return fmt::format("is a folder, expected a GGUF file; give one of its files, as {}",
+                       (path / printable(models.front())).string());
+  }
+  if (has_config && has_weights)
+    return refusal("a folder with a Hugging Face checkpoint", quantization_in(config_beside(path)));
+  return "is a folder, expected a GGUF file; give the path of a .gguf file";
+}
+
+}  // namespace outrider
