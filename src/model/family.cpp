@@ -1,6 +1,8 @@
 #include "model/family.h"
 
+#include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "base/bytes.h"
 #include "base/error.h"
@@ -42,6 +44,22 @@ int vocabulary_size(const Checkpoint& checkpoint) {
   return static_cast<int>(embedding->rows());
 }
 
+// Few files name the activation. It is a part of the family, so another one is no variant of it.
+void check_activation(const Metadata& metadata, std::string_view architecture,
+                      Activation activation) {
+  const std::optional<std::string> found = metadata.string(key(architecture, "hidden_activation"));
+  const std::vector<std::string_view> names =
+      activation == Activation::silu
+          ? std::vector<std::string_view>{"silu", "swish"}
+          : std::vector<std::string_view>{"gelu_pytorch_tanh", "gelu_new"};
+  if (!found || std::ranges::find(names, *found) != names.end()) return;
+  throw Error(
+      "{}: {} is \"{}\", but \"{}\" has {}; this variant is not supported in this version, choose "
+      "another model",
+      metadata.origin(), key(architecture, "hidden_activation"), printable(*found), architecture,
+      names.front());
+}
+
 }  // namespace
 
 std::span<const Family> families() {
@@ -81,8 +99,8 @@ ModelSpec common_spec(const Checkpoint& checkpoint, std::string_view architectur
       key(architecture, norm == NormKind::rms ? "attention.layer_norm_rms_epsilon"
                                               : "attention.layer_norm_epsilon");
   spec.norm_eps = static_cast<float>(metadata.require_number(eps_key));
-  if (!(spec.norm_eps >= 0 && spec.norm_eps < 1)) {
-    throw Error("{}: {} is {}, expected at least 0 and below 1; convert the model again",
+  if (!(spec.norm_eps > 0 && spec.norm_eps < 1)) {
+    throw Error("{}: {} is {}, expected more than 0 and less than 1; convert the model again",
                 metadata.origin(), eps_key, spec.norm_eps);
   }
   spec.vocabulary = vocabulary_size(checkpoint);
@@ -146,6 +164,7 @@ Attention common_attention(const Checkpoint& checkpoint, std::string_view archit
 }
 
 Mlp common_mlp(const Checkpoint& checkpoint, std::string_view architecture, Activation activation) {
+  check_activation(checkpoint.metadata, architecture, activation);
   return {.width = static_cast<int>(checkpoint.metadata.require_integer(
               key(architecture, "feed_forward_length"), 1, 1 << 24)),
           .activation = activation,
@@ -164,10 +183,13 @@ bool has_window(const Metadata& metadata, std::string_view architecture, int lay
   const MetadataValue* value = metadata.find(name);
   if (value == nullptr) return layer % period != period - 1;
   if (const auto* windows = std::get_if<std::vector<bool>>(value)) {
-    if (layer < static_cast<int>(windows->size()))
+    const int n_layers = layer_count(metadata, architecture);
+    const int n_all = n_layers + prediction_layer_count(metadata, architecture);
+    const auto n_windows = static_cast<std::int64_t>(windows->size());
+    if (n_windows == n_layers || n_windows == n_all)
       return (*windows)[static_cast<std::size_t>(layer)];
-    throw Error("{}: {} is about {} layers, but layer {} exists; convert the model again",
-                metadata.origin(), name, windows->size(), layer);
+    throw Error("{}: {} is about {} layers, but there are {}; convert the model again",
+                metadata.origin(), name, n_windows, n_all);
   }
   const auto own = static_cast<int>(metadata.require_integer(name, 1, kMaxLayers));
   return layer % own != own - 1;
@@ -175,7 +197,7 @@ bool has_window(const Metadata& metadata, std::string_view architecture, int lay
 
 double factor(const Metadata& metadata, std::string_view architecture, std::string_view name) {
   const double value = metadata.number(key(architecture, name)).value_or(1);
-  if (!(std::abs(value) >= 1e-6 && std::abs(value) <= 1e6)) {
+  if (!(value >= 1e-6 && value <= 1e6)) {
     throw Error("{}: {} is {}, expected a factor from 1e-6 to 1e6; convert the model again",
                 metadata.origin(), key(architecture, name), value);
   }

@@ -8,8 +8,10 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "base/numbers.h"
 #include "model/family.h"
 #include "model/tensor_names.h"
+#include "model/unsupported.h"
 
 namespace outrider {
 namespace {
@@ -143,10 +145,12 @@ const Family& find_family(const Metadata& metadata) {
     if (family.architecture == architecture) return family;
     known.push_back(family.architecture);
   }
+  const std::string_view kind = kind_of_architecture(architecture);
   throw Error(
-      "{}: architecture \"{}\" is not supported in this version; choose a model of one of these: "
-      "{}",
-      metadata.origin(), printable(architecture), fmt::join(known, ", "));
+      "{}: architecture \"{}\"{} is not supported in this version; choose a model of one of "
+      "these: {}",
+      metadata.origin(), printable(architecture), kind.empty() ? "" : fmt::format(" ({})", kind),
+      fmt::join(known, ", "));
 }
 
 // llama.cpp writes large models as several files; only the first one says what the model is.
@@ -157,23 +161,6 @@ void check_whole(const Checkpoint& checkpoint) {
   throw Error(
       "{}: is part {} of {} of a model; open the first, whose name ends in -00001-of-{:05}.gguf",
       metadata.origin(), metadata.require_integer("split.no", 0, count - 1) + 1, count, count);
-}
-
-// What comes in GGUF beside models of text.
-void check_kind(const Metadata& metadata) {
-  const std::string kind = metadata.string("general.type").value_or("model");
-  if (kind == "adapter" || metadata.find("adapter.type") != nullptr) {
-    throw Error(
-        "{}: is an adapter (LoRA), not a model; merge it into its model with llama.cpp's "
-        "llama-export-lora and use that",
-        metadata.origin());
-  }
-  if (kind == "mmproj" || metadata.string("general.architecture") == "clip") {
-    throw Error(
-        "{}: is the part of a model that sees images or hears sound (mmproj), which are not "
-        "supported; use the model of text that it comes with",
-        metadata.origin());
-  }
 }
 
 }  // namespace
@@ -279,6 +266,19 @@ class Reader {
     return {};
   }
 
+  // Layers that the metadata does not know are more likely a wrong count than another variant.
+  void check_layer(const TensorView& tensor) const {
+    constexpr std::string_view kPrefix = "blk.";
+    if (!tensor.name.starts_with(kPrefix)) return;
+    const std::string number = tensor.name.substr(kPrefix.size(), tensor.name.find('.', 4) - 4);
+    const std::optional<int> layer = parse_number<int>(number);
+    if (!layer || *layer < model_.spec.n_layers()) return;
+    throw Error(
+        "{}: tensor {} is of layer {}, but {}.block_count gives {} layers of text, from 0; "
+        "convert the model again",
+        origin_, printable(tensor.name), *layer, model_.spec.family, model_.spec.n_layers());
+  }
+
   // A tensor that nothing reads means that the model computes something that this program would
   // not.
   void check_nothing_else() {
@@ -287,6 +287,7 @@ class Reader {
       if (used_.contains(&tensor)) continue;
       const std::string part = part_left_out(tensor);
       if (part.empty()) {
+        check_layer(tensor);
         throw Error(
             "{}: tensor {} has no place in architecture \"{}\"; this variant is not supported in "
             "this version, choose another model",

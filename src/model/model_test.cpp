@@ -4,7 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <functional>
 #include <limits>
 #include <map>
@@ -21,9 +23,10 @@ namespace {
 struct Part {
   TensorType type = TensorType::f32;
   std::vector<std::int64_t> shape;
+  float value = 0;  // of all elements, where they are F32
 };
 
-// A model file that a test may change before it is written; all weights are zero.
+// A model file that a test may change before it is written.
 struct File {
   std::map<std::string, MetadataValue> metadata;
   std::map<std::string, Part> tensors;
@@ -35,8 +38,10 @@ struct File {
       std::size_t elements = 1;
       for (const std::int64_t extent : part.shape) elements *= static_cast<std::size_t>(extent);
       const TensorTypeTraits& of = traits(part.type);
-      writer.add_tensor(name, part.type, part.shape,
-                        std::vector<std::byte>(elements / of.block_elements * of.block_bytes));
+      std::vector<std::byte> bytes(elements / of.block_elements * of.block_bytes);
+      for (std::size_t i = 0; part.type == TensorType::f32 && i < elements; ++i)
+        std::memcpy(&bytes[i * sizeof(float)], &part.value, sizeof(float));
+      writer.add_tensor(name, part.type, part.shape, bytes);
     }
     struct Owner {
       std::vector<std::byte> bytes;
@@ -52,7 +57,21 @@ struct File {
 constexpr std::int64_t kEmbedding = 24, kHeads = 4, kKvHeads = 2, kHeadDim = 6, kWidth = 10,
                        kVocabulary = 5;
 
-// One layer of a family, with the keys that are not optional.
+constexpr const char* kFamilies[] = {"chatglm", "cohere2", "command-r", "gemma2",   "gemma3",
+                                     "glm4",    "granite", "llama",     "mistral3", "olmo2",
+                                     "phi3",    "qwen2",   "qwen3",     "smollm3",  "starcoder2"};
+
+bool is_one_of(std::string_view family, std::initializer_list<std::string_view> families) {
+  return std::ranges::find(families, family) != families.end();
+}
+bool has_layer_norm(std::string_view family) {
+  return is_one_of(family, {"cohere2", "command-r", "starcoder2"});
+}
+bool needs_window(std::string_view family) {
+  return is_one_of(family, {"cohere2", "gemma2", "gemma3"});
+}
+
+// One layer of a family, with the keys and tensors that are not optional.
 File small_file(const std::string& family) {
   File file;
   const auto set = [&](const char* name, MetadataValue value) {
@@ -65,33 +84,41 @@ File small_file(const std::string& family) {
   set("feed_forward_length", kWidth);
   set("attention.head_count", kHeads);
   set("attention.head_count_kv", kKvHeads);
-  set("attention.layer_norm_rms_epsilon", 1e-5);
-  if (family == "gemma3") set("attention.sliding_window", std::int64_t{16});
+  set(has_layer_norm(family) ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon",
+      1e-5);
+  if (needs_window(family)) set("attention.sliding_window", std::int64_t{16});
 
   const auto tensor = [&](const char* name, std::vector<std::int64_t> shape) {
     file.tensors[name].shape = std::move(shape);
   };
   tensor("token_embd.weight", {kEmbedding, kVocabulary});
   tensor("output_norm.weight", {kEmbedding});
-  tensor("blk.0.attn_norm.weight", {kEmbedding});
   tensor("blk.0.attn_q.weight", {kEmbedding, kHeads * kHeadDim});
   tensor("blk.0.attn_k.weight", {kEmbedding, kKvHeads * kHeadDim});
   tensor("blk.0.attn_v.weight", {kEmbedding, kKvHeads * kHeadDim});
   tensor("blk.0.attn_output.weight", {kHeads * kHeadDim, kEmbedding});
-  tensor("blk.0.ffn_norm.weight", {kEmbedding});
-  tensor("blk.0.ffn_gate.weight", {kEmbedding, kWidth});
   tensor("blk.0.ffn_up.weight", {kEmbedding, kWidth});
   tensor("blk.0.ffn_down.weight", {kWidth, kEmbedding});
+  if (family != "starcoder2") tensor("blk.0.ffn_gate.weight", {kEmbedding, kWidth});
+  if (family != "olmo2") tensor("blk.0.attn_norm.weight", {kEmbedding});
+  if (!is_one_of(family, {"olmo2", "cohere2", "command-r"}))
+    tensor("blk.0.ffn_norm.weight", {kEmbedding});
+  if (is_one_of(family, {"gemma2", "gemma3", "glm4", "olmo2"})) {
+    tensor("blk.0.post_attention_norm.weight", {kEmbedding});
+    tensor("blk.0.post_ffw_norm.weight", {kEmbedding});
+  }
   if (family == "qwen2") {
     tensor("blk.0.attn_q.bias", {kHeads * kHeadDim});
     tensor("blk.0.attn_k.bias", {kKvHeads * kHeadDim});
     tensor("blk.0.attn_v.bias", {kKvHeads * kHeadDim});
   }
-  if (family == "gemma3") {
+  if (is_one_of(family, {"gemma3", "qwen3"})) {
     tensor("blk.0.attn_q_norm.weight", {kHeadDim});
     tensor("blk.0.attn_k_norm.weight", {kHeadDim});
-    tensor("blk.0.post_attention_norm.weight", {kEmbedding});
-    tensor("blk.0.post_ffw_norm.weight", {kEmbedding});
+  }
+  if (family == "olmo2") {
+    tensor("blk.0.attn_q_norm.weight", {kHeads * kHeadDim});
+    tensor("blk.0.attn_k_norm.weight", {kKvHeads * kHeadDim});
   }
   return file;
 }
@@ -105,15 +132,16 @@ std::string problem_of(const File& file) {
   return "";
 }
 
-// The error of a changed file is one line that begins with the file's name and holds `found`.
+// The error of a changed file is one line that begins with the file's name, holds `found` and says
+// what to do.
 void expect_problem(const File& file, const std::string& found) {
   const std::string problem = problem_of(file);
+  EXPECT_NE(problem.find("; "), problem.npos) << problem;
   EXPECT_TRUE(problem.starts_with("test.gguf: ")) << problem;
   EXPECT_NE(problem.find(found), problem.npos) << problem;
   for (const char c : problem) EXPECT_GE(static_cast<unsigned char>(c), ' ') << problem;
 }
 
-constexpr const char* kFamilies[] = {"llama", "qwen2", "gemma3"};
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
@@ -135,7 +163,8 @@ TEST(Understand, ReadsASmallModelOfEveryFamily) {
     EXPECT_EQ(attention.head_dim, kHeadDim);
     EXPECT_EQ(attention.rope->dims(), kHeadDim);
     EXPECT_EQ(attention.has_bias, std::string(family) == "qwen2");
-    EXPECT_EQ(attention.qk_norm == HeadNorm::shared, std::string(family) == "gemma3");
+    EXPECT_EQ(attention.qk_norm == HeadNorm::shared, is_one_of(family, {"gemma3", "qwen3"}));
+    EXPECT_EQ(attention.qk_norm == HeadNorm::all, std::string(family) == "olmo2");
     EXPECT_EQ(model.weight(Role::attention_k)->name, "blk.0.attn_k.weight");
     EXPECT_EQ(model.weight(Role::output), nullptr);
   }
@@ -317,12 +346,14 @@ TEST(Understand, SaysWhichNumberIsAbsurd) {
     const char* found;
   };
   const auto whole = [](std::int64_t value) { return MetadataValue(value); };
+  const MetadataValue by_layer = std::vector<std::int64_t>{4};
+  constexpr const char* kEpsilon = "attention.layer_norm_rms_epsilon";
   const Case cases[] = {
       {"block_count", whole(0), "block_count is 0, expected 1 to 256"},
       {"block_count", whole(-1), "block_count is -1"},
       {"block_count", whole(kMaxLayers + 1), "block_count is 257"},
       {"block_count", whole(std::int64_t{1} << 31), "block_count is 2147483648"},
-      {"block_count", whole(2), "tensor blk.1.attn_norm.weight is missing"},
+      {"block_count", whole(2), "weight is missing; the file is incomplete"},
       {"context_length", whole(0), "context_length is 0"},
       {"context_length", whole(std::int64_t{1} << 32), "context_length is 4294967296"},
       {"embedding_length", whole(0), "embedding_length is 0"},
@@ -342,9 +373,10 @@ TEST(Understand, SaysWhichNumberIsAbsurd) {
       {"attention.key_length", whole(4097), "key_length is 4097, expected 1 to 4096"},
       {"attention.key_length", whole(8), "keys of 8 and values of 6 channels"},
       {"attention.value_length", whole(2), "keys of 6 and values of 2 channels"},
-      {"attention.layer_norm_rms_epsilon", kNan, "epsilon is nan"},
-      {"attention.layer_norm_rms_epsilon", -1e-6, "epsilon is -1e-06"},
-      {"attention.layer_norm_rms_epsilon", kInfinity, "epsilon is inf"},
+      {kEpsilon, kNan, "epsilon is nan, expected more than 0"},
+      {kEpsilon, -1e-6, "epsilon is -1e-06"},
+      {kEpsilon, 0.0, "epsilon is 0"},
+      {kEpsilon, kInfinity, "epsilon is inf"},
       {"rope.freq_base", kNan, "freq_base is nan"},
       {"rope.freq_base", 0.0, "freq_base is 0"},
       {"rope.freq_base", kInfinity, "freq_base is inf"},
@@ -356,17 +388,93 @@ TEST(Understand, SaysWhichNumberIsAbsurd) {
       {"rope.scaling.attn_factor", 0.0, "rope.scaling.attn_factor is 0"},
       {"rope.scaling.type", std::string("a\033[31m\n"), "rope scaling \"a\\x1b[31m\\x0a\""},
       {"rope.scaling.type", std::string("linear"), "rope.scaling.factor is missing"},
-      {"attention.sliding_window", whole(0), "sliding_window is 0"},
+      {"rope.scaling.type", std::string("yarn"), "scaling.factor is missing"},
+      {"attention.sliding_window", whole(-1), "sliding_window is -1"},
       {"attention.sliding_window", whole(std::int64_t{1} << 32), "sliding_window is 4294967296"},
+      {"attention.sliding_window", std::string("all"), "sliding_window holds a string"},
+      {"hidden_activation", std::string("relu2\n"), "hidden_activation is \"relu2\\x0a\", but \""},
+      {"hidden_activation", whole(1), "hidden_activation holds an integer, expected a string"},
+      {"attention.head_count", by_layer, "head_count holds 1 numbers, one per layer, expected one"},
+      {"attention.head_count_kv", by_layer, "head_count_kv holds 1 numbers, one per layer"},
+      {"feed_forward_length", by_layer, "feed_forward_length holds 1 numbers, one per layer"},
+      {"nextn_predict_layers", whole(1), "block_count is 1, expected 2 to 256"},
+      {"nextn_predict_layers", whole(-1), "nextn_predict_layers is -1"},
+      {"expert_count", whole(8), "is a mixture of 8 experts ("},
+      {"expert_count", std::string("8"), "expert_count holds a string"},
+      {"pooling_type", whole(3), "pooling_type), not of text"},
+      {"attention.causal", false, "attention.causal is false), so it does not generate text"},
   };
   for (const char* family : kFamilies) {
     for (const Case& c : cases) {
-      if (std::string(c.key) == "attention.sliding_window" && std::string(family) != "gemma3")
-        continue;
       SCOPED_TRACE(fmt::format("{}.{}: {}", family, c.key, c.found));
+      std::string key = c.key;
+      if (key == kEpsilon && has_layer_norm(family)) key = "attention.layer_norm_epsilon";
       File file = small_file(family);
-      file.metadata[fmt::format("{}.{}", family, c.key)] = c.value;
+      file.metadata[fmt::format("{}.{}", family, key)] = c.value;
       expect_problem(file, c.found);
+    }
+  }
+}
+
+// What only some families have.
+TEST(Understand, SaysWhichNumberOfAFamilyIsAbsurd) {
+  struct Case {
+    std::string key;
+    MetadataValue value;
+    std::string found;
+  };
+  const auto whole = [](std::int64_t value) { return MetadataValue(value); };
+  std::vector<Case> cases = {
+      {"gemma3.rope.freq_base_swa", kNan, "freq_base_swa is nan"},
+      {"mistral3.attention.temperature_scale", 0.1,
+       "mistral3.rope.scaling.original_context_length is missing"},
+  };
+  for (const char* key : {"gemma2.attn_logit_softcapping", "gemma2.final_logit_softcapping",
+                          "gemma3.final_logit_softcapping"}) {
+    for (const double cap : {-1.0, 1e7, kNan, kInfinity})
+      cases.push_back({key, cap, "softcapping is "});
+    cases.push_back({key, true, "softcapping holds a boolean"});
+  }
+  for (const char* key : {"granite.embedding_scale", "granite.residual_scale",
+                          "granite.logit_scale", "granite.attention.scale", "command-r.logit_scale",
+                          "cohere2.logit_scale", "mistral3.attention.temperature_scale"}) {
+    for (const double factor : {0.0, -0.5, 1e7, kNan, kInfinity})
+      cases.push_back({key, factor, "expected a factor from 1e-6 to 1e6"});
+    cases.push_back({key, std::string("1"), "scale holds a string, expected a float"});
+  }
+  for (const char* family : kFamilies) {
+    if (!needs_window(family)) continue;
+    const std::string window = fmt::format("{}.attention.sliding_window", family);
+    const std::string pattern = window + "_pattern";
+    cases.push_back({window, whole(0), "sliding_window is 0"});
+    cases.push_back({pattern, std::vector<bool>{}, "pattern is about 0 layers, but there are 1"});
+    cases.push_back({pattern, std::vector<bool>(2), "pattern is about 2 layers, but there are 1"});
+    cases.push_back({pattern, std::vector<std::int64_t>{1}, "pattern holds an array of integers"});
+    cases.push_back({pattern, whole(0), "pattern is 0, expected 1"});
+    cases.push_back({pattern, whole(257), "pattern is 257"});
+  }
+  for (const Case& c : cases) {
+    SCOPED_TRACE(fmt::format("{}: {}", c.key, c.found));
+    File file = small_file(c.key.substr(0, c.key.find('.')));
+    file.metadata[c.key] = c.value;
+    expect_problem(file, c.found);
+  }
+}
+
+TEST(Understand, TakesTheActivationThatAFamilyHas) {
+  for (const char* family : kFamilies) {
+    SCOPED_TRACE(family);
+    const bool is_gelu = is_one_of(family, {"gemma2", "gemma3", "starcoder2"});
+    for (const char* name : {"silu", "swish", "gelu_pytorch_tanh", "gelu_new", "gelu", ""}) {
+      File file = small_file(family);
+      file.metadata[fmt::format("{}.hidden_activation", family)] = std::string(name);
+      const bool is_known = is_gelu ? is_one_of(name, {"gelu_pytorch_tanh", "gelu_new"})
+                                    : is_one_of(name, {"silu", "swish"});
+      if (is_known)
+        EXPECT_EQ(problem_of(file), "");
+      else
+        expect_problem(file,
+                       fmt::format("hidden_activation is \"{}\", but \"{}\" has ", name, family));
     }
   }
 }
@@ -398,6 +506,34 @@ TEST(Understand, RefusesUnknownArchitecturesInPlainLetters) {
   EXPECT_LT(problem_of(file).size(), 400u);
 }
 
+TEST(Understand, SaysWhatAnUnknownArchitectureIs) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"mamba",
+       "\"mamba\" (recurrent layers) is not supported in this version; choose a model of "},
+      {"rwkv7", "(recurrent layers)"},
+      {"jamba", "(recurrent layers)"},
+      {"granitehybrid", "(recurrent layers)"},
+      {"nemotron_h", "(recurrent layers)"},
+      {"qwen3next", "(recurrent layers)"},
+      {"lfm2", "(recurrent layers)"},
+      {"falcon-h1", "(recurrent layers)"},
+      {"bert", "(an encoder for embeddings)"},
+      {"nomic-bert", "(an encoder for embeddings)"},
+      {"t5encoder", "(an encoder for embeddings)"},
+      {"t5", "(an encoder and a decoder)"},
+      {"qwen3moe", "(a mixture of experts)"},
+      {"deepseek2", "(a mixture of experts)"},
+      {"llada", "(diffusion of text)"},
+      {"stablelm", "architecture \"stablelm\" is not supported"},
+  };
+  for (const auto& [architecture, found] : cases) {
+    SCOPED_TRACE(architecture);
+    File file;
+    file.metadata["general.architecture"] = std::string(architecture);
+    expect_problem(file, found);
+  }
+}
+
 TEST(Understand, RefusesPartsOfAModel) {
   File later;  // every part but the first holds no other keys
   later.metadata["split.no"] = std::int64_t{1};
@@ -419,10 +555,23 @@ TEST(Understand, RefusesPartsOfAModel) {
 
 TEST(Understand, RefusesTensorsThatNothingReads) {
   for (const char* name :
-       {"blk.1.attn_q.weight", "blk.0.attn_q_norm.weight", "evil\033[31m\nname"}) {
+       {"blk.x.attn_q.weight", "blk.", "blk.0", "blk.0.attn_q_norm.weight", "blk.-1.ffn_up.weight",
+        "blk.99999999999.ffn_up.weight", "cls.output.weight", "evil\033[31m\nname"}) {
     File file = small_file("llama");
     file.tensors[name] = {TensorType::f32, {4}};
     expect_problem(file, "has no place in architecture \"llama\"");
+  }
+}
+
+TEST(Understand, RefusesLayersThatTheMetadataDoesNotCount) {
+  for (const char* family : kFamilies) {
+    SCOPED_TRACE(family);
+    File file = with_layers(small_file(family), family, 3);
+    file.metadata[fmt::format("{}.block_count", family)] = std::int64_t{2};
+    expect_problem(file, " is of layer 2, but " + std::string(family) +
+                             ".block_count gives 2 layers of text, from 0");
+    file.metadata[fmt::format("{}.block_count", family)] = std::int64_t{4};
+    expect_problem(file, "weight is missing; the file is incomplete");
   }
 }
 
@@ -430,14 +579,20 @@ TEST(Understand, RefusesTensorsThatNothingReads) {
 TEST(Understand, SaysWhatIsWrongWithScaledRope) {
   struct Case {
     std::map<std::string, MetadataValue> metadata;
-    std::map<std::string, std::vector<std::int64_t>> tensors;
+    std::map<std::string, Part> tensors;
     const char* found;
   };
+  const auto f32 = TensorType::f32;
   const std::string yarn = "yarn", longrope = "longrope";
   const std::int64_t length = 64;
   const Case cases[] = {
-      {{}, {{"rope_freqs.weight", {4}}}, "rope_freqs.weight is F32 [4], expected F32 [3]"},
-      {{}, {{"rope_freqs.weight", {3}}}, "rope_freqs.weight holds 0, expected numbers from 0.7"},
+      {{}, {{"rope_freqs.weight", {f32, {4}}}}, "rope_freqs.weight is F32 [4], expected F32 [3]"},
+      {{}, {{"rope_freqs.weight", {f32, {2}, 1}}}, "rope_freqs.weight is F32 [2], expected F32"},
+      {{}, {{"rope_freqs.weight", {TensorType::f16, {3}}}}, "rope_freqs.weight is F16 [3]"},
+      {{}, {{"rope_freqs.weight", {f32, {3}}}}, "holds 0, expected numbers from 0.7 to 1e6"},
+      {{}, {{"rope_freqs.weight", {f32, {3}, -1}}}, "rope_freqs.weight holds -1"},
+      {{}, {{"rope_freqs.weight", {f32, {3}, NAN}}}, "rope_freqs.weight holds nan"},
+      {{}, {{"rope_freqs.weight", {f32, {3}, INFINITY}}}, "rope_freqs.weight holds inf"},
       {{{"type", yarn}, {"factor", 4.0}}, {}, "scaling.original_context_length is missing"},
       {{{"type", yarn}, {"factor", 0.5}}, {}, "scaling.factor is 0.5"},
       {{{"type", yarn},
@@ -452,13 +607,45 @@ TEST(Understand, SaysWhatIsWrongWithScaledRope) {
         {"yarn_beta_fast", kNan}},
        {},
        "yarn_beta_fast is nan"},
-      {{{"type", longrope}}, {{"rope_factors_long.weight", {2}}}, "long.weight is F32 [2]"},
+      {{{"type", yarn}, {"factor", 4.0}, {"original_context_length", std::int64_t{0}}},
+       {},
+       "original_context_length is 0, expected 1"},
+      {{{"type", yarn},
+        {"factor", 4.0},
+        {"original_context_length", length},
+        {"yarn_attn_factor", 0.0}},
+       {},
+       "yarn_attn_factor is 0"},
+      {{{"type", yarn},
+        {"factor", 4.0},
+        {"original_context_length", length},
+        {"yarn_log_multiplier", -1.0}},
+       {},
+       "yarn_log_multiplier is -1"},
+      {{{"type", longrope}}, {{"rope_factors_long.weight", {f32, {2}}}}, "long.weight is F32 [2]"},
+      {{{"type", longrope}, {"original_context_length", length}},
+       {{"rope_factors_long.weight", {f32, {3}, NAN}}},
+       "rope_factors_long.weight holds nan"},
+      {{{"type", longrope}, {"original_context_length", length}},
+       {{"rope_factors_long.weight", {f32, {3}, 1}}},
+       "tensor rope_factors_short.weight is missing"},
+      {{{"type", longrope}, {"original_context_length", length}},
+       {{"rope_factors_short.weight", {f32, {3}, 1}}},
+       "tensor rope_factors_long.weight is missing"},
+      {{{"type", longrope}},
+       {{"rope_factors_short.weight", {f32, {3}, 1}}, {"rope_factors_long.weight", {f32, {3}, 1}}},
+       "scaling.original_context_length is missing"},
+      {{{"type", longrope}, {"original_context_length", length}},
+       {{"rope_freqs.weight", {f32, {3}, 1}},
+        {"rope_factors_short.weight", {f32, {3}, 1}},
+        {"rope_factors_long.weight", {f32, {3}, 1}}},
+       "tensors rope_freqs.weight and rope_factors_long.weight exclude each other"},
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.found);
     File file = small_file("llama");
     for (const auto& [key, value] : c.metadata) file.metadata["llama.rope.scaling." + key] = value;
-    for (const auto& [name, shape] : c.tensors) file.tensors[name].shape = shape;
+    for (const auto& [name, part] : c.tensors) file.tensors[name] = part;
     expect_problem(file, c.found);
   }
 }

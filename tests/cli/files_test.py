@@ -47,9 +47,30 @@ class Files(TestCase):
                 with self.subTest(arguments):
                     self.assert_fails(outrider(*arguments), 1, name)
 
+    def test_what_is_no_gguf_file_is_named(self):
+        header = b'{"model.layers.0.mlp.up_proj.qweight":{"dtype":"I32","shape":[1],"data_offsets":[0,4]}}'
+        weights = struct.pack("<Q", len(header)) + header + b"1234"
+        os.mkdir(self.path("checkpoint"))
+        self.path("checkpoint/config.json", b'{"quantization_config": {"quant_method": "awq"}}')
+        cases = [
+            (self.path("checkpoint/model.safetensors", weights), "is a safetensors file; AWQ weights are not read"),
+            (self.path("checkpoint"), "is a folder with a Hugging Face checkpoint; AWQ weights are not read"),
+            (self.path("loose.safetensors", weights), "AWQ or GPTQ weights are not read"),
+            (self.path("page.gguf", b"<!DOCTYPE html>\n<title>Log in</title>"), "is a web page that a server gave"),
+            (self.path("pointer.gguf", b"version https://git-lfs.github.com/spec/v1\noid sha256:1\n"), "git lfs pull"),
+            (self.folder.name, "is a folder, expected a GGUF file; give one of its files, as "),
+        ]
+        for path, problem in cases:
+            for command in (["inspect", path], ["run", "-m", path, "-p", "x"], ["tokenize", "-m", path, "x"]):
+                with self.subTest(command):
+                    self.assert_fails(outrider(*command), 1, f"outrider: {path}: ", problem)
+
     def test_files_that_can_be_read_and_not_run(self):
         cases = [
-            ("other.gguf", [("general.architecture", "mamba")], "is not supported in this version; choose a model of"),
+            ("other.gguf", [("general.architecture", "mamba")],
+             r'"mamba" \(recurrent layers\) is not supported in this version; choose a model of'),
+            ("experts.gguf", [("general.architecture", "llama"), ("llama.expert_count", 8)],
+             r"is a mixture of 8 experts \(llama.expert_count\), which this version does not support; choose a dense"),
             ("x-00003-of-00003.gguf", [("split.no", 2), ("split.count", 3)],
              "is part 3 of 3 of a model; open the first, whose name ends in -00001-of-00003.gguf"),
         ]
@@ -61,10 +82,10 @@ class Files(TestCase):
                 self.assertIn(f"\n  {entries[0][0]} = ", shown.stdout)
                 self.assertRegex(shown.stdout, f"\ncannot be run: {path}: .*{problem}.*\n$")
                 document = json.loads(outrider("inspect", "--json", path).stdout)
-                self.assertIn(problem, document["problem"])
+                self.assertRegex(document["problem"], problem)
                 self.assertEqual(document["metadata"], dict(entries))
                 self.assertNotIn("memory", document)
-                self.assert_fails(outrider("run", "-m", path, "-p", "x"), 1, f"{path}: ", problem)
+                self.assert_fails(outrider("run", "-m", path, "-p", "x"), 1, document["problem"])
                 # Its vocabulary would be enough.
                 self.assert_fails(outrider("tokenize", "-m", path, "x"), 1, f"{path}: key tokenizer.ggml.model is missing")
 
