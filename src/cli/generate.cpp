@@ -1,5 +1,7 @@
 #include "cli/generate.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -11,6 +13,7 @@
 #include "cli/step_lines.h"
 #include "cli/text_input.h"
 #include "cli/thread_count.h"
+#include "formats/known_pairs.h"
 #include "runtime/sampling_defaults.h"
 
 namespace outrider {
@@ -55,6 +58,15 @@ void add_usual_draft(DraftSetting& draft, const Settings& settings, Console& con
   }
   const auto kind = std::ranges::find_if(drafter_kinds(), &DrafterKind::runs_model);
   draft.choices.push_back({*kind, entry.name, true});
+}
+
+void note_known_drafts(const DraftSetting& draft, const Settings& settings,
+                       const Metadata& metadata, Console& console) {
+  if (draft.text != "auto" || settings.model_draft || find_in_catalog(settings.model)) return;
+  const KnownModel* const known = known_model(metadata);
+  if (!known || known->drafts.empty()) return;
+  console.note(fmt::format("{} may be faster with a draft model: {} (-md FILE)", known->name,
+                           fmt::join(known->drafts, " or ")));
 }
 
 void check_draft_flags(const Settings& settings, std::span<const DraftSetting> drafts) {

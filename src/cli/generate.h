@@ -31,6 +31,10 @@ std::vector<DraftSetting> parse_draft_settings(const Settings& settings,
 // for the target, loaded beside the first answer. If it is not on this machine, a note says what it
 // would bring.
 void add_usual_draft(DraftSetting& draft, const Settings& settings, Console& console);
+// The same for a model of the user's own, once it is open: a note names the draft models that are
+// known to suit it.
+void note_known_drafts(const DraftSetting& draft, const Settings& settings,
+                       const Metadata& metadata, Console& console);
 // UsageError where a flag of a drafter is given and none of the settings has that drafter, or where
 // a drafter asked for by name has nothing to draft from.
 void check_draft_flags(const Settings& settings, std::span<const DraftSetting> drafts);

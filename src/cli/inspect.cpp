@@ -1,8 +1,11 @@
+#include <fmt/ranges.h>
+
 #include "base/bytes.h"
 #include "cli/commands.h"
 #include "cli/console.h"
 #include "cli/json.h"
 #include "cli/model_name.h"
+#include "formats/known_pairs.h"
 #include "runtime/draft_pair.h"
 #include "runtime/memory.h"
 
@@ -87,6 +90,7 @@ int inspect(const Machine& machine, const Settings& settings) {
     need = machine.choose_factory(*model).memory_need(*model, options);
   }
 
+  const KnownModel* const known = model ? known_model(checkpoint->metadata) : nullptr;
   std::optional<DraftPair> pair;
   if (settings.model_draft) pair = pair_of(machine, settings, name, console);
 
@@ -113,9 +117,11 @@ int inspect(const Machine& machine, const Settings& settings) {
     } else {
       document["problem"] = problem;
     }
+    if (known) document["known_as"] = {{"name", known->name}, {"drafts", known->drafts}};
     if (pair) {
       document["draft"] = {{"model", *settings.model_draft},
                            {"can_draft", !pair->problem},
+                           {"known_pair", pair->is_known},
                            {"same_template", pair->has_same_template},
                            {"cost_ratio", pair->cost_ratio}};
       if (pair->problem) document["draft"]["problem"] = *pair->problem;
@@ -156,6 +162,10 @@ int inspect(const Machine& machine, const Settings& settings) {
   } else {
     text += fmt::format("\ncannot be run: {}\n", problem);
   }
+  if (known && !known->drafts.empty()) {
+    text += fmt::format("\n{}\n  draft models that suit: {}\n", known->name,
+                        fmt::join(known->drafts, ", "));
+  }
   if (pair) {
     text += fmt::format("\n{} as a draft model\n", *settings.model_draft);
     text += pair->problem ? fmt::format("  cannot draft: {}\n", *pair->problem)
@@ -163,6 +173,7 @@ int inspect(const Machine& machine, const Settings& settings) {
                                 "  can draft: the same vocabulary, a pass costs about "
                                 "{:.2f} of the model's\n",
                                 pair->cost_ratio);
+    if (pair->is_known) text += "  a known pair of models\n";
     if (!pair->has_same_template)
       text += "  another chat template: it may be right less often in chats\n";
   }
@@ -181,7 +192,8 @@ Command inspect_command() {
       .description =
           "Shows metadata, tensors and the memory that the model needs to run. A file that can "
           "be read but not run is shown too, with the reason (--json: problem), and exit status "
-          "0. With -md also whether that model can draft for it.",
+          "0. Where the model is a known one, also which other models can draft for it; with -md "
+          "whether that one can.",
       .flags = {"--model", "--model-draft", "--offline", "--ctx-size", "--cache-type", "--json",
                 "--all"},
       .run = inspect};

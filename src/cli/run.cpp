@@ -53,10 +53,12 @@ int run(const Machine& machine, const Settings& settings) {
   if (prompt) check_draft_flags(settings, {&draft, 1});  // a chat's /draft may ask for one later
 
   Console console(settings);
-  if (!prompt || settings.predict.value_or(0) >= kTokensThatRepayLoading)
-    add_usual_draft(draft, settings, console);
+  const bool draft_repays = !prompt || settings.predict.value_or(0) >= kTokensThatRepayLoading;
+  if (draft_repays) add_usual_draft(draft, settings, console);
   const Clock::time_point start = Clock::now();
   Workbench bench(machine, settings, {&draft, 1}, console, {.keeps = true});
+  if (draft_repays)
+    note_known_drafts(draft, settings, bench.model().model.checkpoint->metadata, console);
   if (!prompt) return chat(bench, draft, settings, console);
 
   const std::unique_ptr<Engine> engine = bench.make_engine(draft);

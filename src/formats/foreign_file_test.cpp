@@ -187,8 +187,11 @@ TEST_F(ForeignFolder, ItsConfigSaysHowWeightsAreQuantized) {
   const auto method = [](const std::string& name) {
     return R"({"quantization_config": {"bits": 4, "quant_method": ")" + name + "\"}}";
   };
-  const std::string deep =
-      R"({"quantization_config": )" + std::string(100'000, '[') + std::string(100'000, ']') + "}";
+  // A config.json that is deeper or longer than any is not believed.
+  const std::string deep = R"({"quantization_config": {"quant_method": "awq"}, "a": )" +
+                           std::string(100'000, '[') + std::string(100'000, ']') + "}";
+  const std::string long_one = R"({"a": ")" + std::string(2 << 20, ' ') +
+                               R"(", "quantization_config": {"quant_method": "awq"}})";
   const Case cases[] = {
       {plain, "; AWQ or GPTQ weights are not read", ", expected a GGUF file"},
       {method("awq"), "; AWQ weights are not read", "; AWQ weights are not read"},
@@ -204,7 +207,7 @@ TEST_F(ForeignFolder, ItsConfigSaysHowWeightsAreQuantized) {
       {"[1]", "; AWQ or GPTQ", ", expected a GGUF file"},
       {"no JSON", "; AWQ or GPTQ", ", expected a GGUF file"},
       {deep, "; AWQ or GPTQ", ", expected a GGUF file"},
-      {plain + std::string(2 << 20, ' '), "; AWQ or GPTQ", ", expected a GGUF file"},
+      {long_one, "; AWQ or GPTQ", ", expected a GGUF file"},
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.config.substr(0, 100));
@@ -226,7 +229,7 @@ TEST_F(ForeignFolder, IsNamedByWhatIsInIt) {
   write("model.safetensors", tensors({"a"}));
   EXPECT_EQ(problem(folder_), "is a folder with a Hugging Face checkpoint, "s + kConvert);
   for (const char* name :
-       {"b.gguf", "a-00001-of-00002.gguf", "a-00002-of-00002.gguf", "a-mmproj.gguf"})
+       {"b.gguf", "a-00001-of-00002.gguf", "a-00002-of-00002.gguf", "0-mmproj.gguf"})
     write(name, "GGUF");
   EXPECT_EQ(problem(folder_), "is a folder, expected a GGUF file; give one of its files, as " +
                                   (folder_ / "a-00001-of-00002.gguf").string());

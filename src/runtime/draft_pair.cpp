@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "formats/known_pairs.h"
 #include "runtime/drafter_registry.h"
 
 namespace outrider {
@@ -22,6 +23,8 @@ DraftPair compare_models(const OpenedModel& target, const BackendFactory& target
   DraftPair pair{
       .problem = {},
       .has_same_template = template_of(target) == template_of(draft),
+      .is_known = is_known_pair(known_model(target.model.checkpoint->metadata),
+                                known_model(draft.model.checkpoint->metadata)),
       .cost_ratio = static_cast<double>(draft_factory.memory_need(draft.model, drafting).weights) /
                     static_cast<double>(target_factory.memory_need(target.model, loaded).weights)};
   if (const auto difference = vocabulary_difference(*target.tokenizer, *draft.tokenizer)) {

@@ -16,6 +16,7 @@ struct DraftPair {
   // Whether both files hold the same chat template. The draft model reads the target's either way,
   // and is right less often if it was not trained on it.
   bool has_same_template = false;
+  bool is_known = false;  // formats/known_pairs.h names them as a pair
   // Bytes of weights that a pass of the draft model reads, as it is loaded for drafting, over the
   // target's: the ratio of their T(1), where memory bounds both.
   double cost_ratio = 0;

@@ -11,7 +11,7 @@ import tempfile
 import time
 import unittest
 
-from program import MODEL, OUTRIDER, TestCase, environment, has_model, needs_model, outrider
+from program import MODEL, OUTRIDER, TestCase, environment, has_model, model_path, needs_model, outrider
 
 PROMPT = "Say the word river four times."
 
@@ -411,8 +411,26 @@ class DraftPairs(TestCase):
         self.assertTrue(pair["can_draft"], pair)
         self.assertTrue(0.1 < pair["cost_ratio"] < 0.4, pair)
         self.assertRegex(text, r"\n  can draft: the same vocabulary, a pass costs about 0\.[123]\d of the model's\n")
+        self.assertTrue(pair["known_pair"])
+        self.assertIn("\n  a known pair of models\n", text)
+        self.assertIn("\nQwen2.5-Coder 1.5B\n  draft models that suit: Qwen2.5-Coder 0.5B\n", text)
         pair, text = self.pair("qwen2.5-coder:0.5b", "qwen2.5-coder:1.5b")
         self.assertIn("must be much cheaper", pair["problem"])
+        self.assertFalse(pair["known_pair"])
+        self.assertNotIn("known pair", text)
+        self.assertNotIn("that suit", text)
+
+    @needs_model("qwen2.5-coder:1.5b")
+    def test_the_models_that_suit_a_file_are_named(self):
+        path = model_path("qwen2.5-coder:1.5b")
+        hint = "Qwen2.5-Coder 1.5B may be faster with a draft model: Qwen2.5-Coder 0.5B (-md FILE)\n"
+        chat = outrider("run", "-m", path, "-c", "512")
+        self.assertEqual(chat.returncode, 0, chat.stderr)
+        self.assertIn(hint, chat.stderr)
+        for arguments in (["-m", "qwen2.5-coder:1.5b"], ["-m", path, "--draft", "lookup"], ["-m", path, "-p", "x", "-n", "1"]):
+            answer = outrider("run", *arguments, "-c", "512")
+            self.assertEqual(answer.returncode, 0, answer.stderr)
+            self.assertNotIn("(-md FILE)", answer.stderr)
 
     @needs_model("qwen2.5-coder:0.5b")
     def test_another_vocabulary(self):
