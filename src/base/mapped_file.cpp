@@ -67,7 +67,8 @@ MappedFile::MappedFile(const std::filesystem::path& path) {
   }
   ::close(file);
   if (problem != 0) throw Error("{}: cannot be read: {}", path.string(), std::strerror(problem));
-  if (!S_ISREG(status.st_mode)) throw Error("{}: is no regular file", path.string());
+  if (!S_ISREG(status.st_mode))
+    throw Error("{}: is no regular file; copy what it gives into one", path.string());
   if (address != MAP_FAILED) {
     bytes_ = {static_cast<const std::byte*>(address), static_cast<std::size_t>(status.st_size)};
     remember(path, bytes_);

@@ -161,7 +161,8 @@ std::unique_ptr<Engine> Workbench::make_engine(const DraftSetting& draft) {
 void Workbench::show_step(const std::string& draft, const StepReport& report) {
   if (settings_.trace_file) {
     trace_ << step_json(draft, report) << std::endl;
-    if (!trace_) throw Error("--trace {}: cannot be written", *settings_.trace_file);
+    if (!trace_)
+      throw Error("--trace {}: cannot be written: {}", *settings_.trace_file, std::strerror(errno));
   }
   if (settings_.steps) console_.note(step_text(draft, report));
 }

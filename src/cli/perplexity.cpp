@@ -136,8 +136,10 @@ int perplexity(const Machine& machine, const Settings& settings) {
   if (settings.ctx_size && *settings.ctx_size < 4)
     throw UsageError("--ctx-size {}: at least 4 for perplexity", *settings.ctx_size);
   Console console(settings);
-  const std::string text = single_prompt(settings).value_or("");
-  if (text.empty()) throw UsageError("no text: --file FILE or --prompt TEXT gives one");
+  const std::optional<std::string> given = single_prompt(settings);
+  if (!given) throw UsageError("no text: --file FILE or --prompt TEXT gives one");
+  const std::string& text = *given;
+  if (text.empty()) throw Error("{}: the text is empty", settings.prompt_file.value_or("--prompt"));
   const OpenedModel opened =
       open_model(checked_model_name(settings.model), pull_options(settings, console));
   const TextPiece piece{text, false};

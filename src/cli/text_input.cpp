@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/progress.h"
 #include "cli/failure.h"
 #include "cli/signals.h"
 #include "text/parse_json.h"
@@ -56,7 +57,7 @@ std::string read_text(const std::string& path) {
   const bool standard = path == "-";
   const std::string name = standard ? "standard input" : path;
   const int file = standard ? STDIN_FILENO : ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0) throw Error("{}: {}", name, std::strerror(errno));
+  if (file < 0) throw Error("{}: cannot be read: {}", name, std::strerror(errno));
   std::string text;
   int error = 0;
   for (char buffer[65536]; !error;) {
@@ -68,7 +69,10 @@ std::string read_text(const std::string& path) {
     if (text.size() > kTextBytesMax) error = EFBIG;
   }
   if (!standard) ::close(file);
-  if (error) throw Error("{}: {}", name, std::strerror(error));
+  if (error == EISDIR) throw Error("{}: is a folder, expected a file of text", name);
+  if (error == EFBIG)
+    throw Error("{}: is too long, expected at most {} of text", name, human_bytes(kTextBytesMax));
+  if (error) throw Error("{}: cannot be read: {}", name, std::strerror(error));
   return text;
 }
 

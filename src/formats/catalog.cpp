@@ -108,7 +108,8 @@ std::optional<std::filesystem::path> path_in_environment(const char* variable) {
 // A path that does not exist is no model; one that cannot be read could be one.
 void check_readable(const std::filesystem::path& path, std::error_code problem) {
   if (problem && problem != std::errc::no_such_file_or_directory) {
-    throw Error("{}: cannot be read: {}", path.string(), problem.message());
+    throw Error("{}: cannot be read: {}; OUTRIDER_CACHE can name another folder for models",
+                path.string(), problem.message());
   }
 }
 
@@ -244,11 +245,11 @@ ModelReference parse_model_reference(std::string_view text) {
     throw Error("no model is named; give a name of the catalogue or the path of a .gguf file");
   if (const CatalogEntry* entry = find_in_catalog(text))
     return {.entry = entry, .path = cached_path(*entry)};
-  if (text.rfind("hf:", 0) == 0)
+  if (text.rfind("hf:", 0) == 0 || text.find("://") != std::string_view::npos)
     throw Error(
-        "{}: this version does not fetch from a hub; give a name of the catalogue or the path of a "
+        "{}: this version does not fetch from {}; give a name of the catalogue or the path of a "
         ".gguf file",
-        shown);
+        shown, text.rfind("hf:", 0) == 0 ? "a hub" : "addresses");
   std::filesystem::path path(text);
   std::error_code problem;
   if (text.find('/') != std::string_view::npos || ends_with(text, ".gguf") ||

@@ -86,7 +86,8 @@ struct ModelReference {
 
 // Looks at the text, and for an unknown name at the disk. Text that contains '/' or ends in ".gguf"
 // is a path, whether or not a file is there; what is there is read_gguf()'s to judge. Throws Error
-// for an unknown name (with the nearest one), and for hf:..., which this version does not fetch.
+// for an unknown name (with the nearest one), and for hf:... and addresses, which this version does
+// not fetch.
 ModelReference parse_model_reference(std::string_view text);
 
 }  // namespace outrider

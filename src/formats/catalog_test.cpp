@@ -231,6 +231,9 @@ TEST_F(Cache, ReferencesToModels) {
       {"hf:a/b",
        "hf:a/b: this version does not fetch from a hub; give a name of the catalogue or the "
        "path of a .gguf file"},
+      {"https://a.b/c.gguf",
+       "https://a.b/c.gguf: this version does not fetch from addresses; give a name of the "
+       "catalogue or the path of a .gguf file"},
       {"gema3:270m",
        "gema3:270m: unknown; expected smollm2:135m, qwen2.5-coder:1.5b, qwen2.5-coder:0.5b, "
        "gemma3:270m or the path of a "

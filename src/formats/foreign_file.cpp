@@ -186,7 +186,7 @@ std::string refusal_of_file(std::span<const std::byte> bytes, const std::filesys
   }
   if (text.substr(0, 4096).find_first_not_of('\0') == std::string_view::npos)
     return "begins with zeros; its download has not ended or has failed, fetch it again";
-  return fmt::format("begins with \"{}\", expected \"GGUF\"; it is no GGUF file",
+  return fmt::format("begins with \"{}\", expected \"GGUF\"; give the path of a .gguf file",
                      printable(text.substr(0, 4)));
 }
 

@@ -73,7 +73,7 @@ TEST(ForeignFile, IsNamedByItsFirstBytes) {
       {"FP8", safetensors(R"({"a":{"dtype":"F8_E4M3","shape":[1],"data_offsets":[0,1]}})"),
        safe + "; FP8" + kQuantized},
       {"a header that claims too much", "\xff\xff\xff\xff\xff\xff\xff\x7f{\"a\""s,
-       "begins with \"\\xff\\xff\\xff\\xff\", expected \"GGUF\"; it is no GGUF file"},
+       "begins with \"\\xff\\xff\\xff\\xff\", expected \"GGUF\"; give the path of a .gguf file"},
       {"a header that is cut off", tensors({"a.qweight"}).substr(0, 40), safe + ", " + kConvert},
       {"PyTorch", zip("archive/data.pkl"), "is a PyTorch checkpoint, "s + kConvert},
       {"npz", zip("weight.npy"),
@@ -114,10 +114,11 @@ TEST(ForeignFile, IsNamedByItsFirstBytes) {
       {"zeros", std::string(5000, '\0'),
        "begins with zeros; its download has not ended or has failed, fetch it again"},
       {"zeros at first", std::string(100, '\0') + "x",
-       "begins with \"\\x00\\x00\\x00\\x00\", expected \"GGUF\"; it is no GGUF file"},
-      {"text", "This is no model", "begins with \"This\", expected \"GGUF\"; it is no GGUF file"},
+       "begins with \"\\x00\\x00\\x00\\x00\", expected \"GGUF\"; give the path of a .gguf file"},
+      {"text", "This is no model",
+       "begins with \"This\", expected \"GGUF\"; give the path of a .gguf file"},
       {"hostile text", "\x1b[31m\n",
-       "begins with \"\\x1b[31\", expected \"GGUF\"; it is no GGUF file"},
+       "begins with \"\\x1b[31\", expected \"GGUF\"; give the path of a .gguf file"},
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.name);

@@ -256,7 +256,8 @@ PullResult pull(const CatalogEntry& entry, const PullOptions& options) {
   std::error_code problem;
   std::filesystem::create_directories(result.path.parent_path(), problem);
   if (problem)
-    throw Error("{}: cannot be created: {}", result.path.parent_path().string(), problem.message());
+    throw Error("{}: cannot be created: {}; OUTRIDER_CACHE can name another folder for models",
+                result.path.parent_path().string(), problem.message());
 
   const std::unique_ptr<PartialFile> file = lock(entry, progress);
   if (!file) {

@@ -161,6 +161,48 @@ class Files(TestCase):
         self.assert_fails(outrider("run", "-f", missing), 1, "missing", "No such file")
         self.assert_fails(outrider("prove", "--prompts", missing), 1, "missing", "No such file")
 
+    def test_things_in_the_place_of_files(self):
+        folder, empty, pipe = self.folder.name, self.path("empty", b""), self.path("pipe")
+        os.mkfifo(pipe)
+        cases = [
+            (["run", "-f", folder], f"outrider: {folder}: is a folder, expected a file of text"),
+            (["prove", "--prompts", folder], f"outrider: {folder}: is a folder, expected a file of text"),
+            (["perplexity", "-f", empty], f"outrider: {empty}: the text is empty"),
+            (["inspect", pipe], f"outrider: {pipe}: is no regular file; copy what it gives into one"),
+        ]
+        for arguments, problem in cases:
+            with self.subTest(arguments):
+                self.assert_fails(outrider(*arguments), 1, problem)
+
+    def test_a_file_that_is_not_whole(self):
+        tensor = struct.pack("<Q", 1) + b"t" + struct.pack("<IQIQ", 1, 1000, 0, 0)
+        whole = b"GGUF" + struct.pack("<IQQ", 3, 1, 0) + tensor
+        whole += b"\0" * (-len(whole) % 32 + 4000)
+        self.assertIn("cannot be run", outrider("inspect", self.path("whole.gguf", whole)).stdout)
+        for n_bytes in (3, 10, 30, 1000, len(whole) - 1):
+            path = self.path("part.gguf", whole[:n_bytes])
+            with self.subTest(n_bytes):
+                self.assert_fails(outrider("inspect", path), 1, f"outrider: {path}: ", "cut off", "; ", "fetch it again")
+
+    def test_a_disk_that_is_too_small(self):
+        disk = self.path("disk")
+        os.mkdir(disk)
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", disk], capture_output=True).returncode:
+            self.skipTest("no disk can be mounted")
+        self.addCleanup(subprocess.run, ["umount", disk])
+        for arguments in (["pull", MODEL], ["run", "-p", "x"]):
+            with self.subTest(arguments):
+                self.assert_fails(outrider(*arguments, "--quiet", OUTRIDER_CACHE=disk), 1,
+                                  f"outrider: {disk}/models: pulling {MODEL} needs 295 MB of free disk, 1.05 MB are left; "
+                                  "make room or set OUTRIDER_CACHE to another disk")
+
+    def test_a_cache_that_is_no_folder(self):
+        file = self.path("file", b"")
+        for arguments in (["list"], ["run", "-p", "x"], ["pull", MODEL]):
+            with self.subTest(arguments):
+                self.assert_fails(outrider(*arguments, OUTRIDER_CACHE=file), 1, f"outrider: {file}/models",
+                                  "OUTRIDER_CACHE can name another folder for models")
+
     def test_wrong_prompt_files(self):
         cases = [
             (b"", "holds no prompts"),

@@ -485,7 +485,7 @@ class ChatTemplates(TestCase):
             (["--reasoning", "on"], 1, "its chat template cannot turn reasoning on or off (--reasoning)"),
             (["--reasoning", "maybe"], 2, "--reasoning maybe: expected auto or on or off"),
             (["--chat-template-file", broken], 1, f"{broken}: chat template, line 2"),
-            (["--chat-template-file", broken + "x"], 1, f"{broken}x: No such file"),
+            (["--chat-template-file", broken + "x"], 1, f"{broken}x: cannot be read: No such file"),
             (["--chat-template-kwargs", "[1]"], 2, "--chat-template-kwargs [1]: expected a JSON object"),
             (["--chat-template-kwargs", "{"], 2, "--chat-template-kwargs {: expected a JSON object"),
         ]

@@ -58,6 +58,7 @@ class Usage(TestCase):
             (["run", "--json"], "needs a prompt"),
             (["run", "-m", "smolm2:135m", "-p", "x"], "smollm2:135m"),
             (["run", "-m", "hf:a/b", "-p", "x"], "hf:"),
+            (["run", "-m", "https://a.b/c.gguf", "-p", "x"], "does not fetch from addresses; give"),
             (["prove"], "needs a prompt"),
             (["prove", "--draft", "off", "-p", "x"], "give a second --draft"),
             (["bench", "generate"], "needs --prompts"),
@@ -109,7 +110,7 @@ class Usage(TestCase):
 
     def test_predictions_are_read_before_models(self):
         result = outrider("run", "-m", "/nowhere/a.gguf", "-p", "x", "--draft", "prediction=/nowhere/old.py")
-        self.assert_fails(result, 1, "/nowhere/old.py: No such file")
+        self.assert_fails(result, 1, "/nowhere/old.py: cannot be read: No such file")
 
     def test_values_that_look_like_flags(self):
         for value in ("-md", "--json", "-"):
