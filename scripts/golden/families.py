@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# requirements: torch==2.15.0 transformers==5.24.0 gguf==0.19.0 numpy==2.3.5 sentencepiece==0.2.1 safetensors==0.7.0
+# requirements: torch==2.15.0 transformers==5.24.0 gguf==0.19.0 numpy==2.3.5 sentencepiece==0.2.1 safetensors==0.8.0 scikit-build-core==1.1.2
 """Makes tests/golden/families/: small random models of every family, and what transformers says of texts.
 
     scripts/golden/families.py FOLDER [NAME...]    FOLDER receives llama.cpp's converter, from the source package of
