@@ -142,8 +142,8 @@ std::vector<Change> changes() {
       of_model("logit_softcap", &ModelSpec::logit_softcap, std::optional<double>()),
       of_attention(
           "scale",
-          [](const Attention& a) { return std::abs(a.scale - 1 / std::sqrt(a.head_dim)) > 1e-9; },
-          [](Attention& a) { a.scale = 1 / std::sqrt(a.head_dim); }),
+          [](const Attention& a) { return std::abs(a.scale - 1 / std::sqrt(a.key_dim)) > 1e-9; },
+          [](Attention& a) { a.scale = 1 / std::sqrt(a.key_dim); }),
       of_attention(
           "softcap", [](const Attention& a) { return a.softcap.has_value(); },
           [](Attention& a) { a.softcap.reset(); }),
@@ -158,9 +158,8 @@ std::vector<Change> changes() {
                                                               : RopePairing::halves;
                    }),
       of_attention(
-          "rope on a part",
-          [](const Attention& a) { return a.rope && a.rope->dims() < a.head_dim; },
-          [](Attention& a) { a.rope->frequencies = rope_frequencies(a.head_dim, 10000); }),
+          "rope on a part", [](const Attention& a) { return a.rope && a.rope->dims() < a.key_dim; },
+          [](Attention& a) { a.rope->frequencies = rope_frequencies(a.key_dim, 10000); }),
       of_attention(
           "frequencies",  // scaled, or of another base
           [](const Attention& a) {

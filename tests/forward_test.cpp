@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/error.h"
 #include "cpu/backend.h"
 #include "numerics/dequantize.h"
 #include "support/tiny_model.h"
@@ -103,9 +104,9 @@ class PlainModel {
         for (std::size_t d = 0; d < all.size(); ++d) all[d] += added[d];
       }
       if (!head_norm) continue;  // values have neither norm nor rope
-      const auto head_dim = static_cast<std::size_t>(attention.head_dim);
-      for (std::size_t first = 0; first < all.size(); first += head_dim) {
-        const std::span<double> head = std::span(all).subspan(first, head_dim);
+      const auto key_dim = static_cast<std::size_t>(attention.key_dim);
+      for (std::size_t first = 0; first < all.size(); first += key_dim) {
+        const std::span<double> head = std::span(all).subspan(first, key_dim);
         if (attention.qk_norm != HeadNorm::none) norm(head_norm, layer, head);
         turn(*attention.rope, i, head);
       }
@@ -120,23 +121,26 @@ class PlainModel {
     const auto k = heads_of(attention, layer, in, Role::attention_k, Role::attention_k_bias,
                             Role::attention_k_norm);
     const auto v = heads_of(attention, layer, in, Role::attention_v, Role::attention_v_bias, {});
-    const auto head_dim = static_cast<std::size_t>(attention.head_dim);
+    const auto key_dim = static_cast<std::size_t>(attention.key_dim);
+    const auto value_dim = static_cast<std::size_t>(attention.value_dim);
     std::vector<Vector> out;
     for (std::size_t i = 0; i < in.size(); ++i) {
-      Vector mixed(q[i].size());
+      Vector mixed(static_cast<std::size_t>(attention.n_heads) * value_dim);
       for (int head = 0; head < attention.n_heads; ++head) {
-        const std::size_t at = head * head_dim;
-        const std::size_t kv_at = head / (attention.n_heads / attention.n_kv_heads) * head_dim;
+        const std::size_t kv_head = head / (attention.n_heads / attention.n_kv_heads);
+        const std::span<double> of_head = std::span(mixed).subspan(head * value_dim, value_dim);
         double sum = 0;
         for (std::size_t j = 0; j <= i; ++j) {
           if (attention.window && i - j >= static_cast<std::size_t>(*attention.window)) continue;
           double score = 0;
-          for (std::size_t d = 0; d < head_dim; ++d) score += q[i][at + d] * k[j][kv_at + d];
+          for (std::size_t d = 0; d < key_dim; ++d)
+            score += q[i][head * key_dim + d] * k[j][kv_head * key_dim + d];
           const double weight = std::exp(score * attention.scale);
           sum += weight;
-          for (std::size_t d = 0; d < head_dim; ++d) mixed[at + d] += weight * v[j][kv_at + d];
+          for (std::size_t d = 0; d < value_dim; ++d)
+            of_head[d] += weight * v[j][kv_head * value_dim + d];
         }
-        for (std::size_t d = 0; d < head_dim; ++d) mixed[at + d] /= sum;
+        for (double& value : of_head) value /= sum;
       }
       out.push_back(multiply(Role::attention_output, layer, mixed));
     }
@@ -196,9 +200,27 @@ TEST(Forward, ComputesWhatTheSpecSays) {
       {.family = "qwen2", .types = {TensorType::f32}, .embedding = 64, .tied_output = false},
       // Seven layers, one of which attends beyond the window of 24.
       {.family = "gemma3", .types = {TensorType::f32}, .n_layers = 7, .embedding = 64},
+      // Keys and values of different lengths, in 8 bits and not.
+      {.family = "llama",
+       .types = {TensorType::f32},
+       .embedding = 64,
+       .key_dim = 64,
+       .value_dim = 32},
+      {.family = "qwen2",
+       .types = {TensorType::f32},
+       .embedding = 64,
+       .key_dim = 26,
+       .value_dim = 51},
+      {.family = "gemma3",
+       .types = {TensorType::f32},
+       .n_layers = 7,
+       .embedding = 64,
+       .key_dim = 32,
+       .value_dim = 96},
   };
   for (const TinyOptions& options : cases) {
-    SCOPED_TRACE(options.family);
+    SCOPED_TRACE(fmt::format("{} key_dim {} value_dim {}", options.family,
+                             options.key_dim.value_or(32), options.value_dim.value_or(32)));
     const Model model = tiny_model(options);
     std::vector<Token> tokens;
     for (int i = 0; i < 70; ++i) tokens.push_back(i * i * 7 % 256);

@@ -249,6 +249,25 @@ TEST(Rows, EqualPlainDecodingOfTheirPath) {
        .types = {TensorType::q5_1, TensorType::q4_0, TensorType::bf16, TensorType::f32},
        .n_layers = 7,
        .embedding = 64},
+      // Keys and values of different lengths, in 8 bits and not.
+      {.family = "llama",
+       .types = {TensorType::q4_0, TensorType::q8_0, TensorType::iq4_nl, TensorType::f16},
+       .n_layers = 2,
+       .embedding = 64,
+       .key_dim = 96,
+       .value_dim = 32},
+      {.family = "gemma3",
+       .types = {TensorType::f32, TensorType::f16, TensorType::bf16},
+       .n_layers = 2,
+       .embedding = 64,
+       .key_dim = 26,
+       .value_dim = 51},
+      {.family = "qwen2",
+       .types = {TensorType::q5_0, TensorType::f16, TensorType::q4_1},
+       .n_layers = 2,
+       .embedding = 64,
+       .key_dim = 32,
+       .value_dim = 64},
   };
   Seen seen;
   for (const TinyOptions& options : models) {

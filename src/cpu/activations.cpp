@@ -43,8 +43,10 @@ struct Activations::Widths {
     for (const LayerSpec& layer : spec.layers) {
       for (const Operation& operation : layer.operations) {
         if (const auto* attention = std::get_if<Attention>(&operation.body)) {
-          widen(heads, attention->n_heads, attention->head_dim);
-          widen(kv_heads, attention->n_kv_heads, attention->head_dim);
+          widen(q, attention->n_heads, attention->key_dim);
+          widen(k, attention->n_kv_heads, attention->key_dim);
+          widen(v, attention->n_kv_heads, attention->value_dim);
+          widen(attended, attention->n_heads, attention->value_dim);
         } else {
           widen(mlp, std::get<Mlp>(operation.body).width, 1);
         }
@@ -52,7 +54,7 @@ struct Activations::Widths {
     }
   }
 
-  std::size_t embedding, heads = 0, kv_heads = 0, mlp = 0;
+  std::size_t embedding, q = 0, k = 0, v = 0, attended = 0, mlp = 0;
 };
 
 Activations::Activations(const ModelSpec& spec, std::size_t rows, BumpAllocator& memory)
@@ -62,13 +64,13 @@ Activations::Activations(const ModelSpec& spec, std::size_t rows, BumpAllocator&
 Activations::Activations(const Widths& widths, std::size_t rows, BumpAllocator& memory)
     : stream(memory.take<float>(rows, widths.embedding)),
       normed(memory.take<float>(rows, widths.embedding)),
-      q(memory.take<float>(rows, widths.heads)),
-      k(memory.take<float>(rows, widths.kv_heads)),
-      v(memory.take<float>(rows, widths.kv_heads)),
-      attended(memory.take<float>(rows, widths.heads)),
+      q(memory.take<float>(rows, widths.q)),
+      k(memory.take<float>(rows, widths.k)),
+      v(memory.take<float>(rows, widths.v)),
+      attended(memory.take<float>(rows, widths.attended)),
       gated(memory.take<float>(rows, widths.mlp)),
       output(memory.take<float>(rows, widths.embedding)),
-      input_forms(rows, std::max(widths.embedding, widths.heads), memory),
+      input_forms(rows, std::max(widths.embedding, widths.attended), memory),
       gated_forms(rows, widths.mlp, memory) {}
 
 std::size_t Activations::bytes(const ModelSpec& spec, std::size_t rows) {

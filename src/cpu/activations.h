@@ -48,8 +48,9 @@ struct Activations {
 
   MatrixView<float> stream;    // the residual stream, [embedding]
   MatrixView<float> normed;    // input of an operation or of the head, [embedding]
-  MatrixView<float> q, k, v;   // [n_heads * head_dim], [n_kv_heads * head_dim] twice
-  MatrixView<float> attended;  // [n_heads * head_dim]
+  MatrixView<float> q, k;      // [n_heads * key_dim], [n_kv_heads * key_dim]
+  MatrixView<float> v;         // [n_kv_heads * value_dim]
+  MatrixView<float> attended;  // [n_heads * value_dim]
   MatrixView<float> gated;     // activation(gate) * up, [width]
   MatrixView<float> output;    // of an operation, [embedding]
   QuantizedForms input_forms;  // of `normed` or of `attended`, never of both at a time

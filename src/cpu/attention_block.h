@@ -13,14 +13,14 @@
 
 namespace outrider {
 
-inline AttentionSums take_sums(std::size_t queries, std::size_t head_dim, BumpAllocator& memory) {
+inline AttentionSums take_sums(std::size_t queries, std::size_t value_dim, BumpAllocator& memory) {
   return {memory.take<float>(queries).data(), memory.take<float>(queries).data(),
-          memory.take<float>(queries, head_dim)};
+          memory.take<float>(queries, value_dim)};
 }
 
-inline std::size_t sums_bytes(std::size_t queries, std::size_t head_dim) {
+inline std::size_t sums_bytes(std::size_t queries, std::size_t value_dim) {
   BumpAllocator counter;
-  take_sums(queries, head_dim, counter);
+  take_sums(queries, value_dim, counter);
   return counter.used_bytes();
 }
 
@@ -93,9 +93,9 @@ struct BlockMemory {
               BumpAllocator& memory)
       : BlockMemory((block.rows.end - block.rows.begin) * attention.n_heads / attention.n_kv_heads,
                     (tile_of(block.last_position) + 1 - tile_of(committed)) * kTilePositions, block,
-                    attention.head_dim, memory) {}
+                    attention, memory) {}
 
-  MatrixView<float> queries;  // [n][head_dim]
+  MatrixView<float> queries;  // [n][key_dim]
   typename Format::Memory format;
   MatrixView<float> p, page_scores;  // [n][64]
   MatrixView<float> path_scores;     // [n][positions from the first tile with scratch on]
@@ -108,9 +108,9 @@ struct BlockMemory {
 
  private:
   BlockMemory(std::size_t n, std::size_t path_columns, const AttentionPlan::Block& block,
-              std::size_t head_dim, BumpAllocator& memory)
-      : queries(memory.take<float>(n, head_dim)),
-        format(n, head_dim, memory),
+              const Attention& attention, BumpAllocator& memory)
+      : queries(memory.take<float>(n, attention.key_dim)),
+        format(n, attention, memory),
         p(memory.take<float>(n, kTile)),
         page_scores(memory.take<float>(n, kTile)),
         path_scores(memory.take<float>(n, path_columns)),
@@ -119,7 +119,8 @@ struct BlockMemory {
         pages(memory.take<UsedPage>(block.n_runs)),
         chains(memory.take<ChainPart>(block.chains.end - block.chains.begin)),
         runs(memory.take<CacheRun>(block.n_runs)) {
-    for (AttentionSums* sums : {&tile, &span, &total}) *sums = take_sums(n, head_dim, memory);
+    for (AttentionSums* sums : {&tile, &span, &total})
+      *sums = take_sums(n, attention.value_dim, memory);
   }
 };
 
@@ -141,11 +142,11 @@ class BlockAttention {
         pages_(row(0).pages),
         first_path_tile_(tile_of(committed_)),
         memory_(block, committed_, attention, memory) {
-    const std::size_t head_dim = attention.head_dim;
+    const std::size_t key_dim = attention.key_dim;
     for (std::size_t i = 0; i < n_; ++i) {
       const std::size_t of_row = row_of_query(i);
       const std::size_t head = kv_head * group_ + i % group_;
-      std::copy_n(&queries[of_row][head * head_dim], head_dim, memory_.queries[i].data());
+      std::copy_n(&queries[of_row][head * key_dim], key_dim, memory_.queries[i].data());
     }
     format_.emplace(kernels, cache, layer, kv_head, memory_.queries, memory_.format);
   }
@@ -164,11 +165,11 @@ class BlockAttention {
   }
 
   void write(const AttentionSums& sums, int kv_head, MatrixView<float> out) const {
-    const std::size_t head_dim = attention_.head_dim;
+    const std::size_t value_dim = attention_.value_dim;
     for (std::size_t i = 0; i < n_; ++i) {
       const std::size_t of_row = row_of_query(i);
       const std::size_t head = kv_head * group_ + i % group_;
-      kernels_.divide(sums, i, out[of_row].subspan(head * head_dim, head_dim));
+      kernels_.divide(sums, i, out[of_row].subspan(head * value_dim, value_dim));
     }
   }
 

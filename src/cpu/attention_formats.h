@@ -58,7 +58,7 @@ template <typename T>
 class FloatFormat {
  public:
   struct Memory {
-    Memory(std::size_t, std::size_t, BumpAllocator&) {}
+    Memory(std::size_t, const Attention&, BumpAllocator&) {}
   };
 
   FloatFormat(const Kernels& kernels, CacheMemory& cache, int layer, int kv_head,
@@ -132,20 +132,20 @@ class FloatFormat {
 class Q8Format {
  public:
   struct Memory {
-    Memory(std::size_t n, std::size_t head_dim, BumpAllocator& memory)
-        : q(memory.take<std::int8_t>(n, head_dim)),
-          d(memory.take<float>(n, head_dim / kKeyGroup)),
-          bias(memory.take<std::int32_t>(n, head_dim / kKeyGroup)),
+    Memory(std::size_t n, const Attention& attention, BumpAllocator& memory)
+        : q(memory.take<std::int8_t>(n, attention.key_dim)),
+          d(memory.take<float>(n, attention.key_dim / kKeyGroup)),
+          bias(memory.take<std::int32_t>(n, attention.key_dim / kKeyGroup)),
           weights(memory.take<std::int16_t>(n, kTile)),
           run_weights(memory.take<std::int16_t>(n, kTile)),
-          sums(memory.take<std::int32_t>(n, head_dim)),
+          sums(memory.take<std::int32_t>(n, attention.value_dim)),
           factors(memory.take<float>(n).data()) {}
 
     MatrixView<std::int8_t> q;                      // the queries, quantized
     MatrixView<float> d;                            // [n][groups]
     MatrixView<std::int32_t> bias;                  // [n][groups]
     MatrixView<std::int16_t> weights, run_weights;  // [n][64], by place in the tile, in a page
-    MatrixView<std::int32_t> sums;                  // [n][head_dim]
+    MatrixView<std::int32_t> sums;                  // [n][value_dim]
     float* factors;                                 // [n]
   };
 

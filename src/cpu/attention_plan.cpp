@@ -18,8 +18,8 @@ constexpr std::size_t kCutsMax = 4;
 
 // Whether both need the same tiles and the same working memory.
 bool same_work(const Attention& a, const Attention& b) {
-  return a.n_heads == b.n_heads && a.n_kv_heads == b.n_kv_heads && a.head_dim == b.head_dim &&
-         a.window == b.window;
+  return a.n_heads == b.n_heads && a.n_kv_heads == b.n_kv_heads && a.key_dim == b.key_dim &&
+         a.value_dim == b.value_dim && a.window == b.window;
 }
 
 }  // namespace

@@ -79,5 +79,27 @@ TEST(AttentionPlan, PartsCoverAllTilesEvenly) {
   }
 }
 
+// Working memory is measured once for all layers that share their work.
+TEST(AttentionPlan, LayersThatNeedOtherMemoryHaveWorkOfTheirOwn) {
+  Attention first;
+  first.n_heads = 4;
+  first.n_kv_heads = 2;
+  first.key_dim = first.value_dim = 64;
+  std::vector<Attention> layers(7, first);
+  layers[1].n_heads = 8;
+  layers[2].n_kv_heads = 1;
+  layers[3].key_dim = 32;
+  layers[4].value_dim = 32;
+  layers[5].window = 100;
+  layers[6].scale = 2;  // needs nothing else
+  ModelSpec spec;
+  for (const Attention& attention : layers)
+    spec.layers.push_back({{{std::nullopt, attention, std::nullopt}}});
+  const AttentionPlan plan(spec, 1);
+  ASSERT_EQ(plan.works().size(), 6u);
+  for (int layer = 0; layer < 6; ++layer) EXPECT_EQ(plan.work(layer).first_layer, layer);
+  EXPECT_EQ(plan.work(6).first_layer, 0);
+}
+
 }  // namespace
 }  // namespace outrider

@@ -8,14 +8,9 @@
 namespace outrider {
 namespace {
 
-CacheType kept_type(CacheType type, int head_dim) {
-  const bool has_groups = head_dim % kKeyGroup == 0;
-  return type == CacheType::q8_0 && !has_groups ? CacheType::f16 : type;
-}
-
-std::size_t head_bytes(CacheType type, std::size_t head_dim) {
-  const std::size_t elements = 2 * head_dim * kPagePositions;
-  const std::size_t scales = (head_dim / kKeyGroup + 1) * kPagePositions;
+std::size_t head_bytes(CacheType type, std::size_t key_dim, std::size_t value_dim) {
+  const std::size_t elements = (key_dim + value_dim) * kPagePositions;
+  const std::size_t scales = (key_dim / kKeyGroup + 1) * kPagePositions;
   switch (type) {
     case CacheType::f16: return elements * sizeof(Half);
     case CacheType::q8_0: return elements + scales * sizeof(Half);
@@ -34,9 +29,10 @@ std::vector<CacheMemory::Layer> CacheMemory::layout(const ModelSpec& spec, Cache
     if (const Attention* attention = attention_of(layer)) {
       Layer& added = layers.back();
       added.n_kv_heads = attention->n_kv_heads;
-      added.head_dim = attention->head_dim;
-      added.type = kept_type(type, added.head_dim);
-      added.head_bytes = head_bytes(added.type, added.head_dim);
+      added.key_dim = attention->key_dim;
+      added.value_dim = attention->value_dim;
+      added.type = kept_type(type, added.key_dim, added.value_dim);
+      added.head_bytes = head_bytes(added.type, added.key_dim, added.value_dim);
       offset += added.n_kv_heads * added.head_bytes;
     }
   }
@@ -56,31 +52,32 @@ CacheMemory::CacheMemory(const ModelSpec& spec, CacheType type, int pages)
 }
 
 CacheMemory::HeadQ8 CacheMemory::head_q8_0(int page, int layer, int head) {
-  const std::size_t head_dim = layers_[layer].head_dim, elements = head_dim * kPagePositions;
+  const std::size_t key_dim = layers_[layer].key_dim, value_dim = layers_[layer].value_dim;
   std::byte* const first = place(page, layer, head);
-  std::byte* const key_scales = first + elements;
-  std::byte* const values = key_scales + head_dim / kKeyGroup * kPagePositions * sizeof(Half);
+  std::byte* const key_scales = first + key_dim * kPagePositions;
+  std::byte* const values = key_scales + key_dim / kKeyGroup * kPagePositions * sizeof(Half);
+  std::byte* const value_scales = values + value_dim * kPagePositions;
   return {reinterpret_cast<std::uint8_t*>(first), reinterpret_cast<Half*>(key_scales),
-          reinterpret_cast<std::int8_t*>(values), reinterpret_cast<Half*>(values + elements)};
+          reinterpret_cast<std::int8_t*>(values), reinterpret_cast<Half*>(value_scales)};
 }
 
 void CacheMemory::store_key(const AttentionKernels& kernels, const CacheRun& place, int layer,
                             int head, std::span<const float> key) {
-  const std::size_t head_dim = key.size(), at = place.offset;
-  CHECK(head_dim <= kHeadDimMax);
+  const std::size_t key_dim = key.size(), at = place.offset;
+  CHECK(key_dim <= kHeadDimMax);
   switch (layers_[layer].type) {
     case CacheType::f16: {
       Half rounded[kHeadDimMax];
       kernels.clamp_to_half(key, rounded);
       Half* to = keys<Half>(place.page, layer, head) + at;
-      for (std::size_t d = 0; d < head_dim; ++d) to[d * kPagePositions] = rounded[d];
+      for (std::size_t d = 0; d < key_dim; ++d) to[d * kPagePositions] = rounded[d];
       break;
     }
     case CacheType::f32: {
       float clamped[kHeadDimMax];
       kernels.clamp_to_float(key, clamped);
       float* to = keys<float>(place.page, layer, head) + at;
-      for (std::size_t d = 0; d < head_dim; ++d) to[d * kPagePositions] = clamped[d];
+      for (std::size_t d = 0; d < key_dim; ++d) to[d * kPagePositions] = clamped[d];
       break;
     }
     case CacheType::q8_0: {
@@ -88,9 +85,9 @@ void CacheMemory::store_key(const AttentionKernels& kernels, const CacheRun& pla
       std::int8_t q[kHeadDimMax];
       Half scales[kHeadDimMax / kKeyGroup];
       kernels.keep_q8_0(key, kKeyGroup, q, scales);
-      for (std::size_t d = 0; d < head_dim; ++d)
+      for (std::size_t d = 0; d < key_dim; ++d)
         to.keys[(d / 4 * kPagePositions + at) * 4 + d % 4] = static_cast<std::uint8_t>(q[d] + 128);
-      for (std::size_t group = 0; group < head_dim / kKeyGroup; ++group)
+      for (std::size_t group = 0; group < key_dim / kKeyGroup; ++group)
         to.key_scales[group * kPagePositions + at] = scales[group];
       break;
     }
@@ -99,21 +96,21 @@ void CacheMemory::store_key(const AttentionKernels& kernels, const CacheRun& pla
 
 void CacheMemory::store_value(const AttentionKernels& kernels, const CacheRun& place, int layer,
                               int head, std::span<const float> value) {
-  const std::size_t head_dim = value.size(), at = place.offset;
-  CHECK(head_dim <= kHeadDimMax);
+  const std::size_t value_dim = value.size(), at = place.offset;
+  CHECK(value_dim <= kHeadDimMax);
   switch (layers_[layer].type) {
     case CacheType::f16:
-      kernels.clamp_to_half(value, values<Half>(place.page, layer, head) + at * head_dim);
+      kernels.clamp_to_half(value, values<Half>(place.page, layer, head) + at * value_dim);
       break;
     case CacheType::f32:
-      kernels.clamp_to_float(value, values<float>(place.page, layer, head) + at * head_dim);
+      kernels.clamp_to_float(value, values<float>(place.page, layer, head) + at * value_dim);
       break;
     case CacheType::q8_0: {
       const HeadQ8 to = head_q8_0(place.page, layer, head);
       std::int8_t q[kHeadDimMax];
-      kernels.keep_q8_0(value, head_dim, q, &to.value_scales[at]);
-      for (std::size_t d = 0; d < head_dim; ++d)
-        to.values[(at / 2 * head_dim + d) * 2 + at % 2] = q[d];
+      kernels.keep_q8_0(value, value_dim, q, &to.value_scales[at]);
+      for (std::size_t d = 0; d < value_dim; ++d)
+        to.values[(at / 2 * value_dim + d) * 2 + at % 2] = q[d];
       break;
     }
   }
@@ -121,26 +118,26 @@ void CacheMemory::store_value(const AttentionKernels& kernels, const CacheRun& p
 
 template <typename T>
 void CacheMemory::copy_floats(const CacheCopy& copy, int layer, int head) {
-  const std::size_t head_dim = layers_[layer].head_dim;
+  const std::size_t key_dim = layers_[layer].key_dim, value_dim = layers_[layer].value_dim;
   const T* from = keys<T>(copy.from_page, layer, head) + copy.from_offset;
   T* to = keys<T>(copy.to_page, layer, head) + copy.to_offset;
-  for (std::size_t d = 0; d < head_dim; ++d)
+  for (std::size_t d = 0; d < key_dim; ++d)
     std::copy_n(from + d * kPagePositions, copy.count, to + d * kPagePositions);
-  std::copy_n(values<T>(copy.from_page, layer, head) + copy.from_offset * head_dim,
-              copy.count * head_dim,
-              values<T>(copy.to_page, layer, head) + copy.to_offset * head_dim);
+  std::copy_n(values<T>(copy.from_page, layer, head) + copy.from_offset * value_dim,
+              copy.count * value_dim,
+              values<T>(copy.to_page, layer, head) + copy.to_offset * value_dim);
 }
 
 void CacheMemory::copy_q8_0(const CacheCopy& copy, int layer, int head) {
-  const std::size_t head_dim = layers_[layer].head_dim;
+  const std::size_t key_dim = layers_[layer].key_dim, value_dim = layers_[layer].value_dim;
   const HeadQ8 from = head_q8_0(copy.from_page, layer, head);
   const HeadQ8 to = head_q8_0(copy.to_page, layer, head);
-  for (std::size_t unit = 0; unit < head_dim / 4; ++unit) {
+  for (std::size_t unit = 0; unit < key_dim / 4; ++unit) {
     const std::size_t row = unit * kPagePositions;
     std::copy_n(from.keys + (row + copy.from_offset) * 4, copy.count * 4,
                 to.keys + (row + copy.to_offset) * 4);
   }
-  for (std::size_t group = 0; group < head_dim / kKeyGroup; ++group) {
+  for (std::size_t group = 0; group < key_dim / kKeyGroup; ++group) {
     const std::size_t row = group * kPagePositions;
     std::copy_n(from.key_scales + row + copy.from_offset, copy.count,
                 to.key_scales + row + copy.to_offset);
@@ -148,9 +145,9 @@ void CacheMemory::copy_q8_0(const CacheCopy& copy, int layer, int head) {
   // The values of two positions are interleaved.
   for (int i = 0; i < copy.count; ++i) {
     const std::size_t a = copy.from_offset + i, b = copy.to_offset + i;
-    const std::int8_t* value = from.values + a / 2 * head_dim * 2 + a % 2;
-    std::int8_t* place = to.values + b / 2 * head_dim * 2 + b % 2;
-    for (std::size_t d = 0; d < 2 * head_dim; d += 2) place[d] = value[d];
+    const std::int8_t* value = from.values + a / 2 * value_dim * 2 + a % 2;
+    std::int8_t* place = to.values + b / 2 * value_dim * 2 + b % 2;
+    for (std::size_t d = 0; d < 2 * value_dim; d += 2) place[d] = value[d];
   }
   std::copy_n(from.value_scales + copy.from_offset, copy.count, to.value_scales + copy.to_offset);
 }

@@ -1,10 +1,10 @@
 // Where keys and values lie. A page holds 64 positions of all layers; in it, for each layer and kv
 // head:
 //
-//   f16, f32  keys [head_dim][64], so that one vector holds one channel of many positions;
-//             values [64][head_dim]
-//   q8_0      keys [head_dim / 4][64][4], their scales [head_dim / 32][64],
-//             values [32][head_dim][2], their scales [64] (kernels/attention_kernels.h)
+//   f16, f32  keys [key_dim][64], so that one vector holds one channel of many positions;
+//             values [64][value_dim]
+//   q8_0      keys [key_dim / 4][64][4], their scales [key_dim / 32][64],
+//             values [32][value_dim][2], their scales [64] (kernels/attention_kernels.h)
 
 #pragma once
 
@@ -25,8 +25,8 @@ class CacheMemory {
 
   static std::size_t page_bytes(const ModelSpec& spec, CacheType type);
 
-  // How a layer keeps keys and values: as asked for, but f16 instead of q8_0 if head_dim is not a
-  // multiple of 32.
+  // How a layer keeps keys and values: as asked for, as far as the lengths of its heads allow it
+  // (kept_type() in numerics/attention.h).
   CacheType type(int layer) const { return layers_[layer].type; }
 
   // T is Half where the layer keeps f16, float for f32.
@@ -36,7 +36,7 @@ class CacheMemory {
   }
   template <typename T>
   T* values(int page, int layer, int head) {
-    return keys<T>(page, layer, head) + layers_[layer].head_dim * kPagePositions;
+    return keys<T>(page, layer, head) + layers_[layer].key_dim * kPagePositions;
   }
   // Where the layer keeps q8_0.
   struct HeadQ8 {
@@ -47,8 +47,8 @@ class CacheMemory {
   };
   HeadQ8 head_q8_0(int page, int layer, int head);
 
-  // Stores the key or value of one position and kv head, [head_dim], clamped and rounded as the
-  // type says.
+  // Stores the key, [key_dim], or value, [value_dim], of one position and kv head, clamped and
+  // rounded as the type says.
   void store_key(const AttentionKernels& kernels, const CacheRun& place, int layer, int head,
                  std::span<const float> key);
   void store_value(const AttentionKernels& kernels, const CacheRun& place, int layer, int head,
@@ -60,7 +60,7 @@ class CacheMemory {
   struct Layer {
     std::size_t offset = 0;  // in the page
     int n_kv_heads = 0;      // 0: no attention in this layer
-    int head_dim = 0;
+    int key_dim = 0, value_dim = 0;
     CacheType type = CacheType::f16;
     std::size_t head_bytes = 0;
   };

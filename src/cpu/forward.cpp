@@ -81,7 +81,7 @@ class Forward::Worker {
   struct Head {
     Kind kind;
     std::size_t row, index;
-    std::span<float> x;  // [head_dim]
+    std::span<float> x;  // [key_dim], of a value [value_dim]
   };
 
   void run_attention(const Operation& operation, const Attention& attention, int layer) {
@@ -120,7 +120,7 @@ class Forward::Worker {
   // --- norms: rows of x_.normed, in the forms that the products with it ask for
 
   void norm_for_heads(const Operation& operation, const Attention& attention, int layer) {
-    const HeadPieces pieces = pieces_of(attention);
+    const HeadPieces pieces(attention);
     const std::size_t first = thread_.share_of(pieces.size()).begin;
     if (first < pieces.size()) {
       const HeadPieces::Piece piece = pieces[first];
@@ -227,8 +227,7 @@ class Forward::Worker {
   // q, k and v of x_.normed. finish(head) on the thread that has just multiplied the head.
   template <typename F>
   void multiply_heads(const Attention& attention, int layer, const F& finish) {
-    const HeadPieces pieces = pieces_of(attention);
-    const std::size_t head_dim = attention.head_dim;
+    const HeadPieces pieces(attention);
     const ProductInput normed = x_.input_forms.input(x_.normed);
     thread_.share_out(
         {&weights_of(Kind::query, layer), &weights_of(Kind::key, layer),
@@ -236,6 +235,7 @@ class Forward::Worker {
         rows_.size(), pieces.size(), 1, [&](Range rows, Range index) {
           const HeadPieces::Piece piece = pieces[index.begin];
           const MatrixView<float>& out = rows_of(piece.kind);
+          const std::size_t head_dim = piece.head_dim;
           thread_.multiply(weights_of(piece.kind, layer), normed, rows, piece.panels,
                            out.from(rows.begin, piece.panels.begin * kPanel));
           thread_.done(PassPart::qkv);
@@ -267,13 +267,12 @@ class Forward::Worker {
       for (const Kind kind : {Kind::query, Kind::key}) {
         const bool is_query = kind == Kind::query;
         const std::size_t n = is_query ? attention.n_heads : attention.n_kv_heads;
-        const std::size_t head_dim = attention.head_dim;
-        const std::span<float> heads = rows_of(kind)[row].first(n * head_dim);
+        const std::size_t key_dim = attention.key_dim;
+        const std::span<float> heads = rows_of(kind)[row].first(n * key_dim);
         const Role role = is_query ? Role::attention_q_norm : Role::attention_k_norm;
         norm(heads, f_.weights_.vector(role, layer), heads);
         for (std::size_t head = 0; head < n; ++head)
-          finish_head({kind, row, head, heads.subspan(head * head_dim, head_dim)}, attention,
-                      layer);
+          finish_head({kind, row, head, heads.subspan(head * key_dim, key_dim)}, attention, layer);
       }
     });
   }
@@ -430,11 +429,6 @@ class Forward::Worker {
     return matrix(by_kind(kind, Role::attention_q, Role::attention_k, Role::attention_v), layer);
   }
   const MatrixView<float>& rows_of(Kind kind) const { return by_kind(kind, x_.q, x_.k, x_.v); }
-  static HeadPieces pieces_of(const Attention& attention) {
-    return {static_cast<std::size_t>(attention.n_heads),
-            static_cast<std::size_t>(attention.n_kv_heads),
-            static_cast<std::size_t>(attention.head_dim)};
-  }
 
   // The output of an operation of a layer, or, without one, the embedding.
   struct Missing {

@@ -50,7 +50,7 @@ void PagedAttention::begin_pass(std::vector<const RowContext*> rows) {
       const std::size_t queries =
           item.tile_cost() * work.attention.n_heads / work.attention.n_kv_heads;
       n_states = std::max(n_states, states);
-      n_bytes = std::max(n_bytes, states * sums_bytes(queries, work.attention.head_dim));
+      n_bytes = std::max(n_bytes, states * sums_bytes(queries, work.attention.value_dim));
     }
   }
   for (Thread& thread : threads_) {
@@ -95,10 +95,10 @@ void PagedAttention::attend_as(const Attention& attention, int layer, int thread
     }
 
     // Shared: what cannot be merged yet is kept, and the last thread to finish merges.
-    const std::size_t bytes = sums_bytes(block.size(), attention.head_dim);
+    const std::size_t bytes = sums_bytes(block.size(), attention.value_dim);
     const auto state = [&](const Segment& segment, std::size_t at) {
       BumpAllocator memory(segment.states.subspan(at * bytes, bytes));
-      return take_sums(block.size(), attention.head_dim, memory);
+      return take_sums(block.size(), attention.value_dim, memory);
     };
     const bool begins = static_cast<int>(tiles.begin) == item.first_tile;
     Segment& segment = begins ? own.begun : own.continued;

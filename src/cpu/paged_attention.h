@@ -30,7 +30,7 @@ class PagedAttention {
 
   // All threads call this for a layer, with a barrier before and after it: each computes a part.
   // Where threads share the tiles of a block and kv head, the last one to finish merges them, so
-  // that nobody waits. queries and out: [rows][n_heads * head_dim].
+  // that nobody waits. queries: [rows][n_heads * key_dim]; out: [rows][n_heads * value_dim].
   void attend(const Attention& attention, int layer, int thread, MatrixView<const float> queries,
               MatrixView<float> out);
 

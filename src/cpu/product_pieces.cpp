@@ -28,24 +28,25 @@ std::size_t panels_per_piece(const PackedMatrix& weights) {
   return std::max<std::size_t>(1, kPieceBytes / weights.panel_bytes);
 }
 
-HeadPieces::HeadPieces(std::size_t n_heads, std::size_t n_kv_heads, std::size_t head_dim)
-    : n_heads_(n_heads),
-      n_kv_heads_(n_kv_heads),
-      head_dim_(head_dim),
-      heads_per_piece_(kPanel / std::gcd(head_dim, kPanel)),
-      q_pieces_(divide_up(n_heads, heads_per_piece_)),
-      kv_pieces_(divide_up(n_kv_heads, heads_per_piece_)) {}
+HeadPieces::Heads HeadPieces::heads_of(std::size_t n, std::size_t head_dim) {
+  const std::size_t per_piece = kPanel / std::gcd(head_dim, kPanel);
+  return {n, head_dim, per_piece, divide_up(n, per_piece)};
+}
+
+HeadPieces::HeadPieces(const Attention& attention)
+    : heads_{heads_of(attention.n_heads, attention.key_dim),
+             heads_of(attention.n_kv_heads, attention.key_dim),
+             heads_of(attention.n_kv_heads, attention.value_dim)},
+      size_(heads_[0].pieces + heads_[1].pieces + heads_[2].pieces) {}
 
 HeadPieces::Piece HeadPieces::operator[](std::size_t index) const {
-  const auto piece = [&](Kind kind, std::size_t at, std::size_t n) -> Piece {
-    const Range heads = {at * heads_per_piece_, std::min((at + 1) * heads_per_piece_, n)};
-    return {
-        kind, heads, {heads.begin * head_dim_ / kPanel, divide_up(heads.end * head_dim_, kPanel)}};
-  };
-  if (index < q_pieces_) return piece(Kind::query, index, n_heads_);
-  index -= q_pieces_;
-  if (index < kv_pieces_) return piece(Kind::key, index, n_kv_heads_);
-  return piece(Kind::value, index - kv_pieces_, n_kv_heads_);
+  std::size_t kind = 0;
+  while (index >= heads_[kind].pieces) index -= heads_[kind++].pieces;
+  const Heads& of = heads_[kind];
+  const Range heads = {index * of.per_piece, std::min((index + 1) * of.per_piece, of.n)};
+  const Range panels = {heads.begin * of.head_dim / kPanel,
+                        divide_up(heads.end * of.head_dim, kPanel)};
+  return {static_cast<Kind>(kind), heads, panels, of.head_dim};
 }
 
 }  // namespace outrider

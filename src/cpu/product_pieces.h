@@ -3,10 +3,12 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 
 #include "base/threads.h"
 #include "cpu/pack.h"
+#include "model/spec.h"
 
 namespace outrider {
 
@@ -39,19 +41,25 @@ constexpr std::size_t piece_outputs_max(std::size_t n_rows) {
 // finish them, too.
 class HeadPieces {
  public:
-  HeadPieces(std::size_t n_heads, std::size_t n_kv_heads, std::size_t head_dim);
+  explicit HeadPieces(const Attention& attention);
 
   enum class Kind { query, key, value };
   struct Piece {
     Kind kind;
-    Range heads, panels;  // of its kind
+    Range heads, panels;   // of its kind
+    std::size_t head_dim;  // of its kind: key_dim or value_dim
   };
-  std::size_t size() const { return q_pieces_ + 2 * kv_pieces_; }
+  std::size_t size() const { return size_; }
   Piece operator[](std::size_t index) const;
 
  private:
-  std::size_t n_heads_, n_kv_heads_, head_dim_;
-  std::size_t heads_per_piece_, q_pieces_, kv_pieces_;
+  struct Heads {
+    std::size_t n, head_dim, per_piece, pieces;
+  };
+  static Heads heads_of(std::size_t n, std::size_t head_dim);
+
+  std::array<Heads, 3> heads_;  // by kind
+  std::size_t size_;
 };
 
 }  // namespace outrider

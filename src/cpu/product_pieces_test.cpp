@@ -9,12 +9,20 @@
 namespace outrider {
 namespace {
 
-// Whole panels take four heads of head_dim 100, or two of 8; three heads are no multiple of either.
+// Whole panels take four heads of 100 channels, or two of 8; three heads are no multiple of either.
 TEST(HeadPieces, CoverHeadsAndPanelsOnce) {
-  for (const std::size_t head_dim : {8u, 16u, 64u, 80u, 100u}) {
-    for (const std::size_t n_heads : {1u, 3u, 12u}) {
-      for (const std::size_t n_kv_heads : {1u, 2u, 3u}) {
-        const HeadPieces pieces(n_heads, n_kv_heads, head_dim);
+  constexpr std::size_t kDims[] = {1, 8, 16, 64, 80, 100};
+  for (const std::size_t key_dim : kDims) {
+    for (const std::size_t value_dim : kDims) {
+      for (const auto [n_heads, n_kv_heads] :
+           {std::array<std::size_t, 2>{1, 1}, {3, 1}, {3, 3}, {12, 1}, {12, 2}, {12, 3}}) {
+        Attention attention;
+        attention.n_heads = static_cast<int>(n_heads);
+        attention.n_kv_heads = static_cast<int>(n_kv_heads);
+        attention.key_dim = static_cast<int>(key_dim);
+        attention.value_dim = static_cast<int>(value_dim);
+        const HeadPieces pieces(attention);
+        const std::array head_dims{key_dim, key_dim, value_dim};
         std::array<std::size_t, 3> heads{}, panels{};
         for (std::size_t i = 0; i < pieces.size(); ++i) {
           const HeadPieces::Piece piece = pieces[i];
@@ -22,14 +30,15 @@ TEST(HeadPieces, CoverHeadsAndPanelsOnce) {
           EXPECT_EQ(piece.heads.begin, heads[kind]);
           EXPECT_LT(piece.heads.begin, piece.heads.end);
           EXPECT_EQ(piece.panels.begin, panels[kind]);
-          EXPECT_EQ(piece.panels.begin * kPanel, piece.heads.begin * head_dim);
-          EXPECT_GE(piece.panels.end * kPanel, piece.heads.end * head_dim);
+          EXPECT_EQ(piece.panels.begin * kPanel, piece.heads.begin * piece.head_dim);
+          EXPECT_GE(piece.panels.end * kPanel, piece.heads.end * piece.head_dim);
+          EXPECT_EQ(piece.head_dim, head_dims[kind]);
           heads[kind] = piece.heads.end;
           panels[kind] = piece.panels.end;
         }
         EXPECT_EQ(heads, (std::array{n_heads, n_kv_heads, n_kv_heads}));
-        const auto whole = [&](std::size_t n) { return (n * head_dim + kPanel - 1) / kPanel; };
-        EXPECT_EQ(panels, (std::array{whole(n_heads), whole(n_kv_heads), whole(n_kv_heads)}));
+        for (std::size_t kind = 0; kind < 3; ++kind)
+          EXPECT_EQ(panels[kind], (heads[kind] * head_dims[kind] + kPanel - 1) / kPanel);
       }
     }
   }

@@ -125,34 +125,29 @@ Attention common_attention(const Checkpoint& checkpoint, std::string_view archit
                 metadata.origin(), attention.n_heads, attention.n_kv_heads);
   }
   const auto length = [&](std::string_view name) {
-    return metadata.find(key(architecture, name)) != nullptr
-               ? metadata.require_integer(key(architecture, name), 1, kHeadDimMax)
-               : embedding / attention.n_heads;
+    if (metadata.find(key(architecture, name)) != nullptr)
+      return static_cast<int>(metadata.require_integer(key(architecture, name), 1, kHeadDimMax));
+    const std::int64_t share = embedding / attention.n_heads;
+    if (share < 1 || share > kHeadDimMax) {
+      throw Error(
+          "{}: an embedding of {} gives each of {} heads {} channels, expected 1 to {}; convert "
+          "the model again",
+          metadata.origin(), embedding, attention.n_heads, share, kHeadDimMax);
+    }
+    return static_cast<int>(share);
   };
-  const std::int64_t head_dim = length("attention.key_length");
-  if (head_dim != length("attention.value_length")) {
-    throw Error(
-        "{}: keys of {} and values of {} channels; this version supports equal lengths only, "
-        "choose another model",
-        metadata.origin(), head_dim, length("attention.value_length"));
-  }
-  if (head_dim < 1 || head_dim > kHeadDimMax) {
-    throw Error(
-        "{}: an embedding of {} gives each of {} heads {} channels, expected 1 to {}; convert the "
-        "model again",
-        metadata.origin(), embedding, attention.n_heads, head_dim, kHeadDimMax);
-  }
-  attention.head_dim = static_cast<int>(head_dim);
-  attention.scale = 1 / std::sqrt(static_cast<double>(attention.head_dim));
+  attention.key_dim = length("attention.key_length");
+  attention.value_dim = length("attention.value_length");
+  attention.scale = 1 / std::sqrt(static_cast<double>(attention.key_dim));
 
-  std::int64_t dims = attention.head_dim;
+  std::int64_t dims = attention.key_dim;
   if (metadata.find(key(architecture, "rope.dimension_count")) != nullptr)
     dims = metadata.require_integer(key(architecture, "rope.dimension_count"), 0, kHeadDimMax);
-  if (dims % 2 != 0 || dims > attention.head_dim) {
+  if (dims % 2 != 0 || dims > attention.key_dim) {
     throw Error(
-        "{}: rope turns {} of a head's {} channels, expected an even number of them; convert the "
+        "{}: rope turns {} of a key's {} channels, expected an even number of them; convert the "
         "model again",
-        metadata.origin(), dims, attention.head_dim);
+        metadata.origin(), dims, attention.key_dim);
   }
   if (dims > 0)
     attention.rope = scaled_rope(checkpoint, architecture, pairing, static_cast<int>(dims));

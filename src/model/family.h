@@ -31,7 +31,7 @@ ModelSpec common_spec(const Checkpoint& checkpoint, std::string_view architectur
 int layer_count(const Metadata& metadata, std::string_view architecture);
 // Layers of this kind that predict further tokens (multi-token prediction), after the others.
 int prediction_layer_count(const Metadata& metadata, std::string_view architecture);
-// Heads, sizes, scale 1 / sqrt(head_dim), rope with the file's scaling, biases if the first layer
+// Heads, sizes, scale 1 / sqrt(key_dim), rope with the file's scaling, biases if the first layer
 // has them; the window of all layers if the file names one.
 Attention common_attention(const Checkpoint& checkpoint, std::string_view architecture,
                            RopePairing pairing);

@@ -80,26 +80,28 @@ class Shapes {
   static std::optional<Shape> head_norm(const Attention& attention, std::int64_t heads) {
     switch (attention.qk_norm) {
       case HeadNorm::none: return std::nullopt;
-      case HeadNorm::shared: return {{attention.head_dim}};
-      case HeadNorm::each: return {{attention.head_dim, heads}};
-      case HeadNorm::all: return {{heads * attention.head_dim}};
+      case HeadNorm::shared: return {{attention.key_dim}};
+      case HeadNorm::each: return {{attention.key_dim, heads}};
+      case HeadNorm::all: return {{heads * attention.key_dim}};
     }
     return std::nullopt;
   }
   std::optional<Shape> of_attention(const Attention& attention, Role role) const {
     const std::int64_t embedding = spec_.embedding;
-    const std::int64_t q = std::int64_t{attention.n_heads} * attention.head_dim;
-    const std::int64_t kv = std::int64_t{attention.n_kv_heads} * attention.head_dim;
+    const std::int64_t q = std::int64_t{attention.n_heads} * attention.key_dim;
+    const std::int64_t k = std::int64_t{attention.n_kv_heads} * attention.key_dim;
+    const std::int64_t v = std::int64_t{attention.n_kv_heads} * attention.value_dim;
+    const std::int64_t attended = std::int64_t{attention.n_heads} * attention.value_dim;
     switch (role) {
       case Role::attention_q: return {{embedding, q}};
-      case Role::attention_k:
-      case Role::attention_v: return {{embedding, kv}};
+      case Role::attention_k: return {{embedding, k}};
+      case Role::attention_v: return {{embedding, v}};
       case Role::attention_q_bias: return only_if(attention.has_bias, {q});
-      case Role::attention_k_bias:
-      case Role::attention_v_bias: return only_if(attention.has_bias, {kv});
+      case Role::attention_k_bias: return only_if(attention.has_bias, {k});
+      case Role::attention_v_bias: return only_if(attention.has_bias, {v});
       case Role::attention_q_norm: return head_norm(attention, attention.n_heads);
       case Role::attention_k_norm: return head_norm(attention, attention.n_kv_heads);
-      case Role::attention_output: return {{q, embedding}};
+      case Role::attention_output: return {{attended, embedding}};
       case Role::attention_output_bias: return only_if(attention.has_output_bias, {embedding});
       default: return std::nullopt;
     }

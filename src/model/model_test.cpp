@@ -160,7 +160,8 @@ TEST(Understand, ReadsASmallModelOfEveryFamily) {
     const auto& attention = std::get<Attention>(model.spec.layers[0].operations[0].body);
     EXPECT_EQ(attention.n_heads, kHeads);
     EXPECT_EQ(attention.n_kv_heads, kKvHeads);
-    EXPECT_EQ(attention.head_dim, kHeadDim);
+    EXPECT_EQ(attention.key_dim, kHeadDim);
+    EXPECT_EQ(attention.value_dim, kHeadDim);
     EXPECT_EQ(attention.rope->dims(), kHeadDim);
     EXPECT_EQ(attention.has_bias, std::string(family) == "qwen2");
     EXPECT_EQ(attention.qk_norm == HeadNorm::shared, is_one_of(family, {"gemma3", "qwen3"}));
@@ -240,18 +241,71 @@ TEST(Understand, Gemma3AlternatesWindows) {
   }
 }
 
+// The same, whose first layer has heads of these lengths.
+struct Lengths {
+  std::int64_t key_dim, value_dim;
+};
+File with_lengths(File file, const std::string& family, const Lengths& lengths) {
+  const auto [key_dim, value_dim] = lengths;
+  file.metadata[family + ".attention.key_length"] = key_dim;
+  file.metadata[family + ".attention.value_length"] = value_dim;
+  const auto reshape = [&](const char* name, std::vector<std::int64_t> shape) {
+    const auto found = file.tensors.find(name);
+    if (found != file.tensors.end()) found->second.shape = std::move(shape);
+  };
+  reshape("blk.0.attn_q.weight", {kEmbedding, kHeads * key_dim});
+  reshape("blk.0.attn_k.weight", {kEmbedding, kKvHeads * key_dim});
+  reshape("blk.0.attn_v.weight", {kEmbedding, kKvHeads * value_dim});
+  reshape("blk.0.attn_output.weight", {kHeads * value_dim, kEmbedding});
+  reshape("blk.0.attn_q.bias", {kHeads * key_dim});
+  reshape("blk.0.attn_k.bias", {kKvHeads * key_dim});
+  reshape("blk.0.attn_v.bias", {kKvHeads * value_dim});
+  reshape("blk.0.attn_q_norm.weight", {key_dim});
+  reshape("blk.0.attn_k_norm.weight", {key_dim});
+  return file;
+}
+
+TEST(Understand, KeysAndValuesHaveLengthsOfTheirOwn) {
+  for (const char* family : kFamilies) {
+    for (const Lengths& lengths : {Lengths{8, 3}, Lengths{2, 7}, Lengths{10, 10}}) {
+      SCOPED_TRACE(fmt::format("{}: {}, {}", family, lengths.key_dim, lengths.value_dim));
+      const File file = with_lengths(small_file(family), family, lengths);
+      const ModelSpec spec = understand(file.checkpoint()).spec;
+      const Attention& attention = *attention_of(spec.layers[0]);
+      EXPECT_EQ(attention.key_dim, lengths.key_dim);
+      EXPECT_EQ(attention.value_dim, lengths.value_dim);
+      EXPECT_EQ(attention.rope->dims(), lengths.key_dim);
+      EXPECT_EQ(attention.scale, 1 / std::sqrt(static_cast<double>(lengths.key_dim)));
+      // A tensor as if the lengths were exchanged.
+      for (const auto& [name, part] :
+           with_lengths(small_file(family), family, {lengths.value_dim, lengths.key_dim}).tensors) {
+        const std::vector<std::int64_t>& expected = file.tensors.at(name).shape;
+        if (part.shape == expected) continue;
+        File wrong = file;
+        wrong.tensors[name] = part;
+        expect_problem(wrong, fmt::format("tensor {} is [{}], but the metadata asks for [{}]", name,
+                                          fmt::join(part.shape, ", "), fmt::join(expected, ", ")));
+      }
+    }
+  }
+}
+
+// A length that the file does not name is the embedding's over the heads.
+TEST(Understand, OneOfTheLengthsMayBeMissing) {
+  for (const Lengths& lengths : {Lengths{8, kHeadDim}, Lengths{kHeadDim, 8}}) {
+    File file = with_lengths(small_file("llama"), "llama", lengths);
+    file.metadata.erase(lengths.key_dim == kHeadDim ? "llama.attention.key_length"
+                                                    : "llama.attention.value_length");
+    const ModelSpec spec = understand(file.checkpoint()).spec;
+    EXPECT_EQ(attention_of(spec.layers[0])->key_dim, lengths.key_dim);
+    EXPECT_EQ(attention_of(spec.layers[0])->value_dim, lengths.value_dim);
+  }
+}
+
 // By the width of the embedding over the heads, of which a head's own length is not the result.
 TEST(Understand, Gemma3Of27BScalesScoresItsOwnWay) {
   constexpr std::int64_t kLong = 12;
-  File file = small_file("gemma3");
-  file.metadata["gemma3.attention.key_length"] = kLong;
-  file.metadata["gemma3.attention.value_length"] = kLong;
-  file.tensors["blk.0.attn_q.weight"].shape = {kEmbedding, kHeads * kLong};
-  file.tensors["blk.0.attn_k.weight"].shape = {kEmbedding, kKvHeads * kLong};
-  file.tensors["blk.0.attn_v.weight"].shape = {kEmbedding, kKvHeads * kLong};
-  file.tensors["blk.0.attn_output.weight"].shape = {kHeads * kLong, kEmbedding};
-  file.tensors["blk.0.attn_q_norm.weight"].shape = {kLong};
-  file.tensors["blk.0.attn_k_norm.weight"].shape = {kLong};
+  const File file = with_lengths(small_file("gemma3"), "gemma3", {kLong, kLong});
   for (const int n_layers : {61, 62}) {
     const ModelSpec spec = understand(with_layers(file, "gemma3", n_layers).checkpoint()).spec;
     const double divisor = n_layers == 62 ? static_cast<double>(kEmbedding) / kHeads : kLong;
@@ -371,8 +425,13 @@ TEST(Understand, SaysWhichNumberIsAbsurd) {
       {"attention.head_count_kv", whole(1), "the metadata asks for [24, 6]"},
       {"attention.key_length", whole(0), "key_length is 0"},
       {"attention.key_length", whole(4097), "key_length is 4097, expected 1 to 4096"},
-      {"attention.key_length", whole(8), "keys of 8 and values of 6 channels"},
-      {"attention.value_length", whole(2), "keys of 6 and values of 2 channels"},
+      {"attention.key_length", whole(7), "rope turns 7 of a key's 7 channels"},
+      {"attention.key_length", whole(8),
+       "tensor blk.0.attn_q.weight is [24, 24], but the metadata asks for [24, 32]"},
+      {"attention.value_length", whole(0), "value_length is 0"},
+      {"attention.value_length", whole(4097), "value_length is 4097, expected 1 to 4096"},
+      {"attention.value_length", whole(2),
+       "tensor blk.0.attn_v.weight is [24, 12], but the metadata asks for [24, 4]"},
       {kEpsilon, kNan, "epsilon is nan, expected more than 0"},
       {kEpsilon, -1e-6, "epsilon is -1e-06"},
       {kEpsilon, 0.0, "epsilon is 0"},
@@ -380,8 +439,8 @@ TEST(Understand, SaysWhichNumberIsAbsurd) {
       {"rope.freq_base", kNan, "freq_base is nan"},
       {"rope.freq_base", 0.0, "freq_base is 0"},
       {"rope.freq_base", kInfinity, "freq_base is inf"},
-      {"rope.dimension_count", whole(5), "rope turns 5 of a head's 6 channels"},
-      {"rope.dimension_count", whole(8), "rope turns 8 of a head's 6 channels"},
+      {"rope.dimension_count", whole(5), "rope turns 5 of a key's 6 channels"},
+      {"rope.dimension_count", whole(8), "rope turns 8 of a key's 6 channels"},
       {"rope.dimension_count", whole(-2), "dimension_count is -2"},
       {"rope.scaling.type", std::string("dynamic"), "rope scaling \"dynamic\""},
       {"rope.scaling.type", std::string("yarn"), "rope.scaling.factor is missing"},
@@ -675,6 +734,31 @@ TEST(Understand, CutsTensorsOfSeveralRoles) {
             kWidth * kRow);
   file.tensors["blk.0.attn_qkv.weight"].shape = {kEmbedding, kAll + 2};
   expect_problem(file, "attn_qkv.weight is [24, 50], but the metadata asks for [24, 48]");
+}
+
+TEST(Understand, CutsTensorsOfSeveralRolesByTheLengthsOfHeads) {
+  constexpr std::int64_t kKeyDim = 8, kValueDim = 3;
+  File file = with_lengths(small_file("qwen2"), "qwen2", {kKeyDim, kValueDim});
+  for (const char* name : {"q", "k", "v"}) {
+    file.tensors.erase(fmt::format("blk.0.attn_{}.weight", name));
+    file.tensors.erase(fmt::format("blk.0.attn_{}.bias", name));
+  }
+  constexpr std::int64_t kQueries = kHeads * kKeyDim, kKeys = kKvHeads * kKeyDim,
+                         kValues = kKvHeads * kValueDim, kAll = kQueries + kKeys + kValues;
+  file.tensors["blk.0.attn_qkv.weight"].shape = {kEmbedding, kAll};
+  file.tensors["blk.0.attn_qkv.bias"].shape = {kAll};
+  const Model model = understand(file.checkpoint());
+  for (const bool is_bias : {false, true}) {
+    const TensorView& q = *model.weight(is_bias ? Role::attention_q_bias : Role::attention_q);
+    const TensorView& k = *model.weight(is_bias ? Role::attention_k_bias : Role::attention_k);
+    const TensorView& v = *model.weight(is_bias ? Role::attention_v_bias : Role::attention_v);
+    const std::int64_t row_bytes = (is_bias ? 1 : kEmbedding) * 4;
+    EXPECT_EQ(k.bytes.data() - q.bytes.data(), kQueries * row_bytes);
+    EXPECT_EQ(v.bytes.data() - q.bytes.data(), (kQueries + kKeys) * row_bytes);
+    EXPECT_EQ(v.bytes.size(), static_cast<std::size_t>(kValues * row_bytes));
+  }
+  file.tensors["blk.0.attn_qkv.weight"].shape = {kEmbedding, (kHeads + 2 * kKvHeads) * kKeyDim};
+  expect_problem(file, "attn_qkv.weight is [24, 64], but the metadata asks for [24, 54]");
 }
 
 // Images, sound and predicted tokens are no reason to refuse a model of text.

@@ -45,7 +45,8 @@ enum class Role {
 };
 inline constexpr int kRoles = static_cast<int>(Role::mlp_post_norm) + 1;
 
-// A head has at most so many channels, so that it fits into a small local buffer.
+// Keys and values of a head have at most so many channels, so that they fit into small local
+// buffers.
 inline constexpr int kHeadDimMax = 4096;
 
 enum class Activation { silu, gelu_tanh };
@@ -56,8 +57,8 @@ enum class RopePairing { adjacent, halves };
 // All kinds of rope and of its scaling come down to these numbers (rope_spec.h).
 struct Rope {
   RopePairing pairing = RopePairing::halves;
-  // Radians per position, of each pair. The first 2 * frequencies.size() channels of a head turn,
-  // further ones pass.
+  // Radians per position, of each pair. The first 2 * frequencies.size() channels of a query or key
+  // turn, further ones pass.
   std::vector<double> frequencies;
   double magnitude = 1;  // cos and sin are multiplied by it
   // With a context that is longer than `length`, other frequencies (LongRoPE: Ding et al. 2024,
@@ -72,8 +73,8 @@ struct Rope {
 };
 
 // Which norm q and k get before rope, and how large its weights are: on each head, with weights
-// that the heads share, [head_dim], or have each, [head_dim, heads]; or on all heads as one vector,
-// [heads * head_dim].
+// that the heads share, [key_dim], or have each, [key_dim, heads]; or on all heads as one vector,
+// [heads * key_dim].
 enum class HeadNorm { none, shared, each, all };
 
 // Queries grow with their position p, so that attention over long texts stays sharp: they are
@@ -85,8 +86,10 @@ struct QueryGrowth {
 
 // Grouped-query attention (Ainslie et al. 2023, arXiv:2305.13245) with all that families add to it.
 struct Attention {
-  int n_heads = 0, n_kv_heads = 0, head_dim = 0;
-  double scale = 0;               // of the scores, normally 1 / sqrt(head_dim)
+  int n_heads = 0, n_kv_heads = 0;
+  int key_dim = 0;                // channels of a head's query and key
+  int value_dim = 0;              // channels of a head's value and output, mostly as many
+  double scale = 0;               // of the scores, normally 1 / sqrt(key_dim)
   std::optional<double> softcap;  // scores become c * tanh(s / c)
   std::optional<int> window;      // a key counts if row position - key position < window
   std::optional<Rope> rope;

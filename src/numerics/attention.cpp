@@ -58,37 +58,38 @@ float score_of_q8_0(std::span<const float> q, std::span<const float> k) {
   return score;
 }
 
-std::vector<float> weighted(std::span<const float, kTile> p, const Tile& tile, std::size_t head_dim,
-                            CacheType type) {
-  std::vector<float> o(head_dim);
+std::vector<float> weighted(std::span<const float, kTile> p, const Tile& tile,
+                            std::size_t value_dim, CacheType type) {
+  std::vector<float> o(value_dim);
   for (std::size_t j = 0; j < kTile; ++j) {
     if (tile[j] == nullptr || p[j] == 0) continue;
-    for (std::size_t d = 0; d < head_dim; ++d)
+    for (std::size_t d = 0; d < value_dim; ++d)
       o[d] = std::fma(p[j], read_back(tile[j]->v[d], type), o[d]);
   }
   return o;
 }
 
 std::vector<float> weighted_q8_0(std::span<const float, kTile> p, const Tile& tile,
-                                 std::size_t head_dim) {
-  std::vector<std::int8_t> v8(kTile * head_dim);
+                                 std::size_t value_dim) {
+  std::vector<std::int8_t> v8(kTile * value_dim);
   std::array<Half, kTile> d_v{};
   for (std::size_t j = 0; j < kTile; ++j) {
-    if (tile[j] != nullptr) keep_q8_0_reference(tile[j]->v, head_dim, &v8[j * head_dim], &d_v[j]);
+    if (tile[j] != nullptr) keep_q8_0_reference(tile[j]->v, value_dim, &v8[j * value_dim], &d_v[j]);
   }
   std::array<std::int16_t, kTile> weights;
   const float factor = weigh_reference(p, d_v, weights);
-  std::vector<float> o(head_dim);
-  for (std::size_t d = 0; d < head_dim; ++d) {
+  std::vector<float> o(value_dim);
+  for (std::size_t d = 0; d < value_dim; ++d) {
     int sum = 0;
-    for (std::size_t j = 0; j < kTile; ++j) sum += weights[j] * v8[j * head_dim + d];
+    for (std::size_t j = 0; j < kTile; ++j) sum += weights[j] * v8[j * value_dim + d];
     o[d] = factor * static_cast<float>(sum);
   }
   return o;
 }
 
 std::optional<Partial> attend_tile(std::span<const float> q, const Tile& tile,
-                                   const AttentionRule& rule, CacheType type) {
+                                   std::size_t value_dim, const AttentionRule& rule,
+                                   CacheType type) {
   if (std::all_of(tile.begin(), tile.end(), [](const AttentionKey* key) { return key == nullptr; }))
     return {};
   const bool in_8_bits = type == CacheType::q8_0;
@@ -100,8 +101,9 @@ std::optional<Partial> attend_tile(std::span<const float> q, const Tile& tile,
     if (rule.softcap) softcap_reference(*rule.softcap, {&p[j], 1});
   }
   const TileSum sums = tile_softmax_reference(p);
-  return Partial{sums.max, sums.sum,
-                 in_8_bits ? weighted_q8_0(p, tile, q.size()) : weighted(p, tile, q.size(), type)};
+  return Partial{
+      sums.max, sums.sum,
+      in_8_bits ? weighted_q8_0(p, tile, value_dim) : weighted(p, tile, value_dim, type)};
 }
 
 }  // namespace
@@ -112,9 +114,14 @@ float read_back(float x, CacheType type) {
   return type == CacheType::f16 ? half_to_float(float_to_half(clamped)) : clamped;
 }
 
+CacheType kept_type(CacheType type, std::size_t key_dim, std::size_t value_dim) {
+  const bool has_groups = key_dim % kKeyGroup == 0 && value_dim % kKeyGroup == 0;
+  return type == CacheType::q8_0 && !has_groups ? CacheType::f16 : type;
+}
+
 void attention_reference(std::span<const float> q, int position, std::span<const AttentionKey> keys,
                          const AttentionRule& rule, CacheType type, std::span<float> out) {
-  if (type == CacheType::q8_0 && q.size() % kKeyGroup != 0) type = CacheType::f16;
+  type = kept_type(type, q.size(), out.size());
   std::optional<Partial> all;
   for (int span = 0; span <= position; span += kSpan) {
     std::optional<Partial> of_span;
@@ -125,7 +132,8 @@ void attention_reference(std::span<const float> q, int position, std::span<const
         if (rule.window && position - key.position >= *rule.window) continue;
         tile[static_cast<std::size_t>(key.position - begin)] = &key;
       }
-      if (auto of_tile = attend_tile(q, tile, rule, type)) merge(of_span, std::move(*of_tile));
+      if (auto of_tile = attend_tile(q, tile, out.size(), rule, type))
+        merge(of_span, std::move(*of_tile));
     }
     if (of_span) merge(all, std::move(*of_span));
   }

@@ -20,12 +20,16 @@ inline constexpr int kSpan = kSpanTiles * static_cast<int>(kTile);
 
 // How the cache keeps keys and values: clamped to +-65504 (NaN passes), in f16 also rounded to
 // nearest even. q8_0 keeps keys in groups of 32 channels and values in one group per head
-// (numerics/quantize.h); heads whose size is no multiple of 32 are kept as f16.
+// (numerics/quantize.h).
 enum class CacheType { f16, f32, q8_0 };
 float read_back(float x, CacheType type);  // f16 and f32
 
 // Groups of a key, and of the query that it meets, in q8_0.
 inline constexpr std::size_t kKeyGroup = 32;
+
+// How heads of these lengths are kept where the cache is of a type: f16 instead of q8_0 if one of
+// the two is no multiple of 32.
+CacheType kept_type(CacheType type, std::size_t key_dim, std::size_t value_dim);
 
 struct AttentionRule {
   float scale = 1;                    // of the scores: the float nearest the spec's double
@@ -39,9 +43,9 @@ struct AttentionKey {
   std::span<const float> k, v;
 };
 
-// `keys` may be in any order; positions differ; at least one is within the window. Sizes: q, k, v
-// and out [head_dim]. A key whose weight underflows to +0 does not enter, so a NaN in its v does
-// not show.
+// `keys` may be in any order; positions differ; at least one is within the window. Sizes: q and k
+// [key_dim], v and out [value_dim]. A key whose weight underflows to +0 does not enter, so a NaN in
+// its v does not show.
 void attention_reference(std::span<const float> q, int position, std::span<const AttentionKey> keys,
                          const AttentionRule& rule, CacheType type, std::span<float> out);
 

@@ -107,7 +107,9 @@ std::string byte_character(int byte) {
 
 std::vector<std::byte> tiny_gguf(const TinyOptions& options) {
   const int embedding = options.embedding, width = 2 * embedding;
-  const int head_dim = embedding >= 256 ? embedding / kHeads : 32;
+  const int usual_dim = embedding >= 256 ? embedding / kHeads : 32;
+  const int key_dim = options.key_dim.value_or(usual_dim);
+  const int value_dim = options.value_dim.value_or(usual_dim);
   const double deviation = 1 / std::sqrt(embedding);
   GgufWriter file;
   const std::string& family = options.family;
@@ -123,8 +125,8 @@ std::vector<std::byte> tiny_gguf(const TinyOptions& options) {
   file.add(key("attention.layer_norm_rms_epsilon"), 1e-6f);
   // For Gemma 3's layers of global attention; those with a window have 10000.
   file.add(key("rope.freq_base"), family == "gemma3" ? 1e6f : 10000.0f);
-  file.add(key("attention.key_length"), static_cast<std::uint32_t>(head_dim));
-  file.add(key("attention.value_length"), static_cast<std::uint32_t>(head_dim));
+  file.add(key("attention.key_length"), static_cast<std::uint32_t>(key_dim));
+  file.add(key("attention.value_length"), static_cast<std::uint32_t>(value_dim));
   if (family == "gemma3") file.add(key("attention.sliding_window"), std::uint32_t{24});
 
   std::vector<std::string> tokens;
@@ -160,18 +162,18 @@ std::vector<std::byte> tiny_gguf(const TinyOptions& options) {
   for (int layer = 0; layer < options.n_layers; ++layer) {
     const std::string block = "blk." + std::to_string(layer) + ".";
     vector(block + "attn_norm.weight", embedding, 1, 0.1);
-    matrix(block + "attn_q.weight", embedding, kHeads * head_dim, 1.5 * deviation);
-    matrix(block + "attn_k.weight", embedding, kKvHeads * head_dim, 1.5 * deviation);
-    matrix(block + "attn_v.weight", embedding, kKvHeads * head_dim, deviation);
-    matrix(block + "attn_output.weight", kHeads * head_dim, embedding, deviation);
+    matrix(block + "attn_q.weight", embedding, kHeads * key_dim, 1.5 * deviation);
+    matrix(block + "attn_k.weight", embedding, kKvHeads * key_dim, 1.5 * deviation);
+    matrix(block + "attn_v.weight", embedding, kKvHeads * value_dim, deviation);
+    matrix(block + "attn_output.weight", kHeads * value_dim, embedding, deviation);
     if (family == "qwen2") {
-      vector(block + "attn_q.bias", kHeads * head_dim, 0, 0.3);
-      vector(block + "attn_k.bias", kKvHeads * head_dim, 0, 0.3);
-      vector(block + "attn_v.bias", kKvHeads * head_dim, 0, 0.3);
+      vector(block + "attn_q.bias", kHeads * key_dim, 0, 0.3);
+      vector(block + "attn_k.bias", kKvHeads * key_dim, 0, 0.3);
+      vector(block + "attn_v.bias", kKvHeads * value_dim, 0, 0.3);
     }
     if (family == "gemma3") {
-      vector(block + "attn_q_norm.weight", head_dim, 1, 0.1);
-      vector(block + "attn_k_norm.weight", head_dim, 1, 0.1);
+      vector(block + "attn_q_norm.weight", key_dim, 1, 0.1);
+      vector(block + "attn_k_norm.weight", key_dim, 1, 0.1);
       vector(block + "post_attention_norm.weight", embedding, 1, 0.1);
       vector(block + "post_ffw_norm.weight", embedding, 1, 0.1);
     }

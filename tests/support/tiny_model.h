@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,7 +21,10 @@ struct TinyOptions {
   std::vector<TensorType> types = {TensorType::q4_k,
                                    TensorType::q6_k};  // matrices take them in turn
   int n_layers = 3;
-  int embedding = 256;   // a multiple of 256 for K-quants, of 32 for the others
+  int embedding = 256;  // a multiple of 256 for K-quants, of 32 for the others
+  // Channels of a head's keys and of its values; nothing: both a quarter of the embedding, or 32
+  // where that is below 256.
+  std::optional<int> key_dim = {}, value_dim = {};
   int vocabulary = 277;  // 256 bytes and special tokens; no multiple of a panel
   bool tied_output = true;
   double perturbation =

@@ -31,22 +31,22 @@ struct AttentionSums {
 
   float* max;             // [n]
   float* sum;             // [n]
-  MatrixView<float> out;  // [n][head_dim]
+  MatrixView<float> out;  // [n][value_dim]
 
   std::size_t size() const { return out.rows(); }
 };
 
 // Queries in int8, a scale per 32 channels.
 struct QuantizedQueries {
-  MatrixView<const std::int8_t> q;      // [n][head_dim]
-  MatrixView<const float> d;            // [n][head_dim / 32]
-  MatrixView<const std::int32_t> bias;  // [n][head_dim / 32]: -128 * the sum of the group's q
+  MatrixView<const std::int8_t> q;      // [n][key_dim]
+  MatrixView<const float> d;            // [n][key_dim / 32]
+  MatrixView<const std::int32_t> bias;  // [n][key_dim / 32]: -128 * the sum of the group's q
 };
 
 // Keys of one kv head of a page.
 struct KeysQ8 {
-  const std::uint8_t* q;  // [head_dim / 4][64][4], each 128 more than it means
-  const Half* d;          // [head_dim / 32][64]
+  const std::uint8_t* q;  // [key_dim / 4][64][4], each 128 more than it means
+  const Half* d;          // [key_dim / 32][64]
 };
 // How a state is merged with what comes after it: out = fma(out, of_old[q], later * of_later[q]).
 struct MergeFactors {
@@ -55,7 +55,7 @@ struct MergeFactors {
 
 struct AttentionKernels {
   // scores[q][j] = fma chain over d, ascending, of queries[q][d] * keys[d][j], not yet scaled, for
-  // the j in `places` at least. keys: [head_dim][64]. next: keys that the next call will read, to
+  // the j in `places` at least. keys: [key_dim][64]. next: keys that the next call will read, to
   // be prefetched meanwhile; may be null.
   void (*scores_f16)(MatrixView<const float> queries, const Half* keys, Places places,
                      const Half* next, MatrixView<float> scores);
@@ -82,14 +82,14 @@ struct AttentionKernels {
   // sum = fma(p[q][j], values[j][d], sum) for j = 0 .. count - 1 ascending. Without `merge` the sum
   // starts from out[q][d] and is stored there; with it, the sum starts from +0 and is merged with
   // out[q][d]. A key whose p is zero is skipped, so that a NaN in the value of an absent key never
-  // shows. values: [64][head_dim]; next as above.
+  // shows. values: [64][value_dim]; next as above.
   void (*values_f16)(MatrixView<const float> p, const Half* values, std::size_t count,
                      const Half* next, const MergeFactors* merge, MatrixView<float> out);
   void (*values_f32)(MatrixView<const float> p, const float* values, std::size_t count,
                      const float* next, const MergeFactors* merge, MatrixView<float> out);
 
   // sums[q][d] += weights[q][j] * values[j][d], j in `places`; weights outside them are zero.
-  // values: [32][head_dim][2], two neighbouring keys side by side.
+  // values: [32][value_dim][2], two neighbouring keys side by side.
   void (*values_q8_0)(MatrixView<const std::int16_t> weights, const std::int8_t* values,
                       Places places, MatrixView<std::int32_t> sums);
   // The same from sums of 0, each then factors[q] * float(sum) and merged with out[q][d].

@@ -81,15 +81,15 @@ void softmax(float scale, std::optional<float> softcap, std::span<const Places> 
 template <typename Kept>
 void values(MatrixView<const float> p, const Kept* values, std::size_t count, const Kept*,
             const MergeFactors* merge, MatrixView<float> out) {
-  const std::size_t head_dim = out.columns();
+  const std::size_t value_dim = out.columns();
   for (std::size_t q = 0; q < out.rows(); ++q) {
     float of_head[kHeadDimMax] = {};
-    const std::span<float> sums(of_head, head_dim);
+    const std::span<float> sums(of_head, value_dim);
     if (!merge) std::copy(out[q].begin(), out[q].end(), sums.begin());
     for (std::size_t j = 0; j < count; ++j) {
       if (p[q][j] == 0) continue;
-      for (std::size_t d = 0; d < head_dim; ++d)
-        sums[d] = std::fma(p[q][j], widened(values[j * head_dim + d]), sums[d]);
+      for (std::size_t d = 0; d < value_dim; ++d)
+        sums[d] = std::fma(p[q][j], widened(values[j * value_dim + d]), sums[d]);
     }
     if (merge) {
       merge_reference(merge->of_old[q], merge->of_later[q], sums, out[q]);
@@ -111,11 +111,11 @@ void softmax_q8_0(float scale, std::optional<float> softcap, std::span<const Pla
 
 void values_q8_0(MatrixView<const std::int16_t> weights, const std::int8_t* values, Places places,
                  MatrixView<std::int32_t> sums) {
-  const std::size_t head_dim = sums.columns();
+  const std::size_t value_dim = sums.columns();
   for (std::size_t q = 0; q < sums.rows(); ++q) {
     for (std::size_t j = places.begin; j < places.end; ++j) {
-      for (std::size_t d = 0; d < head_dim; ++d)
-        sums[q][d] += weights[q][j] * values[(j / 2 * head_dim + d) * 2 + j % 2];
+      for (std::size_t d = 0; d < value_dim; ++d)
+        sums[q][d] += weights[q][j] * values[(j / 2 * value_dim + d) * 2 + j % 2];
     }
   }
 }

@@ -60,17 +60,18 @@ void expect_equal(const std::vector<T>& found, const std::vector<T>& expected) {
 
 // Of n queries: max, sum and out.
 struct State {
-  State(std::size_t n, std::size_t head_dim, Numbers& numbers)
+  State(std::size_t n, std::size_t value_dim, Numbers& numbers)
       : max(numbers.ordinary_row(n)),
         sum(numbers.ordinary_row(n)),
-        out(ordinary(n, head_dim, numbers)) {}
+        out(ordinary(n, value_dim, numbers)) {}
   AttentionSums view() { return {max.data(), sum.data(), out.view()}; }
   std::vector<float> max, sum;
   Matrix<float> out;
 };
 
-constexpr std::size_t kHeadDims[] = {1, 8, 20, 64, 80, 100, 128, 200, 256};
-constexpr std::size_t kHeadDimsQ8[] = {32, 64, 96, 128, 160, 256};
+// Channels of keys, or of values: no kernel sees both.
+constexpr std::size_t kHeadDims[] = {1, 7, 8, 17, 20, 33, 64, 80, 100, 128, 192, 200, 256};
+constexpr std::size_t kHeadDimsQ8[] = {32, 64, 96, 128, 160, 192, 256};
 constexpr std::size_t kQueryCounts[] = {1, 2, 3, 4, 5, 6, 7, 8, 13, 24};
 
 Places some_places(Numbers& numbers) {
@@ -93,15 +94,15 @@ void expect_same_in(Places places, Matrix<float>& found, Matrix<float>& expected
 TEST(AttentionKernels, ScoresGiveTheReferencesBits) {
   for_each_isa([](const AttentionKernels& kernels) {
     Numbers numbers(4);
-    for (const std::size_t head_dim : kHeadDims) {
-      SCOPED_TRACE(head_dim);
-      std::vector<float> keys = numbers.ordinary_row(head_dim * kTile);
+    for (const std::size_t key_dim : kHeadDims) {
+      SCOPED_TRACE(key_dim);
+      std::vector<float> keys = numbers.ordinary_row(key_dim * kTile);
       keys[numbers.below(keys.size())] = kNan;
       keys[numbers.below(keys.size())] = 65504;
       const std::vector<Half> halves = to_halves(keys);
       for (const std::size_t n : kQueryCounts) {
         SCOPED_TRACE(n);
-        Matrix<float> queries = ordinary(n, head_dim, numbers);
+        Matrix<float> queries = ordinary(n, key_dim, numbers);
         Matrix<float> found = ordinary(n, kTile, numbers), expected = found;
         const Places places = some_places(numbers);
         kAttentionReference.scores_f16(queries.view(), halves.data(), places, nullptr,
@@ -120,25 +121,25 @@ TEST(AttentionKernels, ScoresGiveTheReferencesBits) {
 TEST(AttentionKernels, ScoresOfQ8GiveTheReferencesBits) {
   for_each_isa([](const AttentionKernels& kernels) {
     Numbers numbers(5);
-    for (const std::size_t head_dim : kHeadDimsQ8) {
-      SCOPED_TRACE(head_dim);
+    for (const std::size_t key_dim : kHeadDimsQ8) {
+      SCOPED_TRACE(key_dim);
       const auto eight = [&] {  // the ends of the range often
         return static_cast<std::int8_t>(numbers.below(4)
                                             ? static_cast<int>(numbers.below(255)) - 127
                                             : (numbers.below(2) ? 127 : -127));
       };
-      std::vector<std::uint8_t> q(head_dim * kTile);
+      std::vector<std::uint8_t> q(key_dim * kTile);
       for (std::uint8_t& value : q) value = static_cast<std::uint8_t>(eight() + 128);
-      std::vector<Half> d = to_halves(numbers.ordinary_row(head_dim / 32 * kTile));
+      std::vector<Half> d = to_halves(numbers.ordinary_row(key_dim / 32 * kTile));
       d[numbers.below(d.size())] = float_to_half(kNan);
       const KeysQ8 keys{q.data(), d.data()};
       for (const std::size_t n : kQueryCounts) {
         SCOPED_TRACE(n);
-        Matrix<std::int8_t> query(n, head_dim, eight);
-        Matrix<float> scales = ordinary(n, head_dim / 32, numbers);
-        Matrix<std::int32_t> bias(n, head_dim / 32);
+        Matrix<std::int8_t> query(n, key_dim, eight);
+        Matrix<float> scales = ordinary(n, key_dim / 32, numbers);
+        Matrix<std::int32_t> bias(n, key_dim / 32);
         for (std::size_t i = 0; i < n; ++i)
-          for (std::size_t c = 0; c < head_dim; ++c)
+          for (std::size_t c = 0; c < key_dim; ++c)
             bias.view()[i][c / 32] -= 128 * query.view()[i][c];
         const QuantizedQueries queries{query.view(), scales.view(), bias.view()};
         Matrix<float> found = ordinary(n, kTile, numbers), expected = found;
@@ -182,18 +183,18 @@ TEST(AttentionKernels, SoftmaxGivesTheReferencesBits) {
 TEST(AttentionKernels, ValuesGiveTheReferencesBits) {
   for_each_isa([](const AttentionKernels& kernels) {
     Numbers numbers(7);
-    for (const std::size_t head_dim : kHeadDims) {
-      SCOPED_TRACE(head_dim);
+    for (const std::size_t value_dim : kHeadDims) {
+      SCOPED_TRACE(value_dim);
       for (const std::size_t n : kQueryCounts) {
         SCOPED_TRACE(n);
         for (const std::size_t count : {std::size_t{1}, 1 + numbers.below(kTile), kTile}) {
           SCOPED_TRACE(count);
-          std::vector<float> values = numbers.ordinary_row(head_dim * kTile);
-          Matrix<float> p = ordinary(n, kTile, numbers), found = ordinary(n, head_dim, numbers);
+          std::vector<float> values = numbers.ordinary_row(value_dim * kTile);
+          Matrix<float> p = ordinary(n, kTile, numbers), found = ordinary(n, value_dim, numbers);
           for (float& weight : p.x) weight = std::fabs(weight);
           for (const bool hidden : {true, false}) {
             const std::size_t key = numbers.below(count);
-            values[key * head_dim + numbers.below(head_dim)] = kNan;
+            values[key * value_dim + numbers.below(value_dim)] = kNan;
             for (std::size_t q = 0; q < n; ++q)
               if (hidden || q % 3 == 0) p.view()[q][key] = 0;
             const std::vector<Half> halves = to_halves(values);
@@ -267,9 +268,9 @@ TEST(AttentionKernels, SoftmaxOfQ8GivesTheReferencesBits) {
 TEST(AttentionKernels, ValuesOfQ8GiveTheReferencesBits) {
   for_each_isa([](const AttentionKernels& kernels) {
     Numbers numbers(9);
-    for (const std::size_t head_dim : kHeadDimsQ8) {
-      SCOPED_TRACE(head_dim);
-      std::vector<std::int8_t> values(head_dim * kTile);
+    for (const std::size_t value_dim : kHeadDimsQ8) {
+      SCOPED_TRACE(value_dim);
+      std::vector<std::int8_t> values(value_dim * kTile);
       for (std::int8_t& value : values)
         value = static_cast<std::int8_t>(
             numbers.below(4) ? static_cast<int>(numbers.below(255)) - 127 : 127);
@@ -282,13 +283,13 @@ TEST(AttentionKernels, ValuesOfQ8GiveTheReferencesBits) {
             weights.view()[q][j] =
                 static_cast<std::int16_t>(numbers.below(4) ? numbers.below(16384) : 16383);
         Matrix<std::int32_t> found(
-            n, head_dim, [&] { return static_cast<std::int32_t>(numbers.below(1 << 20)); });
+            n, value_dim, [&] { return static_cast<std::int32_t>(numbers.below(1 << 20)); });
         Matrix<std::int32_t> expected = found;
         kAttentionReference.values_q8_0(weights.view(), values.data(), places, expected.view());
         kernels.values_q8_0(weights.view(), values.data(), places, found.view());
         expect_equal(found.x, expected.x);
         const std::vector<float> factors = numbers.any_row(n);
-        Matrix<float> widened = ordinary(n, head_dim, numbers), expected_widened = widened;
+        Matrix<float> widened = ordinary(n, value_dim, numbers), expected_widened = widened;
         kAttentionReference.widen(factors.data(), expected.view(), expected_widened.view());
         kernels.widen(factors.data(), found.view(), widened.view());
         expect_same(widened.x, expected_widened.x);
@@ -307,11 +308,11 @@ TEST(AttentionKernels, ValuesOfQ8GiveTheReferencesBits) {
 TEST(AttentionKernels, MergeAndDivideGiveTheReferencesBits) {
   for_each_isa([](const AttentionKernels& kernels) {
     Numbers numbers(10);
-    for (const std::size_t head_dim : kHeadDims) {
-      SCOPED_TRACE(head_dim);
+    for (const std::size_t value_dim : kHeadDims) {
+      SCOPED_TRACE(value_dim);
       for (const std::size_t n : {1, 5, 16, 17, 48}) {
         SCOPED_TRACE(n);
-        State found(n, head_dim, numbers), later(n, head_dim, numbers);
+        State found(n, value_dim, numbers), later(n, value_dim, numbers);
         for (std::size_t q = 0; q < n; ++q) {
           if (q % 5 == 1) later.max[q] = -kInfinity;  // nothing was present
           if (q % 5 == 2) found.max[q] = AttentionSums::kNoMax;
@@ -323,7 +324,7 @@ TEST(AttentionKernels, MergeAndDivideGiveTheReferencesBits) {
         expect_same(found.max, expected.max);
         expect_same(found.sum, expected.sum);
         expect_same(found.out.x, expected.out.x);
-        std::vector<float> out(head_dim), expected_out(head_dim);
+        std::vector<float> out(value_dim), expected_out(value_dim);
         kAttentionReference.divide(expected.view(), n - 1, expected_out);
         kernels.divide(found.view(), n - 1, out);
         expect_same(out, expected_out);

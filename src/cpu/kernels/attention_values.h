@@ -120,15 +120,15 @@ struct AttentionOn : Functions<V> {
   template <int kQueries, bool kMerge, typename Kept>
   static void values_block(MatrixView<const float> p, const Kept* values, std::size_t count,
                            const Kept* next, const MergeFactors& merge, MatrixView<float> out) {
-    const std::size_t head_dim = out.columns();
+    const std::size_t value_dim = out.columns();
     std::size_t channel = 0;
-    for (; channel + kValueVectors * kWidth <= head_dim; channel += kValueVectors * kWidth) {
-      values_channels<kQueries, kValueVectors, kMerge>(p, values, head_dim, count, lanes(kWidth),
+    for (; channel + kValueVectors * kWidth <= value_dim; channel += kValueVectors * kWidth) {
+      values_channels<kQueries, kValueVectors, kMerge>(p, values, value_dim, count, lanes(kWidth),
                                                        next, merge, out, channel);
       next = nullptr;
     }
-    for (; channel < head_dim; channel += kWidth) {
-      values_channels<kQueries, 1, kMerge>(p, values, head_dim, count, lanes(head_dim - channel),
+    for (; channel < value_dim; channel += kWidth) {
+      values_channels<kQueries, 1, kMerge>(p, values, value_dim, count, lanes(value_dim - channel),
                                            next, merge, out, channel);
       next = nullptr;
     }
@@ -214,17 +214,17 @@ struct AttentionOn : Functions<V> {
     }
   }
 
-  // head_dim is a multiple of 32.
+  // value_dim is a multiple of 32.
   template <int kQueries, typename To>
   static void values_q8_0_block(MatrixView<const std::int16_t> weights, const std::int8_t* values,
                                 Range pairs, const std::int8_t* next, const To& to) {
-    const std::size_t head_dim = to.sums.columns();
+    const std::size_t value_dim = to.sums.columns();
     std::size_t channel = 0;
-    for (; channel + kValueVectors * kWidth <= head_dim; channel += kValueVectors * kWidth) {
+    for (; channel + kValueVectors * kWidth <= value_dim; channel += kValueVectors * kWidth) {
       values_q8_0_channels<kQueries, kValueVectors>(weights, values, pairs, next, to, channel);
       next = nullptr;
     }
-    for (; channel < head_dim; channel += 2 * kWidth) {
+    for (; channel < value_dim; channel += 2 * kWidth) {
       values_q8_0_channels<kQueries, 2>(weights, values, pairs, next, to, channel);
       next = nullptr;
     }
@@ -276,7 +276,7 @@ struct AttentionOn : Functions<V> {
   }
 
   static void merge(const AttentionSums& later, const AttentionSums& sums) {
-    const std::size_t head_dim = sums.out.columns();
+    const std::size_t value_dim = sums.out.columns();
     for (std::size_t first = 0; first < sums.size(); first += kWidth) {
       const Range block{first, std::min(sums.size(), first + kWidth)};
       float as[kWidth], bs[kWidth];
@@ -288,8 +288,8 @@ struct AttentionOn : Functions<V> {
         const Floats of_old = all(as[q - first]), of_new = all(bs[q - first]);
         const float* from = later.out[q].data();
         float* to = sums.out[q].data();
-        for (std::size_t d = 0; d < head_dim; d += kWidth) {
-          const Lanes some = lanes(head_dim - d);
+        for (std::size_t d = 0; d < value_dim; d += kWidth) {
+          const Lanes some = lanes(value_dim - d);
           const Floats added = multiply(load(some, from + d), of_new);
           store(some, to + d, fused(load(some, to + d), of_old, added));
         }
