@@ -76,12 +76,53 @@ MODELS = {
     "cohere2": ("Cohere2Config", dict(logit_scale=0.25, sliding_window=24, tie_word_embeddings=True, rotary_pct=1.0)),
     "starcoder2": ("Starcoder2Config", dict(tie_word_embeddings=True)),
     "falcon3": ("LlamaConfig", dict(head_dim=32, num_key_value_heads=1, rope_parameters=dict(rope_type="default", rope_theta=1000042.0))),
+    "llama-lengths": ("LlamaConfig", dict(head_dim=32, rope_parameters=dict(rope_type="default", rope_theta=500.0))),
+    "glm4-lengths": ("Glm4Config", dict(head_dim=32, attention_bias=True, rope_parameters=dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.25))),
+}
+
+
+# Name: channels of keys and of values in the file. transformers' models have head_dim of both; those beyond these are 0,
+# so that they change nothing.
+LENGTHS = {
+    "llama-lengths": (32, 24),
+    "glm4-lengths": (8, 32),
 }
 
 
 def few_numbers(generator, shape, deviation):
     """Normal numbers, rounded to multiples of their deviation, which is rounded to a power of two."""
     return torch.round(torch.randn(shape, generator=generator)) * 2.0 ** round(np.log2(deviation))
+
+
+def length_in(name, key):
+    """How many channels of each head a model's tensor has in the file; None: all."""
+    if name not in LENGTHS:
+        return None
+    key_length, value_length = LENGTHS[name]
+    return key_length if "q_proj" in key or "k_proj" in key else value_length if "v_proj" in key or "o_proj" in key else None
+
+
+def cut_heads(made, name):
+    """Lets a converter write heads of other lengths than its model's."""
+    head_dim = made.hparams["head_dim"]
+    key_length, value_length = LENGTHS[name]
+    modify_tensors, set_gguf_parameters = made.modify_tensors, made.set_gguf_parameters
+
+    def with_lengths():
+        set_gguf_parameters()
+        made.gguf_writer.add_key_length(key_length)
+        made.gguf_writer.add_value_length(value_length)
+
+    def cut(tensor, key, layer):
+        length = length_in(name, key)
+        if length:
+            dim = 1 if "o_proj" in key else 0
+            tensor = tensor.unflatten(dim, (-1, head_dim)).narrow(dim + 1, 0, length).flatten(dim, dim + 1)
+        if "q_proj" in key:  # scores are multiplied by 1 / sqrt(key length)
+            tensor = tensor * (key_length / head_dim) ** 0.5
+        return modify_tensors(tensor, key, layer)
+
+    made.modify_tensors, made.set_gguf_parameters = cut, with_lengths
 
 
 def make_model(name):
@@ -99,6 +140,10 @@ def make_model(name):
                 continue
             gain = 2 if any(part in key for part in ("q_proj", "k_proj", "qkv_proj")) else 1
             parameter.copy_(few_numbers(generator, parameter.shape, gain / parameter.shape[1] ** 0.5))
+        for key, parameter in model.named_parameters():
+            length = length_in(name, key)
+            if length and "o_proj" not in key:
+                parameter.unflatten(0, (-1, config.head_dim))[:, length:] = 0
         # Logits of a standard deviation of 8 or so: one is clearly best, with a second often near.
         tokens = torch.randint(0, VOCABULARY, (SEQUENCES, LENGTH), generator=generator)
         cap, model.config.final_logit_softcapping = getattr(config, "final_logit_softcapping", None), None
@@ -125,7 +170,7 @@ def converter(folder):
     return conversion.get_model_class
 
 
-def convert(get_model_class, folder, out):
+def convert(get_model_class, name, folder, out):
     import gguf
     architecture = json.loads((folder / "config.json").read_text())["architectures"][0]
     kind = get_model_class(architecture)
@@ -134,6 +179,8 @@ def convert(get_model_class, folder, out):
         made.set_vocab = lambda: None
         if hasattr(made, "impl"):
             made.impl.set_vocab = lambda: None
+        if name in LENGTHS:
+            cut_heads(made, name)
         made.write()
 
 
@@ -180,7 +227,7 @@ def main():
             model.save_pretrained(work / "source")
             vocabulary = {"model": {"vocab": {str(i): i for i in range(VOCABULARY)}}, "added_tokens": []}  # Gemma 3's converter counts it
             (work / "source" / "tokenizer.json").write_text(json.dumps(vocabulary))
-            convert(get_model_class, work / "source", work / "model.gguf")
+            convert(get_model_class, name, work / "source", work / "model.gguf")
             said = expectations(model, tokens, work / "expected.gguf")
             pack([work / "model.gguf", work / "expected.gguf"], OUT / f"{name}.tar.xz")
         print(f"{name}: {(OUT / f'{name}.tar.xz').stat().st_size} bytes, {said}", flush=True)
