@@ -242,6 +242,8 @@ TEST(Rows, EqualPlainDecodingOfTheirPath) {
   const std::vector<TinyOptions> models = {
       {.family = "llama", .types = {TensorType::q4_k, TensorType::q6_k, TensorType::q5_k}},
       {.family = "qwen2", .types = {TensorType::q3_k, TensorType::iq4_nl, TensorType::q4_k}},
+      {.family = "qwen2", .types = {TensorType::q2_k, TensorType::iq4_xs, TensorType::iq2_s}},
+      {.family = "llama", .types = {TensorType::iq1_m, TensorType::iq3_xxs, TensorType::tq1_0}},
       {.family = "qwen2",
        .types = {TensorType::q4_1, TensorType::q8_0, TensorType::q5_0, TensorType::f16},
        .embedding = 64},

@@ -13,6 +13,7 @@
 #include "cpu/panel.h"
 #include "kernels.h"
 #include "numerics/blocks.h"
+#include "numerics/halves_test.h"
 
 namespace outrider {
 namespace {
@@ -37,11 +38,8 @@ std::vector<std::byte> random_weights(TensorType type, std::size_t outputs) {
       std::memcpy(&bytes[at], &x, sizeof x);
     } else if (t.block_elements == 1) {
       put_half(at, type == TensorType::f16 ? kHalf : kBfloat);
-    } else if (type == TensorType::q6_k) {
-      put_half(at + t.block_bytes - 2, kHalf);
     } else {
-      put_half(at, kHalf);
-      if (block_shape(type).has_min) put_half(at + 2, kHalf);
+      set_halves(type, kHalf, kHalf, &bytes[at]);
     }
   }
   return bytes;

@@ -10,10 +10,12 @@ import pathlib
 import gguf
 import numpy as np
 
-TYPES = "F32 F16 BF16 Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q3_K IQ4_NL Q4_K Q5_K Q6_K".split()
+TYPES = "F32 F16 BF16 Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K Q3_K Q4_K Q5_K Q6_K IQ1_S IQ1_M IQ2_XXS IQ2_XS IQ2_S IQ3_XXS IQ3_S IQ4_NL IQ4_XS " \
+    "TQ1_0 TQ2_0 Q1_0".split()
 # Where a block keeps numbers in half precision. Random bits seldom make the numbers below.
-HALVES = {"F16": [0], "Q4_0": [0], "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2], "Q8_0": [0], "Q3_K": [108], "IQ4_NL": [0],
-          "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208]}
+HALVES = {"F16": [0], "Q4_0": [0], "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2], "Q8_0": [0], "Q2_K": [80, 82],
+          "Q3_K": [108], "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208], "IQ1_S": [0], "IQ2_XXS": [0], "IQ2_XS": [0], "IQ2_S": [0],
+          "IQ3_XXS": [0], "IQ3_S": [0], "IQ4_NL": [0], "IQ4_XS": [0], "TQ1_0": [52], "TQ2_0": [64], "Q1_0": [0]}
 EXTREMES = [0.0, -0.0, 6e-8, -6e-8, 6.1e-5, 65504.0, -65504.0, np.inf, -np.inf, np.nan]
 ELEMENTS = 4096
 
@@ -26,7 +28,19 @@ def random_blocks(name, random):
         rows = random.permutation(len(blocks))[: len(EXTREMES)]
         extremes = np.array(EXTREMES[: len(rows)], dtype=np.float16).view(np.uint8).reshape(-1, 2)
         blocks[rows, offset : offset + 2] = extremes
+    if name == "IQ1_M":  # four bits each above four numbers of twelve
+        extremes = np.array(EXTREMES, dtype=np.float16).view(np.uint16)
+        for digit in range(4):
+            high = blocks[: len(extremes), 49 + 2 * digit]
+            high[:] = high & 15 | (extremes >> 4 * digit & 15).astype(np.uint8) << 4
     return blocks
+
+
+def dequantized(blocks, kind):
+    if kind == gguf.GGMLQuantizationType.Q1_0:  # which gguf.quants lacks: a sign a weight
+        d = blocks[:, :2].copy().view(np.float16).astype(np.float32)
+        return np.where(np.unpackbits(blocks[:, 2:], axis=1, bitorder="little") == 1, d, -d)
+    return gguf.quants.dequantize(blocks.reshape(-1), kind)
 
 
 def main():
@@ -37,7 +51,7 @@ def main():
         kind = gguf.GGMLQuantizationType[name]
         blocks = random_blocks(name, random)
         with np.errstate(all="ignore"):
-            values = gguf.quants.dequantize(blocks.reshape(-1), kind)
+            values = dequantized(blocks, kind)
         assert values.dtype == np.float32 and values.size == ELEMENTS
         writer.add_tensor(f"{name}.blocks", blocks.reshape(1, -1), raw_dtype=kind)
         writer.add_tensor(f"{name}.values", values.reshape(1, -1))

@@ -1,5 +1,6 @@
 #include "cpu/pack.h"
 
+#include <array>
 #include <cstdint>
 #include <cstring>
 
@@ -48,21 +49,44 @@ Lane* write_four_bit_scales(const Block (&blocks)[kPanel], Lane* line) {
   return line + kPanel;
 }
 
-Lane* write_byte_scales(const Block (&blocks)[kPanel], Lane* line) {
-  std::int8_t* out = reinterpret_cast<std::int8_t*>(line);
-  for (std::size_t s = 0; s < 16; ++s) {
-    for (const Block& block : blocks) *out++ = block.scales[s];
+Lane* write_scales_with_mins(const Block (&blocks)[kPanel], Lane* line) {
+  for (int first = 0; first < 16; first += 4, line += kPanel) {
+    for (std::size_t o = 0; o < kPanel; ++o) {
+      line[o] = 0;
+      for (int j = 0; j < 4; ++j) {
+        const int byte = blocks[o].scales[first + j] | blocks[o].mins[first + j] << 4;
+        line[o] |= Lane(byte) << 8 * kScaleByte[j];
+      }
+    }
   }
-  return line + 4 * kPanel;
+  return line;
 }
 
-Lane* write_fifth_bits(const Block (&blocks)[kPanel], std::size_t first_unit, Lane* line) {
+Lane* write_byte_scales(const Block (&blocks)[kPanel], std::size_t sub_blocks, Lane* line) {
+  std::int8_t* out = reinterpret_cast<std::int8_t*>(line);
+  for (std::size_t s = 0; s < sub_blocks; ++s) {
+    for (const Block& block : blocks) *out++ = block.scales[s];
+  }
+  return line + sub_blocks * kPanel / sizeof(Lane);
+}
+
+// Of a sub-block, the two low bits.
+Lane* write_two_bits(const Block (&blocks)[kPanel], std::size_t first_unit, Lane* line) {
   for (std::size_t o = 0; o < kPanel; ++o) {
-    Lane bits = 0;
-    for (std::size_t u = 0; u < 8; ++u) {
-      bits |= (unit(blocks[o], first_unit + u) >> 4 & each_byte(1)) << u;
-    }
-    line[o] = bits;
+    line[o] = 0;
+    for (std::size_t u = 0; u < 4; ++u)
+      line[o] |= (unit(blocks[o], first_unit + u) & each_byte(3)) << 2 * u;
+  }
+  return line + kPanel;
+}
+
+// Bit `bit` of eight units.
+Lane* write_single_bits(const Block (&blocks)[kPanel], int bit, std::size_t first_unit,
+                        Lane* line) {
+  for (std::size_t o = 0; o < kPanel; ++o) {
+    line[o] = 0;
+    for (std::size_t u = 0; u < 8; ++u)
+      line[o] |= (unit(blocks[o], first_unit + u) >> bit & each_byte(1)) << u;
   }
   return line + kPanel;
 }
@@ -97,20 +121,45 @@ Lane* write_bytes(const Block (&blocks)[kPanel], std::size_t units, Lane* line) 
   return line;
 }
 
-void write_body(TensorType type, const Block (&blocks)[kPanel], Lane* line) {
+// Levels become their numbers.
+void number_levels(Block (&blocks)[kPanel], int bias, std::size_t elements) {
+  static constexpr auto kNumbers = [] {
+    std::array<std::uint8_t, 256> numbers = {};
+    for (int q = 0; q < 256; ++q) numbers[q] = q - 128 <= kLevels[15] ? level_number(q - 128) : 0;
+    return numbers;
+  }();
+  CHECK(bias == 128);
+  for (Block& block : blocks) {
+    for (std::size_t i = 0; i < elements; ++i) block.q[i] = kNumbers[block.q[i]];
+  }
+}
+
+void write_body(TensorType type, Block (&blocks)[kPanel], Lane* line) {
   const BlockShape shape = block_shape(type);
   const std::size_t units = shape.elements / 4, n = shape.sub_columns() / 4;
+  if (shape.has_byte_scales()) line = write_byte_scales(blocks, shape.sub_blocks, line);
+  if (type == TensorType::q2_k) line = write_scales_with_mins(blocks, line);
   if (type == TensorType::q4_k || type == TensorType::q5_k)
     line = write_six_bit_scales(blocks, line);
-  if (type == TensorType::q6_k) line = write_byte_scales(blocks, line);
   if (type == TensorType::q4_128) line = write_four_bit_scales(blocks, line);
+  if (shape.has_levels) number_levels(blocks, shape.bias, shape.elements);
   switch (shape.bits) {
+    case 2:
+      for (std::size_t u = 0; u < units; u += n) line = write_two_bits(blocks, u, line);
+      break;
+    case 3:
+      for (std::size_t u = 0; u < units; u += 2 * n) {
+        line = write_single_bits(blocks, 2, u, line);
+        line = write_two_bits(blocks, u, line);
+        line = write_two_bits(blocks, u + n, line);
+      }
+      break;
     case 4:
       for (std::size_t u = 0; u < units; u += n) line = write_nibbles(blocks, u, n, line);
       break;
     case 5:
       for (std::size_t u = 0; u < units; u += n) {
-        line = write_fifth_bits(blocks, u, line);
+        line = write_single_bits(blocks, 4, u, line);
         line = write_nibbles(blocks, u, n, line);
       }
       break;

@@ -36,7 +36,8 @@ std::size_t file_bytes(TensorType type, std::size_t elements) {
   return elements / traits(type).block_elements * traits(type).block_bytes;
 }
 
-// A kernel at the memory's speed pays for every byte.
+// A kernel at the memory's speed pays for every byte. Scales of six bits with a sign take eight,
+// which are 3.7 % of Q3_K and 1.5 % of IQ4_XS.
 TEST(Pack, PanelsAreAsLargeAsTheFileButForALine) {
   for (const TensorTypeTraits& t : all_tensor_types()) {
     if (packed_as(t.type) != t.type) continue;
@@ -45,7 +46,9 @@ TEST(Pack, PanelsAreAsLargeAsTheFileButForALine) {
       const std::size_t bytes = packed_panel_bytes(t.type, columns);
       EXPECT_EQ(bytes % kLine, 0u);
       EXPECT_GE(bytes, file_bytes(t.type, kPanel * columns));
-      EXPECT_LE(bytes, file_bytes(t.type, kPanel * columns) + kLine);
+      const bool widened = t.type == TensorType::q3_k || t.type == TensorType::iq4_xs;
+      const std::size_t more = widened ? columns / 16 * 4 : 0;
+      EXPECT_LE(bytes, file_bytes(t.type, kPanel * columns) + more + kLine);
     }
   }
 }
@@ -101,7 +104,9 @@ TEST(Pack, PanelsAreIndependentAndPaddingIsZeros) {
     HugeBuffer last(panel_bytes);
     pack(tensor_of(t.type, columns, kPanel, padded), {0, 1}, last.begin());
     // Zeros of the file are not the numbers zero.
-    if (t.type == TensorType::q8_0 || packed_as(t.type) != t.type) continue;
+    const bool is_bytes = t.type == TensorType::q8_0 || t.type == TensorType::q8_256;
+    const bool zeros_differ = block_shape(t.type).has_byte_scales() && t.type != TensorType::q6_k;
+    if (is_bytes || zeros_differ || packed_as(t.type) != t.type) continue;
     EXPECT_EQ(std::memcmp(last.begin(), whole.begin() + 2 * panel_bytes, panel_bytes), 0);
   }
 }

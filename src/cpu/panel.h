@@ -7,18 +7,23 @@
 // d[16] and m[16]; a type without begins each two blocks with a line that holds the d[16] of both
 // (of one, if the last stands alone). A block's body follows. Weights are stored with their bias,
 // so never negative, in units of [16 outputs][4 columns] bytes:
-//   4 bits   a sub-block of n units is n / 2 lines: line i has unit i in low nibbles and unit i + n
-//   /
-//            2 in high ones; n is 8, 4 for Q4_128
+//   2 bits   a sub-block of 4 units is a line: bits 2u of a byte are unit u's
+//   3 bits   two sub-blocks are a line of third bits, bit 4 s + u of a byte for unit u of sub-block
+//            s, and a line of the two low bits for each
+//   4 bits   a sub-block of n units is n / 2 lines: line i has unit i in low nibbles and unit
+//            i + n / 2 in high ones; n is 8, 4 for Q4_128. Of IQ4_NL and IQ4_XS the four bits
+//            number a level (numerics/blocks.h)
 //   5 bits   the same after a line of fifth bits: bit u of a byte is unit u's
 //   6 bits   a sub-block of 16 columns is 3 lines: unit i in the six low bits of line i; the two
 //            high bits of line i are bits 2i, 2i + 1 of unit 3
-//   8 bits   8 lines, a unit each
-// Before them stand the scales of sub-blocks. Q6_K: [16 sub-blocks][16 outputs] bytes. Q4_128: a
-// line, four bits each; in a lane, bits 4i and on have that of sub-block 2i, bits 4i + 16 and on
-// that of 2i + 1. Q4_K, Q5_K: three lines of the file's six-bit numbers, a byte of a lane for
-// sub-blocks j and j + 4, in the byte order j = 0, 2, 1, 3, so that one mask leaves pairs (0, 1) or
-// (2, 3) of 16-bit numbers:
+//   8 bits   a line a unit
+// Before them stand the scales of sub-blocks. Those with a sign (BlockShape::has_byte_scales):
+// [sub-blocks][16 outputs] bytes. Q4_128: a line, four bits each; in a lane, bits 4i and on have
+// that of sub-block 2i, bits 4i + 16 and on that of 2i + 1. Q2_K: four lines, line i has sub-blocks
+// 4i to 4i + 3, a byte of a lane each, scale in low and minimum in high bits, in the byte order j =
+// 0, 2, 1, 3, so that one mask leaves pairs (0, 1) or (2, 3) of 16-bit numbers. Q4_K, Q5_K: three
+// lines of the file's six-bit numbers, a byte of a lane for sub-blocks j and j + 4, in the same
+// order:
 //   line 0   scale j, and above it the two high bits of scale j + 4
 //   line 1   minimum j, and above it the two high bits of minimum j + 4
 //   line 2   low nibble: the low bits of scale j + 4; high nibble: those of minimum j + 4
@@ -34,23 +39,32 @@ namespace outrider {
 
 inline constexpr std::size_t kLine = 64;
 
-// The type whose layout holds the weights of `type`, the same for most. Q3_K's numbers are a part
-// of Q6_K's, and IQ4_NL's of Q8_0's: what is multiplied is equal, and these take more memory than
-// the file.
+// The type whose layout holds the weights of `type`, the same for most. The weights of others are
+// unpacked: what is multiplied is equal, and they take more memory than in the file.
 constexpr TensorType packed_as(TensorType type) {
   switch (type) {
-    case TensorType::q3_k: return TensorType::q6_k;
-    case TensorType::iq4_nl: return TensorType::q8_0;
+    case TensorType::tq1_0:
+    case TensorType::tq2_0: return TensorType::q3_k;
+    case TensorType::q1_0: return TensorType::q4_128;
+    case TensorType::iq1_s:
+    case TensorType::iq1_m:
+    case TensorType::iq2_xxs:
+    case TensorType::iq2_xs:
+    case TensorType::iq2_s:
+    case TensorType::iq3_xxs:
+    case TensorType::iq3_s: return TensorType::q8_256;
     default: return type;
   }
 }
 
 // Bytes of a block's scales and minimums.
 constexpr std::size_t scale_bytes(TensorType type) {
+  const BlockShape shape = block_shape(type);
+  if (shape.has_byte_scales()) return shape.sub_blocks * 16;
   switch (type) {
+    case TensorType::q2_k: return 4 * kLine;
     case TensorType::q4_k:
     case TensorType::q5_k: return 3 * kLine;
-    case TensorType::q6_k: return 4 * kLine;
     case TensorType::q4_128: return kLine;
     default: return 0;
   }
@@ -60,6 +74,20 @@ constexpr std::size_t scale_bytes(TensorType type) {
 constexpr std::size_t body_bytes(TensorType type) {
   const BlockShape shape = block_shape(type);
   return scale_bytes(type) + shape.elements * shape.bits * 2;  // 16 outputs, 8 bits a byte
+}
+
+// Where the weights of sub-block 2 * pair + half begin, counted from those of the first, and which
+// bytes of them no sub-block before has: all, but of 3 bits two sub-blocks begin in one place.
+struct SubBlockPlace {
+  std::size_t first, own, own_bytes;
+};
+constexpr SubBlockPlace sub_block_place(TensorType type, std::size_t pair, std::size_t half) {
+  const BlockShape shape = block_shape(type);
+  const std::size_t bytes = shape.sub_columns() * shape.bits * 2;  // 16 outputs, 8 bits a byte
+  const std::size_t first = (2 * pair + half) * bytes;
+  if (shape.bits != 3) return {first, first, bytes};
+  const std::size_t both = pair * 3 * kLine;
+  return {both, both + 2 * half * kLine, (2 - half) * kLine};
 }
 
 // Where a block's parts begin in its panel.
@@ -83,7 +111,7 @@ constexpr std::size_t bytes_of_blocks(TensorType type, std::size_t n) {
   return n * (halves + body_bytes(type));
 }
 
-// Where sub-block j's six-bit scale and minimum stand in their lanes, j and j + 4 alike.
+// Where sub-block j's scale and minimum stand in their lanes, of every fourth alike.
 inline constexpr int kScaleByte[4] = {0, 2, 1, 3};
 
 }  // namespace outrider

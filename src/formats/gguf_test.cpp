@@ -354,8 +354,8 @@ TEST(Gguf, MalformedFilesGiveOneClearLine) {
        "tensor t has rows of 255 elements, but Q4_K stores blocks of 256"},
       {"rows of broken blocks in a whole product", one_tensor({128, 2}, kQ4K, 0, 144),
        "rows of 128 elements"},
-      {"type that is not read", one_tensor({32}, 23, 0, 64),
-       "tensor t has type IQ4_XS, which is not read; choose a file in F32, F16,"},
+      {"type that is not read", one_tensor({32}, 39, 0, 64),
+       "tensor t has type MXFP4, which is not read; choose a file in F32, F16,"},
       {"type that GGUF dropped", one_tensor({32}, 4, 0, 64),
        "tensor t has type Q4_2, which is not read"},
       {"type that nobody knows", one_tensor({32}, 0xffffffff, 0, 64),
@@ -479,15 +479,17 @@ TEST(GgufWriter, CopiesWhatWasRead) {
 }
 
 TEST(TensorType, TraitsAgreeWithTheNumbering) {
-  EXPECT_EQ(gguf_tensor_types().size(), 13u);
+  EXPECT_EQ(gguf_tensor_types().size(), 25u);
   for (const TensorTypeTraits& t : gguf_tensor_types()) {
     const auto number = static_cast<std::uint32_t>(t.type);
     EXPECT_EQ(tensor_type_from_gguf(number), t.type);
     EXPECT_EQ(gguf_type_name(number), t.name);
     EXPECT_EQ(&traits(t.type), &t);
   }
-  EXPECT_EQ(tensor_type_from_gguf(10), std::nullopt);
-  EXPECT_EQ(tensor_type_from_gguf(static_cast<std::uint32_t>(TensorType::q4_128)), std::nullopt);
+  EXPECT_EQ(tensor_type_from_gguf(39), std::nullopt);
+  EXPECT_EQ(gguf_type_name(39), "MXFP4");
+  for (const TensorType type : {TensorType::q4_128, TensorType::q8_256})
+    EXPECT_EQ(tensor_type_from_gguf(static_cast<std::uint32_t>(type)), std::nullopt);
 }
 
 // A real file of every vocabulary and family that the catalogue has.

@@ -1,4 +1,4 @@
-// The element types that tensors have: those of model files, by GGUF's names and numbers, and one
+// The element types that tensors have: those of model files, by GGUF's names and numbers, and two
 // that only memory holds.
 
 #pragma once
@@ -20,14 +20,27 @@ enum class TensorType : std::uint32_t {
   q5_0 = 6,
   q5_1 = 7,
   q8_0 = 8,
+  q2_k = 10,
   q3_k = 11,
   q4_k = 12,
   q5_k = 13,
   q6_k = 14,
+  iq2_xxs = 16,
+  iq2_xs = 17,
+  iq3_xxs = 18,
+  iq1_s = 19,
   iq4_nl = 20,
+  iq3_s = 21,
+  iq2_s = 22,
+  iq4_xs = 23,
+  iq1_m = 29,
   bf16 = 30,
-  // Not GGUF's, and in no file: what a draft model's weights are encoded in (numerics/encode.h).
-  q4_128 = 1000,
+  tq1_0 = 34,
+  tq2_0 = 35,
+  q1_0 = 41,
+  // Not GGUF's, and in no file.
+  q4_128 = 1000,  // what a draft model's weights are encoded in (numerics/encode.h)
+  q8_256 = 1001,  // what IQ1 to IQ3 are unpacked to (cpu/panel.h)
 };
 
 // A tensor's rows are cut into blocks of `block_elements` elements, each stored in `block_bytes`
@@ -46,7 +59,7 @@ std::span<const TensorTypeTraits> gguf_tensor_types();  // those that are read f
 // The type that GGUF numbers `number`, if this program reads it.
 std::optional<TensorType> tensor_type_from_gguf(std::uint32_t number);
 
-// "IQ4_XS", for messages: of every type that GGUF has, read or not; "number 99" for others.
+// "MXFP4", for messages: of every type that GGUF has, read or not; "number 99" for others.
 std::string gguf_type_name(std::uint32_t number);
 
 }  // namespace outrider

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "numerics/table_blocks.h"
 
 namespace outrider {
 namespace {
@@ -54,15 +55,10 @@ void long_nibbles(const std::uint8_t* raw, std::uint8_t* q) {
   }
 }
 
-// Q3_K: two bits of each weight, four runs of 32 in the same 32 bytes; a bit that is not set in
-// `high` takes 4 away. From -4 to 3, stored with Q6_K's bias.
-void three_bit_weights(const std::uint8_t* high, const std::uint8_t* low, std::uint8_t* q) {
+// 256 weights of two bits in two runs of 128: bits 2i of 32 bytes are 32 neighbours.
+void two_bits(const std::uint8_t* raw, std::uint8_t* q) {
   for (int run = 0; run < 8; ++run) {
-    for (int i = 0; i < 32; ++i) {
-      const int two_bits = low[run / 4 * 32 + i] >> (run % 4 * 2) & 3;
-      const int taken = high[i] >> run & 1 ? 0 : 4;
-      q[run * 32 + i] = static_cast<std::uint8_t>(32 + two_bits - taken);
-    }
+    for (int i = 0; i < 32; ++i) q[run * 32 + i] = raw[run / 4 * 32 + i] >> (run % 4 * 2) & 3;
   }
 }
 
@@ -76,59 +72,81 @@ void three_bit_scales(const std::uint8_t* raw, Block& block) {
   }
 }
 
-// What the four bits of IQ4_NL stand for.
-constexpr std::int8_t kLevels[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
-                                     1,    13,   25,  38,  53,  69,  89,  113};
+void levels(std::uint8_t* q, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) q[i] = static_cast<std::uint8_t>(kLevels[q[i]] + 128);
+}
+
+// Weights from -1 to 1 with Q3_K's bias; five of them are the digits of a byte to base 3, the first
+// the highest, of the fraction byte / 256. n: bytes, of which the i-th digits are neighbours.
+std::uint8_t* ternary(const std::uint8_t* raw, int n, int digits, std::uint8_t* q) {
+  for (int digit = 0, power = 1; digit < digits; ++digit, power *= 3) {
+    for (int i = 0; i < n; ++i) {
+      const int rest = raw[i] * power & 255;
+      *q++ = static_cast<std::uint8_t>(4 - 1 + (rest * 3 >> 8));
+    }
+  }
+  return q;
+}
 
 }  // namespace
 
 void decode_block(TensorType type, const std::byte* bytes, Block& block) {
   const std::uint8_t* raw = reinterpret_cast<const std::uint8_t*>(bytes);
+  const HalfPlaces halves = half_places(type);
+  block.d = load_half(raw + halves.d);
+  if (block_shape(type).has_min) block.m = load_half(raw + halves.m);
   switch (type) {
-    case TensorType::q4_0:
-      block.d = load_half(raw);
-      nibbles(raw + 2, block.q);
-      return;
-    case TensorType::q4_1:
-      block.d = load_half(raw);
-      block.m = load_half(raw + 2);
-      nibbles(raw + 4, block.q);
-      return;
+    case TensorType::q4_0: nibbles(raw + 2, block.q); return;
+    case TensorType::q4_1: nibbles(raw + 4, block.q); return;
     case TensorType::q5_0:
-      block.d = load_half(raw);
       nibbles(raw + 6, block.q);
       fifth_bits(raw + 2, block.q);
       return;
     case TensorType::q5_1:
-      block.d = load_half(raw);
-      block.m = load_half(raw + 2);
       nibbles(raw + 8, block.q);
       fifth_bits(raw + 4, block.q);
       return;
     case TensorType::q8_0:
-      block.d = load_half(raw);
       for (int i = 0; i < 32; ++i) block.q[i] = raw[2 + i] ^ 128;
       return;
+    case TensorType::q2_k:
+      for (int s = 0; s < 16; ++s) {
+        block.scales[s] = raw[s] & 15;
+        block.mins[s] = raw[s] >> 4;
+      }
+      two_bits(raw + 16, block.q);
+      return;
     case TensorType::q3_k:
-      three_bit_weights(raw, raw + 32, block.q);
+      two_bits(raw + 32, block.q);
+      for (int i = 0; i < 256; ++i) block.q[i] |= (raw[i % 32] >> i / 32 & 1) << 2;
       three_bit_scales(raw + 96, block);
-      block.d = load_half(raw + 108);
+      return;
+    case TensorType::tq1_0:
+      ternary(raw + 48, 4, 4, ternary(raw + 32, 16, 5, ternary(raw, 32, 5, block.q)));
+      std::memset(block.scales, 1, 16);
+      return;
+    case TensorType::tq2_0:
+      two_bits(raw, block.q);
+      for (std::uint8_t& q : block.q) q += 4 - 1;
+      std::memset(block.scales, 1, 16);
       return;
     case TensorType::iq4_nl:
-      block.d = load_half(raw);
       nibbles(raw + 2, block.q);
-      for (int i = 0; i < 32; ++i)
-        block.q[i] = static_cast<std::uint8_t>(kLevels[block.q[i]] + 128);
+      levels(block.q, 32);
+      return;
+    case TensorType::iq4_xs:
+      for (int s = 0; s < 8; ++s) {
+        const int low = raw[4 + s / 2] >> s % 2 * 4 & 15, high = raw[2 + s / 4] >> s % 4 * 2 & 3;
+        block.scales[s] = static_cast<std::int8_t>((low | high << 4) - 32);
+        nibbles(raw + 8 + 16 * s, block.q + 32 * s);
+      }
+      levels(block.q, 256);
       return;
     case TensorType::q4_k:
-      block.d = load_half(raw);
-      block.m = load_half(raw + 2);
       six_bit_scales(raw + 4, block);
       long_nibbles(raw + 16, block.q);
       return;
     case TensorType::q5_k:
-      block.d = load_half(raw);
-      block.m = load_half(raw + 2);
       six_bit_scales(raw + 4, block);
       long_nibbles(raw + 48, block.q);
       for (int sub = 0; sub < 8; ++sub) {
@@ -148,10 +166,8 @@ void decode_block(TensorType type, const std::byte* bytes, Block& block) {
         }
       }
       std::memcpy(block.scales, raw + 192, 16);
-      block.d = load_half(raw + 208);
       return;
     case TensorType::q4_128:
-      block.d = load_half(raw);
       for (int i = 0; i < 4; ++i) {
         block.scales[i] = raw[2 + i] & 15;
         block.scales[i + 4] = raw[2 + i] >> 4;
@@ -161,6 +177,21 @@ void decode_block(TensorType type, const std::byte* bytes, Block& block) {
         block.q[i + 64] = raw[6 + i] >> 4;
       }
       return;
+    case TensorType::q1_0:
+      for (int i = 0; i < 128; ++i) block.q[i] = raw[2 + i / 8] >> i % 8 & 1 ? 8 + 1 : 8 - 1;
+      std::memset(block.scales, 1, 8);
+      return;
+    case TensorType::q8_256:
+      std::memcpy(block.scales, raw + 2, 16);
+      for (int i = 0; i < 256; ++i) block.q[i] = raw[18 + i] ^ 128;
+      return;
+    case TensorType::iq1_s:
+    case TensorType::iq1_m:
+    case TensorType::iq2_xxs:
+    case TensorType::iq2_xs:
+    case TensorType::iq2_s:
+    case TensorType::iq3_xxs:
+    case TensorType::iq3_s: return decode_table_block(type, bytes, block);
     default: CHECK(!"a quantized type");
   }
 }

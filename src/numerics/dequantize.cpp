@@ -16,7 +16,7 @@ void values_of_block(TensorType type, const std::byte* raw, std::span<float> val
   const BlockShape shape = block_shape(type);
   Block block;
   decode_block(type, raw, block);
-  const float d = half_to_float(block.d);
+  const float d = half_to_float(block.d) * shape.d_factor;
   const float m = shape.has_min ? half_to_float(block.m) : 0.0f;
   if (shape.sub_blocks == 1) {
     for (std::size_t i = 0; i < values.size(); ++i) {

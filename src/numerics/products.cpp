@@ -59,7 +59,8 @@ float add_group_reference(TensorType type, const Block& block, const std::int8_t
     products += scaled ? block.scales[s] * product : product;
     if (shape.has_min) minimums += scaled ? block.mins[s] * sum : sum;
   }
-  float term = half_to_float(block.d) * static_cast<float>(products);
+  const float block_d = half_to_float(block.d) * shape.d_factor;
+  float term = block_d * static_cast<float>(products);
   if (shape.has_min) {
     const float m = half_to_float(block.m);
     term = std::fma(scaled ? -m : m, static_cast<float>(minimums), term);

@@ -9,6 +9,7 @@
 
 #include "numerics/blocks.h"
 #include "numerics/dequantize.h"
+#include "numerics/halves_test.h"
 
 namespace outrider {
 namespace {
@@ -79,11 +80,7 @@ TEST(ProductReference, IsTheProductOfTheDequantizedRow) {
       else if (t.type == TensorType::bf16)
         std::memcpy(block, reinterpret_cast<const char*>(&value) + 2, 2);
       else
-        std::memcpy(block + (t.type == TensorType::q6_k   ? 208
-                             : t.type == TensorType::q3_k ? 108
-                                                          : 0),
-                    &half, 2);
-      if (block_shape(t.type).has_min) std::memcpy(block + 2, &half, 2);
+        set_halves(t.type, half, half, block);
     }
     std::vector<float> values(columns), x(columns);
     dequantize(t.type, weights, values);

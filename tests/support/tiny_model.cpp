@@ -8,33 +8,37 @@
 #include "formats/gguf.h"
 #include "formats/gguf_writer.h"
 #include "numerics/half.h"
+#include "numerics/halves_test.h"
 
 namespace outrider::testing {
 namespace {
 
 constexpr int kHeads = 4, kKvHeads = 2;
 
-// Where a block keeps its scale and its minimum, and what they must be for weights of variance 1
-// around 0 when all other bytes are random.
+// What a block's halves must be for weights of variance 1 around 0 when all other bytes are random.
 struct Scales {
-  std::size_t d_offset;
-  double d;
-  std::size_t m_offset = 0;
-  double m = 0;  // 0: the type has none
+  double d, m = 0;
 };
 
 Scales scales(TensorType type) {
   switch (type) {
-    case TensorType::q4_0: return {0, 1 / 4.6};
-    case TensorType::q4_1: return {0, 1 / 4.6, 2, -7.5 / 4.6};
-    case TensorType::q5_0: return {0, 1 / 9.2};
-    case TensorType::q5_1: return {0, 1 / 9.2, 2, -15.5 / 9.2};
-    case TensorType::q8_0: return {0, 1 / 74.0};
-    case TensorType::q3_k: return {108, 1 / (18.5 * 2.3)};
-    case TensorType::iq4_nl: return {0, 1 / 69.0};
-    case TensorType::q4_k: return {0, 1 / (36 * 7.5), 2, 7.5 / (36 * 7.5)};
-    case TensorType::q5_k: return {0, 1 / (36 * 15.0), 2, 15.5 / (36 * 15.0)};
-    case TensorType::q6_k: return {208, 1 / (74 * 18.5)};
+    case TensorType::q4_0: return {1 / 4.6};
+    case TensorType::q4_1: return {1 / 4.6, -7.5 / 4.6};
+    case TensorType::q5_0: return {1 / 9.2};
+    case TensorType::q5_1: return {1 / 9.2, -15.5 / 9.2};
+    case TensorType::q8_0: return {1 / 74.0};
+    case TensorType::q2_k: return {1 / 13.9, 1.5 / 13.9};
+    case TensorType::q3_k: return {1 / (18.5 * 2.3)};
+    case TensorType::q4_k: return {1 / (36 * 7.5), 7.5 / (36 * 7.5)};
+    case TensorType::q5_k: return {1 / (36 * 15.0), 15.5 / (36 * 15.0)};
+    case TensorType::q6_k: return {1 / (74 * 18.5)};
+    case TensorType::iq4_nl: return {1 / 69.0};
+    case TensorType::iq4_xs: return {1 / (69 * 18.5)};
+    case TensorType::iq1_m: return {1 / 8.0};
+    case TensorType::iq2_s: return {1 / 58.0};
+    case TensorType::iq3_xxs: return {1 / 174.0};
+    case TensorType::tq1_0: return {1 / 0.8};
+    case TensorType::q1_0: return {1};
     default: return {};
   }
 }
@@ -66,10 +70,8 @@ class Weights {
       for (std::size_t at = 0; at < of.block_bytes; ++at)
         block[at] = static_cast<std::byte>(random_());
       const Scales scale = scales(type);
-      const std::uint16_t d = float_to_half(static_cast<float>(scale.d * changed));
-      std::memcpy(block + scale.d_offset, &d, 2);
-      const std::uint16_t m = float_to_half(static_cast<float>(scale.m * changed));
-      if (scale.m != 0) std::memcpy(block + scale.m_offset, &m, 2);
+      set_halves(type, float_to_half(static_cast<float>(scale.d * changed)),
+                 float_to_half(static_cast<float>(scale.m * changed)), block);
     }
     return bytes;
   }
@@ -216,7 +218,7 @@ Model perturbed_copy(const std::filesystem::path& path, double relative) {
     const TensorTypeTraits& of = traits(tensor.type);
     if (of.block_elements == 1) continue;
     std::byte* const first = bytes.data() + (tensor.bytes.data() - file.data());
-    for (std::size_t at = scales(tensor.type).d_offset; at < tensor.bytes.size();
+    for (std::size_t at = half_places(tensor.type).d; at < tensor.bytes.size();
          at += of.block_bytes) {
       std::uint16_t d;
       std::memcpy(&d, first + at, 2);

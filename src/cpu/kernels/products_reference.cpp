@@ -20,7 +20,16 @@ class PackedBlock {
     std::memcpy(&out.d, panel_ + place_.d + 2 * output, 2);
     if (shape_.has_min) std::memcpy(&out.m, panel_ + place_.m + 2 * output, 2);
     const std::byte* body = panel_ + place_.body;
-    if (shape_.has_min && shape_.sub_blocks == 8) {
+    if (shape_.has_byte_scales()) {
+      for (std::size_t s = 0; s < shape_.sub_blocks; ++s)
+        out.scales[s] = static_cast<std::int8_t>(body[16 * s + output]);
+    } else if (type_ == TensorType::q2_k) {
+      for (int s = 0; s < 16; ++s) {
+        const int byte = lane_byte(body, s / 4, output, kScaleByte[s % 4]);
+        out.scales[s] = byte & 15;
+        out.mins[s] = byte >> 4;
+      }
+    } else if (shape_.has_min && shape_.sub_blocks == 8) {
       for (int j = 0; j < 4; ++j) {
         const int byte = kScaleByte[j];
         const int scales = lane_byte(body, 0, output, byte),
@@ -36,8 +45,6 @@ class PackedBlock {
         const int byte = lane_byte(body, 0, output, s / 4 + s % 2 * 2);
         out.scales[s] = byte >> s / 2 % 2 * 4 & 15;
       }
-    } else if (shape_.sub_blocks == 16) {
-      for (int s = 0; s < 16; ++s) out.scales[s] = static_cast<std::int8_t>(body[16 * s + output]);
     }
     body += scale_bytes(type_);
     for (std::size_t k = 0; k < shape_.elements; ++k) out.q[k] = weight(body, output, k);
@@ -52,7 +59,16 @@ class PackedBlock {
     const int byte = k % 4;
     const std::size_t sub = shape_.sub_columns();
     switch (shape_.bits) {
-      case 4: return nibble(body + k / sub * sub / 8 * kLine, output, k);
+      case 2: return two_bits(body + k / 16 * kLine, output, k);
+      case 3: {
+        const std::byte* pair = body + k / 32 * 3 * kLine;
+        const int third = lane_byte(pair, 0, output, byte) >> (k % 32 / 4) & 1;
+        return two_bits(pair + (1 + k % 32 / 16) * kLine, output, k) | third << 2;
+      }
+      case 4: {
+        const int q = nibble(body + k / sub * sub / 8 * kLine, output, k);
+        return shape_.has_levels ? kLevels[q] + shape_.bias : q;
+      }
       case 5: {
         const std::byte* sub_block = body + k / 32 * 5 * kLine;
         const int fifth = lane_byte(sub_block, 0, output, byte) >> (k % 32 / 4) & 1;
@@ -68,6 +84,11 @@ class PackedBlock {
       }
       default: return lane_byte(body, k / 4, output, byte);
     }
+  }
+
+  // line: of the sub-block.
+  static int two_bits(const std::byte* line, std::size_t output, std::size_t k) {
+    return lane_byte(line, 0, output, k % 4) >> k % 16 / 4 * 2 & 3;
   }
 
   // lines: of the sub-block.

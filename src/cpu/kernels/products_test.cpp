@@ -17,6 +17,7 @@
 #include "cpu/kernels/product_variants_test.h"
 #include "cpu/panel.h"
 #include "numerics/blocks.h"
+#include "numerics/halves_test.h"
 
 namespace outrider {
 namespace {
@@ -34,14 +35,6 @@ std::vector<ProductVariant> variants() {
 std::uint32_t canonical(float x) {
   if (std::isnan(x)) return 0x7fc00000u;
   return x == 0 ? 0 : std::bit_cast<std::uint32_t>(x);
-}
-
-// Where a block's halves lie in the file: offsets in bytes.
-std::vector<std::size_t> half_offsets(TensorType type) {
-  if (type == TensorType::q6_k) return {208};
-  if (type == TensorType::q3_k) return {108};
-  if (block_shape(type).has_min) return {0, 2};
-  return {0};
 }
 
 enum class Blocks {
@@ -86,10 +79,12 @@ std::vector<std::byte> make_weights(TensorType type, std::size_t outputs, std::s
   if (kind == Blocks::halves) return bytes;
   std::uniform_real_distribution<float> ordinary(-0.05f, 0.05f);
   for (std::size_t block = 0; block < bytes.size(); block += t.block_bytes) {
-    for (const std::size_t offset : half_offsets(type)) {
-      const std::uint16_t half = kind == Blocks::largest ? 0x7bff : float_to_half(ordinary(rng));
-      std::memcpy(&bytes[block + offset], &half, 2);
-    }
+    const Half d = float_to_half(ordinary(rng)), m = float_to_half(ordinary(rng));
+    constexpr Half kLargest = 0x7bff;
+    if (kind == Blocks::largest)
+      set_halves(type, kLargest, kLargest, &bytes[block]);
+    else
+      set_halves(type, d, m, &bytes[block]);
     if (kind == Blocks::ends) {
       const std::size_t output = block / (columns / t.block_elements * t.block_bytes);
       const Range weights = weight_bytes(type);

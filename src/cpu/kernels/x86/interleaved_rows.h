@@ -70,12 +70,16 @@ PanelKernel kernel_for(TensorType type, const F& f) {
     case TensorType::q5_0: return f.template operator()<TensorType::q5_0>();
     case TensorType::q5_1: return f.template operator()<TensorType::q5_1>();
     case TensorType::q8_0: return f.template operator()<TensorType::q8_0>();
+    case TensorType::q2_k: return f.template operator()<TensorType::q2_k>();
+    case TensorType::q3_k: return f.template operator()<TensorType::q3_k>();
     case TensorType::q4_k: return f.template operator()<TensorType::q4_k>();
     case TensorType::q5_k: return f.template operator()<TensorType::q5_k>();
     case TensorType::q6_k: return f.template operator()<TensorType::q6_k>();
+    case TensorType::iq4_nl: return f.template operator()<TensorType::iq4_nl>();
+    case TensorType::iq4_xs: return f.template operator()<TensorType::iq4_xs>();
     case TensorType::q4_128: return f.template operator()<TensorType::q4_128>();
-    case TensorType::q3_k:
-    case TensorType::iq4_nl: break;  // packed as others
+    case TensorType::q8_256: return f.template operator()<TensorType::q8_256>();
+    default: break;  // packed as another
   }
   CHECK(!"a type of a packed matrix");
   return nullptr;

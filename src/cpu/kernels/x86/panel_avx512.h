@@ -8,6 +8,7 @@
 
 #include "cpu/kernels/x86/intrinsics.h"
 #include "cpu/panel.h"
+#include "numerics/blocks.h"
 
 namespace outrider::avx512 {
 
@@ -17,6 +18,13 @@ namespace outrider::avx512 {
 
 [[OUTRIDER_AVX512, gnu::always_inline]] inline __m512 halves(const std::byte* at) {
   return _mm512_cvtph_ps(_mm256_load_si256(reinterpret_cast<const __m256i*>(at)));
+}
+
+// A block's d, ready to be multiplied.
+template <TensorType kType>
+[[OUTRIDER_AVX512, gnu::always_inline]] inline __m512 factors(const std::byte* d) {
+  constexpr float kFactor = block_shape(kType).d_factor;
+  return kFactor == 1 ? halves(d) : _mm512_mul_ps(halves(d), _mm512_set1_ps(kFactor));
 }
 
 // How many bytes ahead of their use lines are requested for each level of caches.
@@ -51,20 +59,47 @@ template <Ahead kAhead>
   return _mm512_ternarylogic_epi32(a, b, mask, 0xf8);
 }
 
-// The units of a sub-block, one after another: take(u, unit), a function with the set's target. An
-// array of them would keep as many registers busy, and spill.
+// What four bits stand for: themselves, or a level with its bias.
+template <TensorType kType>
+[[OUTRIDER_AVX512, gnu::always_inline]] inline __m512i from_nibbles(__m512i numbers) {
+  if constexpr (!block_shape(kType).has_levels) return numbers;
+  const __m128i levels = _mm_xor_si128(_mm_loadu_si128(reinterpret_cast<const __m128i*>(kLevels)),
+                                       _mm_set1_epi8(-128));
+  return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(levels), numbers);
+}
+
+// The units of a sub-block, the first or second (half: 0, 1) of two, one after another: take(u,
+// unit), a function with the set's target. An array of them would keep as many registers busy, and
+// spill. lines: from sub_block_place() on.
 template <TensorType kType, typename Take>
-[[OUTRIDER_AVX512, gnu::always_inline]] inline void for_units(const std::byte* lines,
+[[OUTRIDER_AVX512, gnu::always_inline]] inline void for_units(const std::byte* lines, int half,
                                                               const Take& take) {
   constexpr int kBits = block_shape(kType).bits;
   constexpr int kHalf = static_cast<int>(block_shape(kType).sub_columns() / 8);
   const __m512i nibble = _mm512_set1_epi8(15);
+  if constexpr (kBits == 2 || kBits == 3) {
+    const __m512i twos = line(lines + (kBits == 3 ? 1 + half : 0) * kLine);
+    const __m512i thirds = line(lines);
+#pragma GCC unroll 4
+    for (int u = 0; u < 4; ++u) {
+      const __m512i low =
+          _mm512_and_si512(u == 0 ? twos : _mm512_srli_epi16(twos, 2 * u), _mm512_set1_epi8(3));
+      if constexpr (kBits == 2) take(u, low);
+      if constexpr (kBits == 3) {
+        const int from = 4 * half + u;  // to bit 2
+        const __m512i third = from < 2    ? _mm512_slli_epi16(thirds, 2 - from)
+                              : from == 2 ? thirds
+                                          : _mm512_srli_epi16(thirds, from - 2);
+        take(u, or_masked(low, third, _mm512_set1_epi8(4)));
+      }
+    }
+  }
   if constexpr (kBits == 4) {
 #pragma GCC unroll 4
     for (int i = 0; i < kHalf; ++i) {
       const __m512i both = line(lines + i * kLine);
-      take(i, _mm512_and_si512(both, nibble));
-      take(i + kHalf, _mm512_and_si512(_mm512_srli_epi16(both, 4), nibble));
+      take(i, from_nibbles<kType>(_mm512_and_si512(both, nibble)));
+      take(i + kHalf, from_nibbles<kType>(_mm512_and_si512(_mm512_srli_epi16(both, 4), nibble)));
     }
   }
   if constexpr (kBits == 5) {
@@ -105,9 +140,14 @@ struct UnitsInto {
   }
 };
 template <TensorType kType, int kUnits>
-[[OUTRIDER_AVX512, gnu::always_inline]] inline void read_units(const std::byte* lines,
+[[OUTRIDER_AVX512, gnu::always_inline]] inline void read_units(const std::byte* lines, int half,
                                                                __m512i (&units)[kUnits]) {
-  for_units<kType>(lines, UnitsInto<kUnits>{units});
+  if constexpr (block_shape(kType).bits < 8) {
+    for_units<kType>(lines, half, UnitsInto<kUnits>{units});
+  } else {
+#pragma GCC unroll 8
+    for (int u = 0; u < kUnits; ++u) units[u] = line(lines + u * kLine);
+  }
 }
 
 // Q4_128's scales of sub-blocks 2j and 2j + 1, 16 bits each, one output per lane.
@@ -115,13 +155,30 @@ template <TensorType kType, int kUnits>
   return _mm512_and_si512(_mm512_srli_epi32(scales, 4 * j), _mm512_set1_epi32(0x000f000f));
 }
 
-// Q4_K's and Q5_K's scales and minimums, four sub-blocks a register: a byte each, in the order
-// kScaleByte.
-struct SixBitScales {
-  __m512i scales[2], mins[2];
+// Scales and minimums of K types, four sub-blocks a register: a byte each, in the order kScaleByte.
+template <TensorType kType>
+struct ScalesAndMins {
+  static constexpr int kRegisters = static_cast<int>(block_shape(kType).sub_blocks / 4);
+  __m512i scales[kRegisters], mins[kRegisters];
 };
 
-[[OUTRIDER_AVX512, gnu::always_inline]] inline SixBitScales six_bit_scales(const std::byte* lines) {
+[[OUTRIDER_AVX512, gnu::always_inline]] inline ScalesAndMins<TensorType::q2_k> four_bit_scales(
+    const std::byte* lines) {
+  const __m512i low4 = _mm512_set1_epi8(15);
+  ScalesAndMins<TensorType::q2_k> out;
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    const __m512i both = line(lines + i * kLine);
+    out.scales[i] = _mm512_and_si512(both, low4);
+    out.mins[i] = _mm512_and_si512(_mm512_srli_epi16(both, 4), low4);
+  }
+  return out;
+}
+
+// Of Q4_K and Q5_K.
+template <TensorType kType>
+[[OUTRIDER_AVX512, gnu::always_inline]] inline ScalesAndMins<kType> six_bit_scales(
+    const std::byte* lines) {
   const __m512i l0 = line(lines), l1 = line(lines + kLine), l2 = line(lines + 2 * kLine);
   const __m512i low6 = _mm512_set1_epi8(63), low4 = _mm512_set1_epi8(15);
   const __m512i bits45 = _mm512_set1_epi8(48);

@@ -8,7 +8,7 @@
 //   part(w, i)                  what a row's word i of a unit meets; words per unit: is_wide(bias)
 //   add_unit(sum, w, q)         sum += w * q, four columns per lane, two of a part; w: as stored,
 //                               without sign; q: a row's word
-//   scale(bytes)                eight outputs' scales, from signed bytes
+//   scale<type>(bytes)          eight outputs' scales, from signed bytes
 //   scale_of(lanes, byte)       the same, from a byte without sign of every lane
 //   one()                       a scale of one
 //   add_scaled(total, sum, scale)
@@ -84,16 +84,33 @@ template <int kRows, From kFrom>
   asm("" : "+x"(sum));
 }
 
-// Unit `u` of a sub-block, half `h` of its outputs.
+// Unit `u` of a sub-block, the first or second of two, half `h` of its outputs. lines: from
+// sub_block_place() on.
 template <TensorType kType>
-[[OUTRIDER_AVX2, gnu::always_inline]] inline __m256i unit(const std::byte* lines, int u, int h) {
+[[OUTRIDER_AVX2, gnu::always_inline]] inline __m256i unit(const std::byte* lines, int second, int u,
+                                                          int h) {
   constexpr int kBits = block_shape(kType).bits;
   const __m256i low4 = _mm256_set1_epi8(15);
   lines += h * kHalfLine;
+  if constexpr (kBits == 2 || kBits == 3) {
+    const __m256i twos = half_line(lines + (kBits == 3 ? 1 + second : 0) * kLine);
+    const __m256i low =
+        _mm256_and_si256(u == 0 ? twos : _mm256_srli_epi16(twos, 2 * u), _mm256_set1_epi8(3));
+    if constexpr (kBits == 2) return low;
+    const __m256i four = _mm256_srl_epi16(half_line(lines), _mm_cvtsi32_si128(4 * second));
+    const __m256i third = u < 2    ? _mm256_slli_epi16(four, 2 - u)
+                          : u == 2 ? four
+                                   : _mm256_srli_epi16(four, u - 2);
+    return _mm256_or_si256(low, _mm256_and_si256(third, _mm256_set1_epi8(4)));
+  }
   if constexpr (kBits == 4) {
     constexpr int kHalf = static_cast<int>(block_shape(kType).sub_columns() / 8);
     const __m256i both = half_line(lines + u % kHalf * kLine);
-    return _mm256_and_si256(u < kHalf ? both : _mm256_srli_epi16(both, 4), low4);
+    const __m256i nibbles = _mm256_and_si256(u < kHalf ? both : _mm256_srli_epi16(both, 4), low4);
+    if constexpr (!block_shape(kType).has_levels) return nibbles;
+    const __m128i levels = _mm_xor_si128(_mm_loadu_si128(reinterpret_cast<const __m128i*>(kLevels)),
+                                         _mm_set1_epi8(-128));
+    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(levels), nibbles);
   }
   if constexpr (kBits == 5) {
     const __m256i fifths = half_line(lines), both = half_line(lines + (u % 4 + 1) * kLine);
@@ -119,7 +136,7 @@ template <TensorType kType>
 struct alignas(64) Kept {
   __m256i units[64][2];
   __m256i scales[16][2];
-  __m256i mins[4][2];
+  __m256i mins[8][2];
   __m256 d[8][2], m[8][2];
 };
 
@@ -132,10 +149,10 @@ template <From kFrom>
 }
 
 template <TensorType kType, From kFrom>
-[[OUTRIDER_AVX2, gnu::always_inline]] inline __m256i unit(const std::byte* lines,
+[[OUTRIDER_AVX2, gnu::always_inline]] inline __m256i unit(const std::byte* lines, int second,
                                                           __m256i (*kept)[2], int u, int h) {
   if constexpr (kFrom == From::kept) return kept[u][h];
-  const __m256i w = unit<kType>(lines, u, h);
+  const __m256i w = unit<kType>(lines, second, u, h);
   if constexpr (kFrom == From::panel_to_kept) kept[u][h] = w;
   return w;
 }
@@ -144,15 +161,15 @@ template <TensorType kType, From kFrom>
 template <TensorType kType>
 constexpr int unit_order(int i) {
   constexpr BlockShape kShape = block_shape(kType);
-  if (kShape.bits == 6 || kShape.bits == 8) return i;
+  if (kShape.bits != 4 && kShape.bits != 5) return i;
   return i / 2 + i % 2 * static_cast<int>(kShape.sub_columns() / 8);
 }
 
-// totals += scale * the sums of a sub-block. words: [units][n]; starts: where the sums start, of a
-// type with a bias; kept: the sub-block's.
+// totals += scale * the sums of a sub-block, the first or second of two. words: [units][n]; starts:
+// where the sums start, of a type with a bias; kept: the sub-block's.
 template <class Sums, TensorType kType, int kRows, From kFrom>
 [[OUTRIDER_AVX2, gnu::always_inline]] inline void add_sub_block(
-    __m256i (&totals)[2][kRows], const __m256i (&scale)[2], const std::byte* lines,
+    __m256i (&totals)[2][kRows], const __m256i (&scale)[2], const std::byte* lines, int second,
     __m256i (*kept)[2], const std::int32_t* words, std::size_t n, const std::int32_t* starts) {
   constexpr int kUnits = static_cast<int>(block_shape(kType).sub_columns() / 4);
   constexpr int kParts = is_wide(Sums::bias(kType)) ? 2 : 1;  // words of a row that a unit meets
@@ -164,8 +181,8 @@ template <class Sums, TensorType kType, int kRows, From kFrom>
 #pragma GCC unroll 8
   for (int i = 0; i < kUnits; ++i) {
     const int u = unit_order<kType>(i);
-    const __m256i w[2] = {unit<kType, kFrom>(lines, kept, u, 0),
-                          unit<kType, kFrom>(lines, kept, u, 1)};
+    const __m256i w[2] = {unit<kType, kFrom>(lines, second, kept, u, 0),
+                          unit<kType, kFrom>(lines, second, kept, u, 1)};
 #pragma GCC unroll 2
     for (int part = 0; part < kParts; ++part) {
       const __m256i parts[2] = {Sums::template part<kType>(w[0], part),
@@ -189,13 +206,31 @@ template <class Sums, TensorType kType, int kRows, From kFrom>
   }
 }
 
-// Half a panel's scales and minimums of Q4_K and Q5_K, four sub-blocks a register: one byte each,
-// in the order kScaleByte.
-struct SixBitScales {
-  __m256i scales[2], mins[2];
+// Half a panel's scales and minimums of a K type, four sub-blocks a register: one byte each, in the
+// order kScaleByte.
+template <TensorType kType>
+struct ScalesAndMins {
+  static constexpr int kRegisters = static_cast<int>(block_shape(kType).sub_blocks / 4);
+  __m256i scales[kRegisters], mins[kRegisters];
 };
 
-[[OUTRIDER_AVX2, gnu::always_inline]] inline SixBitScales six_bit_scales(const std::byte* lines) {
+[[OUTRIDER_AVX2, gnu::always_inline]] inline ScalesAndMins<TensorType::q2_k> four_bit_scales(
+    const std::byte* lines) {
+  const __m256i low4 = _mm256_set1_epi8(15);
+  ScalesAndMins<TensorType::q2_k> out;
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    const __m256i both = half_line(lines + i * kLine);
+    out.scales[i] = _mm256_and_si256(both, low4);
+    out.mins[i] = _mm256_and_si256(_mm256_srli_epi16(both, 4), low4);
+  }
+  return out;
+}
+
+// Of Q4_K and Q5_K.
+template <TensorType kType>
+[[OUTRIDER_AVX2, gnu::always_inline]] inline ScalesAndMins<kType> six_bit_scales(
+    const std::byte* lines) {
   const __m256i l0 = half_line(lines), l1 = half_line(lines + kLine);
   const __m256i l2 = half_line(lines + 2 * kLine);
   const __m256i low6 = _mm256_set1_epi8(63), low4 = _mm256_set1_epi8(15);
@@ -233,8 +268,9 @@ template <class Sums, TensorType kType, int kRows, From kFrom>
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) totals[0][r] = totals[1][r] = _mm256_setzero_si256();
     const __m256i ones[2] = {Sums::one(), Sums::one()};
-    add_sub_block<Sums, kType, kRows, kFrom>(totals, ones, panel + place.body, kept.units + 8 * b,
-                                             words, n, kHasMin ? nullptr : extras);
+    add_sub_block<Sums, kType, kRows, kFrom>(totals, ones, panel + place.body, 0,
+                                             kept.units + 8 * b, words, n,
+                                             kHasMin ? nullptr : extras);
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 2
@@ -247,7 +283,7 @@ template <class Sums, TensorType kType, int kRows, From kFrom>
   }
 }
 
-// A block of Q4_K or Q5_K.
+// A block of Q2_K, Q4_K or Q5_K.
 template <class Sums, TensorType kType, int kRows, From kFrom>
 [[OUTRIDER_AVX2, gnu::always_inline]] inline void add_block_with_mins(const std::byte* panel,
                                                                       std::size_t block, Kept& kept,
@@ -255,20 +291,25 @@ template <class Sums, TensorType kType, int kRows, From kFrom>
                                                                       std::size_t n,
                                                                       __m256 (*acc)[2]) {
   constexpr InterleavedShape kShape = interleaved_shape(kType, Sums::bias(kType));
-  constexpr std::size_t kSubBytes = 32 * block_shape(kType).bits * 2;
+  constexpr int kSubBlocks = static_cast<int>(block_shape(kType).sub_blocks);
+  constexpr int kUnits = static_cast<int>(block_shape(kType).sub_columns() / 4);
   const __m256i even_bytes = _mm256_set1_epi16(255);
   const BlockPlace place = block_place(kType, block);
   if constexpr (kFrom != From::kept) {
-    prefetch<kRows, kFrom>(panel + place.d, 4 * kLine);
+    prefetch<kRows, kFrom>(panel + place.d, kLine + scale_bytes(kType));
 #pragma GCC unroll 2
     for (int h = 0; h < 2; ++h) {
-      const SixBitScales small = six_bit_scales(panel + place.body + h * kHalfLine);
-#pragma GCC unroll 8
-      for (int s = 0; s < 8; ++s) {
+      ScalesAndMins<kType> small;
+      if constexpr (kType == TensorType::q2_k)
+        small = four_bit_scales(panel + place.body + h * kHalfLine);
+      else
+        small = six_bit_scales<kType>(panel + place.body + h * kHalfLine);
+#pragma GCC unroll 16
+      for (int s = 0; s < kSubBlocks; ++s) {
         kept.scales[s][h] = Sums::scale_of(small.scales[s / 4], kScaleByte[s % 4]);
       }
-#pragma GCC unroll 2
-      for (int i = 0; i < 2; ++i) {
+#pragma GCC unroll 4
+      for (int i = 0; i < small.kRegisters; ++i) {
         kept.mins[2 * i][h] = _mm256_and_si256(small.mins[i], even_bytes);
         kept.mins[2 * i + 1][h] = _mm256_srli_epi16(small.mins[i], 8);
       }
@@ -276,16 +317,19 @@ template <class Sums, TensorType kType, int kRows, From kFrom>
       kept.m[0][h] = halves(panel + place.m + h * kHalfLine / 2);
     }
   }
-  const std::byte* lines = panel + place.body + 3 * kLine;
+  const std::byte* lines = panel + place.body + scale_bytes(kType);
   __m256i totals[2][kRows];
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) totals[0][r] = totals[1][r] = _mm256_setzero_si256();
     // Not unrolled: GCC 12 would defer the scalings and spill the sums.
 #pragma GCC unroll 1
-  for (int s = 0; s < 8; ++s) {
-    if constexpr (kFrom != From::kept) prefetch<kRows, kFrom>(lines + s * kSubBytes, kSubBytes);
-    add_sub_block<Sums, kType, kRows, kFrom>(totals, kept.scales[s], lines + s * kSubBytes,
-                                             kept.units + 8 * s, words + s * 8 * n, n, nullptr);
+  for (int s = 0; s < kSubBlocks; ++s) {
+    const SubBlockPlace sub_block = sub_block_place(kType, s / 2, s % 2);
+    if constexpr (kFrom != From::kept)
+      prefetch<kRows, kFrom>(lines + sub_block.own, sub_block.own_bytes);
+    add_sub_block<Sums, kType, kRows, kFrom>(totals, kept.scales[s], lines + sub_block.first, s % 2,
+                                             kept.units + kUnits * s, words + s * kUnits * n, n,
+                                             nullptr);
   }
   const std::int32_t* ds = words + kShape.units * n;
   const std::int32_t* pairs = ds + n;
@@ -294,8 +338,8 @@ template <class Sums, TensorType kType, int kRows, From kFrom>
 #pragma GCC unroll 2
     for (int h = 0; h < 2; ++h) {
       __m256i minimum = _mm256_setzero_si256();
-#pragma GCC unroll 4
-      for (int i = 0; i < 4; ++i) {
+#pragma GCC unroll 8
+      for (int i = 0; i < kSubBlocks / 2; ++i) {
         Sums::add_pairs(minimum, kept.mins[i][h], _mm256_set1_epi32(pairs[i * n + r]));
       }
       const __m256 products = _mm256_mul_ps(kept.d[0][h], _mm256_cvtepi32_ps(totals[h][r]));
@@ -305,12 +349,13 @@ template <class Sums, TensorType kType, int kRows, From kFrom>
   }
 }
 
-// Sub-block `s`'s scales of half `h` of the outputs, of Q6_K or Q4_128.
+// Sub-block `s`'s scales of half `h` of the outputs, of a type without minimums.
 template <class Sums, TensorType kType>
 [[OUTRIDER_AVX2, gnu::always_inline]] inline __m256i scales_of(const std::byte* scales,
                                                                std::size_t s, int h) {
-  if constexpr (kType == TensorType::q6_k) {
-    return Sums::scale(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(scales + 16 * s + 8 * h)));
+  if constexpr (block_shape(kType).has_byte_scales()) {
+    return Sums::template scale<kType>(
+        _mm_loadl_epi64(reinterpret_cast<const __m128i*>(scales + 16 * s + 8 * h)));
   } else {
     const __m128i place = _mm_cvtsi32_si128(static_cast<int>(s / 2 * 4 + s % 2 * 16));
     const __m256i moved = _mm256_srl_epi32(half_line(scales + h * kHalfLine), place);
@@ -318,7 +363,7 @@ template <class Sums, TensorType kType>
   }
 }
 
-// A block of Q6_K or Q4_128.
+// A block with sub-blocks and without minimums.
 template <class Sums, TensorType kType, int kRows, From kFrom>
 [[OUTRIDER_AVX2, gnu::always_inline]] inline void add_block_with_bias(const std::byte* panel,
                                                                       std::size_t block, Kept& kept,
@@ -328,7 +373,7 @@ template <class Sums, TensorType kType, int kRows, From kFrom>
   constexpr InterleavedShape kShape = interleaved_shape(kType, Sums::bias(kType));
   constexpr BlockShape kBlock = block_shape(kType);
   constexpr std::size_t kUnits = kBlock.sub_columns() / 4;
-  constexpr std::size_t kSubBytes = kBlock.sub_columns() * kBlock.bits * 2;
+  constexpr std::size_t kSubWords = kShape.units / kBlock.sub_blocks;
   const BlockPlace place = block_place(kType, block);
   const std::byte* scales = panel + place.body;
   const std::byte* lines = scales + scale_bytes(kType);
@@ -340,20 +385,22 @@ template <class Sums, TensorType kType, int kRows, From kFrom>
   for (int r = 0; r < kRows; ++r) totals[0][r] = totals[1][r] = _mm256_setzero_si256();
 #pragma GCC unroll 1
   for (std::size_t s = 0; s < kBlock.sub_blocks; ++s) {
+    const SubBlockPlace sub_block = sub_block_place(kType, s / 2, s % 2);
     if constexpr (kFrom != From::kept) {
-      prefetch<kRows, kFrom>(lines + s * kSubBytes, kSubBytes);
+      prefetch<kRows, kFrom>(lines + sub_block.own, sub_block.own_bytes);
 #pragma GCC unroll 2
       for (int h = 0; h < 2; ++h) kept.scales[s][h] = scales_of<Sums, kType>(scales, s, h);
     }
-    add_sub_block<Sums, kType, kRows, kFrom>(totals, kept.scales[s], lines + s * kSubBytes,
-                                             kept.units + kUnits * s, words + s * kUnits * n, n,
-                                             starts + s * n);
+    add_sub_block<Sums, kType, kRows, kFrom>(totals, kept.scales[s], lines + sub_block.first,
+                                             static_cast<int>(s % 2), kept.units + kUnits * s,
+                                             words + s * kSubWords * n, n, starts + s * n);
   }
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 2
     for (int h = 0; h < 2; ++h) {
-      const __m256 d = halves(panel + place.d + h * kHalfLine / 2);
+      __m256 d = halves(panel + place.d + h * kHalfLine / 2);
+      if constexpr (kBlock.d_factor != 1) d = _mm256_mul_ps(d, _mm256_set1_ps(kBlock.d_factor));
       const __m256 term = _mm256_mul_ps(d, _mm256_cvtepi32_ps(totals[h][r]));
       acc[r][h] = _mm256_fmadd_ps(term, broadcast(ds + r), acc[r][h]);
     }

@@ -2,6 +2,7 @@
 //
 // vpmaddubsw adds two products in 16 bits, and 16 bits hold several of these sums before they must
 // be widened, as |q| <= 127:
+//   2, 3 bits    8 units:  16 * 7 * 127 = 14,224
 //   4 bits       8 units: 16 * 15 * 127 = 30,480
 //   5 bits       4 units:  8 * 31 * 127 = 31,496; with the bias taken off,
 //                8 units: 16 * 16 * 127 = 32,512
@@ -9,7 +10,8 @@
 // Where the bias is taken off, sums of w + bias wrap around; starting from the bias they end right.
 // One vpmaddwd then multiplies by the scale and widens.
 //
-// 8 bits are multiplied as numbers of 16, q too, by two vpmaddwd per unit, which sum in 32 bits.
+// 8 bits, and levels, which have as many, are multiplied as numbers of 16, q too, by two vpmaddwd
+// per unit, which sum in 32 bits.
 // (By |w| and w's sign given to q it would be vpsignb, vpmaddubsw and vpmaddwd, all three on the
 // pipes that multiply: four rows at 0.32 of the limit instead of 0.40.)
 
@@ -24,7 +26,7 @@ using products256::keep_order;
 struct Avx2Sums {
   static constexpr int kGroupRows = 4;
   static constexpr ExtraKind bias(TensorType type) {
-    return block_shape(type).bits == 8 ? ExtraKind::wide_start : ExtraKind::bias_halves;
+    return block_shape(type).q_bits() == 8 ? ExtraKind::wide_start : ExtraKind::bias_halves;
   }
 
   static constexpr int units_a_sum(TensorType type) {
@@ -34,7 +36,9 @@ struct Avx2Sums {
 
   [[OUTRIDER_AVX2, gnu::always_inline]] static __m256i one() { return _mm256_set1_epi16(1); }
 
+  template <TensorType kType>
   [[OUTRIDER_AVX2, gnu::always_inline]] static __m256i scale(__m128i bytes) {
+    if constexpr (block_shape(kType).q_bits() == 8) return _mm256_cvtepi8_epi32(bytes);
     return _mm256_cvtepi8_epi16(_mm_unpacklo_epi8(bytes, bytes));
   }
 
@@ -49,13 +53,13 @@ struct Avx2Sums {
   // Of 8 bits columns 0 and 2, or 1 and 3.
   template <TensorType kType>
   [[OUTRIDER_AVX2, gnu::always_inline]] static __m256i part(__m256i w, int part) {
-    if constexpr (block_shape(kType).bits != 8) return w;
+    if constexpr (block_shape(kType).q_bits() != 8) return w;
     return part == 0 ? _mm256_and_si256(w, _mm256_set1_epi16(255)) : _mm256_srli_epi16(w, 8);
   }
 
   template <TensorType kType>
   [[OUTRIDER_AVX2, gnu::always_inline]] static void add_unit(__m256i& sum, __m256i w, __m256i q) {
-    if constexpr (block_shape(kType).bits == 8) {
+    if constexpr (block_shape(kType).q_bits() == 8) {
       sum = _mm256_add_epi32(sum, _mm256_madd_epi16(w, q));
       keep_order(sum);
     } else {
@@ -67,8 +71,11 @@ struct Avx2Sums {
   template <TensorType kType>
   [[OUTRIDER_AVX2, gnu::always_inline]] static void add_scaled(__m256i& total, __m256i sum,
                                                                __m256i scale) {
-    if constexpr (block_shape(kType).bits == 8)
+    constexpr BlockShape kShape = block_shape(kType);
+    if constexpr (kShape.q_bits() == 8 && kShape.sub_blocks == 1)
       total = sum;
+    else if constexpr (kShape.q_bits() == 8)
+      total = _mm256_add_epi32(total, _mm256_mullo_epi32(sum, scale));
     else
       total = _mm256_add_epi32(total, _mm256_madd_epi16(sum, scale));
   }

@@ -1,6 +1,7 @@
 // Products with AVX-512 F, BW, VL and VNNI: a lane an output, a register a unit of [16 outputs][4
 // columns].
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -60,16 +61,17 @@ struct AddTo {
   }
 };
 
-// One sub-block.
+// One sub-block, the first or second of two.
 template <TensorType kType, int kRows>
 [[OUTRIDER_AVX512, gnu::always_inline]] inline void add_sub_block(__m512i (&acc)[kRows],
-                                                                  const std::byte* lines,
+                                                                  const std::byte* lines, int half,
                                                                   const std::int32_t* words) {
-  constexpr int kBits = block_shape(kType).bits;
-  if constexpr (kBits < 8) avx512::for_units<kType>(lines, AddTo<kRows>{acc, words});
-  if constexpr (kBits == 8) {
+  constexpr int kUnits = static_cast<int>(block_shape(kType).sub_columns() / 4);
+  if constexpr (block_shape(kType).bits < 8) {
+    avx512::for_units<kType>(lines, half, AddTo<kRows>{acc, words});
+  } else {
 #pragma GCC unroll 8
-    for (int u = 0; u < 8; ++u)
+    for (int u = 0; u < kUnits; ++u)
       add_unit(acc, next_line<kRows>(lines + u * kLine), words + u * kRows);
   }
 }
@@ -128,7 +130,7 @@ template <TensorType kType, int kRows, Reading kReading>
     for (int r = 0; r < kRows; ++r) {
       sum[r] = kHasMin ? _mm512_setzero_si512() : _mm512_set1_epi32(extras[r]);
     }
-    add_sub_block<kType>(sum, panel + place.body, words);
+    add_sub_block<kType>(sum, panel + place.body, 0, words);
     const __m512 d = halves(panel + place.d);
     __m512 m;
     if constexpr (kHasMin) m = halves(panel + place.m);
@@ -157,7 +159,15 @@ template <TensorType kType, int kRows, Reading kReading>
   pairs[3] = _mm512_srli_epi16(high, 8);
 }
 
-// Sub-blocks 2j and 2j + 1 of Q6_K's scales.
+// Q2_K's scales of sub-blocks 2j and 2j + 1 as pairs, or (shift: 4) their minimums.
+[[OUTRIDER_AVX512, gnu::always_inline]] inline __m512i four_bit_pair_with_min(
+    const std::byte* lines, int j, int shift) {
+  const __m512i four = line(lines + j / 2 * kLine);
+  const __m128i place = _mm_cvtsi32_si128(j % 2 * 8 + shift);
+  return _mm512_and_si512(_mm512_srl_epi16(four, place), _mm512_set1_epi16(15));
+}
+
+// Sub-blocks 2j and 2j + 1 of scales that are bytes.
 [[OUTRIDER_AVX512, gnu::always_inline]] inline __m512i byte_pair(const std::byte* scales, int j) {
   const __m512i one_after_another =
       _mm512_cvtepi8_epi16(_mm256_load_si256(reinterpret_cast<const __m256i*>(scales) + j));
@@ -169,8 +179,9 @@ template <TensorType kType, int kRows, Reading kReading>
 
 // How the sums of sub-blocks are scaled and added, in 32 bits.
 //   wide    one by one: vpmulld, vpaddd
-//   paired  two side by side, 16 bits each: one vpdpwssd. For rows whose sums fit; Q4_128's always
-//           do.
+//   paired  two side by side, 16 bits each: one vpdpwssd. For rows whose sums fit; those of few
+//   bits
+//           and 16 columns always do, those of 8 bits hardly ever.
 // vpmulld, vpdpwssd and vpdpbusd share one instruction per cycle on Zen 4, so pairs raise what
 // can be reached at most from 0.80 to 0.84 of the peak for Q4_K and Q5_K, from 0.78 to 0.86 for
 // Q6_K.
@@ -185,7 +196,6 @@ template <TensorType kType, Scaling kScaling, int kRows, Reading kReading>
   constexpr BlockShape kBlock = block_shape(kType);
   constexpr int kPairs = static_cast<int>(kBlock.sub_blocks / 2);
   constexpr std::size_t kSubWords = kShape.units / kBlock.sub_blocks * kRows;
-  constexpr std::size_t kSubBytes = kBlock.sub_columns() * kBlock.bits * 2;
   constexpr std::size_t kScaleBytes = scale_bytes(kType);
   __m512 acc[kRows];
 #pragma GCC unroll 16
@@ -199,7 +209,7 @@ template <TensorType kType, Scaling kScaling, int kRows, Reading kReading>
     const std::int32_t* ds = words + kShape.units * kRows;
     const std::int32_t* extras = ds + kRows;
     __m512i scale_pairs[4];
-    if constexpr (kBlock.has_min) {
+    if constexpr (kBlock.has_min && kPairs == 4) {
       six_bit_pairs(line(small), line(small + 2 * kLine), scale_pairs);
     } else if constexpr (kType == TensorType::q4_128) {
 #pragma GCC unroll 4
@@ -212,8 +222,10 @@ template <TensorType kType, Scaling kScaling, int kRows, Reading kReading>
 #pragma GCC unroll 1
     for (int j = 0; j < kPairs; ++j) {
       __m512i scales;
-      if constexpr (kType == TensorType::q6_k)
+      if constexpr (kBlock.has_byte_scales())
         scales = byte_pair(small, j);
+      else if constexpr (kType == TensorType::q2_k)
+        scales = four_bit_pair_with_min(small, j, 0);
       else
         scales = scale_pairs[j];
       __m512i sums[2][kRows];
@@ -225,8 +237,9 @@ template <TensorType kType, Scaling kScaling, int kRows, Reading kReading>
           sums[half][r] =
               kBlock.has_min ? _mm512_setzero_si512() : _mm512_set1_epi32(extras[s * kRows + r]);
         }
-        prefetch<kReading>(lines + s * kSubBytes, kSubBytes);
-        add_sub_block<kType>(sums[half], lines + s * kSubBytes, words + s * kSubWords);
+        const SubBlockPlace sub_block = sub_block_place(kType, j, half);
+        prefetch<kReading>(lines + sub_block.own, sub_block.own_bytes);
+        add_sub_block<kType>(sums[half], lines + sub_block.first, half, words + s * kSubWords);
         if constexpr (kScaling == Scaling::wide) {
           const __m512i scale =
               _mm512_srai_epi32(half == 0 ? _mm512_slli_epi32(scales, 16) : scales, 16);
@@ -246,19 +259,24 @@ template <TensorType kType, Scaling kScaling, int kRows, Reading kReading>
         }
       }
     }
-    const __m512 d = halves(panel + place.d);
+    const __m512 d = avx512::factors<kType>(panel + place.d);
     __m512 terms[kRows];
 #pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r) terms[r] = _mm512_mul_ps(d, _mm512_cvtepi32_ps(total[r]));
     if constexpr (kBlock.has_min) {
-      __m512i mins[4];
-      six_bit_pairs(line(small + kLine), _mm512_srli_epi16(line(small + 2 * kLine), 4), mins);
+      __m512i mins[kPairs];
+      if constexpr (kType == TensorType::q2_k) {
+#pragma GCC unroll 8
+        for (int j = 0; j < kPairs; ++j) mins[j] = four_bit_pair_with_min(small, j, 4);
+      } else {
+        six_bit_pairs(line(small + kLine), _mm512_srli_epi16(line(small + 2 * kLine), 4), mins);
+      }
       const __m512 dmin = halves(panel + place.m);
 #pragma GCC unroll 16
       for (int r = 0; r < kRows; ++r) {
         __m512i minimum = _mm512_setzero_si512();
-#pragma GCC unroll 4
-        for (int i = 0; i < 4; ++i) {
+#pragma GCC unroll 8
+        for (int i = 0; i < kPairs; ++i) {
           minimum = _mm512_dpwssd_epi32(minimum, mins[i], _mm512_set1_epi32(extras[i * kRows + r]));
         }
         terms[r] = _mm512_fnmadd_ps(dmin, _mm512_cvtepi32_ps(minimum), terms[r]);
@@ -270,6 +288,19 @@ template <TensorType kType, Scaling kScaling, int kRows, Reading kReading>
   store(acc, out, stride);
 }
 
+// The largest and the most negative weight of a type with sub-blocks, both without sign.
+template <TensorType kType>
+constexpr int kUp = (1 << block_shape(kType).q_bits()) - 1 - block_shape(kType).bias;
+template <TensorType kType>
+constexpr int kDown = block_shape(kType).bias;
+
+// Whether the type has sub-blocks whose sums of w * q fit 16 bits whatever weights and rows are.
+template <TensorType kType>
+constexpr bool kSumsAlwaysFit = block_shape(kType).sub_blocks > 1 &&
+                                static_cast<int>(block_shape(kType).sub_columns()) *
+                                        127 * std::max(kUp<kType>, kDown<kType>) <=
+                                    32767;
+
 // Whether the sum of w * q over each sub-block of these rows fits 16 bits whatever the weights are.
 // With w from -down to up, P the sum of positive q and N of negative ones without sign, the largest
 // sum is up * P + down * N and the most negative one, without sign, down * P + up * N; the larger
@@ -279,7 +310,8 @@ template <TensorType kType>
 [[OUTRIDER_AVX512]] bool sums_fit_16_bits(const InterleavedRows& group) {
   constexpr BlockShape kBlock = block_shape(kType);
   constexpr InterleavedShape kShape = interleaved_shape(kType, ExtraKind::bias_start);
-  constexpr int kUp = (1 << kBlock.bits) - 1 - kBlock.bias, kDown = kBlock.bias;
+  constexpr int kBoth = kUp<kType> + kDown<kType>;
+  constexpr int kApart = std::max(kUp<kType>, kDown<kType>) - std::min(kUp<kType>, kDown<kType>);
   const auto lanes = static_cast<__mmask8>((1 << group.rows) - 1);
   const __m256i ones = _mm256_set1_epi8(1);
   __m256i most = _mm256_setzero_si256();
@@ -293,9 +325,8 @@ template <TensorType kType>
         sizes = _mm256_dpbusd_epi32(sizes, _mm256_abs_epi8(q), ones);
         sums = _mm256_dpbusd_epi32(sums, ones, q);
       }
-      sizes = _mm256_mullo_epi32(sizes, _mm256_set1_epi32(kUp + kDown));
-      sums = _mm256_mullo_epi32(_mm256_abs_epi32(sums),
-                                _mm256_set1_epi32(kUp > kDown ? kUp - kDown : kDown - kUp));
+      sizes = _mm256_mullo_epi32(sizes, _mm256_set1_epi32(kBoth));
+      sums = _mm256_mullo_epi32(_mm256_abs_epi32(sums), _mm256_set1_epi32(kApart));
       most = _mm256_max_epi32(most, _mm256_add_epi32(sizes, sums));
     }
   }
@@ -356,9 +387,10 @@ PanelKernel panel_kernel(std::size_t rows) {
 
 template <TensorType kType, Reading kOfFewRows>
 PanelKernel panel_kernel(const InterleavedRows& group) {
-  if constexpr (kType == TensorType::q4_128) {
+  constexpr BlockShape kShape = block_shape(kType);
+  if constexpr (kSumsAlwaysFit<kType>) {
     return panel_kernel<kType, Scaling::paired, kOfFewRows>(group.rows);
-  } else if constexpr (block_shape(kType).sub_blocks > 1) {
+  } else if constexpr (kShape.sub_blocks > 1 && kShape.q_bits() < 8) {
     if (group.rows > kFewRows && sums_fit_16_bits<kType>(group)) {
       return panel_kernel<kType, Scaling::paired, kOfFewRows>(group.rows);
     }

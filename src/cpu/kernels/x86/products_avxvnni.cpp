@@ -18,6 +18,7 @@ struct VnniSums {
 
   [[OUTRIDER_AVX2, gnu::always_inline]] static __m256i one() { return _mm256_set1_epi32(1); }
 
+  template <TensorType>
   [[OUTRIDER_AVX2, gnu::always_inline]] static __m256i scale(__m128i bytes) {
     return _mm256_cvtepi8_epi32(bytes);
   }

@@ -14,6 +14,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <type_traits>
 
 #include "base/error.h"
@@ -88,7 +89,8 @@ template <Requests kRequests>
 //
 // Q4_K, Q5_K: the digits are the weight times those of the scale in base 8, at most 31 * 7 = 217,
 // which one multiplication of 16-bit lanes gives for two weights.
-// Q6_K: the two bytes of the 16-bit product.
+// Q2_K: at most 3 * 15 = 45, a single digit.
+// Scales with a sign: the two bytes of the 16-bit product.
 template <TensorType kType>
 struct BlocksOf256 {
   static constexpr std::size_t kGroup = 256, kStepColumns = kGroup;
@@ -96,21 +98,24 @@ struct BlocksOf256 {
   static constexpr int kAColumns = 64;
   static constexpr bool kHasMin = block_shape(kType).has_min;
   static constexpr std::size_t kSubBlocks = block_shape(kType).sub_blocks;
-  static constexpr std::size_t kSubBytes = kGroup / kSubBlocks * block_shape(kType).bits * 2;
-  static constexpr std::size_t kScaleBytes = body_bytes(kType) - kSubBlocks * kSubBytes;
-  static constexpr int kHigh = 0, kLow = 1, kDigitBits = kHasMin ? 3 : 8;
+  static constexpr int kUnits = static_cast<int>(kGroup / kSubBlocks / 4);  // of a sub-block
+  static constexpr int kPairs = static_cast<int>(kSubBlocks / 2);
+  static constexpr std::size_t kScaleBytes = scale_bytes(kType);
+  static constexpr bool kHasHigh = kType != TensorType::q2_k;
+  static constexpr int kLow = 0, kHigh = 1, kDigits = kHasHigh ? 2 : 1;
+  static constexpr int kDigitBits = kHasMin ? 3 : 8;
 
   struct alignas(64) Weights {
-    std::uint8_t digits[2][4 * kTileRows][kTileBytes];  // [digit][unit]
+    std::uint8_t digits[kDigits][4 * kTileRows][kTileBytes];  // [digit][unit]
   };
   struct alignas(64) Scales {
     float d[kPanel], m[kPanel];
-    std::int32_t mins[4][kPanel];  // two sub-blocks per lane, as in Sums
+    std::int32_t mins[kPairs][kPanel];  // two sub-blocks per lane, as in Sums
   };
 
   // Of a tile of rows for a step.
   struct Sums {
-    std::int32_t pairs[kTileRows][4];  // the sums of q by sub-blocks, 16 bits each
+    std::int32_t pairs[kTileRows][kPairs];  // the sums of q by sub-blocks, 16 bits each
   };
   struct alignas(64) Factors : std::conditional_t<kHasMin, Sums, NoSums> {
     float d[kTileRows];
@@ -122,12 +127,12 @@ struct BlocksOf256 {
                                                         Scales& scales) {
     const BlockPlace place = block_place(kType, step);
     prefetch<kRequests>(panel + place.body - kLine, kScaleBytes + kLine);
-    _mm512_store_ps(scales.d, avx512::halves(panel + place.d));
+    _mm512_store_ps(scales.d, avx512::factors<kType>(panel + place.d));
     if constexpr (kHasMin) {
       _mm512_store_ps(scales.m, avx512::halves(panel + place.m));
       unpack_with_mins<kRequests>(panel + place.body, weights, scales);
     } else {
-      unpack_q6_k<kRequests>(panel + place.body, weights);
+      unpack_with_signs<kRequests>(panel + place.body, weights);
     }
   }
 
@@ -139,22 +144,23 @@ struct BlocksOf256 {
                                                           const Weights& weights, SumTile* sums,
                                                           const Pending<BlocksOf256>& pending) {
     Adder add(pending);  // not const: GCC 12 would keep it in memory
-    tiles.template zero<kHigh>();
+    if constexpr (kHasHigh) tiles.template zero<kHigh>();
     tiles.template zero<kLow>();
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {
       tiles.template load<kA>(q + i * kAColumns, stride);
-      tiles.template load<kB>(weights.digits[kHigh][i * kTileRows], kTileBytes);
-      if constexpr (kHasMin)
+      if constexpr (kHasHigh)
+        tiles.template load<kB>(weights.digits[kHigh][i * kTileRows], kTileBytes);
+      if constexpr (kHasHigh && kHasMin)
         tiles.template multiply_by_unsigned<kHigh, kA, kB>();
-      else
+      else if constexpr (kHasHigh)
         tiles.template multiply_by_signed<kHigh, kA, kB>();
       if constexpr (kAdds) add.template rows<2>(4 * i);
       tiles.template load<kB + 1>(weights.digits[kLow][i * kTileRows], kTileBytes);
       tiles.template multiply_by_unsigned<kLow, kA, kB + 1>();
       if constexpr (kAdds) add.template rows<2>(4 * i + 2);
     }
-    tiles.template store<kHigh>(sums[kHigh].rows, kTileBytes);
+    if constexpr (kHasHigh) tiles.template store<kHigh>(sums[kHigh].rows, kTileBytes);
     tiles.template store<kLow>(sums[kLow].rows, kTileBytes);
   }
 
@@ -172,8 +178,12 @@ struct BlocksOf256 {
       if constexpr (kHasMin) {
         const std::int16_t* sums16 = x.sums16 + r * x.sums_stride + kGroup / 16 * step;
         const __m256i sixteens = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(sums16));
-        const __m256i sums = _mm256_madd_epi16(sixteens, _mm256_set1_epi16(1));
-        _mm_storeu_si128(reinterpret_cast<__m128i*>(out.pairs[r]), _mm256_cvtepi32_epi16(sums));
+        if constexpr (kPairs == 8) {
+          _mm256_storeu_si256(reinterpret_cast<__m256i*>(out.pairs[r]), sixteens);
+        } else {
+          const __m256i sums = _mm256_madd_epi16(sixteens, _mm256_set1_epi16(1));
+          _mm_storeu_si128(reinterpret_cast<__m128i*>(out.pairs[r]), _mm256_cvtepi32_epi16(sums));
+        }
       }
     }
   }
@@ -190,8 +200,8 @@ struct BlocksOf256 {
           d_(_mm512_load_ps(pending.scales->d)) {
       if constexpr (kHasMin) {
         dmin_ = _mm512_load_ps(pending.scales->m);
-#pragma GCC unroll 4
-        for (int i = 0; i < 4; ++i) mins_[i] = _mm512_load_si512(pending.scales->mins[i]);
+#pragma GCC unroll 8
+        for (int i = 0; i < kPairs; ++i) mins_[i] = _mm512_load_si512(pending.scales->mins[i]);
       }
     }
 
@@ -199,15 +209,17 @@ struct BlocksOf256 {
     [[OUTRIDER_AVX512, gnu::always_inline]] void rows(int first) const {
 #pragma GCC unroll 4
       for (int r = first; r < first + kCount; ++r) {
-        const __m512i high = _mm512_load_si512(sums_[kHigh].rows[r]);
-        const __m512i total = _mm512_add_epi32(_mm512_slli_epi32(high, kDigitBits),
-                                               _mm512_load_si512(sums_[kLow].rows[r]));
+        __m512i total = _mm512_load_si512(sums_[kLow].rows[r]);
+        if constexpr (kHasHigh) {
+          const __m512i high = _mm512_load_si512(sums_[kHigh].rows[r]);
+          total = _mm512_add_epi32(_mm512_slli_epi32(high, kDigitBits), total);
+        }
         __m512 term = _mm512_mul_ps(d_, _mm512_cvtepi32_ps(total));
         if constexpr (kHasMin) {
           const std::int32_t* pairs = factors_.pairs[r];
           __m512i minimum = _mm512_setzero_si512();
-#pragma GCC unroll 4
-          for (int i = 0; i < 4; ++i) {
+#pragma GCC unroll 8
+          for (int i = 0; i < kPairs; ++i) {
             minimum = _mm512_dpwssd_epi32(minimum, mins_[i], _mm512_set1_epi32(pairs[i]));
           }
           term = _mm512_fnmadd_ps(dmin_, _mm512_cvtepi32_ps(minimum), term);
@@ -225,72 +237,92 @@ struct BlocksOf256 {
     float* to_;
     std::size_t to_stride_;
     __m512 d_, dmin_;
-    __m512i mins_[4];
+    __m512i mins_[kPairs];
   };
 
   template <Requests kRequests>
   [[OUTRIDER_AVX512, gnu::always_inline]] static inline void unpack_with_mins(const std::byte* body,
                                                                               Weights& weights,
                                                                               Scales& out) {
-    const avx512::SixBitScales small = avx512::six_bit_scales(body);
     const __m512i even_bytes = _mm512_set1_epi16(255), seven = _mm512_set1_epi8(7);
-    __m512i digits[2][2];
-#pragma GCC unroll 2
-    for (int i = 0; i < 2; ++i) {
+    avx512::ScalesAndMins<kType> small;
+    if constexpr (kType == TensorType::q2_k)
+      small = avx512::four_bit_scales(body);
+    else
+      small = avx512::six_bit_scales<kType>(body);
+    __m512i digits[kDigits][small.kRegisters];
+#pragma GCC unroll 4
+    for (int i = 0; i < small.kRegisters; ++i) {
       store_line(out.mins[2 * i], _mm512_and_si512(small.mins[i], even_bytes));
       store_line(out.mins[2 * i + 1], _mm512_srli_epi16(small.mins[i], 8));
-      digits[kHigh][i] = _mm512_and_si512(_mm512_srli_epi16(small.scales[i], 3), seven);
-      digits[kLow][i] = _mm512_and_si512(small.scales[i], seven);
+      digits[kLow][i] = small.scales[i];
+      if constexpr (kHasHigh) {
+        digits[kHigh][i] = _mm512_and_si512(_mm512_srli_epi16(small.scales[i], 3), seven);
+        digits[kLow][i] = _mm512_and_si512(small.scales[i], seven);
+      }
     }
-#pragma GCC unroll 8
-    for (int s = 0; s < 8; ++s) {
+#pragma GCC unroll 16
+    for (int s = 0; s < static_cast<int>(kSubBlocks); ++s) {
       // Byte kScaleByte of a lane, twice as a number of 16 bits.
       const __m512i twice =
           _mm512_add_epi32(_mm512_set4_epi32(0x800c800c, 0x80088008, 0x80048004, 0x80008000),
                            _mm512_set1_epi32(0x10001 * kScaleByte[s % 4]));
-      const __m512i high = _mm512_shuffle_epi8(digits[kHigh][s / 4], twice);
       const __m512i low = _mm512_shuffle_epi8(digits[kLow][s / 4], twice);
-      __m512i units[8];
-      const std::byte* lines = body + kScaleBytes + s * kSubBytes;
-      prefetch<kRequests>(lines, kSubBytes);
+      const __m512i high = _mm512_shuffle_epi8(digits[kDigits - 1][s / 4], twice);
+      __m512i units[kUnits];
+      const SubBlockPlace sub_block = sub_block_place(kType, s / 2, s % 2);
+      const std::byte* lines = body + kScaleBytes;
+      prefetch<kRequests>(lines + sub_block.own, sub_block.own_bytes);
       asm volatile("" : : : "memory");  // else GCC asks for all lines of the block first
-      avx512::read_units<kType>(lines, units);
+      avx512::read_units<kType>(lines + sub_block.first, s % 2, units);
 #pragma GCC unroll 8
-      for (int u = 0; u < 8; ++u) {
-        const int unit = s * 8 + u;
-        store_line(weights.digits[kHigh][unit], _mm512_mullo_epi16(units[u], high));
+      for (int u = 0; u < kUnits; ++u) {
+        const int unit = s * kUnits + u;
+        if constexpr (kHasHigh)
+          store_line(weights.digits[kHigh][unit], _mm512_mullo_epi16(units[u], high));
         store_line(weights.digits[kLow][unit], _mm512_mullo_epi16(units[u], low));
       }
     }
   }
 
   template <Requests kRequests>
-  [[OUTRIDER_AVX512, gnu::always_inline]] static inline void unpack_q6_k(const std::byte* body,
-                                                                         Weights& out) {
-    const __m512i low_bytes = _mm512_set1_epi16(255);
+  [[OUTRIDER_AVX512, gnu::always_inline]] static inline void unpack_with_signs(
+      const std::byte* body, Weights& out) {
 #pragma GCC unroll 1
-    for (int s = 0; s < 16; ++s) {
-      const __m128i stored = _mm_load_si128(reinterpret_cast<const __m128i*>(body) + s);
-      const __m512i once = _mm512_cvtepu8_epi32(stored);
-      // A lane's bytes: (scale, 0, scale, 0), (0, scale, 0, scale), and 32 * scale in 16 bits.
-      const __m512i even = _mm512_or_si512(once, _mm512_slli_epi32(once, 16));
-      const __m512i odd = _mm512_slli_epi16(even, 8);
-      const __m512i bias = _mm512_srai_epi16(odd, 3);
-      const std::byte* lines = body + kScaleBytes + s * kSubBytes;
-      prefetch<kRequests>(lines, kSubBytes);
-      __m512i units[4];
-      avx512::read_units<TensorType::q6_k>(lines, units);
-#pragma GCC unroll 4
-      for (int u = 0; u < 4; ++u) {
-        const int unit = s * 4 + u;
-        const __m512i evens = _mm512_sub_epi16(_mm512_maddubs_epi16(units[u], even), bias);
-        const __m512i odds = _mm512_sub_epi16(_mm512_maddubs_epi16(units[u], odd), bias);
-        // 0xe4 is mask ? a : b.
-        store_line(out.digits[kHigh][unit],
-                   _mm512_ternarylogic_epi32(_mm512_srli_epi16(evens, 8), odds, low_bytes, 0xe4));
-        store_line(out.digits[kLow][unit],
-                   _mm512_ternarylogic_epi32(evens, _mm512_slli_epi16(odds, 8), low_bytes, 0xe4));
-      }
+    for (int pair = 0; pair < kPairs; ++pair) {
+      unpack_sub_block<kRequests, 0>(body, pair, out);
+      unpack_sub_block<kRequests, 1>(body, pair, out);
+    }
+  }
+
+  template <Requests kRequests, int kHalf>
+  [[OUTRIDER_AVX512, gnu::always_inline]] static inline void unpack_sub_block(const std::byte* body,
+                                                                              int pair,
+                                                                              Weights& out) {
+    constexpr int kBiasBits = std::countr_zero(static_cast<unsigned>(block_shape(kType).bias));
+    const __m512i low_bytes = _mm512_set1_epi16(255);
+    const int s = 2 * pair + kHalf;
+    const __m128i stored = _mm_load_si128(reinterpret_cast<const __m128i*>(body) + s);
+    const __m512i once = _mm512_cvtepu8_epi32(stored);
+    // A lane's bytes: (scale, 0, scale, 0), (0, scale, 0, scale), and bias * scale in 16 bits.
+    const __m512i even = _mm512_or_si512(once, _mm512_slli_epi32(once, 16));
+    const __m512i odd = _mm512_slli_epi16(even, 8);
+    const __m512i bias = _mm512_srai_epi16(odd, 8 - kBiasBits);
+    const SubBlockPlace sub_block = sub_block_place(kType, pair, kHalf);
+    const std::byte* lines = body + kScaleBytes;
+    prefetch<kRequests>(lines + sub_block.own, sub_block.own_bytes);
+    __m512i units[kUnits];
+    avx512::read_units<kType>(lines + sub_block.first, kHalf, units);
+#pragma GCC unroll 8
+    for (int u = 0; u < kUnits; ++u) {
+      const int unit = s * kUnits + u;
+      const __m512i evens = _mm512_sub_epi16(_mm512_maddubs_epi16(units[u], even), bias);
+      const __m512i odds = _mm512_sub_epi16(_mm512_maddubs_epi16(units[u], odd), bias);
+      // 0xe4 is mask ? a : b.
+      store_line(out.digits[kHigh][unit],
+                 _mm512_ternarylogic_epi32(_mm512_srli_epi16(evens, 8), odds, low_bytes, 0xe4));
+      store_line(out.digits[kLow][unit],
+                 _mm512_ternarylogic_epi32(evens, _mm512_slli_epi16(odds, 8), low_bytes, 0xe4));
     }
   }
 };
@@ -433,10 +465,9 @@ struct Groups {
     const __m512i bias = _mm512_set1_epi8(static_cast<char>(kShape.bias));
     prefetch<kRequests>(body, body_bytes(kType) + kLine);
     __m512i units[8];
-    if constexpr (kShape.bits < 8) avx512::read_units<kType>(body, units);
+    avx512::read_units<kType>(body, 0, units);
 #pragma GCC unroll 8
     for (int u = 0; u < 8; ++u) {
-      if constexpr (kShape.bits == 8) units[u] = avx512::line(body + u * kLine);
       if constexpr (kShape.bias != 0) units[u] = _mm512_sub_epi8(units[u], bias);
       store_line(out[u], units[u]);
     }
@@ -464,7 +495,7 @@ struct Groups {
         const std::byte* lines = body + scale_bytes(kType) + s * kSubBytes;
         prefetch<kRequests>(lines, kSubBytes);
         __m512i units[4];
-        avx512::read_units<kType>(lines, units);
+        avx512::read_units<kType>(lines, half, units);
 #pragma GCC unroll 4
         for (int u = 0; u < 4; ++u) {
           const __m512i scaled = _mm512_mullo_epi16(units[u], scale);
@@ -611,9 +642,14 @@ decltype(auto) with_format(TensorType type, const F& f) {
     case TensorType::q4_1: return f.template operator()<Groups<TensorType::q4_1>>();
     case TensorType::q5_0: return f.template operator()<Groups<TensorType::q5_0>>();
     case TensorType::q5_1: return f.template operator()<Groups<TensorType::q5_1>>();
+    case TensorType::q2_k: return f.template operator()<BlocksOf256<TensorType::q2_k>>();
+    case TensorType::q3_k: return f.template operator()<BlocksOf256<TensorType::q3_k>>();
     case TensorType::q4_k: return f.template operator()<BlocksOf256<TensorType::q4_k>>();
     case TensorType::q5_k: return f.template operator()<BlocksOf256<TensorType::q5_k>>();
     case TensorType::q6_k: return f.template operator()<BlocksOf256<TensorType::q6_k>>();
+    case TensorType::iq4_nl: return f.template operator()<Groups<TensorType::iq4_nl>>();
+    case TensorType::iq4_xs: return f.template operator()<BlocksOf256<TensorType::iq4_xs>>();
+    case TensorType::q8_256: return f.template operator()<BlocksOf256<TensorType::q8_256>>();
     case TensorType::q4_128: return f.template operator()<Groups<TensorType::q4_128>>();
     default: CHECK(type == TensorType::q8_0);
   }

@@ -1,0 +1,15 @@
+// IQ1 to IQ3: types whose weights are entries of tables, eight or four neighbours at a time, with
+// signs or an offset beside them.
+
+#pragma once
+
+#include <cstddef>
+
+#include "numerics/blocks.h"
+
+namespace outrider {
+
+// decode_block() for them, but for d, which only IQ1_M's sets.
+void decode_table_block(TensorType type, const std::byte* raw, Block& block);
+
+}  // namespace outrider
