@@ -88,10 +88,29 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   return *this;
 }
 
+namespace {
+
+std::uintptr_t page_size() {
+  return static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+}
+
+bool contains(std::span<const std::byte> whole, std::span<const std::byte> part) {
+  return part.empty() ||
+         (part.data() >= whole.data() && part.data() + part.size() <= whole.data() + whole.size());
+}
+
+}  // namespace
+
+void MappedFile::prefetch(std::span<const std::byte> part) const {
+  CHECK(contains(bytes_, part));
+  if (part.empty()) return;
+  const std::uintptr_t before = reinterpret_cast<std::uintptr_t>(part.data()) % page_size();
+  ::madvise(const_cast<std::byte*>(part.data()) - before, part.size() + before, MADV_WILLNEED);
+}
+
 void MappedFile::release(std::span<const std::byte> part) const {
-  CHECK(part.empty() || (part.data() >= bytes_.data() &&
-                         part.data() + part.size() <= bytes_.data() + bytes_.size()));
-  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  CHECK(contains(bytes_, part));
+  const std::uintptr_t page = page_size();
   const auto begin = reinterpret_cast<std::uintptr_t>(part.data());
   // Whole pages only: the rest of a page may belong to bytes that are still needed.
   const std::uintptr_t first = (begin + page - 1) / page * page;

@@ -21,6 +21,9 @@ class MappedFile {
   MappedFile& operator=(MappedFile&& other) noexcept;
 
   std::span<const std::byte> bytes() const { return bytes_; }
+  // Has Linux read `part`, a part of bytes(), while the caller goes on. What is not in memory yet
+  // when it is read is waited for.
+  void prefetch(std::span<const std::byte> part) const;
   // Tells Linux that the pages of `part`, a part of bytes(), are no longer needed. They can still
   // be read, from the file again.
   void release(std::span<const std::byte> part) const;

@@ -94,8 +94,30 @@ void pack_rows(const Packing& packing, Range panels, PackingMemory& memory, std:
 // What a thread packs before it releases the file's pages that this came from. Were it a whole
 // tensor, the head of a model of 1.5B would keep 180 MB of them.
 constexpr std::size_t kSliceBytes = std::size_t{4} << 20;
+// How much of the file Linux reads ahead of a thread that packs.
+constexpr std::size_t kAheadBytes = std::size_t{32} << 20;
 // What a team packs before others may use it, in whole matrices.
 constexpr std::size_t kTurnBytes = std::size_t{8} << 20;
+
+// Panels of a matrix that a thread packs at a time.
+struct Slice {
+  const Packing* packing;
+  Range panels;
+};
+
+// What thread `thread` of `team_size` packs, in this order.
+std::vector<Slice> slices(std::span<const Packing> packings, int thread, int team_size) {
+  std::vector<Slice> all;
+  for (const Packing& packing : packings) {
+    const PackedMatrix& matrix = *packing.matrix;
+    const Range own = share(matrix.panels(), thread, team_size);
+    const std::size_t panels_a_slice =
+        std::max<std::size_t>(1, kSliceBytes / std::max<std::size_t>(1, matrix.panel_bytes));
+    for (std::size_t first = own.begin; first < own.end; first += panels_a_slice)
+      all.push_back({&packing, {first, std::min(own.end, first + panels_a_slice)}});
+  }
+  return all;
+}
 
 // The part of the file that some panels were packed from.
 std::span<const std::byte> file_bytes(const Packing& packing, Range panels) {
@@ -107,6 +129,28 @@ std::span<const std::byte> file_bytes(const Packing& packing, Range panels) {
   const std::size_t first = row_of(panels.begin * kPanel);
   const std::size_t last = row_of(std::min(panels.end * kPanel, packing.matrix->outputs) - 1);
   return tensor.bytes.subspan(first * row_bytes, (last + 1 - first) * row_bytes);
+}
+
+// What a thread has to pack and how far it is.
+struct ThreadShare {
+  std::vector<Slice> slices;              // of all matrices
+  std::size_t packed = 0, requested = 0;  // how many of them
+  std::size_t bytes_ahead = 0;            // requested and not packed
+  PackingMemory memory;
+};
+
+// Called before a slice is packed: has Linux read what comes next. Rows that are chosen lie apart
+// and are left out.
+void prefetch(const Checkpoint& checkpoint, ThreadShare& own) {
+  const auto bytes = [&](std::size_t slice) {
+    const auto& [packing, panels] = own.slices[slice];
+    return packing->rows.empty() ? file_bytes(*packing, panels) : std::span<const std::byte>();
+  };
+  if (own.packed > 0) own.bytes_ahead -= bytes(own.packed - 1).size();
+  for (; own.requested < own.slices.size() && own.bytes_ahead < kAheadBytes; ++own.requested) {
+    checkpoint.prefetch(bytes(own.requested));
+    own.bytes_ahead += bytes(own.requested).size();
+  }
 }
 
 // The matrix that gives the logits.
@@ -187,37 +231,34 @@ Weights::Weights(const Model& model, const LoadOptions& options, ThreadTeam& tea
   packings.push_back({&head_tensor_, head_tokens_, &head_, offset});
   reserve(packings.back(), head_memory_);
 
-  std::vector<PackingMemory> memories(static_cast<std::size_t>(team.size()));
-  for (PackingMemory& memory : memories) {
-    for (const Packing& packing : packings) reserve(packing, memory);
+  std::vector<ThreadShare> shares;
+  for (int thread = 0; thread < team.size(); ++thread) {
+    ThreadShare& own = shares.emplace_back();
+    own.slices = slices(packings, thread, team.size());
+    for (const Packing& packing : packings) reserve(packing, own.memory);
   }
   std::atomic<std::size_t> packed = 0;
   std::atomic<bool> is_interrupted = false;
-  const auto pack = [&](std::span<const Packing> packings, int thread) {
-    for (const Packing& packing : packings) {
-      const PackedMatrix& matrix = *packing.matrix;
-      const Range own = share(matrix.panels(), thread, team.size());
-      const std::size_t panels_a_slice =
-          std::max<std::size_t>(1, kSliceBytes / std::max<std::size_t>(1, matrix.panel_bytes));
-      for (std::size_t first = own.begin; first < own.end; first += panels_a_slice) {
-        if (is_interrupted) return;
-        const Range slice = {first, std::min(own.end, first + panels_a_slice)};
-        pack_rows(packing, slice, memories[static_cast<std::size_t>(thread)],
-                  packed_.begin() + packing.offset);
-        model.checkpoint->release(file_bytes(packing, slice));
-        packed += (slice.end - slice.begin) * matrix.panel_bytes;
-        if (thread == 0 && progress &&
-            !progress(static_cast<double>(packed) / static_cast<double>(packed_.size())))
-          is_interrupted = true;
-      }
+  const auto pack = [&](const Packing* end, int thread) {
+    ThreadShare& own = shares[static_cast<std::size_t>(thread)];
+    for (; own.packed < own.slices.size(); ++own.packed) {
+      const auto& [packing, panels] = own.slices[own.packed];
+      if (packing >= end || is_interrupted) return;
+      prefetch(*model.checkpoint, own);
+      pack_rows(*packing, panels, own.memory, packed_.begin() + packing->offset);
+      model.checkpoint->release(file_bytes(*packing, panels));
+      packed += (panels.end - panels.begin) * packing->matrix->panel_bytes;
+      if (thread == 0 && progress &&
+          !progress(static_cast<double>(packed) / static_cast<double>(packed_.size())))
+        is_interrupted = true;
     }
   };
   // In turns, so that another model on the team need not wait until all of it is packed.
-  for (std::size_t first = 0, last = 0; first < packings.size(); first = last) {
-    for (std::size_t bytes = 0; last < packings.size() && bytes < kTurnBytes; ++last)
-      bytes += packings[last].matrix->panels() * packings[last].matrix->panel_bytes;
-    const auto turn = std::span(packings).subspan(first, last - first);
-    team.run([&](int thread) { pack(turn, thread); });
+  const Packing* const last = packings.data() + packings.size();
+  for (const Packing* end = packings.data(); end < last;) {
+    for (std::size_t bytes = 0; end < last && bytes < kTurnBytes; ++end)
+      bytes += end->matrix->panels() * end->matrix->panel_bytes;
+    team.run([&](int thread) { pack(end, thread); });
   }
   if (is_interrupted) throw Error("interrupted");
 }

@@ -1,5 +1,6 @@
 #include "formats/checkpoint.h"
 
+#include <algorithm>
 #include <functional>
 #include <iterator>
 #include <limits>
@@ -121,13 +122,27 @@ std::size_t Checkpoint::file_bytes() const {
   return bytes;
 }
 
-void Checkpoint::release(std::span<const std::byte> bytes) const {
-  for (const MappedFile& file : files) {
+namespace {
+
+// The file that holds these bytes; null if there is none.
+const MappedFile* file_of(const std::vector<MappedFile>& files, std::span<const std::byte> bytes) {
+  const auto holds = [&](const MappedFile& file) {
     const std::span<const std::byte> own = file.bytes();
-    if (std::less_equal<>()(own.data(), bytes.data()) &&
-        std::less_equal<>()(bytes.data() + bytes.size(), own.data() + own.size()))
-      return file.release(bytes);
-  }
+    return std::less_equal<>()(own.data(), bytes.data()) &&
+           std::less_equal<>()(bytes.data() + bytes.size(), own.data() + own.size());
+  };
+  const auto found = std::ranges::find_if(files, holds);
+  return found == files.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+void Checkpoint::prefetch(std::span<const std::byte> bytes) const {
+  if (const MappedFile* file = file_of(files, bytes)) file->prefetch(bytes);
+}
+
+void Checkpoint::release(std::span<const std::byte> bytes) const {
+  if (const MappedFile* file = file_of(files, bytes)) file->release(bytes);
 }
 
 const TensorView* Checkpoint::find(std::string_view name) const {

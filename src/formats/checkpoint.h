@@ -87,7 +87,8 @@ struct Checkpoint {
   std::vector<MappedFile> files;  // its parts; empty: it was read from memory
 
   std::size_t file_bytes() const;
-  // Tells Linux that these bytes of a tensor are no longer needed: see MappedFile::release().
+  // Bytes of a tensor, which are needed soon or no longer: see MappedFile.
+  void prefetch(std::span<const std::byte> bytes) const;
   void release(std::span<const std::byte> bytes) const;
   const TensorView* find(std::string_view name) const;
 };
