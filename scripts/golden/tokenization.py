@@ -4,7 +4,8 @@
 
     scripts/golden/tokenization.py FOLDER    FOLDER holds smollm2-135m.gguf, qwen2.5-coder-0.5b.gguf, gemma3-270m.gguf
 
-strings.json        some 2,000 strings; {"hex": ...} where a string is not well-formed UTF-8
+strings.json        some 2,400 strings; {"hex": ...} where a string is not well-formed UTF-8
+normal_form.json    [text, its normal form C] by unicodedata
 NAME.json           "plain": the tokens of each string as a user's text; "special": by the string's number, the tokens with
                     special tokens parsed, where that makes a difference
 tiny-NAME.json      the same for a small vocabulary of our own, which the file holds as GGUF's metadata would, and for every
@@ -15,6 +16,7 @@ import json
 import pathlib
 import random
 import sys
+import unicodedata
 
 import gguf
 import tokenizers
@@ -84,6 +86,15 @@ LOOK_ALIKES = ["<|im_start|>", "<|im_end|>", "<|endoftext|>", "<|im_start|>user\
                "<issue_start>", "<tool_call>", "</tool_call>", "<bos>", "<eos>", "<pad>", "<unk>", "<mask>", "[multimodal]", "<start_of_turn>user\n", "<end_of_turn>\n",
                "<start_of_image>", "<unused0>", "<unused1", "<unused12>", "<unused6241>", "<0x0A>", "<0x41>", "<h1>", "</h1>", "<table>", "<tr", "</s>", "<s>",
                "[PAD151665]", "<|im_start|", "<|im_<|im_end|>", "|im_end|>", "<<|im_end|>>", "<|IM_END|>", "< |im_end|>", "<b", "><i>", "<|object_ref_start|>"]
+# Normal form C changes these, whole or written apart.
+DECOMPOSABLE = ["Ấn Độ ở Việt Nam; ỗ ữ ặ ậ ệ", "Ṩōme Ļātīņu ḝ ǭ ȱ", "ᾧ ᾄδω Ἄϊδος ῗ ΐ", "Й ё ї Ќ Ӂ ӫ", "한국어 자모 분해 갂 닭 힣", "がぎぐげご ぱぴ ヴヷ ゞ",
+                "क़ख़ग़ ज़िन्दगी ड़ ढ़ फ़िल्म ऩ ऱ ऴ", "কোনো বৌ ড় ঢ় য়", "ਖ਼ਗ਼ਜ਼ ਲ਼", "கொ கோ கௌ", "ಕೀ ಕೊ ಕೋ", "കൊ കോ കൌ", "කෝ ෞ ේ", "བླ྄ གྷ ཌྷ ཱི", "ဦ ဦ",
+                "أإآؤئ ۀ ۂ ۓ", "שׁ שׂ אַ בּ וֹ יִ", "Ω Å K ℃ ℉", "≠ ≮ ≯ ∄ ⊄ ⇍ ⫝̸", "豈 更 車 賈 滑 串 句 龜", "， ｀ ； · ´ ‘ 〈 〉", "𑂚 𑂜 𝅗𝅥 𝅘𝅥𝅮"]
+DECOMPOSED = ["e\u0301", "\u0301e", "A\u030a", "\u212b", "\u2126", "\u212a", "o\u0302\u0303", "o\u0303\u0302", "a\u0323\u0302", "a\u0302\u0323", "\u1e9b\u0323", "\u1100\u1161",
+              "\u1100\u1161\u11a8", "\uac00\u11a8", "\u1161", "\u11a8", "\u0915\u093c", "\u0958", "\u09c7\u09be", "\u0b47\u0b57", "\u0bc6\u0bd7", "\u0dd9\u0dcf\u0dca", "\u0f71\u0f72",
+              "\u0344", "\u0340", "\u0387", "\u1fef", "\u2000", "\u2001 ", "\u2329", "\uf900", "\U0002f800", "\u0340\u0316", ">\u0338", "=\u0338", "<\u0338", "\u304b\u3099",
+              "\u30cf\u309a", "x\u0323\u0307", "x\u0307\u0323", " \u0301", "\n\u0301", "1\u20e3", "\u05d0\u05b7", "\u05e9\u05bc\u05c1", "\ufb2a", "\u0627\u0653", "\u0622\u0654",
+              "word", " und ", "日本", "\U0001d15e", "\u1b05\u1b35", "\u2adc", "'s", "12", "\n"]
 ILL_FORMED = [b"\x80", b"\xbf\xbf", b"\xc0\xaf", b"\xc2", b"\xc2A", b"\xe0\x80\xaf", b"\xe0\xa0", b"\xe2\x82", b"\xe2\x82A", b"\xe2\x28\xa1", b"\xed\xa0\x80",
               b"\xed\xb0\x80", b"\xf0\x9f\x98", b"\xf0\x9f", b"\xf0\x80\x80\x80", b"\xf1\x80\x80\xe1\x80\xc2b\x80c\x80\xbfd", b"\xf4\x90\x80\x80", b"\xf5\x80",
               b"\xff\xfe", b"\xf0\x9f\x98\xf0\x9f\x98\x80", b"\xc3\x28", b"\xfc\x80\x80\x80\x80\x80"]
@@ -122,12 +133,38 @@ def make_strings():
     for ill in ILL_FORMED:
         strings += [ill, b"a" + ill + b"b", " é".encode() + ill + "é\n".encode(), ill + ill]
     strings += [b"".join(chance.choice([bytes([chance.randrange(256)]), pick().encode()]) for _ in range(6)) for _ in range(60)]
-    return list(dict.fromkeys(strings))
+    return list(dict.fromkeys(strings + [text.encode() for text in decomposed_strings()]))
+
+
+def decomposed_strings():
+    """Text that normal form C changes, in many scripts."""
+    chance = random.Random(15)
+    strings = [unicodedata.normalize("NFD", text) for text in PROSE + DECOMPOSABLE if unicodedata.normalize("NFD", text) != unicodedata.normalize("NFC", text)]
+    for text in strings[:]:
+        for _ in range(4):
+            begin = chance.randrange(len(text))
+            strings.append(text[begin:begin + chance.randint(2, 25)])
+    for token in LOOK_ALIKES[:12]:
+        strings += [token + "\u0338", "e" + token + "\u0301", "e\u0301" + token + "\u0301\u0323x"]
+    for _ in range(100):
+        strings.append("".join(chance.choice(DECOMPOSED) for _ in range(chance.randint(1, 8))))
+    return strings
+
+
+def normal_form_pairs():
+    characters = [chr(code) for code in range(0x110000) if not 0xd800 <= code < 0xe000 and is_stable(code)]
+    changing = [c for c in characters if unicodedata.normalize("NFC", c) != c]
+    pairs = [unicodedata.normalize("NFD", c) for c in characters if unicodedata.normalize("NFC", unicodedata.normalize("NFD", c)) == c]
+    hangul = [text for text in pairs if "\u1100" <= text[0] <= "\u1112"]
+    pairs = [text for text in pairs if len(text) > 1 and text not in set(hangul)] + hangul[::97]
+    marks = [c for c in characters if unicodedata.combining(c)]
+    chance = random.Random(9)
+    mixed = ["".join(chance.choice(chance.choice([changing, pairs, marks, marks, characters])) for _ in range(chance.randint(2, 9))) for _ in range(600)]
+    return [[text, unicodedata.normalize("NFC", text)] for text in dict.fromkeys(changing + pairs + mixed)]
 
 
 def is_stable(code):
     """Assigned in Unicode 14, so that all programs agree on what it is."""
-    import unicodedata
     return unicodedata.category(chr(code)) != "Cn"
 
 
@@ -146,6 +183,8 @@ EXPRESSIONS = {
     "qwen2": [r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"],
     "qwen35": [r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"],
     "llama-bpe": [r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"],
+    "seed-coder": [r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+"],
+    "minicpm5": [r"\p{N}{1,3}", r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}+| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"],
     "tekken": [CASED.replace("END", "") + r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"],
     "gpt-4o": [CASED.replace("END", "(?i:'s|'t|'re|'ve|'m|'ll|'d)?") + r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"],
     "deepseek-coder": ["[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", "[一-龥ࠀ-一가-\ud7ff]+"],
@@ -156,9 +195,9 @@ EXPRESSIONS = {
 
 
 def pre_tokenizer(name):
-    if name == "gpt-2":
+    if name in ("gpt-2", "mpt"):
         return pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
-    if name == "smollm":
+    if name in ("smollm", "command-r", "starcoder", "refact"):
         return pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)])
     stages = [pre_tokenizers.Split(tokenizers.Regex(expression), "isolated") for expression in EXPRESSIONS[name]]
     if name in ("deepseek-coder", "deepseek-llm"):
@@ -166,11 +205,19 @@ def pre_tokenizer(name):
     return pre_tokenizers.Sequence(stages + [pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
 
 
+# Whose tokenizer.json has the normalizer NFC.
+COMPOSED = {"qwen2", "qwen35", "command-r", "mpt"}
+# Whose BPE has ignore_merges: a word that is an entry is that token.
+WHOLE_WORDS = {"llama-bpe", "tekken", "minicpm5"}
+
+
 def reference_byte_bpe(metadata):
     tokens, kinds = metadata["tokens"], metadata["token_type"]
     merges = [tuple(merge.split(" ")) for merge in metadata["merges"]]
-    reference = tokenizers.Tokenizer(models.BPE({text: i for i, text in enumerate(tokens)}, merges))
+    reference = tokenizers.Tokenizer(models.BPE({text: i for i, text in enumerate(tokens)}, merges, ignore_merges=metadata["pre"] in WHOLE_WORDS))
     reference.pre_tokenizer = pre_tokenizer(metadata["pre"])
+    if metadata["pre"] in COMPOSED:
+        reference.normalizer = normalizers.NFC()
     add_special(reference, tokens, kinds)
     return reference
 
@@ -216,7 +263,7 @@ def golden(reference, strings):
 
 def read_metadata(path):
     fields = gguf.GGUFReader(path).fields
-    keys = ["model", "pre", "tokens", "token_type", "scores", "merges", "unknown_token_id"]
+    keys = ["model", "pre", "tokens", "token_type", "scores", "merges", "unknown_token_id", "add_space_prefix"]
     return {key: fields[f"tokenizer.ggml.{key}"].contents() for key in keys if f"tokenizer.ggml.{key}" in fields}
 
 
@@ -278,6 +325,7 @@ def main():
     out = pathlib.Path(__file__).parents[2] / "tests/golden/tokenizers"
     strings = make_strings()
     write(out / "strings.json", [written(raw) for raw in strings])
+    write(out / "normal_form.json", normal_form_pairs())
     for name, file in [("smollm2", "smollm2-135m"), ("qwen2.5-coder", "qwen2.5-coder-0.5b"), ("gemma3", "gemma3-270m")]:
         metadata = read_metadata(folder / f"{file}.gguf")
         if metadata["model"] == "gpt2":
@@ -289,10 +337,11 @@ def main():
             print(name, "differs from the published form in", len(different), [strings[i] for i in different[:5]])
         write(out / f"{name}.json", answers)
     few = strings[::TINY_EVERY]
-    tiny = [(name, tiny_byte_bpe(name), reference_byte_bpe) for name in ["smollm", "gpt-2", *EXPRESSIONS]]
+    tiny = [(name, tiny_byte_bpe(name), reference_byte_bpe) for name in ["smollm", "command-r", "gpt-2", "mpt", *EXPRESSIONS]]
     for name, metadata, reference in tiny + [("sentencepiece", tiny_sentencepiece(), reference_sentencepiece)]:
         write(out / f"tiny-{name}.json", {"metadata": metadata, "every": TINY_EVERY, **golden(reference(metadata), few)})
     print(len(strings), "strings,", sum(path.stat().st_size for path in out.iterdir()), "bytes")
 
 
-main()
+if __name__ == "__main__":
+    main()

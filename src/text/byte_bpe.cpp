@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "text/flat_index.h"
 #include "text/merge.h"
+#include "text/normal_form.h"
 #include "text/pre_tokenizer.h"
 #include "text/utf8.h"
 #include "text/vocabulary_tokenizer.h"
@@ -143,6 +144,9 @@ class ByteBpe final : public VocabularyTokenizer {
       if (!rank) return std::nullopt;
       return Merge<Rank>{*rank, rules_[*rank].result};
     };
+    std::optional<std::string> composed;
+    if (pre_tokenizer_.composes()) composed = to_nfc(stretch);
+    if (composed) check_length(stretch = *composed);
     Merger<Rank> merger;
     std::vector<Symbol> symbols;
     for (const std::string_view word : pre_tokenizer_.split(stretch)) {

@@ -5,8 +5,8 @@
 // left to right. Control and user_defined entries are plain text. Equal to the Python package
 // `tokenizers`:
 // - a byte that has no entry (SmolLM2 lacks eight that text can hold) is dropped before merging;
-// - no Unicode normalization: Qwen2's own tokenizer composes (NFC) first, but files do not say so,
-//   llama.cpp does not, and text would not come back as it was.
+// - where the pre-tokenizer composes, text between special tokens is brought into normal form C, so
+//   it comes back in that form;
 // - where the pre-tokenizer ignores merges, a word that is an entry is that token.
 // A merge whose parts or result are not in the vocabulary is an Error; one that involves an entry
 // which is not normal is left out.

@@ -42,6 +42,13 @@ constexpr const char* kQwen35 = CONTRACTION
 constexpr const char* kLlama3 = CONTRACTION
     "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+"
     "|\\p{N}{1,3}" SIGNS_AND_LINES("\\r\\n");
+constexpr const char* kSeedCoder = CONTRACTION
+    "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+"
+    "|\\p{N}"
+    "| ?[^" SPACE "\\p{L}\\p{N}]+|[" SPACE "]*[\\r\\n]+" TRAILING_SPACE;
+constexpr const char* kMiniCpm5 = CONTRACTION
+    "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+"
+    "|\\p{N}+" SIGNS_AND_LINES("\\r\\n");
 constexpr const char* kTekken = CASED_WORDS("") "|\\p{N}" SIGNS_AND_LINES("\\r\\n/");
 constexpr const char* kGpt4o =
     CASED_WORDS(CONTRACTION "?") "|\\p{N}{1,3}" SIGNS_AND_LINES("\\r\\n/");
@@ -66,31 +73,42 @@ constexpr const char* kDeepseekV3 =
 struct KnownPreTokenizer {
   std::vector<std::string_view> names;   // of tokenizer.ggml.pre
   std::vector<const char*> expressions;  // in this order
-  bool ignores_merges = false, adds_bos = false;
+  bool composes = false, ignores_merges = false, adds_bos = false;
 };
 
 std::span<const KnownPreTokenizer> known_pre_tokenizers() {
   static const KnownPreTokenizer kKnown[] = {
-      {{"gpt-2", "phi-2", "olmo", "mpt", "exaone4", "gigachat", "trillion", "granite-docling"},
-       {kGpt2}},
-      {{"smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b"},
-       {kDigit, kGpt2}},
-      {{"qwen2", "deepseek-r1-qwen", "stablelm2", "megrez", "hunyuan", "solar-open", "grok-2"},
-       {kQwen2}},
-      {{"qwen35"}, {kQwen35}},
-      {{"llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "lfm2"},
-       {kLlama3},
-       true,
-       true},
-      {{"glm4"}, {kLlama3}, true},
-      {{"chatglm-bpe", "dbrx", "smaug-bpe"}, {kLlama3}},
-      {{"tekken"}, {kTekken}, true, true},
-      {{"gpt-4o", "llama4", "kanana2"}, {kGpt4o}},
-      {{"deepseek-llm"},
-       {kLineEnd, kDeepseekLetters, kDeepseekSigns, "[" SPACE "]+$", kDeepseekAsian, kDigits}},
-      {{"deepseek-coder"},
-       {kLineEnd, "[" SPACE "]?\\p{L}+", "[" SPACE "]?\\p{P}+", kDeepseekAsian, kDigit}},
-      {{"deepseek-v3"}, {kThreeDigits, "[一-龥぀-ゟ゠-ヿ]+", kDeepseekV3}},
+      {.names = {"gpt-2", "phi-2", "exaone4", "gigachat", "trillion", "granite-docling", "mellum",
+                 "a.x-4.0"},
+       .expressions = {kGpt2}},
+      {.names = {"olmo", "mpt"}, .expressions = {kGpt2}, .composes = true},
+      {.names = {"smollm", "starcoder", "refact", "codeshell", "exaone", "minerva-7b"},
+       .expressions = {kDigit, kGpt2}},
+      {.names = {"command-r"}, .expressions = {kDigit, kGpt2}, .composes = true},
+      {.names = {"qwen2", "deepseek-r1-qwen", "stablelm2", "hunyuan"},
+       .expressions = {kQwen2},
+       .composes = true},
+      {.names = {"megrez", "solar-open", "grok-2"}, .expressions = {kQwen2}},
+      {.names = {"qwen35"}, .expressions = {kQwen35}, .composes = true},
+      {.names = {"llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "lfm2",
+                 "midm-2.0"},
+       .expressions = {kLlama3},
+       .ignores_merges = true,
+       .adds_bos = true},
+      {.names = {"glm4"}, .expressions = {kLlama3}, .ignores_merges = true},
+      {.names = {"chatglm-bpe", "dbrx", "smaug-bpe"}, .expressions = {kLlama3}},
+      {.names = {"minicpm5"}, .expressions = {kThreeDigits, kMiniCpm5}, .ignores_merges = true},
+      {.names = {"seed-coder"}, .expressions = {kSeedCoder}},
+      {.names = {"tekken"}, .expressions = {kTekken}, .ignores_merges = true, .adds_bos = true},
+      {.names = {"gpt-4o", "llama4", "kanana2"}, .expressions = {kGpt4o}},
+      {.names = {"deepseek-llm"},
+       .expressions = {kLineEnd, kDeepseekLetters, kDeepseekSigns, "[" SPACE "]+$", kDeepseekAsian,
+                       kDigits}},
+      {.names = {"deepseek-coder"},
+       .expressions = {kLineEnd, "[" SPACE "]?\\p{L}+", "[" SPACE "]?\\p{P}+", kDeepseekAsian,
+                       kDigit}},
+      {.names = {"deepseek-v3"},
+       .expressions = {kThreeDigits, "[一-龥぀-ゟ゠-ヿ]+", kDeepseekV3}},
   };
   return kKnown;
 }
@@ -165,6 +183,7 @@ class Matcher {
 
 PreTokenizer::PreTokenizer(std::string_view name, std::string_view origin) {
   const KnownPreTokenizer& known = find_known(name, origin);
+  composes_ = known.composes;
   ignores_merges_ = known.ignores_merges;
   adds_bos_ = known.adds_bos;
   for (const std::string_view expression : known.expressions) {

@@ -18,8 +18,10 @@ class PreTokenizer {
   // `origin`.
   PreTokenizer(std::string_view name, std::string_view origin);
 
-  // What goes with the names: a word that is an entry of the vocabulary is one token, whatever the
-  // merges say; a text begins with BOS unless the file says otherwise.
+  // What goes with the names: text between special tokens is brought into normal form C first
+  // (normal_form.h); a word that is an entry of the vocabulary is one token, whatever the merges
+  // say; a text begins with BOS unless the file says otherwise.
+  bool composes() const { return composes_; }
   bool ignores_merges() const { return ignores_merges_; }
   bool adds_bos() const { return adds_bos_; }
 
@@ -34,7 +36,7 @@ class PreTokenizer {
   };
   // Each cuts the words that the one before it left; what it does not match is a word, too.
   std::vector<std::unique_ptr<pcre2_code, Free>> stages_;
-  bool ignores_merges_ = false, adds_bos_ = false;
+  bool composes_ = false, ignores_merges_ = false, adds_bos_ = false;
 };
 
 }  // namespace outrider

@@ -28,6 +28,11 @@ VocabularyTokenizer::VocabularyTokenizer(const Metadata& metadata,
   end_tokens = vocabulary_.end_tokens(metadata);
 }
 
+void VocabularyTokenizer::check_length(std::string_view text) {
+  if (text.size() > std::size_t{std::numeric_limits<std::int32_t>::max()})
+    throw Error("a text of {} bytes is too long to tokenize: at most 2 GiB", text.size());
+}
+
 std::vector<Token> VocabularyTokenizer::encode(std::span<const TextPiece> pieces) const {
   struct Stretch {
     std::size_t begin, end;
@@ -45,8 +50,7 @@ std::vector<Token> VocabularyTokenizer::encode(std::span<const TextPiece> pieces
       with_control.push_back({begin, text.size()});
     }
   }
-  if (text.size() > std::size_t{std::numeric_limits<std::int32_t>::max()})
-    throw Error("a text of {} bytes is too long to tokenize: at most 2 GiB", text.size());
+  check_length(text);
 
   std::vector<Token> tokens;
   std::size_t stretch_begin = 0;

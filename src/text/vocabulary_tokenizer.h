@@ -29,6 +29,9 @@ class VocabularyTokenizer : public Tokenizer {
 
   const Vocabulary& vocabulary() const { return vocabulary_; }
 
+  // Throws Error if a text, as it is to be merged, has more than 2 GiB.
+  static void check_length(std::string_view text);
+
  private:
   // Normalized text between special tokens, not empty; `at_start` if nothing came before it.
   virtual void encode_stretch(std::string_view stretch, bool at_start,
