@@ -23,10 +23,9 @@ class FlatIndex {
     return place == kFree ? std::nullopt : std::optional(place);
   }
 
-  // Inserts `place` unless an equal key is there already; returns the slot, which the caller may
-  // overwrite.
+  // Inserts `place` unless an equal key is there already; returns the place that is there now.
   template <typename Equal>
-  std::int32_t& find_or_insert(std::uint64_t hash, std::int32_t place, Equal equal) {
+  std::int32_t find_or_insert(std::uint64_t hash, std::int32_t place, Equal equal) {
     std::int32_t& slot = slots_[slot_of(hash, equal)];
     if (slot == kFree) slot = place;
     return slot;

@@ -76,7 +76,7 @@ class Tokenizer {
 // By tokenizer.ggml.model: "gpt2" (byte-level BPE with the pre-tokenizer named by
 // tokenizer.ggml.pre) or "llama" (SentencePiece-style merges by score, with byte fallback):
 // byte_bpe.h, sentencepiece.h. Keeps nothing of `metadata`. Throws Error on anything malformed or
-// unknown. Of entries with equal text, encoding gives the first normal one, else the first.
+// unknown.
 std::unique_ptr<Tokenizer> make_tokenizer(const Metadata& metadata);
 
 // Nothing if every id that both have has the same meaning (text and kind); else one line that names

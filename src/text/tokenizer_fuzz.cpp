@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -49,7 +50,10 @@ Metadata make_metadata(Input& input) {
   std::vector<std::string> tokens, merges;
   std::vector<double> scores;
   std::vector<std::int64_t> kinds;
+  const bool may_repeat = input.byte() == 255;  // which is an Error
+  std::set<std::string> taken;
   const auto add = [&](std::string text, std::int64_t kind, double score) {
+    if (!taken.insert(text).second && !may_repeat) return;
     tokens.push_back(std::move(text));
     kinds.push_back(kind);
     scores.push_back(score);

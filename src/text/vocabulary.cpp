@@ -7,6 +7,7 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "text/utf8.h"
 
 namespace outrider {
 namespace {
@@ -32,6 +33,15 @@ bool is_end_of_turn(std::string_view text) {
          std::end(kEndOfTurnNames);
 }
 
+bool is_utf8(std::string_view text) {
+  while (!text.empty()) {
+    const Utf8Step step = utf8_step(text);
+    if (!step.well_formed) return false;
+    text.remove_prefix(step.n_bytes);
+  }
+  return true;
+}
+
 const std::vector<std::string>& require_tokens(const Metadata& metadata) {
   const auto* tokens = metadata.strings("tokenizer.ggml.tokens");
   if (tokens == nullptr || tokens->empty()) {
@@ -42,6 +52,13 @@ const std::vector<std::string>& require_tokens(const Metadata& metadata) {
   if (tokens->size() > std::size_t{std::numeric_limits<Token>::max()}) {
     throw Error("{}: tokenizer.ggml.tokens has {} entries, at most {} are possible",
                 metadata.origin(), tokens->size(), std::numeric_limits<Token>::max());
+  }
+  const auto ill_formed =
+      std::find_if_not(tokens->begin(), tokens->end(), [](const auto& t) { return is_utf8(t); });
+  if (ill_formed != tokens->end()) {
+    throw Error(
+        "{}: tokenizer.ggml.tokens[{}] is \"{}\", which is no UTF-8; convert the model again",
+        metadata.origin(), ill_formed - tokens->begin(), printable(*ill_formed));
   }
   return *tokens;
 }
@@ -103,8 +120,10 @@ std::uint64_t hash_of(std::string_view text) {
 
 }  // namespace
 
-Vocabulary::Vocabulary(const Metadata& metadata) : index_(require_tokens(metadata).size()) {
-  const std::vector<std::string>& tokens = require_tokens(metadata);
+Vocabulary::Vocabulary(const Metadata& metadata) : Vocabulary(metadata, require_tokens(metadata)) {}
+
+Vocabulary::Vocabulary(const Metadata& metadata, const std::vector<std::string>& tokens)
+    : index_(tokens.size()) {
   kinds_ = read_kinds(metadata, tokens.size());
 
   std::size_t n_bytes = 0;
@@ -132,9 +151,12 @@ Vocabulary::Vocabulary(const Metadata& metadata) : index_(require_tokens(metadat
       }
       if (!byte_tokens_[*byte]) byte_tokens_[*byte] = token;
     }
-    std::int32_t& entered = index_.find_or_insert(
-        hash_of(entry), token, [&](Token other) { return text(other) == entry; });
-    if (kinds_[entered] != TokenKind::normal && kind == TokenKind::normal) entered = token;
+    const Token same = index_.find_or_insert(hash_of(entry), token,
+                                             [&](Token other) { return text(other) == entry; });
+    if (same != token && !entry.empty()) {
+      throw Error("{}: tokenizer.ggml.tokens[{}] and [{}] are both \"{}\"; convert the model again",
+                  metadata.origin(), same, token, printable(entry));
+    }
   }
 }
 

@@ -19,7 +19,8 @@ namespace outrider {
 class Vocabulary {
  public:
   // From tokenizer.ggml.tokens and .token_type (absent: all normal). Entries of end_of_turn_names()
-  // become control tokens. Copies what it needs. Throws Error.
+  // become control tokens. Copies what it needs. Throws Error where it is malformed: texts are
+  // UTF-8, and no two but empty ones are equal.
   explicit Vocabulary(const Metadata& metadata);
 
   int size() const { return static_cast<int>(kinds_.size()); }
@@ -29,7 +30,7 @@ class Vocabulary {
     return std::string_view(texts_).substr(begins_[place], begins_[place + 1] - begins_[place]);
   }
 
-  // The entry with this text, a normal one if there is one.
+  // The entry with this text; of empty ones the first.
   std::optional<Token> find(std::string_view text) const;
   std::optional<Token> find_normal(std::string_view text) const;
 
@@ -44,6 +45,7 @@ class Vocabulary {
   std::vector<Token> end_tokens(const Metadata& metadata) const;
 
  private:
+  Vocabulary(const Metadata& metadata, const std::vector<std::string>& tokens);
   std::size_t checked(Token token) const;
 
   std::string texts_;                // all entries, one after the other
