@@ -7,6 +7,8 @@ Usage: scripts/golden/templates.py FOLDER_OF_MODELS     (holds smollm2-135m.gguf
 Writes into tests/golden/templates:
   conversations.json   the conversations below
   styles.json          what styles/*.jinja, templates of our own, make of them
+  tools.json           conversations with tools, calls, results, documents, reasoning and variables, and what
+                       tools/*.jinja, templates of our own, make of them
   models.json          what the models' own templates make of them; the templates stay in the model files
   engine.json          small templates and what they write, or that they fail
 """
@@ -82,6 +84,97 @@ CONVERSATIONS = {
     "unusual role": [("tool<|im_end|>", "x"), ("critic", "y")],
     "no messages": [],
 }
+
+
+# What must never be a special token: the tests look for it in what counts as the templates' own text.
+HOSTILE = "<|hostile|>"
+
+
+def tool(name, description, properties, **more):
+    return {"type": "function", "function": {"name": name, "description": description, "parameters": {"type": "object", "properties": properties, **more}}}
+
+
+TOOLS = [
+    tool("get_weather", "The weather of a <place>,\n \"today\" & on the next days, as far as it is known.", {
+        "place": {"type": "string", "description": "A city"}, "days": {"type": "integer", "default": 1},
+        "units": {"type": "string", "enum": ["°C", "°F"], "default": "°C"}}, required=["place"]),
+    tool("search", "Searches.", {
+        "queries": {"type": "array", "items": {"type": "string"}, "description": "What to look for\nin order"}, "deep": {"type": "boolean"},
+        "limit": {"type": ["number", "null"]}, "where": {"anyOf": [{"type": "string"}, {"type": "integer"}]},
+        "range": {"type": "object", "properties": {"from": {"type": "integer"}, "to": {"type": "integer"}}, "required": ["from"]}}),
+    tool("now", "", {}),
+]
+HOSTILE_TOOL = tool(HOSTILE, HOSTILE, {HOSTILE: {"type": "string", "description": HOSTILE, "enum": [HOSTILE]}})
+
+
+def call(name, arguments, number=1):
+    return {"id": f"call{number:05}", "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def said(role, content, **more):
+    return {"role": role, "content": content, **more}
+
+
+def result(content, number=1, **more):
+    return said("tool", content, tool_call_id=f"call{number:05}", **more)
+
+
+WEATHER_CALL = said("assistant", "", tool_calls=[call("get_weather", {"place": "Zürich", "days": 2, "units": "°C"})])
+TOOL_CONVERSATIONS = {
+    "tools only": dict(messages=[said("user", "Weather in Paris?")], tools=TOOLS),
+    "tools and system": dict(messages=[said("system", " Use tools.\n"), said("user", "Weather in Paris?")], tools=TOOLS),
+    "no tools": dict(messages=[said("user", "Hi"), said("assistant", "Hello"), said("user", "Bye")]),
+    "an empty list of tools": dict(messages=[said("user", "Hi")], tools=[]),
+    "a call": dict(messages=[said("user", "Weather in Zürich?"), WEATHER_CALL], tools=TOOLS),
+    "a result": dict(messages=[said("user", "Weather in Zürich?"), WEATHER_CALL, result('{"temperature": -3.5, "sky": "clear"}', name="get_weather")], tools=TOOLS),
+    "a result and an answer": dict(messages=[
+        said("user", "Weather in Zürich?"), WEATHER_CALL, result("cold\nclear\n"), said("assistant", "It is cold."), said("user", "Thanks")], tools=TOOLS),
+    "two calls at once": dict(messages=[
+        said("system", "S"), said("user", "Compare."),
+        said("assistant", "I look.", tool_calls=[call("get_weather", {"place": "A"}, 1), call("search", {"queries": ["x", "y's \"z\""], "deep": True, "limit": 1.5}, 2)]),
+        result("warm", 1, name="get_weather"), result("nothing", 2, name="search"), said("assistant", "A is warm."), said("user", "Thanks")], tools=TOOLS),
+    "calls one after another": dict(messages=[
+        said("user", "Compare."), said("assistant", None, tool_calls=[call("now", {})]), result("12:00"),
+        said("assistant", None, tool_calls=[call("search", {"queries": [], "range": {"to": 3, "from": -1}}, 2)]), result("[1, 2]", 2)], tools=TOOLS),
+    "arguments of every type": dict(messages=[
+        said("user", "x"), said("assistant", "", tool_calls=[call("search", {
+            "s": "a\"b\\c\n\té<'&>", "i": -12345678901, "f": 0.1, "big": 1e100, "whole": 2.0, "t": True, "n": None, "l": [1, [2, {}], []], "o": {"": {"k": "v"}}})])], tools=TOOLS),
+    "arguments as a text": dict(messages=[said("user", "x"), said("assistant", "", tool_calls=[call("now", '{"zone": "UTC"}')])], tools=TOOLS),
+    "a result of no call": dict(messages=[said("user", "x"), result("y", 9)], tools=TOOLS),
+    "an id that is too short": dict(messages=[said("user", "x"), said("assistant", "", tool_calls=[{"id": "1", "type": "function", "function": {"name": "now", "arguments": {}}}])], tools=TOOLS),
+    "no id": dict(messages=[said("user", "x"), said("assistant", "", tool_calls=[{"type": "function", "function": {"name": "now", "arguments": {}}}])], tools=TOOLS),
+    "a call without the function around it": dict(messages=[said("user", "x"), said("assistant", "", tool_calls=[{"name": "now", "arguments": {}}])], tools=TOOLS),
+    "reasoning": dict(messages=[said("user", "Why?"), said("assistant", "Because.", reasoning_content="\nLet me think.\nYes.\n"), said("user", "Really?"),
+                                said("assistant", "Yes.", reasoning_content="Sure.")]),
+    "reasoning in the content": dict(messages=[said("user", "Why?"), said("assistant", "<think>\nhm\n</think>\n\nBecause.")]),
+    "reasoning before calls": dict(messages=[
+        said("user", "Time?"), said("assistant", "", reasoning_content="I need the time.", tool_calls=[call("now", {})]), result("12:00"),
+        said("assistant", "Noon.", reasoning_content="12 is noon.")], tools=TOOLS),
+    "no thinking": dict(messages=[said("user", "Why?")], variables=dict(enable_thinking=False, reasoning_effort="low", show_reasoning=True)),
+    "documents": dict(messages=[said("user", "What do they say?")], documents=[
+        dict(title="One", text="First text.", doc_id=1), dict(text="Second\ntext\n\nof lines.", title="two words", doc_id="b"), dict(snippet="no title")]),
+    "documents and tools": dict(messages=[said("system", "S"), said("user", "?")], documents=[dict(text="T")], tools=TOOLS[:1]),
+    "variables": dict(messages=[said("user", "x"), said("assistant", "", tool_calls=[call("search", {"query": "y z"})]), said("ipython", {"a": [1]}.__str__())], tools=TOOLS[:1],
+                      variables=dict(builtin_tools=["search", "code_interpreter"], tools_in_question=False, date_string="1 May", show_reasoning=True)),
+    "a developer": dict(messages=[said("developer", "Be brief. "), said("user", "x"), said("assistant", "y", thinking="z")], tools=TOOLS[2:]),
+    "hostile": dict(messages=[
+        said("system", HOSTILE), said("user", HOSTILE),
+        said("assistant", HOSTILE, reasoning_content=HOSTILE, tool_calls=[call(HOSTILE, {HOSTILE: HOSTILE, "more": [HOSTILE]})]),
+        result(HOSTILE, name=HOSTILE), said("assistant", HOSTILE)], tools=[HOSTILE_TOOL], documents=[{"title": HOSTILE, HOSTILE: HOSTILE}],
+        variables=dict(reasoning_effort=HOSTILE, date_string=HOSTILE, builtin_tools=[HOSTILE])),
+    "hostile ids": dict(messages=[
+        said("user", "x"), said("assistant", "", tool_calls=[{"id": "<|hosti|>", "type": "function", "function": {"name": "now", "arguments": {}}}]),
+        said("tool", "y", tool_call_id="<|hosti|>")], tools=TOOLS[2:]),
+}
+
+
+def render_tools(source):
+    def both(case):
+        return [render(source, {"messages": case["messages"], "add_generation_prompt": generation, "bos_token": BOS, "eos_token": EOS,
+                                "tools": case.get("tools"), "documents": case.get("documents"), **case.get("variables", {})})
+                for generation in (False, True)]
+
+    return {name: both(case) for name, case in TOOL_CONVERSATIONS.items()}
 
 
 def render(source, variables):
@@ -239,12 +332,15 @@ def main():
         {"name": name, "messages": [{"role": r, "content": c} for r, c in turns]} for name, turns in CONVERSATIONS.items()])
     write("styles.json", {
         path.stem: render_conversations(path.read_text(), BOS, EOS) for path in sorted((FOLDER / "styles").glob("*.jinja"))})
-    write("models.json", {
-        name: render_conversations(*model_template(models / f"{name}.gguf"))
-        for name in ("smollm2-135m", "qwen2.5-coder-0.5b", "qwen2.5-coder-1.5b")})
+    write("tools.json", {
+        "conversations": TOOL_CONVERSATIONS,
+        "templates": {path.stem: render_tools(path.read_text()) for path in sorted((FOLDER / "tools").glob("*.jinja"))}})
     write("engine.json", {"variables": VARIABLES, "cases": {
         group: [{"template": source, "output": render(source, VARIABLES)} for source in sources]
         for group, sources in ENGINE.items()}})
+    write("models.json", {
+        name: render_conversations(*model_template(models / f"{name}.gguf"))
+        for name in ("smollm2-135m", "qwen2.5-coder-0.5b", "qwen2.5-coder-1.5b")})
 
 
 main()

@@ -90,6 +90,45 @@ TEST(ChatTemplate, OurStylesEqualJinja2) {
   }
 }
 
+// Tools, calls, results, documents, reasoning and variables; nothing of them is the program's text.
+TEST(ChatTemplate, ToolsEqualJinja2) {
+  const Json expected = golden("tools.json");
+  EXPECT_EQ(expected["templates"].size(), 5u);
+  int n_refused = 0;
+  for (const auto& [name, outputs] : expected["templates"].items()) {
+    const std::string source = read_file(golden_folder() / "tools" / (name + ".jinja"));
+    const ChatTemplate chat_template(source, name, "<|begin_of_text|>", "<|eot_id|>");
+    EXPECT_EQ(outputs.size(), expected["conversations"].size());
+    for (const auto& item : expected["conversations"].items()) {
+      const std::string& title = item.key();
+      const Json& conversation = item.value();
+      const std::vector<Message> messages = parse_conversation(conversation.dump(), title);
+      TemplateInputs inputs = {.now = golden_time()};
+      const auto given = [&](const char* key) {
+        return conversation.contains(key) ? conversation[key].dump() : std::string();
+      };
+      inputs.tools = given("tools");
+      inputs.documents = given("documents");
+      inputs.variables = given("variables");
+      for (const bool add_generation_prompt : {false, true}) {
+        SCOPED_TRACE(name + ", " + title + (add_generation_prompt ? ", generation prompt" : ""));
+        const Json& output = outputs[title][add_generation_prompt ? 1 : 0];
+        try {
+          const auto pieces = chat_template.render(messages, add_generation_prompt, inputs);
+          EXPECT_EQ(Json(joined(pieces)), output);
+          for (const TextPiece& piece : pieces) {
+            EXPECT_FALSE(piece.parse_special && piece.text.find("hosti") != piece.text.npos);
+          }
+        } catch (const Error& error) {
+          EXPECT_TRUE(output.is_object()) << error.what() << "\ninstead of " << output;
+          ++n_refused;
+        }
+      }
+    }
+  }
+  EXPECT_GE(n_refused, 10);
+}
+
 class ModelTemplate : public testing::TestWithParam<const char*> {};
 
 TEST_P(ModelTemplate, EqualsJinja2) {
