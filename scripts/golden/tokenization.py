@@ -18,7 +18,6 @@ import random
 import sys
 import unicodedata
 
-import gguf
 import tokenizers
 from tokenizers import AddedToken, models, normalizers, pre_tokenizers, trainers
 
@@ -262,6 +261,8 @@ def golden(reference, strings):
 # --- the vocabularies
 
 def read_metadata(path):
+    import gguf
+
     fields = gguf.GGUFReader(path).fields
     keys = ["model", "pre", "tokens", "token_type", "scores", "merges", "unknown_token_id", "add_space_prefix"]
     return {key: fields[f"tokenizer.ggml.{key}"].contents() for key in keys if f"tokenizer.ggml.{key}" in fields}
