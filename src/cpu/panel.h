@@ -76,18 +76,21 @@ constexpr std::size_t body_bytes(TensorType type) {
   return scale_bytes(type) + shape.elements * shape.bits * 2;  // 16 outputs, 8 bits a byte
 }
 
-// Where the weights of sub-block 2 * pair + half begin, counted from those of the first, and which
-// bytes of them no sub-block before has: all, but of 3 bits two sub-blocks begin in one place.
-struct SubBlockPlace {
-  std::size_t first, own, own_bytes;
-};
-constexpr SubBlockPlace sub_block_place(TensorType type, std::size_t pair, std::size_t half) {
+// Where a sub-block's weights begin, counted from those of the first; of 3 bits two sub-blocks
+// begin in one place. And which bytes of them no sub-block before has.
+constexpr std::size_t sub_block_begin(TensorType type, std::size_t sub_block) {
   const BlockShape shape = block_shape(type);
-  const std::size_t bytes = shape.sub_columns() * shape.bits * 2;  // 16 outputs, 8 bits a byte
-  const std::size_t first = (2 * pair + half) * bytes;
-  if (shape.bits != 3) return {first, first, bytes};
-  const std::size_t both = pair * 3 * kLine;
-  return {both, both + 2 * half * kLine, (2 - half) * kLine};
+  if (shape.bits == 3) return sub_block / 2 * 3 * kLine;
+  return sub_block * shape.sub_columns() * shape.bits * 2;  // 16 outputs, 8 bits a byte
+}
+constexpr std::size_t sub_block_own_begin(TensorType type, std::size_t sub_block) {
+  const bool follows = block_shape(type).bits == 3 && sub_block % 2 == 1;
+  return sub_block_begin(type, sub_block) + (follows ? 2 * kLine : 0);
+}
+constexpr std::size_t sub_block_own_bytes(TensorType type, std::size_t sub_block) {
+  const BlockShape shape = block_shape(type);
+  if (shape.bits == 3) return (2 - sub_block % 2) * kLine;
+  return shape.sub_columns() * shape.bits * 2;
 }
 
 // Where a block's parts begin in its panel.

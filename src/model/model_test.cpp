@@ -266,7 +266,7 @@ File with_lengths(File file, const std::string& family, const Lengths& lengths) 
 }
 
 TEST(Understand, KeysAndValuesHaveLengthsOfTheirOwn) {
-  for (const char* family : kFamilies) {
+  for (const char* family : {"llama", "qwen2", "qwen3", "gemma3"}) {
     for (const Lengths& lengths : {Lengths{8, 3}, Lengths{2, 7}, Lengths{10, 10}}) {
       SCOPED_TRACE(fmt::format("{}: {}, {}", family, lengths.key_dim, lengths.value_dim));
       const File file = with_lengths(small_file(family), family, lengths);

@@ -79,9 +79,9 @@ void transpose(const std::byte* rows, std::size_t stride, std::size_t n, std::si
   }
 }
 
-// A block's columns in 16 bits, each four in the order 0, 2, 1, 3.
-void widen(const std::int8_t* q, std::size_t columns, std::int16_t* wide) {
-  for (std::size_t i = 0; i < columns; i += 16) {
+// 32 columns in 16 bits, each four in the order 0, 2, 1, 3.
+void widen(const std::int8_t* q, std::int16_t* wide) {
+  for (int i = 0; i < 32; i += 16) {
     const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(q + i));
     const __m128i even = _mm_srai_epi16(_mm_slli_epi16(bytes, 8), 8);
     const __m128i odd = _mm_srai_epi16(bytes, 8);
@@ -103,7 +103,10 @@ void interleave_blocks(TensorType type, const InterleavedShape& shape, std::size
     if constexpr (is_wide(kKind)) {
       std::int16_t wide[16][256];
       CHECK(n <= std::size(wide) && block.elements <= std::size(wide[0]));
-      for (std::size_t r = 0; r < n; ++r) widen(q + r * x.q_stride, block.elements, wide[r]);
+      for (std::size_t r = 0; r < n; ++r) {
+        for (std::size_t k = 0; k < block.elements; k += 32)
+          widen(q + r * x.q_stride + k, wide[r] + k);
+      }
       transpose(reinterpret_cast<const std::byte*>(wide), sizeof wide[0], n, shape.units, out);
     } else {
       transpose(reinterpret_cast<const std::byte*>(q), x.q_stride, n, shape.units, out);

@@ -70,7 +70,7 @@ template <TensorType kType>
 
 // The units of a sub-block, the first or second (half: 0, 1) of two, one after another: take(u,
 // unit), a function with the set's target. An array of them would keep as many registers busy, and
-// spill. lines: from sub_block_place() on.
+// spill. lines: from sub_block_begin() on.
 template <TensorType kType, typename Take>
 [[OUTRIDER_AVX512, gnu::always_inline]] inline void for_units(const std::byte* lines, int half,
                                                               const Take& take) {

@@ -85,7 +85,7 @@ template <int kRows, From kFrom>
 }
 
 // Unit `u` of a sub-block, the first or second of two, half `h` of its outputs. lines: from
-// sub_block_place() on.
+// sub_block_begin() on.
 template <TensorType kType>
 [[OUTRIDER_AVX2, gnu::always_inline]] inline __m256i unit(const std::byte* lines, int second, int u,
                                                           int h) {
@@ -324,12 +324,11 @@ template <class Sums, TensorType kType, int kRows, From kFrom>
     // Not unrolled: GCC 12 would defer the scalings and spill the sums.
 #pragma GCC unroll 1
   for (int s = 0; s < kSubBlocks; ++s) {
-    const SubBlockPlace sub_block = sub_block_place(kType, s / 2, s % 2);
     if constexpr (kFrom != From::kept)
-      prefetch<kRows, kFrom>(lines + sub_block.own, sub_block.own_bytes);
-    add_sub_block<Sums, kType, kRows, kFrom>(totals, kept.scales[s], lines + sub_block.first, s % 2,
-                                             kept.units + kUnits * s, words + s * kUnits * n, n,
-                                             nullptr);
+      prefetch<kRows, kFrom>(lines + sub_block_own_begin(kType, s), sub_block_own_bytes(kType, s));
+    add_sub_block<Sums, kType, kRows, kFrom>(
+        totals, kept.scales[s], lines + sub_block_begin(kType, s), s % 2, kept.units + kUnits * s,
+        words + s * kUnits * n, n, nullptr);
   }
   const std::int32_t* ds = words + kShape.units * n;
   const std::int32_t* pairs = ds + n;
@@ -385,15 +384,14 @@ template <class Sums, TensorType kType, int kRows, From kFrom>
   for (int r = 0; r < kRows; ++r) totals[0][r] = totals[1][r] = _mm256_setzero_si256();
 #pragma GCC unroll 1
   for (std::size_t s = 0; s < kBlock.sub_blocks; ++s) {
-    const SubBlockPlace sub_block = sub_block_place(kType, s / 2, s % 2);
     if constexpr (kFrom != From::kept) {
-      prefetch<kRows, kFrom>(lines + sub_block.own, sub_block.own_bytes);
+      prefetch<kRows, kFrom>(lines + sub_block_own_begin(kType, s), sub_block_own_bytes(kType, s));
 #pragma GCC unroll 2
       for (int h = 0; h < 2; ++h) kept.scales[s][h] = scales_of<Sums, kType>(scales, s, h);
     }
-    add_sub_block<Sums, kType, kRows, kFrom>(totals, kept.scales[s], lines + sub_block.first,
-                                             static_cast<int>(s % 2), kept.units + kUnits * s,
-                                             words + s * kSubWords * n, n, starts + s * n);
+    add_sub_block<Sums, kType, kRows, kFrom>(
+        totals, kept.scales[s], lines + sub_block_begin(kType, s), static_cast<int>(s % 2),
+        kept.units + kUnits * s, words + s * kSubWords * n, n, starts + s * n);
   }
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {

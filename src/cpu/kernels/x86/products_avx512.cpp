@@ -237,9 +237,9 @@ template <TensorType kType, Scaling kScaling, int kRows, Reading kReading>
           sums[half][r] =
               kBlock.has_min ? _mm512_setzero_si512() : _mm512_set1_epi32(extras[s * kRows + r]);
         }
-        const SubBlockPlace sub_block = sub_block_place(kType, j, half);
-        prefetch<kReading>(lines + sub_block.own, sub_block.own_bytes);
-        add_sub_block<kType>(sums[half], lines + sub_block.first, half, words + s * kSubWords);
+        prefetch<kReading>(lines + sub_block_own_begin(kType, s), sub_block_own_bytes(kType, s));
+        add_sub_block<kType>(sums[half], lines + sub_block_begin(kType, s), half,
+                             words + s * kSubWords);
         if constexpr (kScaling == Scaling::wide) {
           const __m512i scale =
               _mm512_srai_epi32(half == 0 ? _mm512_slli_epi32(scales, 16) : scales, 16);

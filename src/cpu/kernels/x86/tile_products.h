@@ -270,11 +270,10 @@ struct BlocksOf256 {
       const __m512i low = _mm512_shuffle_epi8(digits[kLow][s / 4], twice);
       const __m512i high = _mm512_shuffle_epi8(digits[kDigits - 1][s / 4], twice);
       __m512i units[kUnits];
-      const SubBlockPlace sub_block = sub_block_place(kType, s / 2, s % 2);
       const std::byte* lines = body + kScaleBytes;
-      prefetch<kRequests>(lines + sub_block.own, sub_block.own_bytes);
+      prefetch<kRequests>(lines + sub_block_own_begin(kType, s), sub_block_own_bytes(kType, s));
       asm volatile("" : : : "memory");  // else GCC asks for all lines of the block first
-      avx512::read_units<kType>(lines + sub_block.first, s % 2, units);
+      avx512::read_units<kType>(lines + sub_block_begin(kType, s), s % 2, units);
 #pragma GCC unroll 8
       for (int u = 0; u < kUnits; ++u) {
         const int unit = s * kUnits + u;
@@ -308,11 +307,10 @@ struct BlocksOf256 {
     const __m512i even = _mm512_or_si512(once, _mm512_slli_epi32(once, 16));
     const __m512i odd = _mm512_slli_epi16(even, 8);
     const __m512i bias = _mm512_srai_epi16(odd, 8 - kBiasBits);
-    const SubBlockPlace sub_block = sub_block_place(kType, pair, kHalf);
     const std::byte* lines = body + kScaleBytes;
-    prefetch<kRequests>(lines + sub_block.own, sub_block.own_bytes);
+    prefetch<kRequests>(lines + sub_block_own_begin(kType, s), sub_block_own_bytes(kType, s));
     __m512i units[kUnits];
-    avx512::read_units<kType>(lines + sub_block.first, kHalf, units);
+    avx512::read_units<kType>(lines + sub_block_begin(kType, s), kHalf, units);
 #pragma GCC unroll 8
     for (int u = 0; u < kUnits; ++u) {
       const int unit = s * kUnits + u;
@@ -465,9 +463,10 @@ struct Groups {
     const __m512i bias = _mm512_set1_epi8(static_cast<char>(kShape.bias));
     prefetch<kRequests>(body, body_bytes(kType) + kLine);
     __m512i units[8];
-    avx512::read_units<kType>(body, 0, units);
+    if constexpr (kShape.bits < 8) avx512::read_units<kType>(body, 0, units);
 #pragma GCC unroll 8
     for (int u = 0; u < 8; ++u) {
+      if constexpr (kShape.bits == 8) units[u] = avx512::line(body + u * kLine);
       if constexpr (kShape.bias != 0) units[u] = _mm512_sub_epi8(units[u], bias);
       store_line(out[u], units[u]);
     }
