@@ -80,13 +80,28 @@ Lane* write_two_bits(const Block (&blocks)[kPanel], std::size_t first_unit, Lane
   return line + kPanel;
 }
 
-// Bit `bit` of eight units.
-Lane* write_single_bits(const Block (&blocks)[kPanel], int bit, std::size_t first_unit,
-                        Lane* line) {
+// Of two sub-blocks.
+Lane* write_three_bits(const Block (&blocks)[kPanel], std::size_t first_unit, Lane* line) {
   for (std::size_t o = 0; o < kPanel; ++o) {
     line[o] = 0;
-    for (std::size_t u = 0; u < 8; ++u)
-      line[o] |= (unit(blocks[o], first_unit + u) >> bit & each_byte(1)) << u;
+    for (std::size_t s = 0; s < 2; ++s) {
+      const std::size_t first = first_unit + 4 * s;
+      const Lane third = unit(blocks[o], first + 2) >> 2 & each_byte(1);
+      line[o] |= (unit(blocks[o], first + 3) | third << 3) << 4 * s;
+      line[(1 + s) * kPanel + o] = unit(blocks[o], first) | unit(blocks[o], first + 1) << 3 |
+                                   (unit(blocks[o], first + 2) & each_byte(3)) << 6;
+    }
+  }
+  return line + 3 * kPanel;
+}
+
+Lane* write_fifth_bits(const Block (&blocks)[kPanel], std::size_t first_unit, Lane* line) {
+  for (std::size_t o = 0; o < kPanel; ++o) {
+    Lane bits = 0;
+    for (std::size_t u = 0; u < 8; ++u) {
+      bits |= (unit(blocks[o], first_unit + u) >> 4 & each_byte(1)) << u;
+    }
+    line[o] = bits;
   }
   return line + kPanel;
 }
@@ -149,9 +164,7 @@ void write_body(TensorType type, Block (&blocks)[kPanel], Lane* line) {
       break;
     case 3:
       for (std::size_t u = 0; u < units; u += 2 * n) {
-        line = write_single_bits(blocks, 2, u, line);
-        line = write_two_bits(blocks, u, line);
-        line = write_two_bits(blocks, u + n, line);
+        line = write_three_bits(blocks, u, line);
       }
       break;
     case 4:
@@ -159,7 +172,7 @@ void write_body(TensorType type, Block (&blocks)[kPanel], Lane* line) {
       break;
     case 5:
       for (std::size_t u = 0; u < units; u += n) {
-        line = write_single_bits(blocks, 4, u, line);
+        line = write_fifth_bits(blocks, u, line);
         line = write_nibbles(blocks, u, n, line);
       }
       break;

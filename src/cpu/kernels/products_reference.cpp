@@ -59,11 +59,14 @@ class PackedBlock {
     const int byte = k % 4;
     const std::size_t sub = shape_.sub_columns();
     switch (shape_.bits) {
-      case 2: return two_bits(body + k / 16 * kLine, output, k);
+      case 2: return lane_byte(body, k / 16, output, byte) >> k % 16 / 4 * 2 & 3;
       case 3: {
         const std::byte* pair = body + k / 32 * 3 * kLine;
-        const int third = lane_byte(pair, 0, output, byte) >> (k % 32 / 4) & 1;
-        return two_bits(pair + (1 + k % 32 / 16) * kLine, output, k) | third << 2;
+        const std::size_t s = k % 32 / 16, unit = k % 16 / 4;
+        const int shared = lane_byte(pair, 0, output, byte) >> 4 * s & 15;
+        const int own = lane_byte(pair, 1 + s, output, byte);
+        if (unit == 3) return shared & 7;
+        return unit == 2 ? own >> 6 | shared >> 3 << 2 : own >> 3 * unit & 7;
       }
       case 4: {
         const int q = nibble(body + k / sub * sub / 8 * kLine, output, k);
@@ -84,11 +87,6 @@ class PackedBlock {
       }
       default: return lane_byte(body, k / 4, output, byte);
     }
-  }
-
-  // line: of the sub-block.
-  static int two_bits(const std::byte* line, std::size_t output, std::size_t k) {
-    return lane_byte(line, 0, output, k % 4) >> k % 16 / 4 * 2 & 3;
   }
 
   // lines: of the sub-block.

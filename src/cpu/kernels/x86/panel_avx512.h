@@ -77,22 +77,20 @@ template <TensorType kType, typename Take>
   constexpr int kBits = block_shape(kType).bits;
   constexpr int kHalf = static_cast<int>(block_shape(kType).sub_columns() / 8);
   const __m512i nibble = _mm512_set1_epi8(15);
-  if constexpr (kBits == 2 || kBits == 3) {
-    const __m512i twos = line(lines + (kBits == 3 ? 1 + half : 0) * kLine);
-    const __m512i thirds = line(lines);
-#pragma GCC unroll 4
-    for (int u = 0; u < 4; ++u) {
-      const __m512i low =
-          _mm512_and_si512(u == 0 ? twos : _mm512_srli_epi16(twos, 2 * u), _mm512_set1_epi8(3));
-      if constexpr (kBits == 2) take(u, low);
-      if constexpr (kBits == 3) {
-        const int from = 4 * half + u;  // to bit 2
-        const __m512i third = from < 2    ? _mm512_slli_epi16(thirds, 2 - from)
-                              : from == 2 ? thirds
-                                          : _mm512_srli_epi16(thirds, from - 2);
-        take(u, or_masked(low, third, _mm512_set1_epi8(4)));
-      }
-    }
+  if constexpr (kBits == 2) {
+    const __m512i all = line(lines), low = _mm512_set1_epi8(3);
+    take(0, _mm512_and_si512(all, low));
+#pragma GCC unroll 3
+    for (int u = 1; u < 4; ++u) take(u, _mm512_and_si512(_mm512_srli_epi16(all, 2 * u), low));
+  }
+  if constexpr (kBits == 3) {
+    const __m512i own = line(lines + (1 + half) * kLine), seven = _mm512_set1_epi8(7);
+    const __m512i shared = half == 0 ? line(lines) : _mm512_srli_epi16(line(lines), 4);
+    take(0, _mm512_and_si512(own, seven));
+    take(1, _mm512_and_si512(_mm512_srli_epi16(own, 3), seven));
+    const __m512i low = _mm512_and_si512(_mm512_srli_epi16(own, 6), _mm512_set1_epi8(3));
+    take(2, or_masked(low, _mm512_srli_epi16(shared, 1), _mm512_set1_epi8(4)));
+    take(3, _mm512_and_si512(shared, seven));
   }
   if constexpr (kBits == 4) {
 #pragma GCC unroll 4

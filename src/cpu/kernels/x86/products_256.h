@@ -92,16 +92,18 @@ template <TensorType kType>
   constexpr int kBits = block_shape(kType).bits;
   const __m256i low4 = _mm256_set1_epi8(15);
   lines += h * kHalfLine;
-  if constexpr (kBits == 2 || kBits == 3) {
-    const __m256i twos = half_line(lines + (kBits == 3 ? 1 + second : 0) * kLine);
-    const __m256i low =
-        _mm256_and_si256(u == 0 ? twos : _mm256_srli_epi16(twos, 2 * u), _mm256_set1_epi8(3));
-    if constexpr (kBits == 2) return low;
-    const __m256i four = _mm256_srl_epi16(half_line(lines), _mm_cvtsi32_si128(4 * second));
-    const __m256i third = u < 2    ? _mm256_slli_epi16(four, 2 - u)
-                          : u == 2 ? four
-                                   : _mm256_srli_epi16(four, u - 2);
-    return _mm256_or_si256(low, _mm256_and_si256(third, _mm256_set1_epi8(4)));
+  if constexpr (kBits == 2) {
+    const __m256i all = half_line(lines), moved = _mm256_srli_epi16(all, 2 * u);
+    return _mm256_and_si256(u == 0 ? all : moved, _mm256_set1_epi8(3));
+  }
+  if constexpr (kBits == 3) {
+    const __m256i own = half_line(lines + (1 + second) * kLine), seven = _mm256_set1_epi8(7);
+    const __m256i shared = _mm256_srl_epi16(half_line(lines), _mm_cvtsi32_si128(4 * second));
+    if (u == 0) return _mm256_and_si256(own, seven);
+    if (u == 1) return _mm256_and_si256(_mm256_srli_epi16(own, 3), seven);
+    if (u == 3) return _mm256_and_si256(shared, seven);
+    return _mm256_or_si256(_mm256_and_si256(_mm256_srli_epi16(own, 6), _mm256_set1_epi8(3)),
+                           _mm256_and_si256(_mm256_srli_epi16(shared, 1), _mm256_set1_epi8(4)));
   }
   if constexpr (kBits == 4) {
     constexpr int kHalf = static_cast<int>(block_shape(kType).sub_columns() / 8);

@@ -159,12 +159,16 @@ template <TensorType kType, int kRows, Reading kReading>
   pairs[3] = _mm512_srli_epi16(high, 8);
 }
 
-// Q2_K's scales of sub-blocks 2j and 2j + 1 as pairs, or (shift: 4) their minimums.
-[[OUTRIDER_AVX512, gnu::always_inline]] inline __m512i four_bit_pair_with_min(
-    const std::byte* lines, int j, int shift) {
-  const __m512i four = line(lines + j / 2 * kLine);
-  const __m128i place = _mm_cvtsi32_si128(j % 2 * 8 + shift);
-  return _mm512_and_si512(_mm512_srl_epi16(four, place), _mm512_set1_epi16(15));
+// The same of Q2_K's, eight pairs: scales, or (shift: 4) minimums.
+[[OUTRIDER_AVX512, gnu::always_inline]] inline void four_bit_pairs(const std::byte* lines,
+                                                                   int shift, __m512i (&pairs)[8]) {
+  const __m512i low = _mm512_set1_epi16(15);
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    const __m512i four = line(lines + i * kLine);
+    pairs[2 * i] = _mm512_and_si512(shift == 0 ? four : _mm512_srli_epi16(four, 4), low);
+    pairs[2 * i + 1] = _mm512_and_si512(_mm512_srli_epi16(four, 8 + shift), low);
+  }
 }
 
 // Sub-blocks 2j and 2j + 1 of scales that are bytes.
@@ -208,8 +212,10 @@ template <TensorType kType, Scaling kScaling, int kRows, Reading kReading>
     const std::byte* lines = small + kScaleBytes;
     const std::int32_t* ds = words + kShape.units * kRows;
     const std::int32_t* extras = ds + kRows;
-    __m512i scale_pairs[4];
-    if constexpr (kBlock.has_min && kPairs == 4) {
+    __m512i scale_pairs[kPairs];
+    if constexpr (kType == TensorType::q2_k) {
+      four_bit_pairs(small, 0, scale_pairs);
+    } else if constexpr (kBlock.has_min) {
       six_bit_pairs(line(small), line(small + 2 * kLine), scale_pairs);
     } else if constexpr (kType == TensorType::q4_128) {
 #pragma GCC unroll 4
@@ -224,8 +230,6 @@ template <TensorType kType, Scaling kScaling, int kRows, Reading kReading>
       __m512i scales;
       if constexpr (kBlock.has_byte_scales())
         scales = byte_pair(small, j);
-      else if constexpr (kType == TensorType::q2_k)
-        scales = four_bit_pair_with_min(small, j, 0);
       else
         scales = scale_pairs[j];
       __m512i sums[2][kRows];
@@ -266,8 +270,7 @@ template <TensorType kType, Scaling kScaling, int kRows, Reading kReading>
     if constexpr (kBlock.has_min) {
       __m512i mins[kPairs];
       if constexpr (kType == TensorType::q2_k) {
-#pragma GCC unroll 8
-        for (int j = 0; j < kPairs; ++j) mins[j] = four_bit_pair_with_min(small, j, 4);
+        four_bit_pairs(small, 4, mins);
       } else {
         six_bit_pairs(line(small + kLine), _mm512_srli_epi16(line(small + 2 * kLine), 4), mins);
       }
