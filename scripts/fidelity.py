@@ -3,7 +3,7 @@
 """How far outrider and llama.cpp are from exact arithmetic on real models: both against transformers in float32 on the
 dequantized weights, at the same positions.
 
-    scripts/fidelity.py MODEL.gguf... [--outrider build/release/outrider] [--chunks 120] [--guard]
+    scripts/fidelity.py MODEL.gguf... [--outrider build/release/outrider] [--chunks 72] [--guard]
 
 The texts are of several kinds: prose, code of several languages, tables, many scripts, all from this repository, cut into
 chunks of 512 tokens, of which the second half is predicted. Prints for each model the mean divergence KL(exact || program)
@@ -180,7 +180,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("models", nargs="+")
     parser.add_argument("--outrider", default=str(ROOT / "build" / "release" / "outrider"))
-    parser.add_argument("--chunks", type=int, default=120)
+    parser.add_argument("--chunks", type=int, default=72)
     parser.add_argument("--guard", action="store_true")
     options = parser.parse_args()
     transformers.utils.logging.set_verbosity_error()
