@@ -51,7 +51,9 @@ LoadOptions options(int n_threads) {
 
 TEST(OutputIds, GiveTheLogitsOfTheWholeHead) {
   for (const bool tied : {true, false}) {
-    for (const TensorType type : {TensorType::q4_k, TensorType::q8_0, TensorType::f16}) {
+    for (const TensorType type :
+         {TensorType::q4_k, TensorType::q8_0, TensorType::f16, TensorType::q3_k, TensorType::iq4_xs,
+          TensorType::iq2_s, TensorType::tq1_0, TensorType::q1_0}) {
       SCOPED_TRACE(fmt::format("tied {} type {}", tied, traits(type).name));
       const Model model = tiny_model({.types = {type}, .tied_output = tied});
       const auto whole = load_cpu(model, options(1));

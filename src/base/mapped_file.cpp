@@ -5,10 +5,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <mutex>
 #include <utility>
 
@@ -94,22 +96,29 @@ std::uintptr_t page_size() {
   return static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
 }
 
-bool contains(std::span<const std::byte> whole, std::span<const std::byte> part) {
-  return part.empty() ||
-         (part.data() >= whole.data() && part.data() + part.size() <= whole.data() + whole.size());
-}
-
 }  // namespace
 
+bool MappedFile::holds(std::span<const std::byte> part) const {
+  constexpr std::less_equal<> kNotAfter;
+  return part.empty() || (kNotAfter(bytes_.data(), part.data()) &&
+                          kNotAfter(part.data() + part.size(), bytes_.data() + bytes_.size()));
+}
+
 void MappedFile::prefetch(std::span<const std::byte> part) const {
-  CHECK(contains(bytes_, part));
+  CHECK(holds(part));
   if (part.empty()) return;
+  // Of one request Linux reads no more than its readahead or the disk's largest transfer, whichever
+  // is larger, and drops the rest.
+  constexpr std::size_t kRequestBytes = 128 << 10;  // the usual readahead
   const std::uintptr_t before = reinterpret_cast<std::uintptr_t>(part.data()) % page_size();
-  ::madvise(const_cast<std::byte*>(part.data()) - before, part.size() + before, MADV_WILLNEED);
+  std::byte* const begin = const_cast<std::byte*>(part.data()) - before;
+  const std::size_t size = part.size() + before;
+  for (std::size_t at = 0; at < size; at += kRequestBytes)
+    ::madvise(begin + at, std::min(kRequestBytes, size - at), MADV_WILLNEED);
 }
 
 void MappedFile::release(std::span<const std::byte> part) const {
-  CHECK(contains(bytes_, part));
+  CHECK(holds(part));
   const std::uintptr_t page = page_size();
   const auto begin = reinterpret_cast<std::uintptr_t>(part.data());
   // Whole pages only: the rest of a page may belong to bytes that are still needed.

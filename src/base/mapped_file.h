@@ -21,6 +21,7 @@ class MappedFile {
   MappedFile& operator=(MappedFile&& other) noexcept;
 
   std::span<const std::byte> bytes() const { return bytes_; }
+  bool holds(std::span<const std::byte> part) const;  // whether it is a part of bytes()
   // Has Linux read `part`, a part of bytes(), while the caller goes on. What is not in memory yet
   // when it is read is waited for.
   void prefetch(std::span<const std::byte> part) const;

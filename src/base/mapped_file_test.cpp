@@ -1,10 +1,18 @@
 #include "base/mapped_file.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdlib>
+#include <fstream>
+#include <string>
+#include <thread>
 #include <utility>
+#include <vector>
 
 namespace outrider {
 namespace {
@@ -48,6 +56,28 @@ TEST(MappedFile, AnEmptyFileIsMappedNowhere) {
   const TemporaryFile empty(0);
   EXPECT_TRUE(MappedFile(empty.path()).bytes().empty());
   EXPECT_EQ(mapped_file_at(nullptr), nullptr);
+}
+
+// A file that is not in memory is, some time after it was asked for.
+TEST(MappedFile, PrefetchReadsTheWholePart) {
+  constexpr std::size_t kSize = std::size_t{8} << 20, kPage = 4096, kFirst = 5 * kPage + 123;
+  const TemporaryFile file(0);
+  std::ofstream(file.path(), std::ios::binary) << std::string(kSize, 'x');
+  const int descriptor = ::open(file.path().c_str(), O_RDONLY);
+  ::fsync(descriptor);
+  ::posix_fadvise(descriptor, 0, 0, POSIX_FADV_DONTNEED);
+  ::close(descriptor);
+  const MappedFile mapped(file.path());
+  const auto resident = [&] {
+    std::vector<unsigned char> pages(kSize / kPage);
+    ::mincore(const_cast<std::byte*>(mapped.bytes().data()), kSize, pages.data());
+    return std::count_if(pages.begin() + kFirst / kPage, pages.end(),
+                         [](unsigned char page) { return page & 1; });
+  };
+  if (resident() != 0) GTEST_SKIP() << "this file system keeps files in memory";
+  mapped.prefetch(mapped.bytes().subspan(kFirst));
+  constexpr auto kPages = static_cast<std::ptrdiff_t>(kSize / kPage - kFirst / kPage);
+  while (resident() < kPages) std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
 }  // namespace

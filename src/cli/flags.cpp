@@ -10,7 +10,7 @@
 #include "runtime/drafter_registry.h"
 #include "runtime/runtime.h"
 #include "sampling/sampling.h"
-#include "text/parse_json.h"
+#include "formats/parse_json.h"
 
 namespace outrider {
 namespace {

@@ -9,7 +9,7 @@
 #include "base/progress.h"
 #include "cli/failure.h"
 #include "cli/signals.h"
-#include "text/parse_json.h"
+#include "formats/parse_json.h"
 
 namespace outrider {
 namespace {

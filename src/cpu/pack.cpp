@@ -49,7 +49,7 @@ Lane* write_four_bit_scales(const Block (&blocks)[kPanel], Lane* line) {
   return line + kPanel;
 }
 
-Lane* write_scales_with_mins(const Block (&blocks)[kPanel], Lane* line) {
+Lane* write_q2_k_scales(const Block (&blocks)[kPanel], Lane* line) {
   for (int first = 0; first < 16; first += 4, line += kPanel) {
     for (std::size_t o = 0; o < kPanel; ++o) {
       line[o] = 0;
@@ -136,14 +136,13 @@ Lane* write_bytes(const Block (&blocks)[kPanel], std::size_t units, Lane* line) 
   return line;
 }
 
-// Levels become their numbers.
-void number_levels(Block (&blocks)[kPanel], int bias, std::size_t elements) {
+// Weights that are levels, with their bias of 128, become the levels' numbers.
+void number_levels(Block (&blocks)[kPanel], std::size_t elements) {
   static constexpr auto kNumbers = [] {
     std::array<std::uint8_t, 256> numbers = {};
-    for (int q = 0; q < 256; ++q) numbers[q] = q - 128 <= kLevels[15] ? level_number(q - 128) : 0;
+    for (std::uint8_t number = 0; number < 16; ++number) numbers[kLevels[number] + 128] = number;
     return numbers;
   }();
-  CHECK(bias == 128);
   for (Block& block : blocks) {
     for (std::size_t i = 0; i < elements; ++i) block.q[i] = kNumbers[block.q[i]];
   }
@@ -153,11 +152,11 @@ void write_body(TensorType type, Block (&blocks)[kPanel], Lane* line) {
   const BlockShape shape = block_shape(type);
   const std::size_t units = shape.elements / 4, n = shape.sub_columns() / 4;
   if (shape.has_byte_scales()) line = write_byte_scales(blocks, shape.sub_blocks, line);
-  if (type == TensorType::q2_k) line = write_scales_with_mins(blocks, line);
+  if (type == TensorType::q2_k) line = write_q2_k_scales(blocks, line);
   if (type == TensorType::q4_k || type == TensorType::q5_k)
     line = write_six_bit_scales(blocks, line);
   if (type == TensorType::q4_128) line = write_four_bit_scales(blocks, line);
-  if (shape.has_levels) number_levels(blocks, shape.bias, shape.elements);
+  if (shape.has_levels) number_levels(blocks, shape.elements);
   switch (shape.bits) {
     case 2:
       for (std::size_t u = 0; u < units; u += n) line = write_two_bits(blocks, u, line);

@@ -7,11 +7,12 @@
 // d[16] and m[16]; a type without begins each two blocks with a line that holds the d[16] of both
 // (of one, if the last stands alone). A block's body follows. Weights are stored with their bias,
 // so never negative, in units of [16 outputs][4 columns] bytes:
-//   2 bits   a sub-block of 4 units is a line: bits 2u of a byte are unit u's
-//   3 bits   two sub-blocks are a line that they share and a line for each, which has unit 0 in bits
-//            0 to 2, unit 1 in bits 3 to 5 and the two low bits of unit 2 in bits 6 and 7; the shared
-//            line has unit 3 in bits 4 s to 4 s + 2 and the third bit of unit 2 in bit 4 s + 3, for
-//            sub-blocks s = 0, 1
+//   2 bits   a sub-block of 4 units is a line: bits 2u and 2u + 1 of a byte are unit u's
+//   3 bits   two sub-blocks are a line that they share and a line for each, which has unit 0 in
+//   bits
+//            0 to 2, unit 1 in bits 3 to 5 and the two low bits of unit 2 in bits 6 and 7; the
+//            shared line has unit 3 in bits 4 s to 4 s + 2 and the third bit of unit 2 in bit 4 s +
+//            3, for sub-blocks s = 0, 1
 //   4 bits   a sub-block of n units is n / 2 lines: line i has unit i in low nibbles and unit
 //            i + n / 2 in high ones; n is 8, 4 for Q4_128. Of IQ4_NL and IQ4_XS the four bits
 //            number a level (numerics/blocks.h)

@@ -126,12 +126,8 @@ namespace {
 
 // The file that holds these bytes; null if there is none.
 const MappedFile* file_of(const std::vector<MappedFile>& files, std::span<const std::byte> bytes) {
-  const auto holds = [&](const MappedFile& file) {
-    const std::span<const std::byte> own = file.bytes();
-    return std::less_equal<>()(own.data(), bytes.data()) &&
-           std::less_equal<>()(bytes.data() + bytes.size(), own.data() + own.size());
-  };
-  const auto found = std::ranges::find_if(files, holds);
+  const auto found =
+      std::ranges::find_if(files, [&](const auto& file) { return file.holds(bytes); });
   return found == files.end() ? nullptr : &*found;
 }
 

@@ -87,7 +87,7 @@ struct Checkpoint {
   std::vector<MappedFile> files;  // its parts; empty: it was read from memory
 
   std::size_t file_bytes() const;
-  // Bytes of a tensor, which are needed soon or no longer: see MappedFile.
+  // prefetch: these bytes of a tensor are needed soon; release: no longer. See MappedFile.
   void prefetch(std::span<const std::byte> bytes) const;
   void release(std::span<const std::byte> bytes) const;
   const TensorView* find(std::string_view name) const;

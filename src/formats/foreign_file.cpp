@@ -12,6 +12,7 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "formats/parse_json.h"
 
 namespace outrider {
 namespace {
@@ -73,7 +74,6 @@ bool begins_markup(std::string_view text, std::string_view lower) {
 
 // Null if it is no JSON, or larger or deeper than a config.json is.
 nlohmann::json config_beside(const std::filesystem::path& folder) {
-  constexpr int kDepthMax = 16;
   std::error_code problem;
   const std::filesystem::path path = folder / "config.json";
   if (!std::filesystem::is_regular_file(path, problem)) return {};
@@ -81,15 +81,11 @@ nlohmann::json config_beside(const std::filesystem::path& folder) {
   std::ifstream file(path, std::ios::binary);
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<std::size_t>(file.gcount()));
-  bool is_deep = false;
-  const auto parsed = nlohmann::json::parse(
-      text,
-      [&](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
-        is_deep |= depth > kDepthMax;
-        return !is_deep;
-      },
-      /*allow_exceptions=*/false);
-  return is_deep || !parsed.is_object() ? nlohmann::json() : parsed;
+  try {
+    return parse_json(text, path.string());
+  } catch (const Error&) {  // then the file itself is all that is known
+    return {};
+  }
 }
 
 // As people write what quantization_config.quant_method says.

@@ -70,8 +70,8 @@ struct LoadOptions {
   int batch_rows = 512;  // of one forward
   CacheType cache_type = CacheType::f16;
   int n_threads = 1;
-  // For draft models, whose fidelity no text depends on: matrices whose weights have more bits in
-  // the file are encoded in this type, or as encodable_type() says (numerics/encode.h).
+  // For draft models, whose fidelity no text depends on: matrices whose weights would take more
+  // bits in memory are encoded in this type, or as encodable_type() says (numerics/encode.h).
   std::optional<TensorType> requantize = {};
   // For draft models: the tokens that have logits, ascending, each once; all others are at -inf.
   // Empty: all tokens. Zhao et al. 2025, arXiv:2502.14856 (FR-Spec).

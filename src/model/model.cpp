@@ -276,7 +276,8 @@ class Reader {
     const std::optional<int> layer = parse_number<int>(number);
     if (!layer || *layer < model_.spec.n_layers()) return;
     throw Error(
-        "{}: tensor {} is of layer {}, but {}.block_count gives {} layers of text, from 0; "
+        "{}: tensor {} is of layer {}, but {}.block_count counts {} layers of text, the first is "
+        "0; "
         "convert the model again",
         origin_, printable(tensor.name), *layer, model_.spec.family, model_.spec.n_layers());
   }

@@ -21,14 +21,9 @@ struct Block {
   Half m;  // Q4_1, Q5_1: the minimum; Q2_K, Q4_K, Q5_K: dmin
 };
 
-// What the four bits of an IQ4 type stand for, and the number that stands for a level.
+// What the four bits of an IQ4 type stand for.
 inline constexpr std::int8_t kLevels[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                             1,    13,   25,  38,  53,  69,  89,  113};
-constexpr std::uint8_t level_number(int level) {
-  std::uint8_t number = 0;
-  while (kLevels[number] < level) ++number;
-  return number;
-}
 
 struct BlockShape {
   std::size_t elements;    // 32, 128 or 256

@@ -9,7 +9,7 @@
 
 namespace outrider {
 
-// decode_block() for them, but for d, which only IQ1_M's sets.
+// Does what decode_block() does, but sets d only for IQ1_M.
 void decode_table_block(TensorType type, const std::byte* raw, Block& block);
 
 }  // namespace outrider

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "formats/catalog.h"
 #include "formats/gguf.h"
-#include "text/parse_json.h"
+#include "formats/parse_json.h"
 
 namespace outrider {
 

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "text/jinja/interpreter.h"
 #include "text/jinja/parser.h"
-#include "text/parse_json.h"
+#include "formats/parse_json.h"
 
 namespace outrider {
 

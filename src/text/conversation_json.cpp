@@ -1,7 +1,7 @@
 #include "text/conversation_json.h"
 
 #include "base/error.h"
-#include "text/parse_json.h"
+#include "formats/parse_json.h"
 
 namespace outrider {
 namespace {

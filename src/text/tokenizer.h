@@ -38,11 +38,11 @@ class Tokenizer {
   virtual ~Tokenizer() = default;
 
   // Ill-formed UTF-8 becomes U+FFFD per maximal subpart first (Unicode 15, section 3.9), in each
-  // piece by itself. Then the models' own normal form is applied: NFC for Qwen2 and others
-  // (pre_tokenizer.h), so that decoding gives the text in that form. No BOS is added. Tokens reach
-  // across pieces: "ab" + "c" gives the tokens of "abc". Only a user_defined or control token
-  // splits the text, found from left to right, the longest first; all of a control token must lie
-  // in pieces with parse_special. Throws Error if the text is longer than 2 GiB.
+  // piece by itself. No BOS is added. Tokens reach across pieces: "ab" + "c" gives the tokens of
+  // "abc". Only a user_defined or control token splits the text, found from left to right, the
+  // longest first; all of a control token must lie in pieces with parse_special. The text between
+  // them is brought into the model's own normal form (NFC for Qwen2 and others, pre_tokenizer.h),
+  // so decoding gives it in that form. Throws Error if the text is longer than 2 GiB.
   virtual std::vector<Token> encode(std::span<const TextPiece> pieces) const = 0;
   std::vector<Token> encode(std::string_view text, bool parse_special = false) const;
   // A text from its beginning: BOS in front if the model expects it (add_bos) and the text, or the

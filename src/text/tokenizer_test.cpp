@@ -86,17 +86,6 @@ void expect_golden(const Tokenizer& tokenizer, const json& golden, std::size_t e
   }
 }
 
-// Decoding gives the text back, except for what `lost` removes from it. A special token and a mark
-// after it, which are never composed, are composed here.
-void expect_round_trip(const Tokenizer& tokenizer,
-                       const std::function<std::string(std::string)>& lost) {
-  for (const std::string& text : golden_strings()) {
-    const std::string expected = lost(well_formed(text));
-    EXPECT_EQ(lost(tokenizer.decode(tokenizer.encode(text))), expected) << text;
-    EXPECT_EQ(lost(tokenizer.decode(tokenizer.encode(text, true), true)), expected) << text;
-  }
-}
-
 std::string nothing(std::string text) {
   return text;
 }
@@ -104,6 +93,18 @@ std::string nothing(std::string text) {
 // Where the tokenizer composes characters first.
 std::string composed(std::string text) {
   return to_nfc(text).value_or(text);
+}
+
+// Decoding gives the text back, except for what `lost` removes from it. `same` maps texts that are
+// alike to one: a special token and a mark after it are never composed.
+void expect_round_trip(const Tokenizer& tokenizer,
+                       const std::function<std::string(std::string)>& lost,
+                       const std::function<std::string(std::string)>& same = nothing) {
+  for (const std::string& text : golden_strings()) {
+    const std::string expected = lost(well_formed(text));
+    EXPECT_EQ(same(tokenizer.decode(tokenizer.encode(text))), expected) << text;
+    EXPECT_EQ(same(tokenizer.decode(tokenizer.encode(text, true), true)), expected) << text;
+  }
 }
 
 // U+2581 is how SentencePiece writes a space.
@@ -138,7 +139,7 @@ TEST(Tokenizer, SmallVocabulariesMatchTheReference) {
 
 TEST(Tokenizer, TextComesBack) {
   expect_round_trip(*tiny("smollm"), nothing);
-  expect_round_trip(*tiny("qwen2"), composed);
+  expect_round_trip(*tiny("qwen2"), composed, composed);
   expect_round_trip(*tiny("sentencepiece"), written_spaces);
 }
 
@@ -169,7 +170,7 @@ TEST_F(RealVocabulary, SmolLM2MatchesTheReference) {
 TEST_F(RealVocabulary, Qwen2MatchesTheReference) {
   OPEN_OR_SKIP(tokenizer, "qwen2.5-coder-0.5b");
   expect_golden(*tokenizer, read_json("qwen2.5-coder.json"), 1);
-  expect_round_trip(*tokenizer, composed);
+  expect_round_trip(*tokenizer, composed, composed);
   EXPECT_EQ(tokenizer->end_tokens, (std::vector<Token>{151643, 151645}));
   EXPECT_FALSE(tokenizer->add_bos);
 }

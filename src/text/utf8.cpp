@@ -38,6 +38,15 @@ Utf8Step utf8_step(std::string_view text) {
   return {first.n_bytes, true, false};
 }
 
+bool is_well_formed(std::string_view text) {
+  while (!text.empty()) {
+    const Utf8Step step = utf8_step(text);
+    if (!step.well_formed) return false;
+    text.remove_prefix(step.n_bytes);
+  }
+  return true;
+}
+
 std::string well_formed(std::string_view text) {
   std::string out;
   out.reserve(text.size());

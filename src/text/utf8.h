@@ -18,6 +18,8 @@ struct Utf8Step {
 };
 Utf8Step utf8_step(std::string_view text);  // text is not empty
 
+bool is_well_formed(std::string_view text);
+
 // The text with U+FFFD for each maximal subpart that is no character.
 std::string well_formed(std::string_view text);
 

@@ -33,15 +33,6 @@ bool is_end_of_turn(std::string_view text) {
          std::end(kEndOfTurnNames);
 }
 
-bool is_utf8(std::string_view text) {
-  while (!text.empty()) {
-    const Utf8Step step = utf8_step(text);
-    if (!step.well_formed) return false;
-    text.remove_prefix(step.n_bytes);
-  }
-  return true;
-}
-
 const std::vector<std::string>& require_tokens(const Metadata& metadata) {
   const auto* tokens = metadata.strings("tokenizer.ggml.tokens");
   if (tokens == nullptr || tokens->empty()) {
@@ -53,8 +44,8 @@ const std::vector<std::string>& require_tokens(const Metadata& metadata) {
     throw Error("{}: tokenizer.ggml.tokens has {} entries, at most {} are possible",
                 metadata.origin(), tokens->size(), std::numeric_limits<Token>::max());
   }
-  const auto ill_formed =
-      std::find_if_not(tokens->begin(), tokens->end(), [](const auto& t) { return is_utf8(t); });
+  const auto ill_formed = std::find_if_not(tokens->begin(), tokens->end(),
+                                           [](const auto& t) { return is_well_formed(t); });
   if (ill_formed != tokens->end()) {
     throw Error(
         "{}: tokenizer.ggml.tokens[{}] is \"{}\", which is no UTF-8; convert the model again",

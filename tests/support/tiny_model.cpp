@@ -5,6 +5,7 @@
 #include <cstring>
 #include <random>
 
+#include "base/error.h"
 #include "formats/gguf.h"
 #include "formats/gguf_writer.h"
 #include "numerics/half.h"
@@ -39,8 +40,9 @@ Scales scales(TensorType type) {
     case TensorType::iq3_xxs: return {1 / 174.0};
     case TensorType::tq1_0: return {1 / 0.8};
     case TensorType::q1_0: return {1};
-    default: return {};
+    default: CHECK(!"a type whose spread is known");
   }
+  return {};
 }
 
 class Weights {

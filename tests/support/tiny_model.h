@@ -21,7 +21,7 @@ struct TinyOptions {
   std::vector<TensorType> types = {TensorType::q4_k,
                                    TensorType::q6_k};  // matrices take them in turn
   int n_layers = 3;
-  int embedding = 256;  // a multiple of 256 for K-quants, of 32 for the others
+  int embedding = 256;  // a multiple of every type's block
   // Channels of a head's keys and of its values; nothing: both a quarter of the embedding, or 32
   // where that is below 256.
   std::optional<int> key_dim = {}, value_dim = {};

@@ -91,6 +91,17 @@ void widen(const std::int8_t* q, std::int16_t* wide) {
   }
 }
 
+// A block's columns in 16 bits, rows side by side. q: [n][stride].
+template <std::size_t kColumns>
+void interleave_wide(const std::int8_t* q, std::size_t stride, std::size_t n, std::int32_t* out) {
+  std::int16_t wide[16][kColumns];
+  CHECK(n <= std::size(wide));
+  for (std::size_t r = 0; r < n; ++r) {
+    for (std::size_t k = 0; k < kColumns; k += 32) widen(q + r * stride + k, wide[r] + k);
+  }
+  transpose(reinterpret_cast<const std::byte*>(wide), sizeof wide[0], n, kColumns / 2, out);
+}
+
 template <ExtraKind kKind>
 void interleave_blocks(TensorType type, const InterleavedShape& shape, std::size_t columns,
                        const ProductInput::Quantized& x, Range rows, std::int32_t* out) {
@@ -101,13 +112,7 @@ void interleave_blocks(TensorType type, const InterleavedShape& shape, std::size
     const std::int8_t* q = x.q + rows.begin * x.q_stride + b * block.elements;
     const std::int16_t* sums16 = x.sums16 + rows.begin * x.sums_stride + b * block.elements / 16;
     if constexpr (is_wide(kKind)) {
-      std::int16_t wide[16][256];
-      CHECK(n <= std::size(wide) && block.elements <= std::size(wide[0]));
-      for (std::size_t r = 0; r < n; ++r) {
-        for (std::size_t k = 0; k < block.elements; k += 32)
-          widen(q + r * x.q_stride + k, wide[r] + k);
-      }
-      transpose(reinterpret_cast<const std::byte*>(wide), sizeof wide[0], n, shape.units, out);
+      (block.elements == 32 ? interleave_wide<32> : interleave_wide<256>)(q, x.q_stride, n, out);
     } else {
       transpose(reinterpret_cast<const std::byte*>(q), x.q_stride, n, shape.units, out);
     }

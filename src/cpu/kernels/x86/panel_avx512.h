@@ -68,11 +68,11 @@ template <TensorType kType>
   return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(levels), numbers);
 }
 
-// The units of a sub-block, the first or second (half: 0, 1) of two, one after another: take(u,
+// The units of a sub-block, the first or second of two (second: 0, 1), one after another: take(u,
 // unit), a function with the set's target. An array of them would keep as many registers busy, and
 // spill. lines: from sub_block_begin() on.
 template <TensorType kType, typename Take>
-[[OUTRIDER_AVX512, gnu::always_inline]] inline void for_units(const std::byte* lines, int half,
+[[OUTRIDER_AVX512, gnu::always_inline]] inline void for_units(const std::byte* lines, int second,
                                                               const Take& take) {
   constexpr int kBits = block_shape(kType).bits;
   constexpr int kHalf = static_cast<int>(block_shape(kType).sub_columns() / 8);
@@ -84,8 +84,8 @@ template <TensorType kType, typename Take>
     for (int u = 1; u < 4; ++u) take(u, _mm512_and_si512(_mm512_srli_epi16(all, 2 * u), low));
   }
   if constexpr (kBits == 3) {
-    const __m512i own = line(lines + (1 + half) * kLine), seven = _mm512_set1_epi8(7);
-    const __m512i shared = half == 0 ? line(lines) : _mm512_srli_epi16(line(lines), 4);
+    const __m512i own = line(lines + (1 + second) * kLine), seven = _mm512_set1_epi8(7);
+    const __m512i shared = second == 0 ? line(lines) : _mm512_srli_epi16(line(lines), 4);
     take(0, _mm512_and_si512(own, seven));
     take(1, _mm512_and_si512(_mm512_srli_epi16(own, 3), seven));
     const __m512i low = _mm512_and_si512(_mm512_srli_epi16(own, 6), _mm512_set1_epi8(3));
@@ -138,10 +138,10 @@ struct UnitsInto {
   }
 };
 template <TensorType kType, int kUnits>
-[[OUTRIDER_AVX512, gnu::always_inline]] inline void read_units(const std::byte* lines, int half,
+[[OUTRIDER_AVX512, gnu::always_inline]] inline void read_units(const std::byte* lines, int second,
                                                                __m512i (&units)[kUnits]) {
   if constexpr (block_shape(kType).bits < 8) {
-    for_units<kType>(lines, half, UnitsInto<kUnits>{units});
+    for_units<kType>(lines, second, UnitsInto<kUnits>{units});
   } else {
 #pragma GCC unroll 8
     for (int u = 0; u < kUnits; ++u) units[u] = line(lines + u * kLine);
@@ -160,7 +160,7 @@ struct ScalesAndMins {
   __m512i scales[kRegisters], mins[kRegisters];
 };
 
-[[OUTRIDER_AVX512, gnu::always_inline]] inline ScalesAndMins<TensorType::q2_k> four_bit_scales(
+[[OUTRIDER_AVX512, gnu::always_inline]] inline ScalesAndMins<TensorType::q2_k> q2_k_scales(
     const std::byte* lines) {
   const __m512i low4 = _mm512_set1_epi8(15);
   ScalesAndMins<TensorType::q2_k> out;

@@ -29,7 +29,7 @@ namespace outrider::products256 {
 
 inline constexpr std::size_t kHalfLine = kLine / 2;
 
-// Rows of one call. Weights of 4 to 6 bits are unpacked once for 16 rows; otherwise there are as
+// Rows of one call. Weights of 2 to 6 bits are unpacked once for 16 rows; otherwise there are as
 // many rows as registers hold sums for.
 inline constexpr int kMostRows = 16;
 
@@ -216,7 +216,7 @@ struct ScalesAndMins {
   __m256i scales[kRegisters], mins[kRegisters];
 };
 
-[[OUTRIDER_AVX2, gnu::always_inline]] inline ScalesAndMins<TensorType::q2_k> four_bit_scales(
+[[OUTRIDER_AVX2, gnu::always_inline]] inline ScalesAndMins<TensorType::q2_k> q2_k_scales(
     const std::byte* lines) {
   const __m256i low4 = _mm256_set1_epi8(15);
   ScalesAndMins<TensorType::q2_k> out;
@@ -303,7 +303,7 @@ template <class Sums, TensorType kType, int kRows, From kFrom>
     for (int h = 0; h < 2; ++h) {
       ScalesAndMins<kType> small;
       if constexpr (kType == TensorType::q2_k)
-        small = four_bit_scales(panel + place.body + h * kHalfLine);
+        small = q2_k_scales(panel + place.body + h * kHalfLine);
       else
         small = six_bit_scales<kType>(panel + place.body + h * kHalfLine);
 #pragma GCC unroll 16

@@ -64,11 +64,12 @@ struct AddTo {
 // One sub-block, the first or second of two.
 template <TensorType kType, int kRows>
 [[OUTRIDER_AVX512, gnu::always_inline]] inline void add_sub_block(__m512i (&acc)[kRows],
-                                                                  const std::byte* lines, int half,
+                                                                  const std::byte* lines,
+                                                                  int second,
                                                                   const std::int32_t* words) {
   constexpr int kUnits = static_cast<int>(block_shape(kType).sub_columns() / 4);
   if constexpr (block_shape(kType).bits < 8) {
-    avx512::for_units<kType>(lines, half, AddTo<kRows>{acc, words});
+    avx512::for_units<kType>(lines, second, AddTo<kRows>{acc, words});
   } else {
 #pragma GCC unroll 8
     for (int u = 0; u < kUnits; ++u)
@@ -160,8 +161,8 @@ template <TensorType kType, int kRows, Reading kReading>
 }
 
 // The same of Q2_K's, eight pairs: scales, or (shift: 4) minimums.
-[[OUTRIDER_AVX512, gnu::always_inline]] inline void four_bit_pairs(const std::byte* lines,
-                                                                   int shift, __m512i (&pairs)[8]) {
+[[OUTRIDER_AVX512, gnu::always_inline]] inline void q2_k_pairs(const std::byte* lines, int shift,
+                                                               __m512i (&pairs)[8]) {
   const __m512i low = _mm512_set1_epi16(15);
 #pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) {
@@ -183,9 +184,8 @@ template <TensorType kType, int kRows, Reading kReading>
 
 // How the sums of sub-blocks are scaled and added, in 32 bits.
 //   wide    one by one: vpmulld, vpaddd
-//   paired  two side by side, 16 bits each: one vpdpwssd. For rows whose sums fit; those of few
-//   bits
-//           and 16 columns always do, those of 8 bits hardly ever.
+//   paired  two side by side, 16 bits each: one vpdpwssd. For rows whose sums fit: always with
+//           few bits and 16 columns, hardly ever with 8 bits.
 // vpmulld, vpdpwssd and vpdpbusd share one instruction per cycle on Zen 4, so pairs raise what
 // can be reached at most from 0.80 to 0.84 of the peak for Q4_K and Q5_K, from 0.78 to 0.86 for
 // Q6_K.
@@ -214,7 +214,7 @@ template <TensorType kType, Scaling kScaling, int kRows, Reading kReading>
     const std::int32_t* extras = ds + kRows;
     __m512i scale_pairs[kPairs];
     if constexpr (kType == TensorType::q2_k) {
-      four_bit_pairs(small, 0, scale_pairs);
+      q2_k_pairs(small, 0, scale_pairs);
     } else if constexpr (kBlock.has_min) {
       six_bit_pairs(line(small), line(small + 2 * kLine), scale_pairs);
     } else if constexpr (kType == TensorType::q4_128) {
@@ -234,22 +234,22 @@ template <TensorType kType, Scaling kScaling, int kRows, Reading kReading>
         scales = scale_pairs[j];
       __m512i sums[2][kRows];
 #pragma GCC unroll 2
-      for (int half = 0; half < 2; ++half) {
-        const int s = 2 * j + half;
+      for (int second = 0; second < 2; ++second) {
+        const int s = 2 * j + second;
 #pragma GCC unroll 16
         for (int r = 0; r < kRows; ++r) {
-          sums[half][r] =
+          sums[second][r] =
               kBlock.has_min ? _mm512_setzero_si512() : _mm512_set1_epi32(extras[s * kRows + r]);
         }
         prefetch<kReading>(lines + sub_block_own_begin(kType, s), sub_block_own_bytes(kType, s));
-        add_sub_block<kType>(sums[half], lines + sub_block_begin(kType, s), half,
+        add_sub_block<kType>(sums[second], lines + sub_block_begin(kType, s), second,
                              words + s * kSubWords);
         if constexpr (kScaling == Scaling::wide) {
           const __m512i scale =
-              _mm512_srai_epi32(half == 0 ? _mm512_slli_epi32(scales, 16) : scales, 16);
+              _mm512_srai_epi32(second == 0 ? _mm512_slli_epi32(scales, 16) : scales, 16);
 #pragma GCC unroll 16
           for (int r = 0; r < kRows; ++r) {
-            total[r] = _mm512_add_epi32(total[r], _mm512_mullo_epi32(sums[half][r], scale));
+            total[r] = _mm512_add_epi32(total[r], _mm512_mullo_epi32(sums[second][r], scale));
           }
         }
       }
@@ -270,7 +270,7 @@ template <TensorType kType, Scaling kScaling, int kRows, Reading kReading>
     if constexpr (kBlock.has_min) {
       __m512i mins[kPairs];
       if constexpr (kType == TensorType::q2_k) {
-        four_bit_pairs(small, 4, mins);
+        q2_k_pairs(small, 4, mins);
       } else {
         six_bit_pairs(line(small + kLine), _mm512_srli_epi16(line(small + 2 * kLine), 4), mins);
       }

@@ -83,9 +83,10 @@ template <Requests kRequests>
     avx512::request_first<avx512::kNear>(at, bytes);
 }
 
-// K types. A step is a block of 256 columns, and scales are multiplied into the weights while they
-// are unpacked, so that one sum serves the whole block. scale * w takes more than eight bits, so it
-// is cut into two digits, scale * w = high * 2^kDigitBits + low, each with a sum of its own.
+// Types with blocks of 256 columns. A step is a block, and scales are multiplied into the weights
+// while they are unpacked, so that one sum serves the whole block. scale * w takes more than eight
+// bits, so it is cut into two digits, scale * w = high * 2^kDigitBits + low, each with a sum of its
+// own.
 //
 // Q4_K, Q5_K: the digits are the weight times those of the scale in base 8, at most 31 * 7 = 217,
 // which one multiplication of 16-bit lanes gives for two weights.
@@ -247,7 +248,7 @@ struct BlocksOf256 {
     const __m512i even_bytes = _mm512_set1_epi16(255), seven = _mm512_set1_epi8(7);
     avx512::ScalesAndMins<kType> small;
     if constexpr (kType == TensorType::q2_k)
-      small = avx512::four_bit_scales(body);
+      small = avx512::q2_k_scales(body);
     else
       small = avx512::six_bit_scales<kType>(body);
     __m512i digits[kDigits][small.kRegisters];
@@ -294,13 +295,13 @@ struct BlocksOf256 {
     }
   }
 
-  template <Requests kRequests, int kHalf>
+  template <Requests kRequests, int kSecond>
   [[OUTRIDER_AVX512, gnu::always_inline]] static inline void unpack_sub_block(const std::byte* body,
                                                                               int pair,
                                                                               Weights& out) {
     constexpr int kBiasBits = std::countr_zero(static_cast<unsigned>(block_shape(kType).bias));
     const __m512i low_bytes = _mm512_set1_epi16(255);
-    const int s = 2 * pair + kHalf;
+    const int s = 2 * pair + kSecond;
     const __m128i stored = _mm_load_si128(reinterpret_cast<const __m128i*>(body) + s);
     const __m512i once = _mm512_cvtepu8_epi32(stored);
     // A lane's bytes: (scale, 0, scale, 0), (0, scale, 0, scale), and bias * scale in 16 bits.
@@ -310,7 +311,7 @@ struct BlocksOf256 {
     const std::byte* lines = body + kScaleBytes;
     prefetch<kRequests>(lines + sub_block_own_begin(kType, s), sub_block_own_bytes(kType, s));
     __m512i units[kUnits];
-    avx512::read_units<kType>(lines + sub_block_begin(kType, s), kHalf, units);
+    avx512::read_units<kType>(lines + sub_block_begin(kType, s), kSecond, units);
 #pragma GCC unroll 8
     for (int u = 0; u < kUnits; ++u) {
       const int unit = s * kUnits + u;
@@ -483,18 +484,18 @@ struct Groups {
     for (int j = 0; j < 4; ++j) {
       const __m512i pair = avx512::four_bit_pair(scales, j);
 #pragma GCC unroll 2
-      for (int half = 0; half < 2; ++half) {
-        const int s = 2 * j + half;
+      for (int second = 0; second < 2; ++second) {
+        const int s = 2 * j + second;
         // Byte 0 or 2 of a lane, twice as a number of 16 bits.
         const __m512i twice =
             _mm512_add_epi32(_mm512_set4_epi32(0x800c800c, 0x80088008, 0x80048004, 0x80008000),
-                             _mm512_set1_epi32(0x10001 * 2 * half));
+                             _mm512_set1_epi32(0x10001 * 2 * second));
         const __m512i scale = _mm512_shuffle_epi8(pair, twice);
         const __m512i bias = _mm512_mullo_epi16(scale, _mm512_set1_epi16(8 * 0x101));
         const std::byte* lines = body + scale_bytes(kType) + s * kSubBytes;
         prefetch<kRequests>(lines, kSubBytes);
         __m512i units[4];
-        avx512::read_units<kType>(lines, half, units);
+        avx512::read_units<kType>(lines, second, units);
 #pragma GCC unroll 4
         for (int u = 0; u < 4; ++u) {
           const __m512i scaled = _mm512_mullo_epi16(units[u], scale);

@@ -1,4 +1,4 @@
-// JSON from outside: files of prompts, conversations.
+// JSON from outside: files of prompts, conversations, configurations.
 
 #pragma once
 

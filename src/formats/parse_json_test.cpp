@@ -1,4 +1,4 @@
-#include "text/parse_json.h"
+#include "formats/parse_json.h"
 
 #include <gtest/gtest.h>
 
