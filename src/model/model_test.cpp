@@ -628,7 +628,7 @@ TEST(Understand, RefusesLayersThatTheMetadataDoesNotCount) {
     File file = with_layers(small_file(family), family, 3);
     file.metadata[fmt::format("{}.block_count", family)] = std::int64_t{2};
     expect_problem(file, " is of layer 2, but " + std::string(family) +
-                             ".block_count gives 2 layers of text, the first is 0");
+                             ".block_count counts 2 layers of text, the first is 0");
     file.metadata[fmt::format("{}.block_count", family)] = std::int64_t{4};
     expect_problem(file, "weight is missing; the file is incomplete");
   }

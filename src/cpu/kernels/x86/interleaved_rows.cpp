@@ -93,7 +93,8 @@ void widen(const std::int8_t* q, std::int16_t* wide) {
 
 // A block's columns in 16 bits, rows side by side. q: [n][stride].
 template <std::size_t kColumns>
-void interleave_wide(const std::int8_t* q, std::size_t stride, std::size_t n, std::int32_t* out) {
+[[gnu::always_inline]] inline void interleave_wide(const std::int8_t* q, std::size_t stride,
+                                                   std::size_t n, std::int32_t* out) {
   std::int16_t wide[16][kColumns];
   CHECK(n <= std::size(wide));
   for (std::size_t r = 0; r < n; ++r) {
@@ -112,7 +113,10 @@ void interleave_blocks(TensorType type, const InterleavedShape& shape, std::size
     const std::int8_t* q = x.q + rows.begin * x.q_stride + b * block.elements;
     const std::int16_t* sums16 = x.sums16 + rows.begin * x.sums_stride + b * block.elements / 16;
     if constexpr (is_wide(kKind)) {
-      (block.elements == 32 ? interleave_wide<32> : interleave_wide<256>)(q, x.q_stride, n, out);
+      if (block.elements == 32)
+        interleave_wide<32>(q, x.q_stride, n, out);
+      else
+        interleave_wide<256>(q, x.q_stride, n, out);
     } else {
       transpose(reinterpret_cast<const std::byte*>(q), x.q_stride, n, shape.units, out);
     }
