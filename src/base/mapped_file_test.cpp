@@ -60,7 +60,7 @@ TEST(MappedFile, AnEmptyFileIsMappedNowhere) {
 
 // A file that is not in memory is, some time after it was asked for.
 TEST(MappedFile, PrefetchReadsTheWholePart) {
-  constexpr std::size_t kSize = std::size_t{8} << 20, kPage = 4096, kFirst = 5 * kPage + 123;
+  constexpr std::size_t kSize = std::size_t{32} << 20, kPage = 4096, kFirst = 5 * kPage + 123;
   const TemporaryFile file(0);
   std::ofstream(file.path(), std::ios::binary) << std::string(kSize, 'x');
   const int descriptor = ::open(file.path().c_str(), O_RDONLY);
