@@ -10,7 +10,7 @@
 //   2 bits   a sub-block of 4 units is a line: bits 2u and 2u + 1 of a byte are unit u's
 //   3 bits   two sub-blocks s = 0, 1 are a line that they share and one for each. A byte of their
 //            own line has unit 0 in bits 0 to 2, unit 1 in 3 to 5, the two low bits of unit 2 in 6
-//            and 7; one of the shared line has unit 3 in bits 4s to 4s + 2, unit 2's third in 4s + 3
+//            and 7; one of the shared line has unit 3 in 4s to 4s + 2, unit 2's third in 4s + 3
 //   4 bits   a sub-block of n units is n / 2 lines: line i has unit i in low nibbles and unit
 //            i + n / 2 in high ones; n is 8, 4 for Q4_128. Of IQ4_NL and IQ4_XS the four bits
 //            number a level (numerics/blocks.h)
@@ -21,8 +21,8 @@
 // Before them stand the scales of sub-blocks. Those with a sign (BlockShape::has_byte_scales):
 // [sub-blocks][16 outputs] bytes. Q4_128: a line, four bits each; in a lane, bits 4i and on have
 // that of sub-block 2i, bits 4i + 16 and on that of 2i + 1. Q2_K: line i has sub-blocks 4i + j, a
-// byte of a lane each, scale in low and minimum in high bits; the bytes' order is j = 0, 2, 1, 3, so
-// one mask leaves pairs (0, 1) or (2, 3) of 16-bit numbers. Q4_K, Q5_K: three lines of the file's
+// byte of a lane each, scale in low and minimum in high bits; the bytes' order is j = 0, 2, 1, 3,
+// so one mask leaves pairs (0, 1) or (2, 3) of 16-bit numbers. Q4_K, Q5_K: three lines of the file's
 // six-bit numbers, a byte of a lane for sub-blocks j and j + 4, in the same order:
 //   line 0   scale j, and above it the two high bits of scale j + 4
 //   line 1   minimum j, and above it the two high bits of minimum j + 4
