@@ -7,10 +7,10 @@
 #include "base/numbers.h"
 #include "base/threads.h"
 #include "cli/failure.h"
+#include "formats/parse_json.h"
 #include "runtime/drafter_registry.h"
 #include "runtime/runtime.h"
 #include "sampling/sampling.h"
-#include "formats/parse_json.h"
 
 namespace outrider {
 namespace {

@@ -22,8 +22,8 @@
 // [sub-blocks][16 outputs] bytes. Q4_128: a line, four bits each; in a lane, bits 4i and on have
 // that of sub-block 2i, bits 4i + 16 and on that of 2i + 1. Q2_K: line i has sub-blocks 4i + j, a
 // byte of a lane each, scale in low and minimum in high bits; the bytes' order is j = 0, 2, 1, 3,
-// so one mask leaves pairs (0, 1) or (2, 3) of 16-bit numbers. Q4_K, Q5_K: three lines of the file's
-// six-bit numbers, a byte of a lane for sub-blocks j and j + 4, in the same order:
+// so one mask leaves pairs (0, 1) or (2, 3) of 16-bit numbers. Q4_K, Q5_K: three lines of the
+// file's six-bit numbers, a byte of a lane for sub-blocks j and j + 4, in the same order:
 //   line 0   scale j, and above it the two high bits of scale j + 4
 //   line 1   minimum j, and above it the two high bits of minimum j + 4
 //   line 2   low nibble: the low bits of scale j + 4; high nibble: those of minimum j + 4

@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "base/error.h"
+#include "formats/parse_json.h"
 #include "text/jinja/interpreter.h"
 #include "text/jinja/parser.h"
-#include "formats/parse_json.h"
 
 namespace outrider {
 
