@@ -1,6 +1,8 @@
 #pragma once
 
+#include <array>
 #include <compare>
+#include <cstdint>
 
 namespace outrider {
 
@@ -14,6 +16,13 @@ struct SequenceId {
 struct SlotId {
   int value = -1;
   friend auto operator<=>(SlotId, SlotId) = default;
+};
+
+// Whose texts a text may share pages with: those of the same scope. 128 bits, so that a digest of a
+// user's key and salt can stand for them.
+struct CacheScope {
+  std::array<std::uint64_t, 2> value = {};
+  friend auto operator<=>(CacheScope, CacheScope) = default;
 };
 
 }  // namespace outrider
