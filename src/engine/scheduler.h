@@ -73,6 +73,7 @@ struct AnswerFigures {
 struct AnswerEnd {
   std::optional<FinishReason> reason;  // nothing: cancelled, or failed
   std::optional<Error> error;          // the answer failed
+  std::optional<std::string> stop;     // the stop string that ended it (StopRules::stopped_by)
   AnswerFigures figures;
 };
 

@@ -45,6 +45,8 @@ class StopRules {
   // rest.
   std::string take_text();
 
+  // The stop string that ended the text; nothing: none has.
+  const std::optional<std::string>& stopped_by() const { return stopped_by_; }
   int n_tokens() const { return n_tokens_; }
   // Tokens that may still come; nothing: no limit.
   std::optional<int> n_left() const;
@@ -55,6 +57,7 @@ class StopRules {
   StreamDecoder decoder_;
   std::string held_;   // decoded, not yet showable
   std::string ready_;  // showable, not yet taken
+  std::optional<std::string> stopped_by_;
   int n_tokens_ = 0;
 };
 
