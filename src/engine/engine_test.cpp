@@ -26,7 +26,9 @@ class ScriptedDrafter : public Drafter {
   explicit ScriptedDrafter(Script script) : script_(std::move(script)) {}
 
   std::string_view name() const override { return "scripted"; }
-  void begin(DraftSequence sequence) override { CHECK(texts_.try_emplace(sequence).second); }
+  void begin(DraftSequence sequence, CacheScope) override {
+    CHECK(texts_.try_emplace(sequence).second);
+  }
   void observe(DraftSequence sequence, std::span<const Token> tokens) override {
     if (before_observe) before_observe();
     auto& text = texts_.at(sequence);
@@ -133,9 +135,9 @@ std::vector<Outcome> generate(Engine& engine, const Tokenizer& tokenizer,
         continue;
       }
       if (!generations[i])
-        generations[i] =
-            engine.begin(requests[i].prompt, requests[i].sampling,
-                         StopRules(tokenizer, requests[i].stop), requests[i].prediction);
+        generations[i] = engine.begin(requests[i].prompt, requests[i].sampling,
+                                      StopRules(tokenizer, requests[i].stop),
+                                      {.prediction = requests[i].prediction});
       outcomes[i].finished = generations[i]->finish_reason;
       if (!generations[i]->ended()) alive.push_back(generations[i].get());
     }
@@ -725,7 +727,7 @@ TEST(Engine, AFailureInAnyStageUndoesItsStep) {
 TEST(Engine, ADrafterThatCannotBeginLeavesNoSequence) {
   struct NoMemory final : ScriptedDrafter {
     NoMemory() : ScriptedDrafter([](auto, const auto&) {}) {}
-    void begin(DraftSequence) override { throw std::bad_alloc(); }
+    void begin(DraftSequence, CacheScope) override { throw std::bad_alloc(); }
   };
   auto first = std::make_unique<ScriptedDrafter>([](auto, const auto&) {});
   const ScriptedDrafter& begun = *first;
@@ -743,14 +745,15 @@ TEST(Engine, RefusesPromptsThatCannotWork) {
   setting.load.context = 5;
   WatchedEngine engine(setting, {});
   const auto begin = [&](std::vector<Token> prompt, std::vector<Token> prediction = {}) {
-    return engine.begin(prompt, greedy(), StopRules(tokenizer, {}), std::move(prediction));
+    return engine.begin(prompt, greedy(), StopRules(tokenizer, {}),
+                        {.prediction = std::move(prediction)});
   };
   EXPECT_THROW(begin({}), Error);
   EXPECT_THROW(begin({1, 2, 3, 4, 5}), Error);
   EXPECT_THROW(begin({1, 23}), Error);
   EXPECT_THROW(begin({-1}), Error);
   EXPECT_THROW(begin({1}, {22, 23}), Error);
-  EXPECT_EQ(begin({1}, std::vector<Token>(100, 7))->prediction.size(), 5u);
+  EXPECT_EQ(begin({1}, std::vector<Token>(100, 7))->options.prediction.size(), 5u);
   const auto generation = begin({1, 2, 3, 4});
   SamplingParams too_cold = greedy();
   too_cold.filters.temperature = 1e-38f;

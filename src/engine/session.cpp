@@ -40,10 +40,10 @@ void Session::begin(Request request, ShowText show) {
   const Stopwatch watch;
   if (generation_)
     engine_.restart(*generation_, prompt, std::move(sampling), std::move(rules),
-                    std::move(prediction));
+                    {.prediction = std::move(prediction)});
   else
-    generation_ =
-        engine_.begin(prompt, std::move(sampling), std::move(rules), std::move(prediction));
+    generation_ = engine_.begin(prompt, std::move(sampling), std::move(rules),
+                                {.prediction = std::move(prediction)});
   answer_ = {.show = std::move(show), .ms = watch.ms()};
 }
 
