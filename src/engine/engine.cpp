@@ -252,7 +252,8 @@ void Engine::forget_texts() {
 }
 
 void Engine::measure_costs() {
-  if (!options_.budget.automatic || options_.budget.rows == 0 || drafters_.empty()) return;
+  const bool drafts = options_.budget.rows > 0 && !drafters_.empty();
+  if (!options_.budget.automatic || (!drafts && !options_.knows_passes)) return;
   for (const auto& drafter : drafters_) drafter->measure_costs();
   if (!budget_.curve().empty()) return;
   // In rounds, since a shared machine is slow for moments. Slow machines get fewer of them, or

@@ -18,7 +18,8 @@ namespace outrider {
 
 struct EngineOptions {
   BudgetOptions budget = {};
-  int prompt_chunk = 0;  // prompt rows of a sequence in one pass at most; 0: as many as fit
+  int prompt_chunk = 0;       // prompt rows of a sequence in one pass at most; 0: as many as fit
+  bool knows_passes = false;  // measure_costs() times the target without drafters, too
 };
 
 // Not thread-safe.
@@ -31,6 +32,9 @@ class Engine {
   ~Engine();  // CHECKs that its generations are gone
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
+
+  // Throws Error if begin() would for such a prompt and prediction. Any thread.
+  void check(std::span<const Token> prompt, std::span<const Token> prediction) const;
 
   // A text with this prompt. What of a prediction no context could hold is ignored. The target must
   // have a sequence left.
@@ -53,6 +57,7 @@ class Engine {
   // Tokens of the text that have to be computed before the last one, which is part of every step.
   // Adopts what there is of them by now.
   int n_unread(Generation& generation);
+  int draft_rows_max(const Generation& generation) const;  // of a step
   // The most pages of the target that a step takes which computes so many of these.
   int pages_wanted(const Generation& generation, int n_read) const;
 
@@ -75,8 +80,8 @@ class Engine {
   std::optional<double> pass_ms(int n_texts, long length, int n_read) const;
 
   // For an automatic budget: times the drafters and, the first time, the target on as many rows as
-  // a step may have. On top of a living generation's text, which stays as it is, or if there is
-  // none on a sequence of its own.
+  // a step of one text may have. On top of a living generation's text, which stays as it is, or if
+  // there is none on a sequence of its own.
   void measure_costs();
 
   // What this engine knows of costs and acceptance, and in place of measure_costs(): what another
@@ -99,14 +104,13 @@ class Engine {
   // Whether drafts came true as often as the budget expected, since the drafters were set.
   const Reliability& reliability() const { return budget_.reliability(); }
 
+  const EngineOptions& options() const { return options_; }
   const Backend& target() const { return *target_; }
   std::span<const std::unique_ptr<Drafter>> drafters() const { return drafters_; }
 
  private:
   friend struct Generation;
   friend class Step;
-  int draft_rows_max(const Generation& generation) const;
-  void check(std::span<const Token> prompt, std::span<const Token> prediction) const;
   void start(Generation& generation, std::span<const Token> prompt, AnswerOptions options);
 
   std::shared_ptr<Backend> target_;
