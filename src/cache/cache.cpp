@@ -11,6 +11,14 @@ int pages_for(int positions) {
   return (positions + kPagePositions - 1) / kPagePositions;
 }
 
+// SplitMix64's finalizer over a state and the next value.
+std::uint64_t mixed(std::uint64_t state, std::uint64_t value) {
+  state = (state ^ (value + 1)) * 0x9e3779b97f4a7c15u + 0x632be59bd9b4e019u;
+  state = (state ^ (state >> 30)) * 0xbf58476d1ce4e5b9u;
+  state = (state ^ (state >> 27)) * 0x94d049bb133111ebu;
+  return state ^ (state >> 31);
+}
+
 // Appends the next position's place; extends the last run if the place directly follows it.
 void append(std::vector<CacheRun>& runs, const CacheRun& next) {
   if (!runs.empty() && runs.back().page == next.page &&
@@ -23,12 +31,13 @@ void append(std::vector<CacheRun>& runs, const CacheRun& next) {
 
 }  // namespace
 
-int Cache::pages_needed(const CacheLimits& limits) {
+int Cache::n_pages(const CacheLimits& limits) {
+  if (limits.n_pages > 0) return limits.n_pages;
   return limits.n_sequences * (pages_for(limits.context) + pages_for(limits.n_slots));
 }
 
 Cache::Cache(const CacheLimits& limits)
-    : limits_(limits), sequences_(limits.n_sequences), uses_(pages_needed(limits)) {
+    : limits_(limits), sequences_(limits.n_sequences), pages_(n_pages(limits)) {
   CHECK(limits.n_layers > 0 && limits.n_layers <= kMaxLayers);
   CHECK(limits.context > 0 && limits.n_slots > 0 && limits.n_sequences > 0);
   for (int layer = 0; layer < limits.n_layers; ++layer) all_layers_.set(layer);
@@ -36,9 +45,13 @@ Cache::Cache(const CacheLimits& limits)
     sequence.pages.reserve(pages_for(limits.context));
     sequence.scratch_pages.reserve(pages_for(limits.n_slots));
     sequence.slots.reserve(limits.n_slots);
+    if (limits.shares_texts) sequence.tokens.reserve(limits.context);
   }
   // Descending, so that the first page taken is page 0.
-  for (int page = static_cast<int>(uses_.size()) - 1; page >= 0; --page) free_.push_back(page);
+  for (int page = static_cast<int>(pages_.size()) - 1; page >= 0; --page) free_.push_back(page);
+  if (!limits.shares_texts) return;
+  page_tokens_.resize(pages_.size() * kPagePositions);
+  buckets_.assign(2 * pages_.size(), kNone);
 }
 
 Cache::Sequence& Cache::at(SequenceId sequence) {
@@ -52,47 +65,162 @@ const Cache::Sequence& Cache::at(SequenceId sequence) const {
 }
 
 int Cache::take_page() {
-  CHECK(!free_.empty());  // pages_needed covers every sequence at its largest
+  if (free_.empty()) {
+    CHECK(oldest_ != kNone);  // callers ask free_pages() first
+    forget(oldest_);
+  }
   const int page = free_.back();
   free_.pop_back();
-  uses_[page] = 1;
+  pages_[page].uses = 1;
   return page;
 }
 
-void Cache::drop_page(int page) {
-  if (--uses_[page] == 0) free_.push_back(page);
+void Cache::use(int page) {
+  Page& used = pages_[page];
+  if (used.uses++ > 0) return;
+  (used.older == kNone ? oldest_ : pages_[used.older].newer) = used.newer;
+  (used.newer == kNone ? newest_ : pages_[used.newer].older) = used.older;
+  used.older = used.newer = kNone;
+  --n_unused_known_;
 }
 
-SequenceId Cache::begin() {
+void Cache::drop_page(int page) {
+  Page& dropped = pages_[page];
+  if (--dropped.uses > 0) return;
+  if (!dropped.is_known) return free_.push_back(page);
+  dropped.older = newest_;
+  (newest_ == kNone ? oldest_ : pages_[newest_].newer) = page;
+  newest_ = page;
+  ++n_unused_known_;
+}
+
+std::span<const Token> Cache::tokens_of(int page) const {
+  return std::span(page_tokens_).subspan(std::size_t{kPagePositions} * page, kPagePositions);
+}
+
+std::uint64_t Cache::hash(const CacheScope& scope, int before,
+                          std::span<const Token> tokens) const {
+  std::uint64_t hash =
+      before == kNone ? mixed(mixed(0, scope.value[0]), scope.value[1]) : pages_[before].hash;
+  for (const Token token : tokens) hash = mixed(hash, static_cast<std::uint64_t>(token));
+  return hash;
+}
+
+int Cache::find_known(const CacheScope& scope, int before, std::span<const Token> tokens) const {
+  const std::uint64_t wanted = hash(scope, before, tokens);
+  int page = buckets_[wanted % buckets_.size()];
+  for (; page != kNone; page = pages_[page].next_of_hash) {
+    const Page& known = pages_[page];
+    if (known.hash == wanted && known.before == before && known.scope == scope &&
+        std::ranges::equal(tokens_of(page), tokens))
+      break;
+  }
+  return page;
+}
+
+// The last page of history is full: it becomes known, or gives way to the page that is known for
+// the same text, whose keys and values have the same bits (docs/arithmetic.md).
+void Cache::make_known(Sequence& sequence) {
+  const int page = sequence.pages.back();
+  const std::size_t n_before = sequence.pages.size() - 1;
+  const int before = n_before == 0 ? kNone : sequence.pages[n_before - 1];
+  const auto tokens = std::span<const Token>(sequence.tokens).last(kPagePositions);
+  if (const int known = find_known(sequence.scope, before, tokens); known != kNone) {
+    use(known);
+    sequence.pages.back() = known;
+    return drop_page(page);
+  }
+  std::ranges::copy(tokens, page_tokens_.begin() + std::ptrdiff_t{kPagePositions} * page);
+  Page& added = pages_[page];
+  added.is_known = true;
+  added.scope = sequence.scope;
+  added.before = before;
+  added.hash = hash(sequence.scope, before, tokens);
+  added.next_of_hash = bucket(added.hash);
+  bucket(added.hash) = page;
+}
+
+// An unused page.
+void Cache::forget(int page) {
+  use(page);
+  Page& forgotten = pages_[page];
+  int* link = &bucket(forgotten.hash);
+  while (*link != page) link = &pages_[*link].next_of_hash;
+  *link = forgotten.next_of_hash;
+  forgotten = {};
+  free_.push_back(page);
+}
+
+SequenceId Cache::begin(CacheScope scope) {
   const auto place = std::find_if(sequences_.begin(), sequences_.end(),
                                   [](const Sequence& s) { return !s.alive; });
   CHECK(place != sequences_.end());
   place->alive = true;
+  place->scope = scope;
   return {static_cast<int>(place - sequences_.begin())};
 }
 
 void Cache::end(SequenceId id) {
-  Sequence& sequence = at(id);
-  for (int page : sequence.pages) drop_page(page);
-  for (int page : sequence.scratch_pages) drop_page(page);
-  sequence.pages.clear();
-  sequence.scratch_pages.clear();
-  sequence.slots.clear();
-  sequence.committed = 0;
-  sequence.alive = false;
+  truncate(id, 0);
+  at(id).alive = false;
 }
 
 SequenceId Cache::fork(SequenceId id) {
-  const SequenceId copy = begin();
+  const SequenceId copy = begin(at(id).scope);
   const Sequence& from = at(id);
   Sequence& to = at(copy);
   to.committed = from.committed;
   to.pages = from.pages;
-  for (int page : to.pages) ++uses_[page];
+  to.tokens = from.tokens;
+  for (int page : to.pages) use(page);
   return copy;
 }
 
-SlotId Cache::add_slot(SequenceId id, std::optional<SlotId> parent, const LayerSet& layers) {
+int Cache::adopt(SequenceId id, std::span<const Token> text) {
+  Sequence& sequence = at(id);
+  drop_scratch(sequence);
+  if (!limits_.shares_texts) return sequence.committed;
+  CHECK(static_cast<std::size_t>(sequence.committed) <= text.size() &&
+        std::ranges::equal(sequence.tokens, text.first(sequence.committed)));
+  for (;;) {
+    const int n_full = sequence.committed / kPagePositions;
+    const auto begin = static_cast<std::size_t>(n_full) * kPagePositions;
+    if (begin + kPagePositions > text.size()) return sequence.committed;
+    const auto tokens = text.subspan(begin, kPagePositions);
+    const int known =
+        find_known(sequence.scope, n_full == 0 ? kNone : sequence.pages[n_full - 1], tokens);
+    if (known == kNone) return sequence.committed;
+    use(known);
+    if (sequence.committed % kPagePositions != 0) {  // a part of the same, its own
+      drop_page(sequence.pages.back());
+      sequence.pages.pop_back();
+    }
+    sequence.pages.push_back(known);
+    sequence.tokens.resize(begin);
+    sequence.tokens.insert(sequence.tokens.end(), tokens.begin(), tokens.end());
+    sequence.committed = static_cast<int>(sequence.tokens.size());
+  }
+}
+
+int Cache::pages_wanted(SequenceId id, int n_rows, int n_committed) const {
+  const Sequence& sequence = at(id);
+  const int n_slots = static_cast<int>(sequence.slots.size());
+  const bool copies =
+      sequence.committed % kPagePositions != 0 && !may_be_written(sequence.pages.back());
+  return pages_for(n_slots + n_rows) - static_cast<int>(sequence.scratch_pages.size()) +
+         pages_for(sequence.committed + n_committed) - static_cast<int>(sequence.pages.size()) +
+         (copies ? 1 : 0);
+}
+
+// Scratch pages go back to the pool, so that those who need some now find them.
+void Cache::drop_scratch(Sequence& sequence) {
+  for (const int page : sequence.scratch_pages) drop_page(page);
+  sequence.scratch_pages.clear();
+  sequence.slots.clear();
+}
+
+SlotId Cache::add_slot(SequenceId id, Token token, std::optional<SlotId> parent,
+                       const LayerSet& layers) {
   Sequence& sequence = at(id);
   const int slot = static_cast<int>(sequence.slots.size());
   CHECK(slot < limits_.n_slots);
@@ -104,12 +232,9 @@ SlotId Cache::add_slot(SequenceId id, std::optional<SlotId> parent, const LayerS
     position = above.position + 1;
   }
   CHECK(position < limits_.context);
-  if (slot % kPagePositions == 0 &&
-      slot / kPagePositions == static_cast<int>(sequence.scratch_pages.size())) {
-    sequence.scratch_pages.push_back(take_page());
-  }
+  if (slot % kPagePositions == 0) sequence.scratch_pages.push_back(take_page());
   sequence.slots.push_back(
-      {parent ? std::optional(parent->value) : std::nullopt, position, layers});
+      {token, parent ? std::optional(parent->value) : std::nullopt, position, layers});
   return {slot};
 }
 
@@ -127,7 +252,7 @@ std::vector<CacheCopy> Cache::commit(SequenceId id, std::span<const SlotId> path
     const int offset = sequence.committed % kPagePositions;
     if (offset == 0) {
       sequence.pages.push_back(take_page());
-    } else if (const int shared = sequence.pages.back(); uses_[shared] > 1) {
+    } else if (const int shared = sequence.pages.back(); !may_be_written(shared)) {
       sequence.pages.back() = take_page();
       drop_page(shared);
       copies.push_back({shared, 0, sequence.pages.back(), 0, offset});
@@ -142,20 +267,24 @@ std::vector<CacheCopy> Cache::commit(SequenceId id, std::span<const SlotId> path
       copies.push_back({from.page, from.offset, sequence.pages.back(), offset, 1});
     }
     ++sequence.committed;
+    if (!limits_.shares_texts) continue;
+    sequence.tokens.push_back(sequence.slots[slot.value].token);
+    if (sequence.committed % kPagePositions == 0) make_known(sequence);
   }
-  sequence.slots.clear();
+  drop_scratch(sequence);
   return copies;
 }
 
 void Cache::discard(SequenceId id) {
-  at(id).slots.clear();
+  drop_scratch(at(id));
 }
 
 void Cache::truncate(SequenceId id, int length) {
   Sequence& sequence = at(id);
   CHECK(length >= 0 && length <= sequence.committed);
-  sequence.slots.clear();
+  drop_scratch(sequence);
   sequence.committed = length;
+  if (limits_.shares_texts) sequence.tokens.resize(length);
   while (static_cast<int>(sequence.pages.size()) > pages_for(length)) {
     drop_page(sequence.pages.back());
     sequence.pages.pop_back();
@@ -196,14 +325,22 @@ std::vector<CacheRun> Cache::path(SequenceId id, SlotId slot) const {
 }
 
 void Cache::check_integrity() const {
-  std::vector<int> as_history(uses_.size()), as_scratch(uses_.size()), as_free(uses_.size());
-  const auto count = [](std::vector<int>& uses, const std::vector<int>& pages) {
+  const std::size_t n = pages_.size();
+  std::vector<int> as_history(n), as_scratch(n), as_free(n), as_unused_known(n), as_known(n);
+  const auto count = [&](std::vector<int>& uses, const std::vector<int>& pages) {
     for (const int page : pages) {
-      CHECK(page >= 0 && page < static_cast<int>(uses.size()));
+      CHECK(page >= 0 && page < static_cast<int>(n));
       ++uses[page];
     }
   };
   count(as_free, free_);
+  std::vector<int> unused;  // the oldest first
+  for (int page = oldest_; page != kNone; page = pages_[page].newer) unused.push_back(page);
+  count(as_unused_known, unused);
+  CHECK(static_cast<int>(unused.size()) == n_unused_known_);
+  for (const int first : buckets_)
+    for (int page = first; page != kNone; page = pages_[page].next_of_hash) count(as_known, {page});
+
   for (const Sequence& sequence : sequences_) {
     count(as_history, sequence.pages);
     count(as_scratch, sequence.scratch_pages);
@@ -211,9 +348,11 @@ void Cache::check_integrity() const {
                              sequence.scratch_pages.empty() && sequence.slots.empty()));
     CHECK(sequence.committed >= 0 && sequence.committed <= limits_.context);
     CHECK(static_cast<int>(sequence.pages.size()) == pages_for(sequence.committed));
+    CHECK(static_cast<int>(sequence.tokens.size()) ==
+          (limits_.shares_texts ? sequence.committed : 0));
     const int n_slots = static_cast<int>(sequence.slots.size());
     CHECK(n_slots <= limits_.n_slots);
-    CHECK(static_cast<int>(sequence.scratch_pages.size()) >= pages_for(n_slots));
+    CHECK(static_cast<int>(sequence.scratch_pages.size()) == pages_for(n_slots));
     for (int i = 0; i < n_slots; ++i) {
       const Slot& slot = sequence.slots[i];
       CHECK(slot.position < limits_.context && (slot.layers & ~all_layers_).none());
@@ -225,11 +364,35 @@ void Cache::check_integrity() const {
       const Slot& above = sequence.slots[*slot.parent];
       CHECK(slot.position == above.position + 1 && (slot.layers & ~above.layers).none());
     }
+    for (std::size_t i = 0; i < sequence.pages.size(); ++i) {  // full pages of history are known
+      const bool is_full = (i + 1) * kPagePositions <= sequence.tokens.size();
+      const Page& page = pages_[sequence.pages[i]];
+      if (!is_full) continue;
+      CHECK(page.is_known && page.scope == sequence.scope);
+      CHECK(page.before == (i == 0 ? kNone : sequence.pages[i - 1]));
+      CHECK(std::ranges::equal(
+          tokens_of(sequence.pages[i]),
+          std::span(sequence.tokens).subspan(i * kPagePositions, kPagePositions)));
+    }
   }
-  for (std::size_t page = 0; page < uses_.size(); ++page) {
-    CHECK(uses_[page] == as_history[page] + as_scratch[page]);
-    CHECK(as_scratch[page] == 0 || uses_[page] == 1);  // never shared
-    CHECK(as_free[page] == (uses_[page] == 0 ? 1 : 0));
+  for (std::size_t i = 0; i < n; ++i) {
+    const Page& page = pages_[i];
+    CHECK(page.uses == as_history[i] + as_scratch[i]);
+    CHECK(as_scratch[i] == 0 || (page.uses == 1 && !page.is_known));  // never shared
+    CHECK(as_free[i] == (page.uses == 0 && !page.is_known ? 1 : 0));
+    CHECK(as_known[i] == (page.is_known ? 1 : 0));
+    CHECK(as_unused_known[i] == (page.uses == 0 && page.is_known ? 1 : 0));
+    if (!page.is_known) continue;
+    CHECK(find_known(page.scope, page.before, tokens_of(static_cast<int>(i))) ==
+          static_cast<int>(i));
+    if (page.before == kNone) continue;
+    const Page& before = pages_[page.before];
+    CHECK(before.is_known && before.scope == page.scope);
+    CHECK(before.uses >= 1 || page.uses == 0);
+    if (before.uses == 0) {
+      const auto place = [&](int wanted) { return std::ranges::find(unused, wanted); };
+      CHECK(place(static_cast<int>(i)) < place(page.before));
+    }
   }
 }
 

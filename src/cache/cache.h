@@ -1,13 +1,19 @@
 // The cache's bookkeeping, for any device: which page holds which positions of which sequence. It
 // moves no keys or values itself; it says what to move. Paging: Kwon et al. 2023, arXiv:2309.06180.
 //
-// A sequence's text lies in pages of 64:
+// A sequence's text lies in pages of 64, from one pool:
 //
-//   pages     [0, committed)  history, by position; a page may be shared with forks and is copied
-//                             before it is written
+//   pages     [0, committed)  history, by position; a page that others use or that is known is
+//                             copied before it is written
 //   scratch   [0, slots)      rows of unfinished steps as they were added, in pages of
 //                             their own; gone at the next commit (but for its path, which moves to
 //                             history), discard or truncate
+//
+// Where texts are shared, a full page of history is *known* by its tokens and those before it, in
+// its scope: no other known page says the same. A known page that no sequence uses is still free to
+// be taken, the one that was used longest ago first; until then a text that begins alike may adopt
+// it. What a page is known by is found through a hash and then compared, so a hash never decides.
+// A known page's predecessor is known, too, and was used at least as lately.
 //
 // Only what is reached through a sequence's history or a row's ancestors is read, so nothing is
 // cleared.
@@ -15,10 +21,12 @@
 #pragma once
 
 #include <bitset>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "base/token.h"
 #include "cache/ids.h"
 
 namespace outrider {
@@ -32,6 +40,9 @@ struct CacheLimits {
   int n_sequences = 0;  // alive at once
   int n_slots = 0;      // scratch rows that a sequence may have
   int n_layers = 0;
+  // Of the pool; 0: as many as all sequences need at their longest.
+  int n_pages = 0;
+  bool shares_texts = false;  // whether pages are known, so that sequences may adopt them
 };
 
 // Keys and values of `count` neighbouring positions inside one page.
@@ -53,18 +64,30 @@ class Cache {
   explicit Cache(const CacheLimits& limits);
 
   // Pages that a device needs memory for.
-  static int pages_needed(const CacheLimits& limits);
+  static int n_pages(const CacheLimits& limits);
 
-  // Misuse (an unknown sequence, too many sequences or slots, an invalid path) fails a CHECK.
-  // Only what is returned is allocated, before anything changes: after a std::bad_alloc all is as
-  // it was.
-  SequenceId begin();
+  // Misuse (an unknown sequence, too many sequences or slots, an invalid path, no page left) fails
+  // a CHECK. Only what is returned is allocated, before anything changes: after a std::bad_alloc
+  // all is as it was.
+  SequenceId begin(CacheScope scope = {});
   void end(SequenceId sequence);
   SequenceId fork(SequenceId sequence);
 
   // A place for a row whose parent is `parent`, or the committed end. The parent must have been
   // written by at least `layers`.
-  SlotId add_slot(SequenceId sequence, std::optional<SlotId> parent, const LayerSet& layers);
+  SlotId add_slot(SequenceId sequence, Token token, std::optional<SlotId> parent,
+                  const LayerSet& layers);
+
+  // The history, which `text` begins with, grows by the pages known for what follows in `text`,
+  // whole pages only; scratch is dropped. Returns the tokens that are committed then.
+  int adopt(SequenceId sequence, std::span<const Token> text);
+
+  // Pages that can be taken, and of these the known ones.
+  int free_pages() const { return static_cast<int>(free_.size()) + n_unused_known_; }
+  int unused_known_pages() const { return n_unused_known_; }
+  // The most pages that adding n_rows slots to the sequence's scratch and committing n_committed of
+  // them can take.
+  int pages_wanted(SequenceId sequence, int n_rows, int n_committed) const;
 
   // See model/backend.h.
   std::vector<CacheCopy> commit(SequenceId sequence, std::span<const SlotId> path);
@@ -80,35 +103,63 @@ class Cache {
   // The slot and its ancestors in scratch, positions ascending.
   std::vector<CacheRun> path(SequenceId sequence, SlotId slot) const;
 
-  // Fails a CHECK unless every page is either free, once, or used as often as its count says;
-  // scratch pages belong to one sequence; slots form trees that begin at the committed end; and
-  // each slot's ancestors were written by at least its layers.
+  // Fails a CHECK unless every page is either free, once, or known and unused, or used as often as
+  // its count says; scratch pages belong to one sequence and are not known; known pages form trees
+  // of different texts, unused ones below used ones and in the order of their use; slots form trees
+  // that begin at the committed end; and each slot's ancestors were written by at least its layers.
   void check_integrity() const;
 
  private:
   struct Slot {
+    Token token;
     std::optional<int> parent;
     int position;
     LayerSet layers;
   };
   struct Sequence {  // its vectors have the capacity for all that limits allow
     bool alive = false;
+    CacheScope scope;
     int committed = 0;
     std::vector<int> pages;
     std::vector<int> scratch_pages;
     std::vector<Slot> slots;
+    std::vector<Token> tokens;  // [committed] where texts are shared
+  };
+  static constexpr int kNone = -1;
+  struct Page {
+    int uses = 0;
+    // Known: by these, and by its tokens in page_tokens_.
+    bool is_known = false;
+    CacheScope scope;
+    int before = kNone;  // the known page with the 64 tokens before; kNone: the text begins here
+    std::uint64_t hash = 0;            // of all of that
+    int next_of_hash = kNone;          // in the same bucket
+    int older = kNone, newer = kNone;  // among unused known pages
   };
 
   Sequence& at(SequenceId sequence);
   const Sequence& at(SequenceId sequence) const;
   int take_page();
+  void use(int page);
   void drop_page(int page);
+  void drop_scratch(Sequence& sequence);
+  bool may_be_written(int page) const { return pages_[page].uses == 1 && !pages_[page].is_known; }
+
+  std::span<const Token> tokens_of(int page) const;
+  std::uint64_t hash(const CacheScope& scope, int before, std::span<const Token> tokens) const;
+  int& bucket(std::uint64_t hash) { return buckets_[hash % buckets_.size()]; }
+  int find_known(const CacheScope& scope, int before, std::span<const Token> tokens) const;
+  void make_known(Sequence& sequence);
+  void forget(int page);
 
   CacheLimits limits_;
   LayerSet all_layers_;
   std::vector<Sequence> sequences_;
-  std::vector<int> uses_;  // of each page
-  std::vector<int> free_;  // pages with no use
+  std::vector<Page> pages_;
+  std::vector<int> free_;           // pages with no use that are not known
+  std::vector<Token> page_tokens_;  // [n_pages * 64] where texts are shared
+  std::vector<int> buckets_;        // first page of each hash; kNone: no page
+  int oldest_ = kNone, newest_ = kNone, n_unused_known_ = 0;  // of unused known pages
 };
 
 }  // namespace outrider

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
+#include <numeric>
 #include <random>
 
 namespace outrider {
@@ -18,7 +20,7 @@ std::vector<SlotId> add_chain(Cache& cache, SequenceId sequence, int count) {
   std::vector<SlotId> chain;
   for (int i = 0; i < count; ++i) {
     chain.push_back(cache.add_slot(
-        sequence, chain.empty() ? std::nullopt : std::optional(chain.back()), layers(7)));
+        sequence, 0, chain.empty() ? std::nullopt : std::optional(chain.back()), layers(7)));
   }
   return chain;
 }
@@ -43,8 +45,8 @@ TEST(Cache, PathFollowsParents) {
   Cache cache(kLimits);
   const SequenceId sequence = cache.begin();
   const auto chain = add_chain(cache, sequence, 3);
-  const SlotId branch = cache.add_slot(sequence, chain[0], layers(7));
-  const SlotId leaf = cache.add_slot(sequence, branch, layers(7));
+  const SlotId branch = cache.add_slot(sequence, 0, chain[0], layers(7));
+  const SlotId leaf = cache.add_slot(sequence, 0, branch, layers(7));
   const auto path = cache.path(sequence, leaf);
   ASSERT_EQ(path.size(), 2u);  // slot 0; slots 3 and 4, which are neighbours
   EXPECT_EQ(path[0].offset, 0);
@@ -74,10 +76,10 @@ using CacheDeathTest = ::testing::Test;
 TEST(CacheDeathTest, MisuseIsRefused) {
   Cache cache(kLimits);
   const SequenceId sequence = cache.begin();
-  const SlotId partial = cache.add_slot(sequence, std::nullopt, layers(1));
-  const SlotId full = cache.add_slot(sequence, std::nullopt, layers(7));
-  const SlotId child = cache.add_slot(sequence, full, layers(7));
-  EXPECT_DEATH(cache.add_slot(sequence, partial, layers(3)), "layers");
+  const SlotId partial = cache.add_slot(sequence, 0, std::nullopt, layers(1));
+  const SlotId full = cache.add_slot(sequence, 0, std::nullopt, layers(7));
+  const SlotId child = cache.add_slot(sequence, 0, full, layers(7));
+  EXPECT_DEATH(cache.add_slot(sequence, 0, partial, layers(3)), "layers");
   EXPECT_DEATH(cache.commit(sequence, std::vector{partial}), "layers");
   EXPECT_DEATH(cache.commit(sequence, std::vector{child}), "parent");
   EXPECT_DEATH(cache.commit(sequence, std::vector{full, full}), "parent");
@@ -85,24 +87,130 @@ TEST(CacheDeathTest, MisuseIsRefused) {
   EXPECT_DEATH(cache.end(SequenceId{2}), "alive");
 }
 
-// A model of the contents: after the copies, the places of a sequence's pages must always hold its
-// own text.
-TEST(Cache, RandomOperationsKeepEveryText) {
+TEST(Cache, ATextAdoptsWhatAnotherLeft) {
+  CacheLimits limits = kLimits;
+  limits.shares_texts = true;
+  Cache cache(limits);
+  std::vector<Token> text(200);
+  std::iota(text.begin(), text.end(), 0);
+  const auto write = [&](SequenceId sequence, std::span<const Token> tokens) {
+    std::vector<SlotId> chain;
+    for (const Token token : tokens)
+      chain.push_back(cache.add_slot(
+          sequence, token, chain.empty() ? std::nullopt : std::optional(chain.back()), layers(7)));
+    cache.commit(sequence, chain);
+    cache.check_integrity();
+  };
+  const int n_free = cache.free_pages();
+  const SequenceId first = cache.begin();
+  EXPECT_EQ(cache.adopt(first, text), 0);
+  write(first, std::span(text).first(100));
+  write(first, std::span(text).subspan(100, 50));
+  const std::vector<int> pages(cache.pages(first).begin(), cache.pages(first).end());
+  const CacheScope other_scope{{1, 2}};
+  const SequenceId second = cache.begin(), stranger = cache.begin(other_scope);
+  EXPECT_EQ(cache.adopt(second, text), 128);  // the third page is not full
+  EXPECT_EQ(cache.adopt(stranger, text), 0);
+  EXPECT_EQ(cache.pages(second)[1], pages[1]);
+  // Two texts that become the same share pages: the one that was there stays.
+  write(stranger, std::span(text).first(64));
+  EXPECT_NE(cache.pages(stranger)[0], pages[0]);
+  write(first, std::span(text).subspan(150, 42));
+  write(second, std::span(text).subspan(128, 64));
+  EXPECT_EQ(cache.pages(second)[2], cache.pages(first)[2]);
+  // What nobody uses is known until its page is taken; a text that differs takes what it can.
+  cache.end(first);
+  cache.end(second);
+  cache.end(stranger);
+  EXPECT_EQ(cache.free_pages(), n_free);
+  EXPECT_EQ(cache.unused_known_pages(), 4);
+  text[130] = 7777;
+  const SequenceId third = cache.begin();
+  EXPECT_EQ(cache.adopt(third, text), 128);
+  // A known page is copied before it is written.
+  cache.truncate(third, 100);
+  EXPECT_EQ(cache.pages_wanted(third, 1, 1), 2);  // scratch and the copy
+  write(third, std::vector<Token>{9});
+  EXPECT_NE(cache.pages(third)[1], pages[1]);
+  // A part of a page gives way to the whole.
+  cache.truncate(third, 100);
+  EXPECT_EQ(cache.adopt(third, text), 128);
+  EXPECT_EQ(cache.pages(third)[1], pages[1]);
+}
+
+TEST(Cache, PagesThatWereUsedLongestAgoAreTakenFirst) {
+  CacheLimits limits = kLimits;
+  limits.shares_texts = true;
+  limits.n_pages = 6;
+  Cache cache(limits);
+  const auto leave = [&](Token token, int n_pages) {  // a text of so many pages, which ends
+    const std::vector<Token> text(n_pages * 64 + 1, token);
+    const SequenceId sequence = cache.begin();
+    for (int done = cache.adopt(sequence, text); done < n_pages * 64; done += 64) {
+      std::vector<SlotId> chain;
+      for (int i = 0; i < 64; ++i)
+        chain.push_back(cache.add_slot(sequence, token,
+                                       chain.empty() ? std::nullopt : std::optional(chain.back()),
+                                       layers(7)));
+      cache.commit(sequence, chain);
+      cache.check_integrity();
+    }
+    cache.end(sequence);
+    cache.check_integrity();
+  };
+  const auto n_known = [&](Token token) {
+    const SequenceId sequence = cache.begin();
+    const int n = cache.adopt(sequence, std::vector<Token>(4 * 64, token)) / 64;
+    cache.end(sequence);
+    return n;
+  };
+  leave(1, 2);
+  leave(2, 2);
+  EXPECT_EQ(n_known(1), 2);  // and so used later than the other
+  leave(3, 3);               // one page of scratch and three: the ends of texts go first
+  EXPECT_EQ(n_known(3), 3);
+  EXPECT_EQ(n_known(1), 2);
+  EXPECT_EQ(n_known(2), 0);
+}
+
+// A model of the contents: after the copies, the places of a sequence's pages must always hold what
+// was computed of its own text, which tokens before decide, too.
+void keep_every_text(bool shares_texts) {
+  CacheLimits limits = kLimits;
+  limits.shares_texts = shares_texts;
+  if (shares_texts) limits.n_pages = 12;
   std::size_t longest = 0;
+  long n_adopted = 0, n_refused = 0;
   for (unsigned seed = 1; seed <= 20; ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937 random(seed);
     const auto below = [&](int n) { return static_cast<int>(random() % n); };
-    Cache cache(kLimits);
-    std::map<std::pair<int, int>, int> memory;  // (page, offset) to token
+    Cache cache(limits);
+    std::map<std::pair<int, int>, std::vector<Token>> memory;  // (page, offset) to the text there
+    struct Slot {
+      SlotId id;
+      int parent;                 // -1: none
+      std::vector<Token> tokens;  // of its path
+    };
     struct Text {
-      std::vector<int> tokens;
-      std::vector<std::pair<SlotId, std::vector<int>>> slots;  // with the tokens of its path
+      std::vector<Token> tokens;
+      CacheScope scope;
+      std::vector<Slot> slots;
     };
     std::map<SequenceId, Text> texts;
+    const auto whole = [](const Text& text, const std::vector<Token>& path) {
+      std::vector<Token> tokens = text.tokens;
+      tokens.insert(tokens.end(), path.begin(), path.end());
+      return tokens;
+    };
+    // Texts often begin alike, and differ at few places.
+    const auto next_token = [&](std::size_t position) {
+      return position % 50 == 0 ? below(3) : static_cast<Token>(position);
+    };
     for (int operation = 0; operation < 1500; ++operation) {
       if (texts.empty() || (texts.size() < 4 && below(12) == 0)) {
-        texts[cache.begin()];
+        const CacheScope scope{{0, random() % 4 == 0}};
+        texts[cache.begin(scope)].scope = scope;
         cache.check_integrity();
         continue;
       }
@@ -110,9 +218,13 @@ TEST(Cache, RandomOperationsKeepEveryText) {
       std::advance(at, below(static_cast<int>(texts.size())));
       const SequenceId sequence = at->first;
       Text& text = at->second;
-      switch (below(10)) {
+      switch (below(11)) {
         case 0:
-          if (texts.size() < 4) texts[cache.fork(sequence)].tokens = text.tokens;
+          if (texts.size() < 4) {
+            Text& forked = texts[cache.fork(sequence)];
+            forked.tokens = text.tokens;
+            forked.scope = text.scope;
+          }
           break;
         case 1:
           if (below(4) == 0) {
@@ -135,17 +247,18 @@ TEST(Cache, RandomOperationsKeepEveryText) {
         case 4:
         case 5: {
           std::vector<SlotId> path;
-          std::vector<int> tokens;
+          std::vector<Token> tokens;
           if (!text.slots.empty()) {
-            tokens = text.slots[below(static_cast<int>(text.slots.size()))].second;
-            if (below(2) == 0) tokens = text.slots.back().second;
-            // The chain of slots: those whose paths are prefixes of this one's, one per length.
-            for (const auto& [other, other_tokens] : text.slots) {
-              if (other_tokens.size() <= tokens.size() &&
-                  std::equal(other_tokens.begin(), other_tokens.end(), tokens.begin())) {
-                path.push_back(other);
-              }
-            }
+            const int n_slots = static_cast<int>(text.slots.size());
+            int leaf = below(2) == 0 ? n_slots - 1 : below(n_slots);
+            tokens = text.slots[leaf].tokens;
+            for (; leaf >= 0; leaf = text.slots[leaf].parent) path.push_back(text.slots[leaf].id);
+            std::ranges::reverse(path);
+          }
+          const int n = static_cast<int>(path.size());
+          if (cache.pages_wanted(sequence, 0, n) > cache.free_pages()) {
+            ++n_refused;
+            break;
           }
           for (const CacheCopy& copy : cache.commit(sequence, path)) {
             for (int i = 0; i < copy.count; ++i) {
@@ -157,21 +270,35 @@ TEST(Cache, RandomOperationsKeepEveryText) {
           text.slots.clear();
           break;
         }
+        case 6: {
+          std::vector<Token> wanted = text.tokens;
+          while (wanted.size() < 300) wanted.push_back(next_token(wanted.size()));
+          const int length = cache.adopt(sequence, wanted);
+          n_adopted += length - static_cast<long>(text.tokens.size());
+          text.tokens.assign(wanted.begin(), wanted.begin() + length);
+          text.slots.clear();
+          break;
+        }
         default: {
           // Chains make texts long, trees leave gaps in scratch.
           const bool is_chain = below(2) == 0;
           for (int i = below(40); i > 0 && cache.free_slots(sequence) > 0; --i) {
+            if (cache.pages_wanted(sequence, 1, 0) > cache.free_pages()) {
+              ++n_refused;
+              break;
+            }
             const int n_slots = static_cast<int>(text.slots.size());
             const int parent = is_chain ? n_slots - 1 : below(n_slots + 1) - 1;
-            std::vector<int> tokens = parent < 0 ? std::vector<int>() : text.slots[parent].second;
+            std::vector<Token> tokens =
+                parent < 0 ? std::vector<Token>() : text.slots[parent].tokens;
             if (text.tokens.size() + tokens.size() >= 300) break;
-            tokens.push_back(operation * 100 + i);  // never repeats
+            tokens.push_back(next_token(text.tokens.size() + tokens.size()));
             const SlotId slot = cache.add_slot(
-                sequence, parent < 0 ? std::nullopt : std::optional(text.slots[parent].first),
-                layers(7));
+                sequence, tokens.back(),
+                parent < 0 ? std::nullopt : std::optional(text.slots[parent].id), layers(7));
             const CacheRun place = cache.place(sequence, slot);
-            memory[{place.page, place.offset}] = tokens.back();
-            text.slots.push_back({slot, tokens});
+            memory[{place.page, place.offset}] = whole(text, tokens);
+            text.slots.push_back({slot, parent, tokens});
             cache.check_integrity();
           }
         }
@@ -181,19 +308,30 @@ TEST(Cache, RandomOperationsKeepEveryText) {
         longest = std::max(longest, expected.tokens.size());
         ASSERT_EQ(cache.committed(id), static_cast<int>(expected.tokens.size()));
         for (std::size_t p = 0; p < expected.tokens.size(); ++p) {
-          ASSERT_EQ((memory[{cache.pages(id)[p / 64], static_cast<int>(p % 64)}]),
-                    expected.tokens[p]);
+          const auto& found = memory[{cache.pages(id)[p / 64], static_cast<int>(p % 64)}];
+          ASSERT_TRUE(std::ranges::equal(found, std::span(expected.tokens).first(p + 1)));
         }
         if (expected.slots.empty()) continue;
-        std::vector<int> found;
-        for (const CacheRun& run : cache.path(id, expected.slots.back().first)) {
-          for (int i = 0; i < run.count; ++i) found.push_back(memory[{run.page, run.offset + i}]);
+        std::vector<Token> found;
+        for (const CacheRun& run : cache.path(id, expected.slots.back().id)) {
+          for (int i = 0; i < run.count; ++i)
+            found.push_back(memory[{run.page, run.offset + i}].back());
         }
-        ASSERT_EQ(found, expected.slots.back().second);
+        ASSERT_EQ(found, expected.slots.back().tokens);
       }
     }
   }
   EXPECT_GT(longest, 4u * kPagePositions);  // so pages were taken, shared and given back
+  EXPECT_EQ(n_adopted > 1000, shares_texts);
+  EXPECT_EQ(n_refused > 0, shares_texts);
+}
+
+TEST(Cache, RandomOperationsKeepEveryText) {
+  keep_every_text(false);
+}
+
+TEST(Cache, RandomOperationsKeepEveryTextWhereTextsShareAPool) {
+  keep_every_text(true);
 }
 
 }  // namespace

@@ -39,7 +39,9 @@ CacheLimits limits(const Model& model, const LoadOptions& options) {
   return {.context = options.context,
           .n_sequences = options.n_sequences,
           .n_slots = options.n_slots,
-          .n_layers = model.spec.n_layers()};
+          .n_layers = model.spec.n_layers(),
+          .n_pages = options.n_pages,
+          .shares_texts = options.shares_texts};
 }
 
 // The tokens that a trimmed head has logits for.
@@ -136,7 +138,7 @@ class CpuBackend final : public Backend {
         team_(ThreadTeam::shared(options.n_threads)),
         weights_(model_, options_, *team_, progress),
         cache_(limits(model, options)),
-        memory_(model.spec, options.cache_type, Cache::pages_needed(limits(model, options))),
+        memory_(model.spec, options.cache_type, Cache::n_pages(limits(model, options))),
         forward_(model_.spec, weights_, memory_, kernels(isa), *team_, options_),
         outputs_(options_, model_.spec.vocabulary),
         choice_memories_(options_.n_threads),
@@ -218,8 +220,15 @@ class CpuBackend final : public Backend {
     ++generation_;
   }
 
-  SequenceId begin() override { return cache_.begin(); }
+  SequenceId begin(CacheScope scope) override { return cache_.begin(scope); }
   void end(SequenceId sequence) override { cache_.end(sequence); }
+  int adopt(SequenceId sequence, std::span<const Token> text) override {
+    return cache_.adopt(sequence, text);
+  }
+  int free_pages() const override { return cache_.free_pages(); }
+  int pages_wanted(SequenceId sequence, int n_rows, int n_committed) const override {
+    return cache_.pages_wanted(sequence, n_rows, n_committed);
+  }
   SequenceId fork(SequenceId sequence) override { return cache_.fork(sequence); }
   void commit(SequenceId sequence, std::span<const SlotId> path) override {
     memory_.copy(cache_.commit(sequence, path));
@@ -249,7 +258,8 @@ class CpuBackend final : public Backend {
     for (std::size_t i = 0; i < rows.size(); ++i) {
       const Row& row = rows[i];
       CHECK(row.token >= 0 && row.token < model_.spec.vocabulary);
-      const SlotId slot = cache_.add_slot(row.sequence, parent_slot(rows, i, pass.slots), written);
+      const SlotId slot =
+          cache_.add_slot(row.sequence, row.token, parent_slot(rows, i, pass.slots), written);
       CHECK(cache_.position(row.sequence, slot) == row.position);
       pass.slots.push_back(slot);
       prepared[i] = {.token = row.token,
@@ -347,7 +357,7 @@ class CpuBackendFactory final : public BackendFactory {
     const WeightBytes weights = weight_bytes(model, options);
     return {.weights = weights.matrices + weights.vectors,
             .cache = CacheMemory::page_bytes(model.spec, options.cache_type) *
-                     Cache::pages_needed(limits(model, options)),
+                     Cache::n_pages(limits(model, options)),
             .working = Forward::working_bytes(model.spec, options) + logits};
   }
   std::unique_ptr<Backend> load(const Model& model, const LoadOptions& options,

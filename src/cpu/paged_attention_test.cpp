@@ -62,7 +62,7 @@ class Scene {
                 .n_layers = 1},
         cache_(limits_) {
     spec_.layers.push_back({{{std::nullopt, attention_, std::nullopt}}});
-    memory_.emplace(spec_, type, Cache::pages_needed(limits_));
+    memory_.emplace(spec_, type, Cache::n_pages(limits_));
     for (int i = 0; i < c.sequences; ++i) {
       texts_.push_back({cache_.begin()});
       fill(texts_.back(), c.committed - i);

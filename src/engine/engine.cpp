@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/stopwatch.h"
+#include "cache/cache.h"
 #include "engine/step.h"
 #include "speculation/time_pass.h"
 
@@ -35,14 +36,24 @@ Counters& Counters::operator+=(const Counters& other) {
   draft_passes += other.draft_passes;
   draft_levels += other.draft_levels;
   draft_ms += other.draft_ms;
+  not_drafted.off += other.not_drafted.off;
+  not_drafted.limit += other.not_drafted.limit;
+  not_drafted.no_match += other.not_drafted.no_match;
+  not_drafted.does_not_pay += other.not_drafted.does_not_pay;
+  not_drafted.measured += other.not_drafted.measured;
+  if (accepted_lengths.size() < other.accepted_lengths.size())
+    accepted_lengths.resize(other.accepted_lengths.size());
+  for (std::size_t n = 0; n < other.accepted_lengths.size(); ++n)
+    accepted_lengths[n] += other.accepted_lengths[n];
   return *this;
 }
 
 Generation::Generation(Engine& engine, DraftSequence draft_sequence, SamplingParams sampling,
-                       StopRules stop)
+                       StopRules stop, AnswerOptions options)
     : engine(engine),
-      owned_sequence(*engine.target_),
+      owned_sequence(*engine.target_, options.scope),
       draft_sequence(draft_sequence),
+      options(std::move(options)),
       sampling(std::move(sampling)),
       state(this->sampling),
       stop(std::move(stop)) {
@@ -50,7 +61,7 @@ Generation::Generation(Engine& engine, DraftSequence draft_sequence, SamplingPar
   std::size_t n_begun = 0;
   try {
     for (; n_begun < engine.drafters_.size(); ++n_begun)
-      engine.drafters_[n_begun]->begin(draft_sequence);
+      engine.drafters_[n_begun]->begin(draft_sequence, this->options.scope);
   } catch (...) {
     while (n_begun > 0) engine.drafters_[--n_begun]->end(draft_sequence);
     throw;
@@ -75,29 +86,31 @@ Engine::~Engine() {
 }
 
 std::unique_ptr<Generation> Engine::begin(std::span<const Token> prompt, SamplingParams sampling,
-                                          StopRules stop, std::vector<Token> prediction) {
-  check(prompt, prediction);
+                                          StopRules stop, AnswerOptions options) {
+  check(prompt, options.prediction);
   check_sampling(sampling);
   auto generation = std::make_unique<Generation>(*this, DraftSequence{next_draft_sequence_++},
-                                                 std::move(sampling), std::move(stop));
-  start(*generation, prompt, std::move(prediction));
+                                                 std::move(sampling), std::move(stop), options);
+  start(*generation, prompt, std::move(options));
   return generation;
 }
 
 void Engine::restart(Generation& generation, std::span<const Token> prompt, SamplingParams sampling,
-                     StopRules stop, std::vector<Token> prediction) {
-  check(prompt, prediction);
+                     StopRules stop, AnswerOptions options) {
+  check(prompt, options.prediction);
   check_sampling(sampling);
   generation.sampling = std::move(sampling);
   generation.stop = std::move(stop);
-  start(generation, prompt, std::move(prediction));
+  options.scope = generation.options.scope;
+  start(generation, prompt, std::move(options));
 }
 
 // Reads nothing yet: what the cache lacks of the prompt is left to the steps.
-void Engine::start(Generation& generation, std::span<const Token> prompt,
-                   std::vector<Token> prediction) {
+void Engine::start(Generation& generation, std::span<const Token> prompt, AnswerOptions options) {
+  std::vector<Token>& prediction = options.prediction;
   prediction.resize(std::min<std::size_t>(prediction.size(), target_->options().context));
-  const int kept = committed_prefix(generation, prompt, target_->committed(generation.sequence));
+  int kept = committed_prefix(generation, prompt, target_->committed(generation.sequence));
+  if (options.prompt_logprobs) kept = 0;
   // Stands if drafters fail: what all have in common is the part that is kept.
   generation.error = Error("the prompt could not be taken in");
   generation.tokens.resize(kept);
@@ -107,9 +120,10 @@ void Engine::start(Generation& generation, std::span<const Token> prompt,
     drafter->observe(generation.draft_sequence, prompt.subspan(kept));
     drafter->expect(generation.draft_sequence, prediction);
   }
-  generation.prediction = std::move(prediction);
+  generation.options = std::move(options);
   generation.tokens.assign(prompt.begin(), prompt.end());
   generation.n_prompt = static_cast<int>(prompt.size());
+  kept = generation.n_prompt - 1 - n_unread(generation);
   generation.n_reused = kept;
   generation.state = ProcessorState(generation.sampling);
   generation.state.advance(prompt);
@@ -118,6 +132,7 @@ void Engine::start(Generation& generation, std::span<const Token> prompt,
   if (generation.stop.n_left() == 0) generation.finish_reason = FinishReason::length;
   generation.error.reset();
   generation.emitted.clear();
+  generation.prompt_scores.clear();
   generation.counters = {};
   generation.counters.drafters.resize(drafters_.size());
 }
@@ -140,8 +155,51 @@ void Engine::check(std::span<const Token> prompt, std::span<const Token> predict
   check_tokens("prediction", prediction);
 }
 
+void Engine::suspend(Generation& generation) {
+  target_->truncate(generation.sequence, 0);
+  for (const auto& drafter : drafters_) drafter->suspend(generation.draft_sequence);
+}
+
+int Engine::n_unread(Generation& generation) {
+  const int n_before_last = static_cast<int>(generation.tokens.size()) - 1;
+  const int n_read = target_->committed(generation.sequence);
+  const bool reads_all = generation.options.prompt_logprobs && n_read < generation.n_prompt;
+  if (reads_all || n_before_last - n_read < kPagePositions) return n_before_last - n_read;
+  return n_before_last -
+         target_->adopt(generation.sequence, std::span(generation.tokens).first(n_before_last));
+}
+
+int Engine::pages_wanted(const Generation& generation, int n_read) const {
+  const int n_rows = 1 + n_read + (drafters_.empty() ? 0 : draft_rows_max(generation));
+  return target_->pages_wanted(generation.sequence, n_rows, n_rows);
+}
+
+int Engine::draft_rows_max(const Generation& generation) const {
+  const int rows = options_.budget.rows;
+  return std::min(rows, generation.options.draft_rows.value_or(rows));
+}
+
+void Engine::step(std::span<const Part> parts) {
+  Step(*this, parts).run();
+}
+
 void Engine::step(std::span<Generation* const> generations) {
-  Step(*this, generations).run();
+  const LoadOptions& target = target_->options();
+  const int rows_max = std::min(target.batch_rows, target.n_slots);
+  const int chunk = options_.prompt_chunk > 0 ? options_.prompt_chunk : rows_max;
+  int room = rows_max - static_cast<int>(generations.size());
+  std::vector<Part> parts;
+  for (Generation* generation : generations) {
+    parts.push_back({generation, std::min({n_unread(*generation), chunk - 1, room})});
+    room -= parts.back().n_read;
+  }
+  step(parts);
+}
+
+std::optional<double> Engine::pass_ms(int n_texts, long length, int n_read) const {
+  const CostCurve& curve = budget_.curve();
+  if (curve.empty()) return std::nullopt;
+  return curve.ms(n_texts + n_read, length, n_read);
 }
 
 void Engine::set_drafters(std::vector<std::unique_ptr<Drafter>> drafters) {
@@ -151,9 +209,9 @@ void Engine::set_drafters(std::vector<std::unique_ptr<Drafter>> drafters) {
   for (Generation* generation : living_) {
     for (const auto& drafter : drafters) {
       const std::span<const Token> text = generation->tokens;
-      drafter->begin(generation->draft_sequence);
+      drafter->begin(generation->draft_sequence, generation->options.scope);
       drafter->observe(generation->draft_sequence, text.first(generation->n_prompt));
-      drafter->expect(generation->draft_sequence, generation->prediction);
+      drafter->expect(generation->draft_sequence, generation->options.prediction);
       drafter->observe(generation->draft_sequence, text.subspan(generation->n_prompt));
     }
     generation->counters = {};
@@ -194,7 +252,8 @@ void Engine::forget_texts() {
 }
 
 void Engine::measure_costs() {
-  if (!options_.budget.automatic || options_.budget.rows == 0 || drafters_.empty()) return;
+  const bool drafts = options_.budget.rows > 0 && !drafters_.empty();
+  if (!options_.budget.automatic || (!drafts && !options_.knows_passes)) return;
   for (const auto& drafter : drafters_) drafter->measure_costs();
   if (!budget_.curve().empty()) return;
   // In rounds, since a shared machine is slow for moments. Slow machines get fewer of them, or

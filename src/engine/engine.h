@@ -18,7 +18,8 @@ namespace outrider {
 
 struct EngineOptions {
   BudgetOptions budget = {};
-  int prompt_chunk = 0;  // prompt rows of a sequence in one pass at most; 0: as many as fit
+  int prompt_chunk = 0;       // prompt rows of a sequence in one pass at most; 0: as many as fit
+  bool knows_passes = false;  // measure_costs() times the target without drafters, too
 };
 
 // Not thread-safe.
@@ -32,30 +33,55 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  // A text with this prompt, and how its answer is expected to read mostly, if that is known:
-  // drafters may use it, and the answer is the same without. What of it no context could hold is
-  // ignored. The target must have a sequence left.
-  // Throws Error if the prompt is empty or fills the context, or if either holds tokens that the
-  // model does not have; or as check_sampling().
+  // Throws Error if begin() would for such a prompt and prediction. Any thread.
+  void check(std::span<const Token> prompt, std::span<const Token> prediction) const;
+
+  // A text with this prompt. What of a prediction no context could hold is ignored. The target must
+  // have a sequence left.
+  // Throws Error if the prompt is empty or fills the context, or if prompt or prediction hold
+  // tokens that the model does not have; or as check_sampling().
   std::unique_ptr<Generation> begin(std::span<const Token> prompt, SamplingParams sampling,
-                                    StopRules stop, std::vector<Token> prediction = {});
+                                    StopRules stop, AnswerOptions options = {});
 
-  // The same sequence with another prompt: what the longest common prefix of text and prompt left
-  // in the cache is kept, except for the last token of the prompt. Throws like begin(), and then
-  // leaves the generation as it was. If a drafter fails for want of memory, the generation ends
-  // with an error, and can be restarted again.
+  // The same sequence, in its scope, with another prompt: what the longest common prefix of text
+  // and prompt left in the cache is kept, except for the last token of the prompt. Throws like
+  // begin(), and then leaves the generation as it was. If a drafter fails for want of memory, the
+  // generation ends with an error, and can be restarted again.
   void restart(Generation& generation, std::span<const Token> prompt, SamplingParams sampling,
-               StopRules stop, std::vector<Token> prediction = {});
+               StopRules stop, AnswerOptions options = {});
 
+  // The text's pages go back to the target's and the drafters' pools. The next steps compute again
+  // what is not there any more, and it goes on as it would have.
+  void suspend(Generation& generation);
+
+  // Tokens of the text that have to be computed before the last one, which is part of every step.
+  // Adopts what there is of them by now.
+  int n_unread(Generation& generation);
+  int draft_rows_max(const Generation& generation) const;  // of a step
+  // The most pages of the target that a step takes which computes so many of these.
+  int pages_wanted(const Generation& generation, int n_read) const;
+
+  // A text's part of a step.
+  struct Part {
+    Generation* generation;
+    int n_read;  // of its n_unread() tokens at most
+  };
   // One pass for all given generations, none of them ended, each at most once and no more than the
-  // target's batch_rows: for each a chunk of its prompt, or draft and verify. A failure ends
+  // target's batch_rows: for each a chunk of its prompt, or draft and verify. Where the target has
+  // fewer pages than all sequences need, pages_wanted() of all must be free. A failure ends
   // generations with an error, and the engine stays usable: a text whose logits cannot be used
   // (NaN) ends alone; if a stage fails (memory), all texts of this step end as they were before it.
+  void step(std::span<const Part> parts);
+  // Each with as much of its prompt as EngineOptions allow, in turn.
   void step(std::span<Generation* const> generations);
 
+  // What a step's pass is expected to take beside `texts` of `length` tokens together that read
+  // nothing, if it reads n_read tokens more; nothing: not known yet.
+  std::optional<double> pass_ms(int n_texts, long length, int n_read) const;
+
   // For an automatic budget: times the drafters and, the first time, the target on as many rows as
-  // a step may have. On top of a living generation's text, which stays as it is, or if there is
-  // none on a sequence of its own.
+  // a step of one text may have. On top of a living generation's text, which stays as it is, or if
+  // there is none on a sequence of its own.
   void measure_costs();
 
   // What this engine knows of costs and acceptance, and in place of measure_costs(): what another
@@ -78,14 +104,14 @@ class Engine {
   // Whether drafts came true as often as the budget expected, since the drafters were set.
   const Reliability& reliability() const { return budget_.reliability(); }
 
+  const EngineOptions& options() const { return options_; }
   const Backend& target() const { return *target_; }
   std::span<const std::unique_ptr<Drafter>> drafters() const { return drafters_; }
 
  private:
   friend struct Generation;
   friend class Step;
-  void check(std::span<const Token> prompt, std::span<const Token> prediction) const;
-  void start(Generation& generation, std::span<const Token> prompt, std::vector<Token> prediction);
+  void start(Generation& generation, std::span<const Token> prompt, AnswerOptions options);
 
   std::shared_ptr<Backend> target_;
   std::vector<std::unique_ptr<Drafter>> drafters_;

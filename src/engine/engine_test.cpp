@@ -9,6 +9,7 @@
 #include <random>
 
 #include "base/error.h"
+#include "engine/plain_decoding_test.h"
 #include "engine/session.h"
 #include "model/fake_backend.h"
 #include "sampling/fake_tokenizer.h"
@@ -26,7 +27,9 @@ class ScriptedDrafter : public Drafter {
   explicit ScriptedDrafter(Script script) : script_(std::move(script)) {}
 
   std::string_view name() const override { return "scripted"; }
-  void begin(DraftSequence sequence) override { CHECK(texts_.try_emplace(sequence).second); }
+  void begin(DraftSequence sequence, CacheScope) override {
+    CHECK(texts_.try_emplace(sequence).second);
+  }
   void observe(DraftSequence sequence, std::span<const Token> tokens) override {
     if (before_observe) before_observe();
     auto& text = texts_.at(sequence);
@@ -53,27 +56,6 @@ class ScriptedDrafter : public Drafter {
 
 using Drafters = std::vector<std::unique_ptr<Drafter>>;
 using MakeDrafters = std::function<Drafters()>;
-
-FakeTokenizer words() {
-  std::vector<std::string> entries;
-  for (char letter = 'a'; letter < 'a' + 23; ++letter) entries.emplace_back(1, letter);
-  FakeTokenizer tokenizer(entries);
-  tokenizer.end_tokens = {0};
-  return tokenizer;
-}
-
-// What the user sees.
-struct Outcome {
-  std::vector<Token> tokens;
-  std::string text;
-  std::optional<FinishReason> finished;
-  bool operator==(const Outcome&) const = default;
-  friend std::ostream& operator<<(std::ostream& out, const Outcome& outcome) {
-    for (Token token : outcome.tokens) out << token << ' ';
-    return out << '"' << outcome.text << "\" "
-               << (outcome.finished ? static_cast<int>(*outcome.finished) : -1);
-  }
-};
 
 struct Setting {
   LoadOptions load{.context = 200, .n_sequences = 8, .batch_rows = 64};
@@ -133,9 +115,9 @@ std::vector<Outcome> generate(Engine& engine, const Tokenizer& tokenizer,
         continue;
       }
       if (!generations[i])
-        generations[i] =
-            engine.begin(requests[i].prompt, requests[i].sampling,
-                         StopRules(tokenizer, requests[i].stop), requests[i].prediction);
+        generations[i] = engine.begin(requests[i].prompt, requests[i].sampling,
+                                      StopRules(tokenizer, requests[i].stop),
+                                      {.prediction = requests[i].prediction});
       outcomes[i].finished = generations[i]->finish_reason;
       if (!generations[i]->ended()) alive.push_back(generations[i].get());
     }
@@ -159,51 +141,6 @@ std::vector<Outcome> generate(Engine& engine, const Tokenizer& tokenizer,
   generations.clear();
   EXPECT_EQ(dynamic_cast<const FakeBackend&>(engine.target()).n_alive(), 0);
   return outcomes;
-}
-
-// Plain decoding in five lines: no engine, no cache.
-Outcome decode_plainly(const FakeModel& model, const Tokenizer& tokenizer, const Request& request,
-                       int context) {
-  std::vector<Token> text = request.prompt;
-  StopRules rules(tokenizer, request.stop);
-  Outcome outcome;
-  if (rules.n_left() == 0) outcome.finished = FinishReason::length;
-  while (!outcome.finished) {
-    ProcessorState state(request.sampling);
-    state.advance(text);
-    const auto counts = state.counts();
-    const ChoiceRequest question =
-        choice_request(request.sampling, counts, 0, static_cast<int>(text.size()));
-    text.push_back(choose_reference(model.logits(text), question).token.value());
-    outcome.tokens.push_back(text.back());
-    outcome.finished = rules.push(text.back());
-    if (!outcome.finished && static_cast<int>(text.size()) == context) {
-      rules.finish();
-      outcome.finished = FinishReason::length;
-    }
-    outcome.text += rules.take_text();
-  }
-  return outcome;
-}
-
-SamplingParams greedy() {
-  SamplingParams params;
-  params.filters.temperature = 0;
-  return params;
-}
-
-SamplingParams sampled(std::uint64_t seed, bool penalties) {
-  SamplingParams params;
-  params.seed = seed;
-  params.filters.temperature = 0.9f;
-  if (penalties) {
-    params.filters.repeat_penalty = 1.2f;
-    params.filters.frequency_penalty = 0.1f;
-    params.filters.presence_penalty = 0.2f;
-    params.repeat_last_n = 6;
-    params.bias = {{0, -4.0f}, {5, 0.5f}};
-  }
-  return params;
 }
 
 // A text with a token left out, one put in the place of another, and one added.
@@ -725,7 +662,7 @@ TEST(Engine, AFailureInAnyStageUndoesItsStep) {
 TEST(Engine, ADrafterThatCannotBeginLeavesNoSequence) {
   struct NoMemory final : ScriptedDrafter {
     NoMemory() : ScriptedDrafter([](auto, const auto&) {}) {}
-    void begin(DraftSequence) override { throw std::bad_alloc(); }
+    void begin(DraftSequence, CacheScope) override { throw std::bad_alloc(); }
   };
   auto first = std::make_unique<ScriptedDrafter>([](auto, const auto&) {});
   const ScriptedDrafter& begun = *first;
@@ -743,14 +680,15 @@ TEST(Engine, RefusesPromptsThatCannotWork) {
   setting.load.context = 5;
   WatchedEngine engine(setting, {});
   const auto begin = [&](std::vector<Token> prompt, std::vector<Token> prediction = {}) {
-    return engine.begin(prompt, greedy(), StopRules(tokenizer, {}), std::move(prediction));
+    return engine.begin(prompt, greedy(), StopRules(tokenizer, {}),
+                        {.prediction = std::move(prediction)});
   };
   EXPECT_THROW(begin({}), Error);
   EXPECT_THROW(begin({1, 2, 3, 4, 5}), Error);
   EXPECT_THROW(begin({1, 23}), Error);
   EXPECT_THROW(begin({-1}), Error);
   EXPECT_THROW(begin({1}, {22, 23}), Error);
-  EXPECT_EQ(begin({1}, std::vector<Token>(100, 7))->prediction.size(), 5u);
+  EXPECT_EQ(begin({1}, std::vector<Token>(100, 7))->options.prediction.size(), 5u);
   const auto generation = begin({1, 2, 3, 4});
   SamplingParams too_cold = greedy();
   too_cold.filters.temperature = 1e-38f;

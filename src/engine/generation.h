@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/token.h"
 #include "model/backend.h"
+#include "sampling/logprobs.h"
 #include "sampling/sampling.h"
 #include "sampling/stop.h"
 #include "speculation/budget.h"
@@ -21,13 +22,39 @@ class Engine;
 // One token by which a step lengthened the text.
 struct Emitted {
   Token token;
-  std::optional<int> drafter;  // who proposed it first, if it was an accepted draft
-  std::string text;            // became showable with it: whole characters, perhaps none
+  std::optional<int> drafter;             // who proposed it first, if it was an accepted draft
+  std::string text;                       // became showable with it: whole characters, perhaps none
+  std::optional<ScoredToken> score = {};  // if AnswerOptions::n_logprobs asks for it
+};
+
+// What an answer may be asked besides its sampling and its end.
+struct AnswerOptions {
+  // How it is expected to read mostly, if that is known. Drafters may use it.
+  std::vector<Token> prediction = {};
+  // Whose texts it may share pages with.
+  CacheScope scope = {};
+  // Drafted nodes of a step at most; 0: no drafts. Nothing: as the budget's options allow.
+  std::optional<int> draft_rows = {};
+  // For each of its tokens the log probability, and so many best ones; nothing: none.
+  std::optional<int> n_logprobs = {};
+  // The same for the tokens of the prompt: then all of it is computed, cached or not.
+  bool prompt_logprobs = false;
 };
 
 struct DrafterCounts {
   long proposed = 0;  // checked nodes that this drafter had proposed
   long accepted = 0;  // of these, tokens of the text
+};
+
+// Steps that could have checked drafts, and why they checked none.
+struct NotDrafted {
+  long off = 0;           // the answer was asked to have none, or there are no drafters
+  long limit = 0;         // no room: the end of answer or context, or the pass was full
+  long no_match = 0;      // no drafter had a guess
+  long does_not_pay = 0;  // it was not expected to, at this load
+  long measured = 0;      // such a step's time has to stay known
+
+  long sum() const { return off + limit + no_match + does_not_pay + measured; }
 };
 
 // Of one answer.
@@ -47,6 +74,8 @@ struct Counters {
   // Of Drafter::propose in these steps, reading included, indexing not. Of a step that several
   // texts share, all of it.
   double draft_ms = 0;
+  NotDrafted not_drafted;
+  std::vector<long> accepted_lengths;   // [n]: steps with drafts of which n tokens were accepted
   std::vector<DrafterCounts> drafters;  // [drafters]
 
   // Of both; counts of drafters are not added, which may be different ones.
@@ -59,7 +88,8 @@ struct Counters {
 //
 // The cache holds tokens[0, committed), committed < tokens.size().
 struct Generation {
-  Generation(Engine& engine, DraftSequence draft_sequence, SamplingParams sampling, StopRules stop);
+  Generation(Engine& engine, DraftSequence draft_sequence, SamplingParams sampling, StopRules stop,
+             AnswerOptions options);
   ~Generation();
   Generation(const Generation&) = delete;
   Generation& operator=(const Generation&) = delete;
@@ -78,8 +108,8 @@ struct Generation {
   const OwnedSequence owned_sequence;
   const SequenceId sequence = owned_sequence.id();
   const DraftSequence draft_sequence;
-  std::vector<Token> tokens;      // prompt and answer
-  std::vector<Token> prediction;  // of the answer, for drafters
+  AnswerOptions options;      // the scope never changes
+  std::vector<Token> tokens;  // prompt and answer
   int n_prompt = 0;
   int n_reused = 0;  // tokens of the prompt that the cache had already
   SamplingParams sampling;
@@ -89,6 +119,8 @@ struct Generation {
   // Why the answer cannot go on; `tokens` are as they were before the step that failed.
   std::optional<Error> error;
   std::vector<Emitted> emitted;  // by the last step; empty while the prompt is read
+  // With prompt_logprobs: of the prompt's tokens but the first, as far as they were read.
+  std::vector<ScoredToken> prompt_scores;
   TextBudget budget;
   Counters counters;
 };

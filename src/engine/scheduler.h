@@ -1,86 +1,67 @@
 // Many users' answers on one engine: who runs, how much of a prompt a step reads, who waits, and
-// who gives way when pages run out. Continuous batching: Yu et al. 2022 (Orca, OSDI 22); chunked
-// prefill beside decoding: Agrawal et al. 2024, arXiv:2403.02310.
+// who gives way when pages run out. Continuous batching: Yu et al. 2022 (Orca, OSDI 22); chunks of
+// prompts beside decoding: Agrawal et al. 2024 (Sarathi-Serve), arXiv:2403.02310; giving pages back
+// and computing again: Kwon et al. 2023 (vLLM), arXiv:2309.06180.
 //
-// One thread owns engine and scheduler and calls turn(); all others speak to it through submit()
-// and cancel(), and hear of their answers by a callback.
+// One thread owns engine and scheduler and calls run(); all others speak to it through submit() and
+// cancel(), and hear of their answers by a callback. An answer has the tokens that it would have
+// alone, whatever else runs.
 
 #pragma once
 
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
-#include "cache/ids.h"
 #include "engine/engine.h"
-#include "engine/session.h"
+#include "engine/request.h"
 
 namespace outrider {
 
 struct AnswerRequest {
   Request request;
-  CacheScope scope = {};
-  int priority = 0;  // lower goes first; among equals first come, first served
-  // Drafted rows of a step at most; 0: no drafts. Nothing: as the engine's budget allows.
-  std::optional<int> draft_rows = {};
-  // For each token of the answer its log probability and those of so many best tokens, by the
-  // model before bias, penalties, temperature and filters. Nothing: none.
-  std::optional<int> n_logprobs = {};
-  // The same for the tokens of the prompt, but the first. Its rows are computed, cached or not.
-  bool prompt_logprobs = false;
-};
-
-struct TokenLogprob {
-  Token token;
-  float logprob;
+  AnswerOptions options = {};  // its prediction is the request's
+  int priority = 0;            // lower goes first; among equals first come, first served
 };
 
 struct AnswerToken {
   Token token;
   std::string text;        // became showable with it: whole characters, perhaps none
   bool was_draft = false;  // an accepted draft
-  std::optional<float> logprob = {};
-  std::vector<TokenLogprob> best = {};  // by logprob descending, n_logprobs of them
-};
-
-// Why steps that could have drafted checked no draft.
-struct NotDrafted {
-  long off = 0;           // the request asked for none
-  long limit = 0;         // no room: the context's or answer's end, or the pass was full
-  long no_match = 0;      // no drafter had a guess
-  long does_not_pay = 0;  // at this load, or it did not come true before
+  std::optional<ScoredToken> score = {};
 };
 
 struct AnswerFigures {
   int prompt_tokens = 0, cached_tokens = 0, completion_tokens = 0;
-  // By the clock: waiting before the first step; from there to the first token; from there on.
+  // By the clock: waiting for the first step; from there to the first tokens; from there on.
   double queued_ms = 0, prompt_ms = 0, generation_ms = 0;
   int first_tokens = 0;  // that came with the step that ended the prompt
   int n_preempted = 0;
   Counters counters;
-  std::vector<long> accepted_lengths;  // [n]: steps with drafts that had n accepted
-  NotDrafted not_drafted;
-  // Of Request::prediction: tokens that became text, and drafted ones that did not.
+  // Of Request::prediction: drafted tokens that became text, and those that did not.
   long prediction_accepted = 0, prediction_rejected = 0;
 };
 
 struct AnswerEnd {
-  std::optional<FinishReason> reason;  // nothing: cancelled, or failed
-  std::optional<Error> error;          // the answer failed
-  std::optional<std::string> stop;     // the stop string that ended it (StopRules::stopped_by)
+  std::optional<FinishReason> reason;         // nothing: cancelled, or failed
+  std::optional<std::string> stop_text = {};  // the stop string that ended it, if one did
+  std::optional<Error> error;                 // why it failed
   AnswerFigures figures;
 };
 
 // What a step brought for one answer.
 struct AnswerEvent {
-  std::vector<AnswerToken> prompt;  // with prompt_logprobs, once, before the first token: the whole
+  // With prompt_logprobs, once, with the first tokens: of the prompt's tokens but the first.
+  std::vector<ScoredToken> prompt;
   std::vector<AnswerToken> tokens;
+  std::string held_text;         // with the end: what could have become a stop string and did not
   std::optional<AnswerEnd> end;  // nothing follows
 };
 
@@ -96,6 +77,114 @@ struct AnswerId {
 class Overloaded : public Error {
  public:
   using Error::Error;
+};
+
+struct SchedulerOptions {
+  int n_running = 1;    // answers at once, at most the target's sequences
+  int n_waiting = 256;  // others that may wait
+  // How long a step may take in which prompts are read while other answers go on; nothing: twice as
+  // long as without. At least eight tokens are read.
+  std::optional<double> max_pause_ms = {};
+};
+
+// Sums since the start, and what is now.
+struct SchedulerStatus {
+  enum class State { waiting, reading, generating, suspended };
+  struct Answer {
+    AnswerId id;
+    State state;
+    int prompt_tokens, cached_tokens, read_tokens, completion_tokens;
+    int n_predict;  // -1: no limit
+  };
+  std::vector<Answer> answers;  // in the order of their turn; waiting ones last
+
+  int pages = 0, free_pages = 0;
+  long steps = 0, rows = 0;
+  long stopped = 0, reached_length = 0, failed = 0, cancelled = 0;  // answers that have ended
+  long preemptions = 0;
+  long prompt_tokens = 0, cached_tokens = 0, completion_tokens = 0;  // of answers that have begun
+  Counters counters;  // of answers, those in progress among them
+  struct OfDrafter {
+    std::string name;
+    DrafterCounts counts;
+  };
+  std::vector<OfDrafter> drafters;
+
+  int count(State state) const;
+};
+
+class Scheduler {
+ public:
+  // Engine and tokenizer must outlive it, and nobody else may use the engine. A sequence of the
+  // target must fit into its pages at its longest, alone and with the rows of a step.
+  Scheduler(Engine& engine, const Tokenizer& tokenizer, SchedulerOptions options);
+  ~Scheduler();  // on the engine's thread, or after run() has returned; answers are cancelled
+  Scheduler(const Scheduler&) = delete;
+  Scheduler& operator=(const Scheduler&) = delete;
+
+  // Any thread, at once. submit() throws Error for what can never be answered (Engine::check,
+  // check_sampling, StopRules), and Overloaded. A listener may be called before submit() returns.
+  // cancel() of an answer that has ended does nothing; else its end comes before the next step.
+  AnswerId submit(AnswerRequest request, AnswerListener listener);
+  void cancel(AnswerId id);
+  SchedulerStatus status() const;
+
+  // Works until stop(), which any thread may call and which lets the step in progress end; sleeps
+  // while there is nothing to do. turn() is one round of it: false if there was nothing to do.
+  void run();
+  void stop();
+  bool turn();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Answer {
+    AnswerId id;
+    AnswerRequest asked;
+    AnswerListener listener;
+    Clock::time_point submitted = Clock::now();
+    std::optional<Clock::time_point> started = {}, first = {};
+    std::unique_ptr<Generation> generation = nullptr;  // null: it waits
+    bool is_suspended = false;
+    bool hides_tokens = false;  // only its prompt is wanted
+    AnswerFigures figures = {};
+
+    bool runs() const { return generation && !is_suspended; }
+  };
+  struct Mail {
+    std::vector<std::unique_ptr<Answer>> submitted;
+    std::set<AnswerId> cancelled;
+  };
+
+  void take_mail();
+  void admit();
+  bool begin(Answer& answer);
+  bool will_be_read_by_another(const Answer& answer) const;
+  int pages_to_read(const Answer& answer);
+  std::vector<Engine::Part> plan();
+  int tokens_to_read(int n_decoding, long length, int room) const;
+  void suspend(Answer& answer);
+  void step(std::span<const Engine::Part> parts);
+  void tell(Answer& answer);
+  void add_tokens(Answer& answer, AnswerEvent& event);
+  void end(Answer& answer, std::optional<FinishReason> reason, std::optional<Error> error,
+           AnswerEvent last = {});
+  void publish();
+
+  Engine& engine_;
+  const Tokenizer& tokenizer_;
+  const SchedulerOptions options_;
+  // Not ended, by priority and arrival. Those that have a generation are at most n_running.
+  std::vector<std::unique_ptr<Answer>> answers_;
+
+  mutable std::mutex mutex_;  // of what follows
+  std::condition_variable wakes_;
+  Mail mail_;
+  bool is_stopped_ = false;
+  std::uint64_t next_id_ = 1;
+  int n_alive_ = 0;  // answers that have not ended, those in the mail among them
+  SchedulerStatus published_;
+
+  SchedulerStatus status_;  // the engine's thread's own; counters are of answers that have ended
 };
 
 }  // namespace outrider

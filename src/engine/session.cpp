@@ -1,6 +1,5 @@
 #include "engine/session.h"
 
-#include <limits>
 #include <utility>
 
 #include "base/error.h"
@@ -32,18 +31,16 @@ Completion Session::complete(Request request, const ShowText& show,
 }
 
 void Session::begin(Request request, ShowText show) {
-  auto& [prompt, sampling, stop, prediction] = request;
-  if (stop.ignore_eos)
-    for (Token token : tokenizer_.end_tokens)
-      sampling.bias.push_back({token, -std::numeric_limits<float>::infinity()});
+  SamplingParams sampling = sampling_of(request, tokenizer_);
+  auto& [prompt, unused, stop, prediction] = request;
   StopRules rules(tokenizer_, std::move(stop));
   const Stopwatch watch;
   if (generation_)
     engine_.restart(*generation_, prompt, std::move(sampling), std::move(rules),
-                    std::move(prediction));
+                    {.prediction = std::move(prediction)});
   else
-    generation_ =
-        engine_.begin(prompt, std::move(sampling), std::move(rules), std::move(prediction));
+    generation_ = engine_.begin(prompt, std::move(sampling), std::move(rules),
+                                {.prediction = std::move(prediction)});
   answer_ = {.show = std::move(show), .ms = watch.ms()};
 }
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "engine/request.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 
@@ -41,15 +42,6 @@ struct Completion {
     DrafterCounts counts;
   };
   std::vector<Draft> draft;  // [drafters]
-};
-
-// What an answer shall be to.
-struct Request {
-  std::vector<Token> prompt;  // the whole text from its beginning
-  SamplingParams sampling;
-  StopParams stop = {};
-  // How the answer is expected to read mostly, if that is known. It may make it come faster.
-  std::vector<Token> prediction = {};
 };
 
 // Text as it becomes showable. `was_draft`: it came with an accepted draft token.

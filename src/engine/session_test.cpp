@@ -49,7 +49,7 @@ class SlowReader final : public Drafter {
  public:
   static constexpr int kMs = 5;
   std::string_view name() const override { return "slow"; }
-  void begin(DraftSequence) override {}
+  void begin(DraftSequence, CacheScope) override {}
   void observe(DraftSequence, std::span<const Token> tokens) override {
     if (tokens.size() > 1) std::this_thread::sleep_for(std::chrono::milliseconds(kMs));
   }

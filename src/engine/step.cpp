@@ -8,6 +8,12 @@
 #include "base/stopwatch.h"
 
 namespace outrider {
+namespace {
+
+// Rows of a prompt in one pass where each has logits, which take memory.
+constexpr int kScoredRows = 32;
+
+}  // namespace
 
 void Step::run() {
   try {
@@ -27,19 +33,20 @@ void Step::run() {
 }
 
 // Shares out the pass: a row for every sequence, then prompt rows as far as they fit.
-Step::Step(Engine& engine, std::span<Generation* const> generations) : engine_(engine) {
+Step::Step(Engine& engine, std::span<const Engine::Part> parts) : engine_(engine) {
   const LoadOptions& target = engine_.target_->options();
-  const EngineOptions& options = engine_.options_;
   load_.rows_max = std::min(target.batch_rows, target.n_slots);
-  int room = load_.rows_max - static_cast<int>(generations.size());
-  CHECK(!generations.empty() && room >= 0);
-  const int chunk = options.prompt_chunk > 0 ? options.prompt_chunk : load_.rows_max;
-  for (Generation* generation : generations) {
+  int room = load_.rows_max - static_cast<int>(parts.size());
+  CHECK(!parts.empty() && room >= 0);
+  for (const auto& [generation, n_read] : parts) {
     CHECK(!generation->ended());
     const int length = static_cast<int>(generation->tokens.size());
     const int first = engine_.target_->committed(generation->sequence);
     CHECK(first < length);
-    const int more = std::min({length - first - 1, chunk - 1, room});
+    const int read_max = generation->options.prompt_logprobs && first < generation->n_prompt
+                             ? std::min(n_read, kScoredRows - 1)
+                             : n_read;
+    const int more = std::min({length - first - 1, read_max, room});
     room -= more;
 
     // The text goes on by a token after the last accepted draft; neither it nor the limit may be
@@ -53,7 +60,9 @@ Step::Step(Engine& engine, std::span<Generation* const> generations) : engine_(e
                       .first = first,
                       .n_tokens = 1 + more,
                       .generates = first + 1 + more == length,
-                      .drafts = length > generation->n_prompt,
+                      .drafts = length > generation->n_prompt && more == 0 &&
+                                engine_.draft_rows_max(*generation) > 0,
+                      .rows_max = engine_.draft_rows_max(*generation),
                       .depth_max = depth_max,
                       .drafted = node_0,
                       .checked = node_0,
@@ -90,6 +99,7 @@ DraftTurn Step::draft_turn(const Turn& turn, DraftTree& tree) {
           .length = turn.length,
           .n_answered = turn.length - generation.n_prompt,
           .n_left = generation.stop.n_left(),
+          .rows_max = turn.rows_max,
           .depth_max = turn.depth_max};
 }
 
@@ -97,7 +107,8 @@ DraftTurn Step::draft_turn(const Turn& turn, DraftTree& tree) {
 void Step::draft() {
   const Stopwatch watch;
   const std::vector<Turn*> turns = drafting();
-  if (turns.empty() || engine_.budget_.plain_step_is_due()) return;
+  is_measured_ = !turns.empty() && engine_.budget_.plain_step_is_due();
+  if (turns.empty() || is_measured_) return;
   std::vector<DraftTurn> draft_turns;
   for (Turn* turn : turns) draft_turns.push_back(draft_turn(*turn, turn->drafted));
   for (int i = 0; i < static_cast<int>(engine_.drafters_.size()); ++i) ask(i, turns, draft_turns);
@@ -114,6 +125,7 @@ void Step::ask(int index, std::span<Turn* const> turns, std::span<const DraftTur
     Generation& generation = *turns[i]->generation;
     const Budget::Ask& ask = asks[i];
     if (!ask.limits) continue;
+    turns[i]->was_asked_for = true;
     requests.push_back({.sequence = generation.draft_sequence,
                         .tree = &turns[i]->drafted,
                         .drafter = index,
@@ -188,7 +200,9 @@ std::vector<Row> Step::lay_out_rows() {
       rows.push_back({.sequence = generation.sequence,
                       .token = generation.tokens[turn.first + i],
                       .position = turn.first + i,
-                      .parent = parent});
+                      .parent = parent,
+                      .wants_logits = generation.options.prompt_logprobs &&
+                                      turn.first + i + 1 < generation.n_prompt});
     }
     if (!turn.generates) continue;
     turn.node_rows.push_back(turn.token_rows.back());
@@ -216,7 +230,10 @@ void Step::emit() {
   for (Turn& turn : turns_) {
     Generation& generation = *turn.generation;
     generation.emitted.clear();
-    if (!turn.generates) continue;
+    if (!turn.generates) {
+      score(turn);
+      continue;
+    }
     const auto take = [&](Token token, std::optional<int> drafter) {
       generation.tokens.push_back(token);
       generation.finish_reason = generation.stop.push(token);
@@ -235,12 +252,39 @@ void Step::emit() {
     }
     if (next && !generation.ended()) take(*next, std::nullopt);
     generation.state.advance(std::span(generation.tokens).last(generation.emitted.size()));
+    score(turn);
     if (generation.emitted.empty())
       generation.error =
           Error(Remedy::logit_bias,
                 "the model gave no usable logits at position {} (NaN, infinite, or every token "
                 "forbidden); the file may be damaged, or a bias forbids everything",
                 generation.tokens.size() - 1);
+  }
+}
+
+// Log probabilities of the tokens that the text gained, and of those of the prompt that were read,
+// from the rows before them.
+void Step::score(Turn& turn) {
+  Generation& generation = *turn.generation;
+  const AnswerOptions& options = generation.options;
+  if (!options.n_logprobs && !options.prompt_logprobs) return;
+  const auto logits = [&](int row) {
+    const ChoiceRequest request{.row = row, .wants_logits = true};
+    return engine_.target_->choose(pass_, {&request, 1})[0].logits;
+  };
+  if (options.prompt_logprobs)
+    for (int i = 0; i < turn.n_tokens; ++i) {
+      const int next = turn.first + i + 1;  // place in the prompt
+      if (next >= generation.n_prompt || next <= std::ssize(generation.prompt_scores)) continue;
+      generation.prompt_scores.push_back(outrider::score(
+          logits(turn.token_rows[i]), generation.tokens[next], options.n_logprobs.value_or(0)));
+    }
+  if (!options.n_logprobs) return;
+  for (std::size_t i = 0; i < generation.emitted.size(); ++i) {
+    const int node = i == 0 ? 0 : turn.verdict.accepted[i - 1];
+    Emitted& emitted = generation.emitted[i];
+    emitted.score =
+        outrider::score(logits(turn.node_rows[node]), emitted.token, *options.n_logprobs);
   }
 }
 
@@ -286,8 +330,13 @@ void Step::count(const Turn& turn) const {
     counters.draft_levels += draft_levels_;
     counters.draft_ms += draft_ms_;
   }
+  count_not_drafted(turn);
   if (turn.checked.size() > 1) {
     ++counters.drafts;
+    const std::size_t n_accepted = turn.verdict.accepted.size();
+    if (counters.accepted_lengths.size() <= n_accepted)
+      counters.accepted_lengths.resize(n_accepted + 1);
+    ++counters.accepted_lengths[n_accepted];
     int deepest = 0;
     for (int node = 1; node < turn.checked.size(); ++node)
       deepest = std::max(deepest, turn.checked[node].depth);
@@ -305,6 +354,23 @@ void Step::count(const Turn& turn) const {
   for (int node : turn.verdict.accepted)
     for (const Proposal& proposal : turn.checked[node].proposals)
       ++counters.drafters[proposal.drafter].accepted;
+}
+
+void Step::count_not_drafted(const Turn& turn) const {
+  const bool could_draft =
+      turn.generates && turn.n_tokens == 1 && turn.length > turn.generation->n_prompt;
+  if (!could_draft || turn.checked.size() > 1) return;
+  NotDrafted& reasons = turn.generation->counters.not_drafted;
+  if (!turn.drafts || engine_.drafters_.empty())
+    ++reasons.off;
+  else if (is_measured_)
+    ++reasons.measured;
+  else if (turn.depth_max <= 0 || load_.rows >= load_.rows_max)
+    ++reasons.limit;
+  else if (turn.was_asked_for && turn.drafted.size() == 1)
+    ++reasons.no_match;
+  else
+    ++reasons.does_not_pay;
 }
 
 // All texts of the step are as they were before it, and none goes on.

@@ -15,7 +15,7 @@ namespace outrider {
 
 class Step {
  public:
-  Step(Engine& engine, std::span<Generation* const> generations);
+  Step(Engine& engine, std::span<const Engine::Part> parts);
   void run();
 
  private:
@@ -32,9 +32,11 @@ class Step {
     // Whether drafts are checked: not in a pass that reads of the prompt, so that they delay no
     // first token.
     bool drafts;
-    int depth_max;      // of drafts: what the context and the token limit leave room for
-    DraftTree drafted;  // as proposed; node 0 alone unless it generates
-    DraftTree checked;  // as planned
+    int rows_max;                // of drafts
+    int depth_max;               // of drafts: what the context and the token limit leave room for
+    bool was_asked_for = false;  // a drafter was asked for its drafts
+    DraftTree drafted;           // as proposed; node 0 alone unless it generates
+    DraftTree checked;           // as planned
 
     std::vector<int> token_rows;  // of the pass, [n_tokens]
     // If it generates, [checked.size()]. Node 0's row is the last of token_rows.
@@ -53,7 +55,9 @@ class Step {
 
   void ask(int drafter, std::span<Turn* const> turns, std::span<const DraftTurn> draft_turns);
   std::vector<Row> lay_out_rows();
+  void score(Turn& turn);
   void count(const Turn& turn) const;
+  void count_not_drafted(const Turn& turn) const;
   void fail(const Error& error);
   void report();
   std::vector<Turn*> generating();
@@ -63,7 +67,8 @@ class Step {
   Engine& engine_;
   std::vector<Turn> turns_;
   PassLoad load_;
-  int rows_ = 0;  // of the pass
+  int rows_ = 0;              // of the pass
+  bool is_measured_ = false;  // without drafts, so that the time of such a pass stays known
   double draft_ms_ = 0, forward_ms_ = 0;
   long draft_passes_ = 0, draft_levels_ = 0;
   Pass pass_;

@@ -64,10 +64,14 @@ struct Pass {
 };
 
 struct LoadOptions {
-  int context = 4096;    // positions a sequence can have, at most 2^20
-  int n_sequences = 1;   // alive at once, forks counted
-  int n_slots = 0;       // scratch rows a sequence may hold; 0: batch_rows
-  int batch_rows = 512;  // of one forward
+  int context = 4096;   // positions a sequence can have, at most 2^20
+  int n_sequences = 1;  // alive at once, forks counted
+  int n_slots = 0;      // scratch rows a sequence may hold; 0: batch_rows
+  // Pages of kPagePositions that all sequences have together, scratch among them; 0: as many as
+  // they need at their longest.
+  int n_pages = 0;
+  bool shares_texts = false;  // whether adopt() finds what other sequences have computed
+  int batch_rows = 512;       // of one forward
   CacheType cache_type = CacheType::f16;
   int n_threads = 1;
   // For draft models, whose fidelity no text depends on: matrices whose weights would take more
@@ -110,9 +114,18 @@ class Backend {
   // Takes away the logits that add_outputs() gave. If it gave any, the last pass is over.
   virtual void remove_added_outputs() = 0;
 
-  // The cache. A new sequence has no text.
-  virtual SequenceId begin() = 0;
+  // The cache (cache/cache.h). A new sequence has no text. It may share pages with others of its
+  // scope.
+  virtual SequenceId begin(CacheScope scope = {}) = 0;
   virtual void end(SequenceId sequence) = 0;
+  // The committed text, which `text` begins with, grows by what other sequences of the same scope
+  // have computed of `text` and is still there, in whole pages; scratch is dropped. Returns
+  // committed(sequence) then.
+  virtual int adopt(SequenceId sequence, std::span<const Token> text) = 0;
+  // Pages of n_pages that nobody uses. A forward and a commit take at most pages_wanted(); who
+  // gives the backend fewer pages than all sequences need sees to it that there are as many.
+  virtual int free_pages() const = 0;
+  virtual int pages_wanted(SequenceId sequence, int n_rows, int n_committed) const = 0;
   // A second sequence with the same committed text; scratch is not copied.
   virtual SequenceId fork(SequenceId sequence) = 0;
   // Makes `path`, a parent-to-child chain that starts at the committed end and was written by all
@@ -129,7 +142,8 @@ class Backend {
 // A sequence that ends with its owner. The backend must outlive it.
 class OwnedSequence {
  public:
-  explicit OwnedSequence(Backend& backend) : backend_(backend), id_(backend.begin()) {}
+  explicit OwnedSequence(Backend& backend, CacheScope scope = {})
+      : backend_(backend), id_(backend.begin(scope)) {}
   ~OwnedSequence() { backend_.end(id_); }
   OwnedSequence(const OwnedSequence&) = delete;
   OwnedSequence& operator=(const OwnedSequence&) = delete;
@@ -144,7 +158,7 @@ class OwnedSequence {
 // What loading a model takes, in bytes.
 struct MemoryNeed {
   std::size_t weights = 0;  // packed
-  std::size_t cache = 0;    // all sequences at their longest
+  std::size_t cache = 0;    // all pages
   std::size_t working = 0;  // activations and tables
   std::size_t total() const { return weights + cache + working; }
 };

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "cache/cache.h"
 #include "model/backend.h"
 
 namespace outrider {
@@ -69,6 +70,12 @@ class FakeBackend final : public Backend {
     spec_.embedding = 1;
     spec_.context_trained = options_.context;
     spec_.layers.resize(2);
+    cache_.emplace(CacheLimits{.context = options_.context,
+                               .n_sequences = options_.n_sequences,
+                               .n_slots = options_.n_slots,
+                               .n_layers = spec_.n_layers(),
+                               .n_pages = options_.n_pages,
+                               .shares_texts = options_.shares_texts});
   }
 
   struct Counts {
@@ -124,6 +131,11 @@ class FakeBackend final : public Backend {
       std::ranges::reverse(path);
       rows_.push_back({row.wants_logits ? model_.logits(path) : std::vector<float>{}, path});
 
+      std::optional<SlotId> above;
+      if (slot.parent) above = sequence.slots.at(*slot.parent).in_cache;
+      LayerSet written;
+      for (const int layer : layers) written.set(layer);
+      slot.in_cache = cache_->add_slot(row.sequence, row.token, above, written);
       pass.slots.push_back({next_slot_});
       sequence.slots.emplace(next_slot_++, std::move(slot));
       counts.logit_rows += row.wants_logits;
@@ -157,37 +169,62 @@ class FakeBackend final : public Backend {
   void remove_added_outputs() override { outputs_added_.clear(); }
   const std::set<Token>& outputs_added() const { return outputs_added_; }
 
-  SequenceId begin() override {
+  SequenceId begin(CacheScope scope) override {
     CHECK(n_alive() < options_.n_sequences);
-    sequences_.emplace(next_sequence_, Sequence{});
-    return {next_sequence_++};
+    const SequenceId begun = cache_->begin(scope);
+    sequences_.emplace(begun.value, Sequence{});
+    return begun;
   }
-  void end(SequenceId sequence) override { CHECK(sequences_.erase(sequence.value) == 1); }
+  void end(SequenceId sequence) override {
+    CHECK(sequences_.erase(sequence.value) == 1);
+    cache_->end(sequence);
+    cache_->check_integrity();
+  }
   SequenceId fork(SequenceId sequence) override {
-    const SequenceId forked = begin();
-    at(forked).committed = at(sequence).committed;
+    CHECK(n_alive() < options_.n_sequences);
+    const SequenceId forked = cache_->fork(sequence);
+    sequences_.emplace(forked.value, Sequence{.committed = at(sequence).committed, .slots = {}});
     return forked;
+  }
+  int adopt(SequenceId id, std::span<const Token> text) override {
+    Sequence& sequence = at(id);
+    const auto adopted = text.first(cache_->adopt(id, text));
+    sequence.committed.assign(adopted.begin(), adopted.end());
+    sequence.slots.clear();
+    return cache_->committed(id);
+  }
+  int free_pages() const override { return cache_->free_pages(); }
+  int pages_wanted(SequenceId sequence, int n_rows, int n_committed) const override {
+    return cache_->pages_wanted(sequence, n_rows, n_committed);
   }
   void commit(SequenceId id, std::span<const SlotId> path) override {
     if (before_commit) before_commit();
     Sequence& sequence = at(id);
     std::optional<int> parent;
+    std::vector<SlotId> in_cache;
     for (SlotId slot : path) {
       CHECK(sequence.slots.contains(slot.value));
       const Slot& written = sequence.slots.at(slot.value);
       CHECK(written.parent == parent);
       CHECK(static_cast<int>(written.layers.size()) == spec_.n_layers());
       sequence.committed.push_back(written.token);
+      in_cache.push_back(written.in_cache);
       parent = slot.value;
     }
     sequence.slots.clear();
+    cache_->commit(id, in_cache);
+    cache_->check_integrity();
   }
-  void discard(SequenceId sequence) override { at(sequence).slots.clear(); }
+  void discard(SequenceId sequence) override {
+    at(sequence).slots.clear();
+    cache_->discard(sequence);
+  }
   void truncate(SequenceId id, int length) override {
     Sequence& sequence = at(id);
     CHECK(length >= 0 && length <= static_cast<int>(sequence.committed.size()));
     sequence.committed.resize(length);
     sequence.slots.clear();
+    cache_->truncate(id, length);
   }
   int committed(SequenceId sequence) const override {
     return static_cast<int>(at(sequence).committed.size());
@@ -202,6 +239,7 @@ class FakeBackend final : public Backend {
     std::optional<int> parent;
     int position;
     std::vector<int> layers;
+    SlotId in_cache = {};
   };
   struct Sequence {
     std::vector<Token> committed;
@@ -229,7 +267,8 @@ class FakeBackend final : public Backend {
   std::vector<int> taps_;
   std::set<Token> outputs_added_;
   std::uint64_t generation_ = 0;
-  int next_slot_ = 0, next_sequence_ = 0;
+  std::optional<Cache> cache_;  // the same sequences and rows, without contents
+  int next_slot_ = 0;
 };
 
 }  // namespace outrider

@@ -170,7 +170,8 @@ std::vector<Budget::Ask> Budget::ask(int drafter, const Drafter& asked,
     const DraftTurn& turn = turns[i];
     TextBudget::OfDrafter& state = turn.budget->drafters_[drafter];
     if (turn.depth_max <= 0) continue;
-    asks[i] = {.limits = DraftLimits{options_.rows, options_.depth, options_.width},
+    asks[i] = {.limits = DraftLimits{std::min(options_.rows, turn.rows_max), options_.depth,
+                                     options_.width},
                .n_context = kWhole,
                .worth = {.calibration = options_.automatic ? &calibration_ : nullptr,
                          .text = &turn.budget->acceptance_,
@@ -221,7 +222,7 @@ void Budget::decide(Ask& ask, const Drafter& asked, const DraftTurn& turn, const
                     const DraftCost& cost, double tokens_per_ms) {
   const int drafter = ask.worth.drafter;
   const double plain_ms = pass_ms(load);
-  const int n_max = std::min(options_.rows, load.rows_max - load.rows);
+  const int n_max = std::min(ask.limits->nodes, load.rows_max - load.rows);
   ask.worth.row_prices = row_prices(load, n_max, tokens_per_ms);
   ask.worth.level_price = tokens_per_ms * cost.per_depth_ms;
   if (cost.fixed_ms <= kNextToNoTime * plain_ms) return;
@@ -361,12 +362,13 @@ void Budget::plan(std::span<const DraftTurn> turns, const PassLoad& load) {
   std::ranges::stable_sort(all, std::greater<>{}, &Ranked::value);
 
   const std::size_t n_max = std::max(0, load.rows_max - load.rows);
-  std::vector<int> room(turns.size(), options_.rows);
+  std::vector<int> room;
+  for (const DraftTurn& turn : turns) room.push_back(std::min(options_.rows, turn.rows_max));
   const bool probes = decides() && !all.empty() && probe_is_due();
   if (decides())
     for (std::size_t i = 0; i < turns.size(); ++i) {
       charge_drafting(turns[i]);
-      room[i] = affordable_nodes(turns[i], load, probes);
+      room[i] = std::min(room[i], affordable_nodes(turns[i], load, probes));
     }
   std::vector<Ranked> kept;
   std::vector<double> values;

@@ -77,6 +77,7 @@ struct DraftTurn {
   int length;                 // of the text
   int n_answered;             // of these, tokens of the answer
   std::optional<int> n_left;  // that it may still get
+  int rows_max;               // drafted nodes that the text itself allows
   int depth_max;              // of drafts
 };
 
@@ -124,6 +125,7 @@ class Budget {
   void observe(std::span<const DraftOutcome> outcomes, const PassLoad& load, double forward_ms);
 
   CostCurve& curve() { return curve_; }
+  const CostCurve& curve() const { return curve_; }
   // Without what drafters know of their own passes.
   Learned learned() const;
   // For as many drafters.

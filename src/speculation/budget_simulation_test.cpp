@@ -65,7 +65,7 @@ class FakeDrafter final : public Drafter {
       : costs_(costs), is_model_(is_model), noise_(noise), random_(random) {}
 
   std::string_view name() const override { return "fake"; }
-  void begin(DraftSequence) override {}
+  void begin(DraftSequence, CacheScope) override {}
   void end(DraftSequence) override {}
   void truncate(DraftSequence, int) override {}
   void observe(DraftSequence, std::span<const Token> tokens) override {
@@ -197,6 +197,7 @@ struct World {
                      .length = n_prompt + place,
                      .n_answered = place,
                      .n_left = n_limit - place,
+                     .rows_max = 64,
                      .depth_max = n_limit - place - 1};
       const double spent = lookup.spent + model.spent;
       const int n_asked = model.n_asked;

@@ -22,7 +22,7 @@ class PricedDrafter final : public Drafter {
  public:
   explicit PricedDrafter(DraftCost cost, int n_unread = 0) : cost_(cost), n_unread_(n_unread) {}
   std::string_view name() const override { return "priced"; }
-  void begin(DraftSequence) override {}
+  void begin(DraftSequence, CacheScope) override {}
   void observe(DraftSequence, std::span<const Token>) override {}
   void propose(std::span<const DraftRequest>) override {}
   void truncate(DraftSequence, int) override {}
@@ -65,6 +65,7 @@ struct Setting {
             .length = 300,
             .n_answered = 200,
             .n_left = {},
+            .rows_max = 64,
             .depth_max = 100};
   }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/token.h"
+#include "cache/ids.h"
 #include "sampling/sampling.h"
 #include "speculation/cost_curve.h"
 #include "speculation/draft_worth.h"
@@ -75,8 +76,9 @@ class Drafter {
 
   virtual std::string_view name() const = 0;
 
-  // A new sequence without text. The number is not in use.
-  virtual void begin(DraftSequence sequence) = 0;
+  // A new sequence without text. The number is not in use. What it draws on besides its own text
+  // and what all texts may share (a model's words) belongs to its scope.
+  virtual void begin(DraftSequence sequence, CacheScope scope = {}) = 0;
   // Tokens were appended to the text, those of the prompt too.
   virtual void observe(DraftSequence sequence, std::span<const Token> tokens) = 0;
   // How the answer, which begins at the end of the text so far, is expected to read mostly. It
@@ -87,6 +89,8 @@ class Drafter {
   virtual void propose(std::span<const DraftRequest> requests) = 0;
   // Keeps the first `length` tokens of the text.
   virtual void truncate(DraftSequence sequence, int length) = 0;
+  // Nothing will be proposed for a while: gives back room in a cache. The text stays.
+  virtual void suspend(DraftSequence) {}
   virtual void end(DraftSequence sequence) = 0;
 
   // Tokens of the text that the next propose() has to read first, if it is to know at least the

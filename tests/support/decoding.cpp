@@ -60,7 +60,7 @@ Decoded decode(const Task& task, const Way& way) {
     return engine.begin(
         prompt, sampling,
         StopRules(*task.tokenizer, {.n_predict = task.n_predict, .ignore_eos = true}),
-        task.prediction);
+        {.prediction = task.prediction});
   };
   std::vector<std::unique_ptr<Generation>> generations;
   const int place = way.n_mates / 2;  // mates on both sides

@@ -34,7 +34,7 @@ void LateDrafter::take() {
       drafter->restore_costs(known_costs_);
     for (const auto& [sequence, text] : texts_) {
       const std::span<const Token> tokens = text.tokens;
-      drafter->begin(sequence);
+      drafter->begin(sequence, text.scope);
       drafter->observe(sequence, tokens.first(text.answer));
       drafter->expect(sequence, text.prediction);
       drafter->observe(sequence, tokens.subspan(text.answer));
@@ -45,9 +45,9 @@ void LateDrafter::take() {
   }
 }
 
-void LateDrafter::begin(DraftSequence sequence) {
-  if (drafter_) return drafter_->begin(sequence);
-  CHECK(texts_.try_emplace(sequence).second);
+void LateDrafter::begin(DraftSequence sequence, CacheScope scope) {
+  if (drafter_) return drafter_->begin(sequence, scope);
+  CHECK(texts_.try_emplace(sequence, Text{.scope = scope}).second);
 }
 
 void LateDrafter::observe(DraftSequence sequence, std::span<const Token> tokens) {
@@ -66,6 +66,10 @@ void LateDrafter::expect(DraftSequence sequence, std::span<const Token> predicti
 void LateDrafter::propose(std::span<const DraftRequest> requests) {
   if (drafter_) return drafter_->propose(requests);
   take();
+}
+
+void LateDrafter::suspend(DraftSequence sequence) {
+  if (drafter_) drafter_->suspend(sequence);
 }
 
 void LateDrafter::truncate(DraftSequence sequence, int length) {

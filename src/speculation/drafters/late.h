@@ -26,12 +26,13 @@ class LateDrafter final : public Drafter {
   ~LateDrafter() override;  // stops making it
 
   std::string_view name() const override { return name_; }
-  void begin(DraftSequence sequence) override;
+  void begin(DraftSequence sequence, CacheScope scope = {}) override;
   void observe(DraftSequence sequence, std::span<const Token> tokens) override;
   void expect(DraftSequence sequence, std::span<const Token> prediction) override;
   // The drafter's, from the call on after the one that found it made.
   void propose(std::span<const DraftRequest> requests) override;
   void truncate(DraftSequence sequence, int length) override;
+  void suspend(DraftSequence sequence) override;
   void end(DraftSequence sequence) override;
   int unread(DraftSequence sequence, int n_context) const override;
   int n_known(DraftSequence sequence, int n_context) const override;
@@ -49,7 +50,8 @@ class LateDrafter final : public Drafter {
  private:
   // What it has to be told.
   struct Text {
-    std::vector<Token> tokens, prediction;
+    CacheScope scope;
+    std::vector<Token> tokens = {}, prediction = {};
     std::size_t answer = 0;  // where it begins
   };
   void take();

@@ -12,7 +12,7 @@ namespace outrider {
 
 const DrafterKind& lookup_kind();
 
-void LookupDrafter::begin(DraftSequence sequence) {
+void LookupDrafter::begin(DraftSequence sequence, CacheScope) {
   CHECK(texts_.try_emplace(sequence, Text{.own = SuffixText(options_.memory_bytes)}).second);
 }
 

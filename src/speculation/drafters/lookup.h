@@ -30,7 +30,7 @@ class LookupDrafter final : public Drafter {
   explicit LookupDrafter(LookupOptions options) : options_(std::move(options)) {}
 
   std::string_view name() const override { return "lookup"; }
-  void begin(DraftSequence sequence) override;
+  void begin(DraftSequence sequence, CacheScope scope = {}) override;
   void observe(DraftSequence sequence, std::span<const Token> tokens) override;
   // Here the answer begins, which will be an earlier one.
   void expect(DraftSequence sequence, std::span<const Token> prediction) override;

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/stopwatch.h"
+#include "cache/cache.h"
 #include "speculation/time_pass.h"
 
 namespace outrider {
@@ -25,6 +26,8 @@ constexpr int kRehearsedMax = 32, kContextMin = 4;
 // probability.
 constexpr int kRowsWithGuesses = 8;
 constexpr double kGuessMin = 0.1;
+// Of a text's rows, where pages are short: two for its draft, one for what it reads.
+constexpr int kScratchPages = 3;
 constexpr double kRecent = 0.9;  // what a proposal leaves of the weight of those before it
 
 // By the best other score. Of a token without rival: as sure as one of lead 20.
@@ -166,9 +169,9 @@ ModelDrafter::ModelDrafter(std::shared_ptr<Backend> backend, ModelDrafterOptions
   }
 }
 
-void ModelDrafter::begin(DraftSequence sequence) {
+void ModelDrafter::begin(DraftSequence sequence, CacheScope scope) {
   CHECK(sequences_
-            .try_emplace(sequence, Sequence{.id = backend_->begin(),
+            .try_emplace(sequence, Sequence{.id = backend_->begin(scope),
                                             .index = SuffixText(options_.memory_bytes),
                                             .text = {},
                                             .excerpt = {},
@@ -200,6 +203,16 @@ void ModelDrafter::observe(DraftSequence number, std::span<const Token> tokens) 
       sequence.first_unknown = sequence.text.size();
     sequence.text.push_back(token);
   }
+  adopt(sequence);
+}
+
+// What others have read of the text, so that it counts as read before anybody asks.
+void ModelDrafter::adopt(Sequence& sequence) {
+  const int n_unread = sequence.size() - backend_->committed(sequence.id);
+  if (sequence.excerpt.has_gap() || sequence.first_unknown || n_unread <= kPagePositions) return;
+  const std::span<const Token> text = sequence.text;
+  const auto context = static_cast<std::size_t>(backend_->options().context);
+  backend_->adopt(sequence.id, text.first(std::min(text.size() - 1, context)));
 }
 
 void ModelDrafter::propose(std::span<const DraftRequest> requests) {
@@ -231,6 +244,7 @@ void ModelDrafter::propose(std::span<const DraftRequest> requests) {
 // A tree of node 0 alone for each request that can be answered.
 std::vector<ModelDrafter::Draft> ModelDrafter::start(std::span<const DraftRequest> requests) {
   std::vector<Draft> drafts;
+  int n_promised = 0;
   for (const DraftRequest& request : requests) {
     Sequence& sequence = sequences_.at(request.sequence);
     if (sequence.first_unknown) continue;
@@ -246,12 +260,43 @@ std::vector<ModelDrafter::Draft> ModelDrafter::start(std::span<const DraftReques
     if (length > backend_->options().context) continue;
     // The last token is computed even if the cache has it, because its logits are wanted.
     if (backend_->committed(sequence.id) >= length) backend_->truncate(sequence.id, length - 1);
+    if (!make_room(sequence, request, requests, n_promised)) continue;
     add_outputs(sequence);
     sequence.index.append(std::span(sequence.text).subspan(sequence.index.size()));
     sequence.tree = {{sequence.text.back(), -1, 0, 1, 1, 0}};
     drafts.push_back({&request, &sequence});
   }
   return drafts;
+}
+
+// Sees to it that there are pages for a proposal beside those that were promised to others: for the
+// text and a path to become history, and for rows.
+bool ModelDrafter::make_room(Sequence& sequence, const DraftRequest& request,
+                             std::span<const DraftRequest> requests, int& n_promised) {
+  const LoadOptions& options = backend_->options();
+  const int length = std::min(sequence.length() + request.limits.depth, options.context);
+  const int n_history =
+      backend_->pages_wanted(sequence.id, 0, length - backend_->committed(sequence.id));
+  const int n_wanted =
+      std::min(kScratchPages, (options.n_slots + kPagePositions - 1) / kPagePositions);
+  const auto n_free = [&] { return backend_->free_pages() - n_promised - n_history; };
+  for (const auto& [number, other] : sequences_) {
+    if (n_free() >= n_wanted) break;
+    if (std::ranges::find(requests, number, &DraftRequest::sequence) == requests.end())
+      suspend(number);
+  }
+  if (n_free() < 1) return false;
+  const int share = n_free() / static_cast<int>(requests.size());
+  const int n_scratch = std::min(n_free(), std::max(n_wanted, share));
+  sequence.n_rows_max = n_scratch * kPagePositions;
+  n_promised += n_history + n_scratch;
+  return true;
+}
+
+int ModelDrafter::free_rows(const Sequence& sequence) const {
+  const int n_free = backend_->free_slots(sequence.id);
+  const int n_used = backend_->options().n_slots - n_free;
+  return std::min(n_free, sequence.n_rows_max - n_used);
 }
 
 // Of what it reads after the gap, if there is one.
@@ -305,8 +350,8 @@ bool ModelDrafter::read(std::span<Draft> drafts, double& passes) {
     const int length = sequence.length();
     const int first = backend_->committed(sequence.id);
     const int first_row = static_cast<int>(rows.size());
-    const int n = std::min({length - first, backend_->free_slots(sequence.id),
-                            backend_->options().batch_rows - first_row});
+    const int n =
+        std::min({length - first, free_rows(sequence), backend_->options().batch_rows - first_row});
     const DraftRequest& request = *draft.request;
     const int n_rehearsed = request.rehearsed ? std::min(request.n_rehearsed, kRehearsedMax) : 0;
     for (int position = first; position < first + n; ++position) {
@@ -393,7 +438,7 @@ bool ModelDrafter::grow(std::span<Draft> drafts, double& passes) {
     Sequence& sequence = *draft.sequence;
     const int length = sequence.length();
     std::vector<int> nodes;
-    int n_left = std::min({limits.width, backend_->free_slots(sequence.id),
+    int n_left = std::min({limits.width, free_rows(sequence),
                            backend_->options().batch_rows - static_cast<int>(batch.rows.size())});
     for (const int i : draft.parents()) {
       const Node& node = sequence.tree[i];
@@ -455,8 +500,7 @@ void ModelDrafter::add_guesses(Batch& batch, std::span<Draft* const> drafts) con
     if (n_rows >= backend_->options().batch_rows || !guess_pays(request, probability, n_rows))
       return;
     // Nodes have the first right to the cache.
-    if (backend_->free_slots(sequence.id) - batch.n_rows(sequence.id) <= request.limits.nodes)
-      continue;
+    if (free_rows(sequence) - batch.n_rows(sequence.id) <= request.limits.nodes) continue;
     batch.ask(*parent.draft, parent.said, guess.token, guess.end, EarlierRow{parent.row},
               probability);
     add(batch.asked.back());
@@ -586,6 +630,13 @@ void ModelDrafter::truncate(DraftSequence number, int length) {
   sequence.outputs.first = std::min(sequence.outputs.first, length);
   if (sequence.first_unknown && *sequence.first_unknown >= sequence.text.size())
     sequence.first_unknown.reset();
+}
+
+void ModelDrafter::suspend(DraftSequence number) {
+  Sequence& sequence = sequences_.at(number);
+  backend_->truncate(sequence.id, 0);
+  sequence.excerpt = {};
+  sequence.forget_draft();
 }
 
 void ModelDrafter::forget() {

@@ -38,6 +38,10 @@ namespace outrider {
 //
 // Of a text it may read the end alone, after what it has read of the beginning (excerpt.h), so that
 // trying costs little.
+//
+// Where its backend shares texts, it adopts what others have read of the same text. Where the
+// backend has fewer pages than all sequences need, texts that are not asked for give theirs back,
+// and a text for which that is not enough gets no proposals.
 struct ModelDrafterOptions {
   int target_vocabulary;  // ids from there on are never drafted
   // For the index of one text, from which guesses come; 0: no guesses.
@@ -51,10 +55,11 @@ class ModelDrafter final : public Drafter {
   ~ModelDrafter() override;
 
   std::string_view name() const override { return "model"; }
-  void begin(DraftSequence sequence) override;
+  void begin(DraftSequence sequence, CacheScope scope = {}) override;
   void observe(DraftSequence sequence, std::span<const Token> tokens) override;
   void propose(std::span<const DraftRequest> requests) override;
   void truncate(DraftSequence sequence, int length) override;
+  void suspend(DraftSequence sequence) override;
   void end(DraftSequence sequence) override;
   int unread(DraftSequence sequence, int n_context) const override;
   int n_known(DraftSequence sequence, int n_context) const override;
@@ -102,6 +107,7 @@ class ModelDrafter final : public Drafter {
     std::vector<Said> said;
     std::vector<SlotId> text_end;  // rows of the text's last tokens that are not committed yet
     std::vector<Node> tree;
+    int n_rows_max = 0;  // scratch rows that it may have, as far as there are pages
 
     int size() const { return static_cast<int>(text.size()); }
     int length() const { return excerpt.length(size()); }
@@ -118,6 +124,10 @@ class ModelDrafter final : public Drafter {
   };
 
   std::vector<Draft> start(std::span<const DraftRequest> requests);
+  void adopt(Sequence& sequence);
+  bool make_room(Sequence& sequence, const DraftRequest& request,
+                 std::span<const DraftRequest> requests, int& n_promised);
+  int free_rows(const Sequence& sequence) const;
   void add_outputs(Sequence& sequence);
   Excerpt excerpt(const Sequence& sequence, int n_context) const;
   bool read(std::span<Draft> drafts, double& passes);

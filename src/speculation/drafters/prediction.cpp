@@ -10,7 +10,7 @@
 
 namespace outrider {
 
-void PredictionDrafter::begin(DraftSequence sequence) {
+void PredictionDrafter::begin(DraftSequence sequence, CacheScope) {
   CHECK(texts_.try_emplace(sequence).second);
 }
 

@@ -16,7 +16,7 @@ namespace outrider {
 class PredictionDrafter final : public Drafter {
  public:
   std::string_view name() const override { return "prediction"; }
-  void begin(DraftSequence sequence) override;
+  void begin(DraftSequence sequence, CacheScope scope = {}) override;
   void observe(DraftSequence sequence, std::span<const Token> tokens) override;
   void expect(DraftSequence sequence, std::span<const Token> prediction) override;
   // How the prediction goes on from each place where the answer may stand.

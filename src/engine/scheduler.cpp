@@ -1,0 +1,397 @@
+#include "engine/scheduler.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "cache/cache.h"
+
+namespace outrider {
+namespace {
+
+constexpr int kLeastRead = 8;
+// That an answer may take before others have to give way: an answer that comes and goes has its
+// text computed each time.
+constexpr int kPagesAhead = 2;
+// Without max_pause_ms. Steps are not exactly as long as expected, so this stays below 2.
+constexpr double kUsualPause = 1.8;
+
+double ms_between(std::chrono::steady_clock::time_point from,
+                  std::chrono::steady_clock::time_point to) {
+  return std::chrono::duration<double, std::milli>(to - from).count();
+}
+
+}  // namespace
+
+int SchedulerStatus::count(State state) const {
+  return static_cast<int>(std::ranges::count(answers, state, &Answer::state));
+}
+
+Scheduler::Scheduler(Engine& engine, const Tokenizer& tokenizer, SchedulerOptions options)
+    : engine_(engine), tokenizer_(tokenizer), options_(options) {
+  const LoadOptions& target = engine.target().options();
+  CHECK(options.n_running >= 1 && options.n_running <= target.n_sequences);
+  CHECK(engine.target().free_pages() >=
+        target.context / kPagePositions + 1 + target.batch_rows / kPagePositions + 2);
+  status_.pages = engine.target().free_pages();
+  for (const auto& drafter : engine.drafters())
+    status_.drafters.push_back({std::string(drafter->name()), {}});
+  publish();
+}
+
+Scheduler::~Scheduler() {
+  take_mail();
+  while (!answers_.empty()) end(*answers_.back(), std::nullopt, std::nullopt);
+}
+
+AnswerId Scheduler::submit(AnswerRequest request, AnswerListener listener) {
+  engine_.check(request.request.prompt, request.request.prediction);
+  check_sampling(request.request.sampling);
+  StopRules(tokenizer_, request.request.stop);  // throws if they are wrong
+  auto answer = std::make_unique<Answer>();
+  answer->asked = std::move(request);
+  answer->listener = std::move(listener);
+  const std::lock_guard lock(mutex_);
+  if (n_alive_ >= options_.n_running + options_.n_waiting)
+    throw Overloaded("{} requests run and {} wait already; try again later", options_.n_running,
+                     options_.n_waiting);
+  const AnswerId id{next_id_++};
+  answer->id = id;
+  mail_.submitted.push_back(std::move(answer));
+  ++n_alive_;
+  wakes_.notify_one();
+  return id;
+}
+
+void Scheduler::cancel(AnswerId id) {
+  const std::lock_guard lock(mutex_);
+  mail_.cancelled.insert(id);
+  wakes_.notify_one();
+}
+
+SchedulerStatus Scheduler::status() const {
+  const std::lock_guard lock(mutex_);
+  return published_;
+}
+
+void Scheduler::run() {
+  for (;;) {
+    {
+      std::unique_lock lock(mutex_);
+      wakes_.wait(lock, [&] {
+        return is_stopped_ || !answers_.empty() || !mail_.submitted.empty() ||
+               !mail_.cancelled.empty();
+      });
+      if (is_stopped_) return;
+    }
+    turn();
+  }
+}
+
+void Scheduler::stop() {
+  const std::lock_guard lock(mutex_);
+  is_stopped_ = true;
+  wakes_.notify_all();
+}
+
+bool Scheduler::turn() {
+  take_mail();
+  admit();
+  const std::vector<Engine::Part> parts = plan();
+  if (!parts.empty()) step(parts);
+  publish();
+  return !parts.empty();
+}
+
+void Scheduler::take_mail() {
+  Mail mail;
+  {
+    const std::lock_guard lock(mutex_);
+    std::swap(mail, mail_);
+  }
+  for (auto& answer : mail.submitted) {
+    const auto later = [&](const auto& other) {
+      return std::pair(other->asked.priority, other->id) >
+             std::pair(answer->asked.priority, answer->id);
+    };
+    answers_.insert(std::ranges::find_if(answers_, later), std::move(answer));
+  }
+  for (const AnswerId id : mail.cancelled) {
+    const auto found =
+        std::ranges::find(answers_, id, [](const auto& answer) { return answer->id; });
+    if (found != answers_.end()) end(**found, std::nullopt, std::nullopt);
+  }
+}
+
+// Those that gave way go on before others begin, in the order of all.
+void Scheduler::admit() {
+  int n_begun = static_cast<int>(
+      std::ranges::count_if(answers_, [](const auto& a) { return a->generation != nullptr; }));
+  // Pages that those that run need for what they have to read, and a little for what they generate.
+  int n_promised = 0;
+  for (const auto& answer : answers_)
+    if (answer->runs()) n_promised += pages_to_read(*answer) + kPagesAhead;
+  const auto has_room = [&](Answer& answer) {
+    const int wanted = pages_to_read(answer);
+    const bool is_alone = n_promised == 0;
+    if (!is_alone && n_promised + wanted > engine_.target().free_pages()) return false;
+    n_promised += wanted + kPagesAhead;
+    return true;
+  };
+  bool is_blocked = false;  // by one that waits for pages
+  for (const auto& answer : answers_)
+    if (answer->is_suspended && !is_blocked) {
+      answer->is_suspended = !has_room(*answer);
+      is_blocked = answer->is_suspended;
+    }
+  for (std::size_t i = 0; i < answers_.size() && !is_blocked && n_begun < options_.n_running;) {
+    Answer& answer = *answers_[i];
+    if (answer.generation || will_be_read_by_another(answer)) {
+      ++i;
+      continue;
+    }
+    if (!begin(answer)) continue;  // it has ended
+    ++n_begun;
+    ++i;
+    is_blocked = !has_room(answer);
+    if (is_blocked) {
+      engine_.suspend(*answer.generation);
+      answer.is_suspended = true;
+    }
+  }
+}
+
+// False if it ended at once.
+bool Scheduler::begin(Answer& answer) {
+  Request& request = answer.asked.request;
+  AnswerOptions& options = answer.asked.options;
+  options.prediction = std::move(request.prediction);
+  // A prompt is read by steps, which need something to generate.
+  answer.hides_tokens = options.prompt_logprobs && request.stop.n_predict == 0;
+  StopParams stop = request.stop;
+  if (answer.hides_tokens) stop.n_predict = 1;
+  try {
+    answer.generation = engine_.begin(request.prompt, sampling_of(request, tokenizer_),
+                                      StopRules(tokenizer_, std::move(stop)), options);
+  } catch (const Error& error) {
+    end(answer, std::nullopt, error);
+    return false;
+  } catch (const std::bad_alloc&) {
+    end(answer, std::nullopt, Error("out of memory for another answer"));
+    return false;
+  }
+  answer.started = Clock::now();
+  answer.figures.prompt_tokens = answer.generation->n_prompt;
+  answer.figures.cached_tokens = answer.generation->n_reused;
+  status_.prompt_tokens += answer.figures.prompt_tokens;
+  status_.cached_tokens += answer.figures.cached_tokens;
+  if (!answer.generation->ended()) return true;
+  end(answer, answer.generation->finish_reason, answer.generation->error);
+  return false;
+}
+
+// What a running answer is about to compute of its prompt is worth waiting for. Parallel answers to
+// one prompt begin so.
+bool Scheduler::will_be_read_by_another(const Answer& answer) const {
+  if (!engine_.target().options().shares_texts || answer.asked.options.prompt_logprobs)
+    return false;
+  const std::vector<Token>& prompt = answer.asked.request.prompt;
+  for (const auto& other : answers_) {
+    if (!other->runs() || other->asked.options.scope != answer.asked.options.scope) continue;
+    const Generation& generation = *other->generation;
+    const int n_read = engine_.target().committed(generation.sequence);
+    if (n_read + 1 >= generation.n_prompt) continue;
+    const auto differs = std::ranges::mismatch(generation.tokens, prompt);
+    const int common = static_cast<int>(differs.in2 - prompt.begin());
+    const int shared = std::min(common, static_cast<int>(prompt.size()) - 1) / kPagePositions;
+    if (shared > n_read / kPagePositions) return true;
+  }
+  return false;
+}
+
+// Until it generates, and for the first step then.
+int Scheduler::pages_to_read(const Answer& answer) {
+  return engine_.pages_wanted(*answer.generation, engine_.n_unread(*answer.generation));
+}
+
+// Every running answer has a row, and those that read share what the step may read, first come
+// first served. Where pages are short the last ones give way.
+std::vector<Engine::Part> Scheduler::plan() {
+  std::vector<Answer*> running;
+  for (const auto& answer : answers_)
+    if (answer->runs()) running.push_back(answer.get());
+  const LoadOptions& target = engine_.target().options();
+  for (;;) {
+    std::vector<Engine::Part> parts;
+    std::vector<int> unread;
+    int n_decoding = 0, n_rows = 0;
+    long length = 0;
+    for (const Answer* answer : running) {
+      Generation& generation = *answer->generation;
+      unread.push_back(engine_.n_unread(generation));
+      n_decoding += unread.back() == 0;
+      n_rows += 1 + (unread.back() == 0 ? engine_.draft_rows_max(generation) : 0);
+      length += static_cast<long>(generation.tokens.size());
+    }
+    const int room = std::min(target.batch_rows, target.n_slots) - n_rows;
+    int n_left = tokens_to_read(n_decoding, length, std::max(kLeastRead, room));
+    int n_pages = 0;
+    for (std::size_t i = 0; i < running.size(); ++i) {
+      const int n_read = std::min(unread[i], n_left);
+      if (unread[i] > 0 && n_read == 0) continue;  // its turn comes
+      n_left -= n_read;
+      parts.push_back({running[i]->generation.get(), n_read});
+      n_pages += engine_.pages_wanted(*running[i]->generation, n_read);
+    }
+    if (n_pages <= engine_.target().free_pages() || running.size() <= 1) return parts;
+    suspend(*running.back());
+    running.pop_back();
+  }
+}
+
+// As many as the pause allows that others then have.
+int Scheduler::tokens_to_read(int n_decoding, long length, int room) const {
+  if (n_decoding == 0) return std::min(room, engine_.options().prompt_chunk);
+  const auto pass_ms = [&](int n) { return engine_.pass_ms(n_decoding, length, n); };
+  const std::optional<double> without = pass_ms(0);
+  if (!without) return std::min(room, kLeastRead);
+  const double most = options_.max_pause_ms.value_or(kUsualPause * *without);
+  int fitting = kLeastRead, too_many = std::max(engine_.options().prompt_chunk, kLeastRead) + 1;
+  while (too_many - fitting > 1) {
+    const int middle = (fitting + too_many) / 2;
+    (*pass_ms(middle) <= most ? fitting : too_many) = middle;
+  }
+  return std::min(room, fitting);
+}
+
+void Scheduler::suspend(Answer& answer) {
+  engine_.suspend(*answer.generation);
+  answer.is_suspended = true;
+  ++answer.figures.n_preempted;
+  ++status_.preemptions;
+}
+
+void Scheduler::step(std::span<const Engine::Part> parts) {
+  engine_.step(parts);
+  ++status_.steps;
+  const auto failed = [](const Engine::Part& part) { return part.generation->error.has_value(); };
+  if (parts.size() > 1 && std::ranges::all_of(parts, failed)) {
+    // The step failed as a whole, and all are as they were: alone, those go on that can.
+    for (const Engine::Part& part : parts) {
+      part.generation->error.reset();
+      engine_.step(std::span(&part, 1));
+      ++status_.steps;
+    }
+  }
+  for (const Engine::Part& part : parts) {
+    const auto answer = std::ranges::find(answers_, part.generation,
+                                          [](const auto& a) { return a->generation.get(); });
+    CHECK(answer != answers_.end());
+    tell(**answer);
+  }
+}
+
+void Scheduler::tell(Answer& answer) {
+  const Generation& generation = *answer.generation;
+  AnswerEvent event;
+  add_tokens(answer, event);
+  if (generation.ended())
+    end(answer, generation.finish_reason, generation.error, std::move(event));
+  else if (!event.tokens.empty())
+    answer.listener(event);
+}
+
+// What the last step brought.
+void Scheduler::add_tokens(Answer& answer, AnswerEvent& event) {
+  Generation& generation = *answer.generation;
+  if (generation.emitted.empty()) return;
+  event.prompt = std::exchange(generation.prompt_scores, {});
+  const int n = static_cast<int>(generation.emitted.size());
+  if (!answer.first) {
+    answer.first = Clock::now();
+    answer.figures.first_tokens = answer.hides_tokens ? 0 : n;
+  }
+  if (answer.hides_tokens) return;
+  answer.figures.completion_tokens += n;
+  status_.completion_tokens += n;
+  for (Emitted& emitted : generation.emitted)
+    event.tokens.push_back({.token = emitted.token,
+                            .text = std::move(emitted.text),
+                            .was_draft = emitted.drafter.has_value(),
+                            .score = std::move(emitted.score)});
+}
+
+// Tells it and forgets it.
+void Scheduler::end(Answer& answer, std::optional<FinishReason> reason, std::optional<Error> error,
+                    AnswerEvent last) {
+  AnswerFigures& figures = answer.figures;
+  const Clock::time_point now = Clock::now();
+  figures.queued_ms = ms_between(answer.submitted, answer.started.value_or(now));
+  if (Generation* const generation = answer.generation.get()) {
+    if (!reason && !error) last.held_text = generation->take_held_text();
+    const Clock::time_point first = answer.first.value_or(now);
+    figures.prompt_ms = ms_between(*answer.started, first);
+    figures.generation_ms = ms_between(first, now);
+    figures.counters = generation->counters;
+    for (std::size_t i = 0; i < status_.drafters.size(); ++i) {
+      if (status_.drafters[i].name != "prediction") continue;
+      const DrafterCounts& counts = figures.counters.drafters[i];
+      figures.prediction_accepted = counts.accepted;
+      figures.prediction_rejected = counts.proposed - counts.accepted;
+    }
+    status_.counters += figures.counters;
+    for (std::size_t i = 0; i < status_.drafters.size(); ++i) {
+      status_.drafters[i].counts.proposed += figures.counters.drafters[i].proposed;
+      status_.drafters[i].counts.accepted += figures.counters.drafters[i].accepted;
+    }
+  }
+  if (error)
+    ++status_.failed;
+  else if (!reason)
+    ++status_.cancelled;
+  else
+    ++(*reason == FinishReason::stop ? status_.stopped : status_.reached_length);
+  last.end = AnswerEnd{.reason = reason, .error = std::move(error), .figures = figures};
+  const auto place = std::ranges::find(answers_, &answer, [](const auto& a) { return a.get(); });
+  const std::unique_ptr<Answer> ended = std::move(*place);
+  answers_.erase(place);
+  ended->generation.reset();  // its pages are free when the listener hears of it
+  {
+    const std::lock_guard lock(mutex_);
+    --n_alive_;
+  }
+  ended->listener(last);
+}
+
+void Scheduler::publish() {
+  SchedulerStatus status = status_;
+  status.free_pages = engine_.target().free_pages();
+  const auto add = [&](const Counters& counters) {
+    status.counters += counters;
+    for (std::size_t i = 0; i < status.drafters.size(); ++i) {
+      status.drafters[i].counts.proposed += counters.drafters[i].proposed;
+      status.drafters[i].counts.accepted += counters.drafters[i].accepted;
+    }
+  };
+  for (const auto& answer : answers_) {
+    using enum SchedulerStatus::State;
+    const Generation* const generation = answer->generation.get();
+    SchedulerStatus::Answer& added = status.answers.emplace_back(SchedulerStatus::Answer{
+        .id = answer->id,
+        .state = waiting,
+        .prompt_tokens = static_cast<int>(answer->asked.request.prompt.size()),
+        .cached_tokens = answer->figures.cached_tokens,
+        .read_tokens = 0,
+        .completion_tokens = answer->figures.completion_tokens,
+        .n_predict = answer->asked.request.stop.n_predict});
+    if (!generation) continue;
+    add(generation->counters);
+    added.read_tokens =
+        std::min(engine_.target().committed(generation->sequence), generation->n_prompt);
+    added.state = answer->is_suspended ? suspended : answer->first ? generating : reading;
+  }
+  const std::lock_guard lock(mutex_);
+  published_ = std::move(status);
+}
+
+}  // namespace outrider
