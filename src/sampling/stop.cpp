@@ -41,7 +41,9 @@ std::string_view name(FinishReason reason) {
 }
 
 StopRules::StopRules(const Tokenizer& tokenizer, StopParams params)
-    : tokenizer_(&tokenizer), params_(std::move(params)), decoder_(tokenizer) {
+    : tokenizer_(&tokenizer),
+      params_(std::move(params)),
+      decoder_(tokenizer, params_.shown_tokens) {
   for (const std::string& stop : params_.texts)
     if (stop.empty()) throw Error("a stop string is empty; give at least one character");
 }

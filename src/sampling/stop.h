@@ -21,6 +21,9 @@ struct StopParams {
   int n_predict = -1;                   // tokens at most; -1: no limit
   std::vector<std::string> texts = {};  // matched on text across tokens, not printed
   bool ignore_eos = false;              // end tokens are tokens like others
+  // Control tokens whose text is shown, ascending (answer_format.h); an end token ends all the
+  // same.
+  std::vector<Token> shown_tokens = {};
 };
 
 // Follows one answer. Text comes out whole characters at a time; the longest tail that could still

@@ -117,6 +117,19 @@ TEST(StopRules, SaysWhichStopStringEndedTheText) {
   }
 }
 
+TEST(StopRules, ShowsTheControlTokensThatItIsTold) {
+  FakeTokenizer words({"", "a", "<|call|>", "<|end|>", "<|pad|>"});
+  words.control = {2, 3, 4};
+  words.end_tokens = {3};
+  const std::vector<Token> tokens{1, 2, 4, 1, 3};
+  EXPECT_EQ(answer(words, {}, tokens).text, "aa");
+  const StopParams shown{.shown_tokens = {2, 3}};
+  EXPECT_EQ(answer(words, shown, tokens).text, "a<|call|>a");
+  EXPECT_EQ(answer(words, shown, tokens).reason, FinishReason::stop);
+  // Stop strings are found in it, too.
+  EXPECT_EQ(answer(words, {.texts = {"call"}, .shown_tokens = {2}}, tokens).text, "a<|");
+}
+
 TEST(StopRules, SaysHowManyTokensMayCome) {
   const FakeTokenizer words = tokenizer();
   StopRules rules(words, {.n_predict = 2});
