@@ -87,7 +87,7 @@ struct AnswerParser::Machine {
   std::string raw;  // what it has read since its delimiter, or since its last complete call
   std::size_t n_steps = 0;
 
-  Machine(const AnswerFormat& format, const AnswerOptions& options)
+  Machine(const AnswerFormat& format, const AnswerParserOptions& options)
       : syntax(format.tools), tools(options.tools), parallel_calls(options.parallel_calls) {
     const auto add = [&](const Texts& texts, Action action) {
       for (const std::string_view text : texts) delimiters.push_back({text, action});
@@ -247,7 +247,7 @@ struct AnswerParser::Machine {
   }
 };
 
-AnswerParser::AnswerParser(const AnswerFormat& format, const AnswerOptions& options)
+AnswerParser::AnswerParser(const AnswerFormat& format, const AnswerParserOptions& options)
     : machine_(std::make_unique<Machine>(format, options)) {}
 AnswerParser::~AnswerParser() = default;
 AnswerParser::AnswerParser(AnswerParser&&) noexcept = default;

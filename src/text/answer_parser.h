@@ -27,7 +27,7 @@ struct AnswerDelta {
   bool operator==(const AnswerDelta&) const = default;
 };
 
-struct AnswerOptions {
+struct AnswerParserOptions {
   // As OpenAI gives them, a JSON list. Empty: no tools, and what looks like a call is content.
   std::string tools = {};
   bool parallel_calls = true;
@@ -51,7 +51,7 @@ class AnswerParser {
  public:
   // Throws Error if `tools` is no list of tools. Keeps nothing of its arguments but rows of the
   // tables.
-  AnswerParser(const AnswerFormat& format, const AnswerOptions& options);
+  AnswerParser(const AnswerFormat& format, const AnswerParserOptions& options);
   ~AnswerParser();
   AnswerParser(AnswerParser&&) noexcept;
 

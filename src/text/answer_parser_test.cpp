@@ -31,7 +31,7 @@ struct Example {
   std::string begun = "";
 
   AnswerFormat format() const { return {reasoning_syntax(reasoning), tool_syntax(tools)}; }
-  AnswerOptions options() const { return {.tools = kTestTools, .begun = begun}; }
+  AnswerParserOptions options() const { return {.tools = kTestTools, .begun = begun}; }
 };
 
 // Answers as models write them, and as they should not.
@@ -504,7 +504,7 @@ TEST(AnswerParser, WithoutToolsCallsAreContent) {
   for (const Example& example : examples()) {
     if (example.expected.calls.empty()) continue;
     SCOPED_TRACE(example.name);
-    AnswerOptions options = example.options();
+    AnswerParserOptions options = example.options();
     options.tools = "";
     const auto deltas = read_answer(example.format(), options, example.text);
     const AnswerParts parts = answer_parts(deltas);
@@ -517,7 +517,7 @@ TEST(AnswerParser, WithoutToolsCallsAreContent) {
 TEST(AnswerParser, OneCallEndsTheAnswerWithoutParallelCalls) {
   for (const Example& example : examples()) {
     SCOPED_TRACE(example.name);
-    AnswerOptions options = example.options();
+    AnswerParserOptions options = example.options();
     options.parallel_calls = false;
     AnswerParser parser(example.format(), options);
     std::vector<AnswerDelta> deltas;

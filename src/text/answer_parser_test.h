@@ -34,7 +34,8 @@ inline constexpr const char* kTestTools = R"([
 
 // The answer in pieces that end at `ends`, ascending, and at its end.
 inline std::vector<AnswerDelta> read_answer(const AnswerFormat& format,
-                                            const AnswerOptions& options, std::string_view text,
+                                            const AnswerParserOptions& options,
+                                            std::string_view text,
                                             const std::vector<std::size_t>& ends = {}) {
   AnswerParser parser(format, options);
   std::vector<AnswerDelta> out;
@@ -122,7 +123,7 @@ inline bool is_subsequence(std::string_view part, std::string_view whole) {
 }  // namespace answer_check
 
 // What is wrong with these deltas of `text`, or "".
-inline std::string wrong_with(const AnswerFormat& format, const AnswerOptions& options,
+inline std::string wrong_with(const AnswerFormat& format, const AnswerParserOptions& options,
                               const std::string& text, const std::vector<AnswerDelta>& deltas) {
   using Kind = AnswerDelta::Kind;
   bool is_open = false;
