@@ -126,7 +126,7 @@ Sums serve_and_compare(const Models& models, const Load& load, unsigned seed) {
                                   .sampling = sampling_of(requests[i].request, *models.tokenizer),
                                   .n_predict = requests[i].request.stop.n_predict,
                                   .cache_type = load.cache_type},
-                                 {.isa = load.plain_isa});
+                                 {.isa = chosen_isa()});
     EXPECT_EQ(answers[i], alone.tokens);
     if (::testing::Test::HasFailure()) break;
   }
