@@ -1,16 +1,17 @@
 #include "server/http.h"
 
 #include <algorithm>
-#include <cctype>
 
 namespace outrider {
 
+bool equals_ignoring_case(std::string_view a, std::string_view b) {
+  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
+  return std::ranges::equal(a, b, {}, lower, lower);
+}
+
 std::optional<std::string_view> HttpRequest::header(std::string_view name) const {
-  const auto same = [](unsigned char a, unsigned char b) {
-    return std::tolower(a) == std::tolower(b);
-  };
   for (const auto& [key, value] : headers)
-    if (std::ranges::equal(key, name, same)) return value;
+    if (equals_ignoring_case(key, name)) return value;
   return std::nullopt;
 }
 

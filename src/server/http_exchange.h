@@ -1,0 +1,94 @@
+// One answer on its way from the threads of a route to the connection's strand.
+
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "server/http.h"
+
+namespace outrider {
+
+// Who sends the answer. Both are called while the exchange is locked, so they may only post.
+class ExchangeClient {
+ public:
+  virtual void exchange_changed() = 0;
+  // The route wrote more than the client reads.
+  virtual void exchange_overflowed() = 0;
+
+ protected:
+  ~ExchangeClient() = default;
+};
+
+class Exchange {
+ public:
+  // `client` must live until leave().
+  Exchange(ExchangeClient& client, std::size_t unsent_bytes_max)
+      : client_(&client), unsent_bytes_max_(unsent_bytes_max) {}
+
+  // The route's side: see HttpReply.
+  void send(HttpResponse response);
+  void begin_stream(std::string heartbeat);
+  void write(std::string_view text);
+  void end();
+  void on_gone(std::function<void()> gone);
+  // The route cannot go on: its answer is `response`, or a stream breaks off; nothing changes if
+  // the answer is complete.
+  void fail(HttpResponse response);
+
+  // The sender's side.
+  struct Piece {
+    std::optional<HttpResponse> response;    // the whole answer
+    std::optional<std::string> stream_head;  // a stream begins, with this heartbeat
+    std::string text;                        // of the stream
+    bool is_last = false;
+    bool breaks_off = false;  // a stream without its end
+  };
+  // What came since the last call. The text of the last piece counts as sent now.
+  Piece take();
+  // The route has given its whole answer.
+  bool is_complete() const;
+  // Nobody sends any more; whoever waits for the answer's end learns that the client is gone.
+  void leave();
+
+ private:
+  enum class Stage { waiting, streaming, complete, gone };
+
+  void change();
+  void complete(std::unique_lock<std::mutex> lock);
+
+  mutable std::mutex mutex_;  // guards what follows
+  ExchangeClient* client_;
+  const std::size_t unsent_bytes_max_;
+  Stage stage_ = Stage::waiting;
+  bool is_announced_ = false;  // the client was told and has not taken yet
+  bool has_overflowed_ = false;
+  Piece next_;
+  std::size_t taken_bytes_ = 0;
+  std::function<void()> gone_;
+};
+
+// What a route holds. Without an answer when the last holder drops it: fails.
+class ExchangeReply final : public HttpReply {
+ public:
+  ExchangeReply(std::shared_ptr<Exchange> exchange, HttpResponse if_dropped)
+      : exchange_(std::move(exchange)), if_dropped_(std::move(if_dropped)) {}
+  ~ExchangeReply() override { exchange_->fail(std::move(if_dropped_)); }
+
+  void send(HttpResponse response) override { exchange_->send(std::move(response)); }
+  void begin_stream(std::string heartbeat) override {
+    exchange_->begin_stream(std::move(heartbeat));
+  }
+  void write(std::string text) override { exchange_->write(text); }
+  void end() override { exchange_->end(); }
+  void on_gone(std::function<void()> gone) override { exchange_->on_gone(std::move(gone)); }
+
+ private:
+  std::shared_ptr<Exchange> exchange_;
+  HttpResponse if_dropped_;
+};
+
+}  // namespace outrider

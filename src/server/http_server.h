@@ -1,0 +1,99 @@
+// HTTP/1.1 over TCP for a table of routes: connections, limits, guards (guards.h), streams of
+// server-sent events, draining.
+//
+// A connection's requests are answered one after another, in their order; a further one waits,
+// unread beyond a few kilobytes, until the answer before it is complete.
+//
+// A client counts as gone when its connection breaks, when it stops reading
+// (HttpTimes::write_stall, HttpLimits::unsent_bytes), and when it ends its input while it waits for
+// an answer. Closing a connection and closing one direction of it look alike from here, and clients
+// (curl, browsers, the SDKs of OpenAI and Anthropic) only ever do the former, so that going on
+// would mean to compute for nobody. An answer that a route gave before it returned reaches a client
+// that ended its input, as `nc -N` does, in any case.
+
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "server/guards.h"
+#include "server/http.h"
+#include "server/request_parser.h"
+
+namespace outrider {
+
+struct HttpLimits {
+  RequestLimits request = {};
+  // Beyond: status 503. Fewer if the process may not open as many files.
+  std::size_t n_connections = 4096;
+  // Of a stream, written by the route and not yet taken by the system; beyond, the client is gone.
+  std::size_t unsent_bytes = std::size_t{4} << 20;
+};
+
+struct HttpTimes {
+  std::chrono::milliseconds head = std::chrono::seconds(10);  // from the first byte on; else 408
+  std::chrono::milliseconds body = std::chrono::seconds(60);  // from the head on; else 408
+  std::chrono::milliseconds idle = std::chrono::seconds(75);  // between requests
+  std::chrono::milliseconds write_stall = std::chrono::seconds(30);  // the client reads nothing
+  std::chrono::milliseconds heartbeat = std::chrono::seconds(10);    // of a silent stream
+  // How long a client may go on sending after an answer that ends the connection. If we closed at
+  // once, its system could drop the answer before the client reads it.
+  std::chrono::milliseconds linger = std::chrono::seconds(5);
+};
+
+// One line of an access log: what is neither secret nor the user's text. Method and path hold
+// printable ASCII without quotes, backslashes and spaces, other bytes as %XX, and are empty if no
+// request was read.
+struct HttpAccess {
+  std::string method;
+  std::string path;
+  int status = 0;         // 499: the client went away before there was one
+  std::size_t bytes = 0;  // of the answer, as far as it was sent, with its head
+  double ms = 0;          // from the request's head to the last byte of the answer
+};
+
+struct HttpServerOptions {
+  std::string host = "127.0.0.1";  // an address, a name, "localhost", "0.0.0.0", "::"
+  int port = 0;                    // 0: the system chooses
+  int n_threads = 2;               // they sleep unless there is something to do
+  GuardOptions guards = {};
+  HttpLimits limits = {};
+  HttpTimes times = {};
+  // Called on a thread of the server, after each answer; must neither block nor throw.
+  std::function<void(const HttpAccess&)> access_log = {};
+};
+
+class HttpServer {
+ public:
+  // Throws Error for options that make no sense. Opens nothing yet.
+  HttpServer(HttpServerOptions options, std::vector<HttpRoute> routes);
+  // stop()
+  ~HttpServer();
+  HttpServer(const HttpServer&) = delete;
+  HttpServer& operator=(const HttpServer&) = delete;
+
+  // Opens the port, also raises the process's limit of open files as far as it may, and starts the
+  // threads. Throws Error if the port cannot be had. Once.
+  void start();
+  // Once started, the one that was opened.
+  int port() const;
+
+  // Closes the port and the connections that wait for a request. Requests that were begun are
+  // answered, then their connections are closed, too.
+  void stop_accepting();
+  // Requests that are being answered.
+  int n_in_progress() const;
+  // Closes everything: clients of answers in progress are gone. Waits for handlers that are
+  // running, so that no handler, on_gone or access_log may call it. Replies may outlive the server;
+  // they do nothing.
+  void stop();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace outrider

@@ -1,0 +1,580 @@
+#include "server/http_server_test.h"
+
+#include <nlohmann/json.hpp>
+
+namespace outrider {
+namespace {
+
+using namespace std::chrono_literals;
+
+TEST_F(HttpServerTest, Answers) {
+  start();
+  struct Case {
+    const char* name;
+    std::string request;
+    int status;
+    std::string body;
+    bool keeps_alive = true;
+  };
+  const Case cases[] = {
+      {"GET", get("/health"), 200, "fine"},
+      {"HEAD", "HEAD /health HTTP/1.1\r\nHost: localhost\r\n\r\n", 200, ""},
+      {"POST", post("/echo?q", "body"), 200, "/echo?q body"},
+      {"empty body", post("/echo", ""), 200, "/echo? "},
+      {"chunks",
+       "POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+       "Transfer-Encoding: chunked\r\n\r\n2\r\nbo\r\n2\r\ndy\r\n0\r\n\r\n",
+       200, "/echo? body"},
+      {"decoded path", get("/echo/a%2Fb%20c?d%20e"), 200, "/echo/a/b c?d%20e "},
+      {"absolute target", get("http://127.0.0.1/echo/a"), 200, "/echo/a? "},
+      {"client closes", get("/health", "Connection: close\r\n"), 200, "fine", false},
+      {"1.0", "GET /health HTTP/1.0\r\n\r\n", 200, "fine", false},
+      {"1.0 kept alive", "GET /health HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", 200, "fine"},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.name);
+    Client client = connect();
+    for (int round = 0; round < 2; ++round) {
+      const Answer answer = client.ask(c.request);
+      EXPECT_EQ(answer.status, c.status);
+      EXPECT_EQ(answer.body, c.body);
+      EXPECT_TRUE(answer.is_whole);
+      EXPECT_EQ(answer.header("connection"), c.keeps_alive ? "keep-alive" : "close");
+      EXPECT_EQ(answer.header("date").size(), 29u);
+      if (c.keeps_alive) continue;
+      EXPECT_EQ(client.receive(), "");
+      break;
+    }
+  }
+  EXPECT_EQ(ask(cases[1].request).header("content-length"), "4");
+  EXPECT_EQ(ask(cases[0].request).header("content-type"), "text/plain");
+}
+
+TEST_F(HttpServerTest, RefusesWhatNoRouteAnswers) {
+  start();
+  struct Case {
+    const char* name;
+    std::string request;
+    int status;
+    const char *allow, *type;
+    bool keeps_alive;
+  };
+  const Case cases[] = {
+      {"no path", get("/nowhere"), 404, "", "invalid_request_error", true},
+      {"Anthropic's no path", get("/v1/messages/x"), 404, "", "not_found_error", true},
+      {"no method", "DELETE /health HTTP/1.1\r\nHost: localhost\r\n\r\n", 405, "GET, HEAD",
+       "invalid_request_error", true},
+      {"asterisk", "OPTIONS * HTTP/1.1\r\nHost: localhost\r\n\r\n", 404, "",
+       "invalid_request_error", true},
+      // The body is not read.
+      {"body for no path", post("/nowhere", "body"), 404, "", "invalid_request_error", false},
+      {"text", "POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n", 415, "",
+       "invalid_request_error", false},
+      {"another host", "GET /health HTTP/1.1\r\nHost: evil.example\r\n\r\n", 403, "",
+       "permission_error", true},
+      {"no request", "GET / HTTP/1.1\r\n\r\n", 400, "", "invalid_request_error", false},
+      {"no request for Anthropic's", "GET /v1/messages HTTP/1.1\r\n\r\n", 400, "",
+       "invalid_request_error", false},
+      {"large body", "POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 999999999\r\n\r\n",
+       413, "", "invalid_request_error", false},
+      {"large body for Anthropic's",
+       "POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: 999999999\r\n\r\n", 413,
+       "", "request_too_large", false},
+      {"endless head", "GET / HTTP/1.1\r\nX: " + std::string(17000, 'a'), 431, "",
+       "invalid_request_error", false},
+      {"endless target", "GET /" + std::string(17000, 'a'), 414, "", "invalid_request_error",
+       false},
+      {"bad chunk",
+       "POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+       "Transfer-Encoding: chunked\r\n\r\n-1\r\n",
+       400, "", "invalid_request_error", false},
+      {"another version", "GET / HTTP/3.0\r\n\r\n", 505, "", "server_error", false},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.name);
+    Client client = connect();
+    const Answer answer = client.ask(c.request);
+    EXPECT_EQ(answer.status, c.status);
+    EXPECT_EQ(answer.header("allow"), c.allow);
+    EXPECT_EQ(answer.header("content-type"), "application/json");
+    EXPECT_EQ(nlohmann::json::parse(answer.body)["error"]["type"], c.type);
+    EXPECT_EQ(answer.header("connection"), c.keeps_alive ? "keep-alive" : "close");
+    if (c.keeps_alive) {
+      EXPECT_EQ(client.ask(get("/health")).status, 200);
+    } else {
+      // What follows may be the refused request's body, so it is no request.
+      client.send(get("/health"));
+      EXPECT_EQ(client.receive_all(), "");
+    }
+  }
+}
+
+// The answer reaches a client that sends a large body before it reads.
+TEST_F(HttpServerTest, RefusalReachesClientThatGoesOnSending) {
+  HttpServerOptions o = options();
+  o.limits.request.body_bytes = 1000;
+  start(o);
+  for (int round = 0; round < 20; ++round) {
+    Client client = connect();
+    EXPECT_TRUE(client.send(post("/echo", std::string(std::size_t{8} << 20, 'a'))));
+    const Answer answer = client.receive_answer();
+    EXPECT_EQ(answer.status, 413);
+    EXPECT_TRUE(answer.is_whole);
+  }
+}
+
+TEST_F(HttpServerTest, LargeBodies) {
+  start();
+  const std::string body((std::size_t{32} << 20) - 1, 'a');
+  const Answer answer = ask(post("/echo", body + "b"));
+  EXPECT_TRUE(answer.body == "/echo? " + body + "b");
+}
+
+TEST_F(HttpServerTest, PipelinedRequestsAreAnsweredInOrder) {
+  start();
+  Client client = connect();
+  // More than what is read ahead.
+  const std::string body(100000, 'a');
+  client.send(get("/hold") + get("/echo/1") + post("/echo", body) + get("/hold") + get("/nowhere") +
+              get("/echo/2", "Connection: close\r\n") + get("/echo/3"));
+  held_.take()->send({.body = "first"});
+  EXPECT_EQ(client.receive_answer().body, "first");
+  EXPECT_EQ(client.receive_answer().body, "/echo/1? ");
+  EXPECT_TRUE(client.receive_answer().body == "/echo? " + body);
+  const auto reply = held_.take();
+  reply->begin_stream("");
+  reply->write("streamed");
+  reply->end();
+  EXPECT_EQ(client.receive_answer().body, "streamed");
+  EXPECT_EQ(client.receive_answer().status, 404);
+  EXPECT_EQ(client.receive_answer().body, "/echo/2? ");
+  EXPECT_EQ(client.receive_all(), "");
+  EXPECT_EQ(held_.n_gone(), 0);
+}
+
+TEST_F(HttpServerTest, ContinuesOnlyWhatItWants) {
+  HttpServerOptions o = options();
+  o.guards.api_keys = {"key"};
+  start(o);
+  const std::string head =
+      "POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+      "Content-Length: 4\r\nExpect: 100-continue\r\n";
+  {
+    Client client = connect();
+    client.send(head + "x-api-key: key\r\n\r\n");
+    EXPECT_EQ(client.receive_head().status, 100);
+    EXPECT_EQ(client.ask("body").body, "/echo? body");
+    EXPECT_EQ(client.ask(get("/health")).status, 200);
+  }
+  {
+    SCOPED_TRACE("the body came without waiting");
+    Client client = connect();
+    client.send(head + "x-api-key: key\r\n\r\nbody");
+    EXPECT_EQ(client.receive_answer().body, "/echo? body");
+  }
+  {
+    SCOPED_TRACE("refused");
+    EXPECT_EQ(ask(head + "x-api-key: other\r\n\r\n").status, 401);
+  }
+}
+
+TEST_F(HttpServerTest, StreamsArriveAtOnce) {
+  start();
+  Client client = connect();
+  client.send(get("/hold"));
+  const auto reply = held_.take();
+  reply->begin_stream("");
+  const Answer head = client.receive_head();
+  EXPECT_EQ(head.status, 200);
+  EXPECT_EQ(head.header("content-type"), "text/event-stream");
+  EXPECT_EQ(head.header("cache-control"), "no-cache");
+  EXPECT_EQ(head.header("x-accel-buffering"), "no");
+  EXPECT_EQ(head.header("transfer-encoding"), "chunked");
+  EXPECT_EQ(head.header("content-length"), "");
+  for (int i = 0; i < 3; ++i) {
+    reply->write("data: piece\n\n");
+    EXPECT_EQ(client.receive_until("piece\n\n\r\n"), "d\r\ndata: piece\n\n\r\n");
+  }
+  reply->write("");  // would be the end
+  reply->write("last");
+  reply->end();
+  EXPECT_EQ(client.receive_until("0\r\n\r\n"), "4\r\nlast\r\n0\r\n\r\n");
+  EXPECT_EQ(client.ask(get("/health")).status, 200);
+}
+
+TEST_F(HttpServerTest, StreamsWithoutChunks) {
+  start();
+  {
+    SCOPED_TRACE("HTTP/1.0");
+    Client client = connect();
+    client.send("GET /stream?abc HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+    const Answer answer = client.receive_answer();
+    EXPECT_EQ(answer.header("transfer-encoding"), "");
+    EXPECT_EQ(answer.header("connection"), "close");
+    EXPECT_EQ(answer.body, "abc");
+  }
+  {
+    SCOPED_TRACE("HEAD");
+    Client client = connect();
+    EXPECT_EQ(client.ask("HEAD /stream?abc HTTP/1.1\r\nHost: localhost\r\n\r\n").status, 200);
+    EXPECT_EQ(client.ask(get("/health")).body, "fine");
+    client.send("HEAD /hold HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    const auto reply = held_.take();
+    reply->begin_stream("beat");
+    EXPECT_EQ(client.receive_answer(false).status, 200);
+    EXPECT_TRUE(held_.wait_for_gone(1));  // nobody wants the stream
+    reply->write("x");
+    reply->end();
+    EXPECT_EQ(client.ask(get("/health")).body, "fine");
+  }
+}
+
+TEST_F(HttpServerTest, SilentStreamsHaveHeartbeats) {
+  HttpServerOptions o = options();
+  o.times.heartbeat = 20ms;
+  start(o);
+  Client client = connect();
+  client.send(get("/hold"));
+  const auto reply = held_.take();
+  reply->begin_stream(": beat\n\n");
+  client.receive_head();
+  for (int i = 0; i < 3; ++i)
+    EXPECT_EQ(client.receive_until("beat\n\n\r\n"), "8\r\n: beat\n\n\r\n");
+  reply->end();
+  EXPECT_TRUE(client.receive_until("0\r\n\r\n").ends_with("0\r\n\r\n"));
+  EXPECT_EQ(client.ask(get("/health")).body, "fine");
+}
+
+TEST_F(HttpServerTest, ClientsThatGo) {
+  HttpServerOptions o = options();
+  o.times.heartbeat = 5ms;
+  start(o);
+  struct Case {
+    const char* name;
+    bool is_stream;
+    void (*leave)(Client&);
+  };
+  const Case cases[] = {
+      {"closed", false, [](Client& c) { c.close(); }},
+      {"reset", false, [](Client& c) { c.reset(); }},
+      {"ended its input", false, [](Client& c) { c.end_input(); }},
+      {"closed a stream", true, [](Client& c) { c.close(); }},
+      {"reset a stream", true, [](Client& c) { c.reset(); }},
+      {"ended its input in a stream", true, [](Client& c) { c.end_input(); }},
+      {"closed after the next request", true,
+       [](Client& c) {
+         c.send(get("/health"));
+         c.close();
+       }},
+  };
+  int n_gone = 0;
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.name);
+    Client client = connect();
+    client.send(get("/hold"));
+    const auto reply = held_.take();
+    if (c.is_stream) {
+      reply->begin_stream("beat");
+      client.receive_until("beat");
+    }
+    EXPECT_EQ(held_.n_gone(), n_gone);
+    EXPECT_EQ(server_->n_in_progress(), 1);
+    c.leave(client);
+    EXPECT_TRUE(held_.wait_for_gone(++n_gone));
+    // Nobody is there to hear it.
+    if (!c.is_stream) reply->begin_stream("");
+    reply->write("x");
+    reply->end();
+    EXPECT_TRUE(wait_until([&] { return server_->n_in_progress() == 0; }));
+  }
+  const std::vector<HttpAccess> log = wait_for_log(std::size(cases));
+  for (std::size_t i = 0; i < std::size(cases); ++i)
+    EXPECT_EQ(log[i].status, cases[i].is_stream ? 200 : 499) << cases[i].name;
+  EXPECT_EQ(held_.n_gone(), n_gone);
+}
+
+TEST_F(HttpServerTest, WhoIsGoneBeforeItIsAskedForIsReportedAtOnce) {
+  start();
+  std::shared_ptr<HttpReply> reply;
+  {
+    Client client = connect();
+    client.send(get("/hold"));
+    reply = held_.take();
+  }
+  ASSERT_TRUE(held_.wait_for_gone(1));
+  bool is_gone = false;
+  reply->on_gone([&] { is_gone = true; });
+  EXPECT_TRUE(is_gone);
+}
+
+// `printf 'GET ...' | nc -N` ends its input before it reads.
+TEST_F(HttpServerTest, QuickAnswersReachClientsThatEndTheirInput) {
+  start();
+  for (const std::string& request : {get("/health"), post("/echo", std::string(100000, 'a')),
+                                     get("/stream?abc"), get("/nowhere")}) {
+    Client client = connect();
+    client.send(request);
+    client.end_input();
+    EXPECT_TRUE(client.receive_answer().is_whole);
+    EXPECT_EQ(client.receive_all(), "");
+  }
+}
+
+TEST_F(HttpServerTest, ClientsThatDoNotReadAreGone) {
+  struct Case {
+    const char* name;
+    std::size_t unsent_bytes;
+    std::chrono::milliseconds write_stall;
+  };
+  const Case cases[] = {{"too much", 100000, 30s}, {"too long", std::size_t{1} << 40, 50ms}};
+  int n_gone = 0;
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.name);
+    HttpServerOptions o = options();
+    o.limits.unsent_bytes = c.unsent_bytes;
+    o.times.write_stall = c.write_stall;
+    start(o);
+    Client client = connect();
+    client.send(get("/hold"));
+    const auto reply = held_.take();
+    reply->begin_stream("");
+    ++n_gone;
+    const std::string text(50000, 'a');
+    // The system takes some megabytes before it makes us wait.
+    for (int i = 0; i < 2000 && held_.n_gone() < n_gone; ++i) {
+      reply->write(text);
+      std::this_thread::sleep_for(1ms);
+    }
+    EXPECT_TRUE(held_.wait_for_gone(n_gone));
+    reply->write(text);
+    reply->end();
+    EXPECT_EQ(held_.n_gone(), n_gone);
+  }
+}
+
+// What a route gives at once may be as large as it likes.
+TEST_F(HttpServerTest, LargeAnswers) {
+  HttpServerOptions o = options();
+  o.limits.unsent_bytes = 1000;  // of streams
+  start(o);
+  const std::string body(std::size_t{20} << 20, 'a');
+  Client client = connect();
+  client.send(get("/hold"));
+  held_.take()->send({.body = body});
+  EXPECT_TRUE(client.receive_answer().body == body);
+  EXPECT_EQ(client.ask(get("/health")).status, 200);
+  EXPECT_EQ(held_.n_gone(), 0);
+}
+
+TEST_F(HttpServerTest, SlowRequests) {
+  HttpServerOptions o = options();
+  o.times.head = 30ms;
+  o.times.body = 30ms;
+  o.times.idle = 30ms;
+  o.times.linger = 30ms;
+  start(o);
+  struct Case {
+    const char* name;
+    std::string sent;
+    std::vector<int> statuses;  // of what comes before the end
+  };
+  const std::string body = post("/echo", "body");
+  const Case cases[] = {
+      {"nothing", "", {}},
+      {"an empty line", "\r\n", {}},
+      {"a first byte", "G", {408}},
+      {"most of a head", get("/health").substr(0, get("/health").size() - 1), {408}},
+      {"a head", body.substr(0, body.size() - 4), {408}},
+      {"most of a body", body.substr(0, body.size() - 1), {408}},
+      {"a request", body, {200}},
+      {"a request and a half", body + body.substr(0, 10), {200, 408}},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.name);
+    Client client = connect();
+    client.send(c.sent);
+    for (const int status : c.statuses) EXPECT_EQ(client.receive_answer().status, status);
+    EXPECT_EQ(client.receive_all(), "");
+  }
+  {
+    SCOPED_TRACE("byte after byte");
+    Client client = connect();
+    EXPECT_TRUE(wait_until([&] {
+      std::this_thread::sleep_for(5ms);
+      return !client.send("x");
+    }));
+  }
+  {
+    SCOPED_TRACE("an answer that takes longer");
+    Client client = connect();
+    client.send(get("/hold"));
+    const auto reply = held_.take();
+    std::this_thread::sleep_for(100ms);
+    reply->send({.body = "late"});
+    EXPECT_EQ(client.receive_answer().body, "late");
+  }
+}
+
+TEST_F(HttpServerTest, RoutesThatFail) {
+  start();
+  struct Case {
+    const char* path;
+    int status;
+    const char* body;
+  };
+  const Case cases[] = {
+      {"/fail?request", 422,
+       R"({"error":{"message":"a \"field\"","type":"invalid_request_error","param":"field","code":"code"}})"},
+      {"/v1/messages/fail?request", 422,
+       R"({"type":"error","error":{"type":"invalid_request_error","message":"a \"field\""}})"},
+      {"/fail?error", 500,
+       R"({"error":{"message":"the server failed: two\\x0alines","type":"server_error","param":null,"code":null}})"},
+      {"/v1/messages/fail?error", 500,
+       R"({"type":"error","error":{"type":"api_error","message":"the server failed: two\\x0alines"}})"},
+      {"/fail?number", 500,
+       R"({"error":{"message":"the server failed","type":"server_error","param":null,"code":null}})"},
+      {"/fail?nothing", 500,
+       R"({"error":{"message":"the server failed to answer","type":"server_error","param":null,"code":null}})"},
+      {"/fail?late", 200, "first"},
+  };
+  Client client = connect();
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.path);
+    const Answer answer = client.ask(get(c.path));
+    EXPECT_EQ(answer.status, c.status);
+    EXPECT_EQ(answer.body, c.body);
+  }
+  // What was sent cannot be taken back: the client sees that the end is missing.
+  const Answer answer = client.ask(get("/fail?stream"));
+  EXPECT_EQ(answer.body, "text");
+  EXPECT_FALSE(answer.is_whole);
+  EXPECT_EQ(client.receive_all(), "");
+}
+
+TEST_F(HttpServerTest, DroppedReplies) {
+  start();
+  Client client = connect();
+  client.send(get("/hold"));
+  held_.take().reset();
+  EXPECT_EQ(client.receive_answer().status, 500);
+  client.send(get("/hold"));
+  auto reply = held_.take();
+  reply->begin_stream("");
+  reply->write("text");
+  reply.reset();
+  const Answer answer = client.receive_answer();
+  EXPECT_EQ(answer.body, "text");
+  EXPECT_FALSE(answer.is_whole);
+  EXPECT_EQ(held_.n_gone(), 0);
+}
+
+// What waits for the client's going may hold the reply.
+TEST_F(HttpServerTest, RepliesInTheirOwnCallbacks) {
+  start();
+  for (const bool goes : {false, true}) {
+    const auto kept = std::make_shared<int>();
+    const std::weak_ptr<int> watched = kept;
+    std::atomic<bool> is_gone = false;
+    std::vector<HttpRoute> routes = {
+        {"GET", "/", [&, kept](HttpRequest, std::shared_ptr<HttpReply> reply) {
+           reply->on_gone([reply, kept, &is_gone] { is_gone = true; });
+           if (!goes) reply->send({.body = "fine"});
+         }}};
+    HttpServer server({}, std::move(routes));
+    server.start();
+    Client client(server.port());
+    if (goes) {
+      client.send(get("/"));
+      ASSERT_TRUE(wait_until([&] { return server.n_in_progress() == 1; }));
+      client.close();
+      EXPECT_TRUE(wait_until([&] { return is_gone.load(); }));
+    } else {
+      EXPECT_EQ(client.ask(get("/")).body, "fine");
+    }
+    EXPECT_TRUE(wait_until([&] { return kept.use_count() == 2; }));  // here and in the route
+  }
+}
+
+TEST_F(HttpServerTest, LineEndsInHeadersAreReplaced) {
+  start();
+  const Answer answer = ask(get("/header/a%20%22%C3%A9"));
+  EXPECT_EQ(answer.header("x-a"), "/header/a \"\xc3\xa9");
+  std::vector<HttpRoute> routes = {{"GET", "/", [](HttpRequest, std::shared_ptr<HttpReply> reply) {
+                                      reply->send({.headers = {{"x-a", "a\r\nx-b: c"}}});
+                                    }}};
+  HttpServer server({}, std::move(routes));
+  server.start();
+  EXPECT_EQ(Client(server.port()).ask(get("/")).header("x-a"), "a  x-b: c");
+}
+
+TEST_F(HttpServerTest, PagesMayReadWhatIsAllowed) {
+  HttpServerOptions o = options();
+  o.guards.cors_origins = {"https://a.example"};
+  start(o);
+  const std::string origin = "Origin: https://a.example\r\n";
+  for (const std::string& request :
+       {get("/health", origin), get("/nowhere", origin), get("/stream?abc", origin),
+        get("/fail?error", origin), post("/echo", "body", origin)}) {
+    EXPECT_EQ(ask(request).header("access-control-allow-origin"), "https://a.example") << request;
+  }
+  const Answer preflight =
+      ask("OPTIONS /echo HTTP/1.1\r\nHost: localhost\r\nAccess-Control-Request-Method: POST\r\n" +
+          origin + "\r\n");
+  EXPECT_EQ(preflight.status, 204);
+  EXPECT_EQ(preflight.header("access-control-allow-origin"), "https://a.example");
+  EXPECT_EQ(preflight.header("content-length"), "");
+  EXPECT_EQ(ask(get("/health", "Origin: https://b.example\r\n")).status, 403);
+}
+
+TEST_F(HttpServerTest, RoutesLearnWhichKeyWasUsed) {
+  HttpServerOptions o = options();
+  o.guards.api_keys = {"first", "second"};
+  std::vector<HttpRoute> routes = {
+      {"GET", "/*", [](HttpRequest request, std::shared_ptr<HttpReply> reply) {
+         reply->send({.body = request.api_key ? std::to_string(*request.api_key) : "none"});
+       }}};
+  HttpServer server(o, std::move(routes));
+  server.start();
+  Client client(server.port());
+  EXPECT_EQ(client.ask(get("/a", "Authorization: Bearer second\r\n")).body, "1");
+  EXPECT_EQ(client.ask(get("/a", "x-api-key: first\r\n")).body, "0");
+  EXPECT_EQ(client.ask(get("/health")).body, "none");
+  EXPECT_EQ(client.ask(get("/a")).status, 401);
+  EXPECT_EQ(client.ask(get("/a", "x-api-key: third\r\n")).status, 401);
+}
+
+TEST_F(HttpServerTest, AccessLogHoldsNothingOfTheUser) {
+  start();
+  std::size_t bytes = 0;
+  {
+    Client client = connect();
+    client.send(get("/echo/a", "Authorization: Bearer secret\r\n"));
+    bytes = client.receive_until("/echo/a? ").size();
+    client.send(get("/echo/x%20y%22%C2%85%E2%80%A8%5C%25?key=secret"));
+    client.receive_until("secret ");
+    client.send(post("/echo", "secret"));
+    client.receive_until("? secret");
+    client.send("BREW /nowhere/" + std::string(5000, 'a') + " HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    client.receive_answer();
+    client.send("nonsense\r\n\r\n");
+    client.receive_all();
+  }
+  const std::vector<HttpAccess> log = wait_for_log(5);
+  EXPECT_EQ(log[0].method, "GET");
+  EXPECT_EQ(log[0].path, "/echo/a");
+  EXPECT_EQ(log[0].status, 200);
+  EXPECT_EQ(log[0].bytes, bytes);
+  EXPECT_GE(log[0].ms, 0);
+  EXPECT_EQ(log[1].path, "/echo/x%20y%22%C2%85%E2%80%A8%5C%25");
+  EXPECT_EQ(log[2].path, "/echo");
+  EXPECT_EQ(log[3].method, "BREW");
+  EXPECT_EQ(log[3].status, 404);
+  EXPECT_EQ(log[3].path.substr(0, 12), "/nowhere/aaa");
+  EXPECT_LT(log[3].path.size(), 300u);
+  EXPECT_EQ(log[4].method, "");
+  EXPECT_EQ(log[4].path, "");
+  EXPECT_EQ(log[4].status, 400);
+}
+
+}  // namespace
+}  // namespace outrider
