@@ -167,7 +167,7 @@ bool Scheduler::begin(Answer& answer) {
   AnswerOptions& options = answer.asked.options;
   options.prediction = std::move(request.prediction);
   // A prompt is read by steps, which need something to generate.
-  answer.hides_tokens = options.prompt_logprobs && request.stop.n_predict == 0;
+  answer.hides_tokens = request.stop.n_predict == 0;
   StopParams stop = request.stop;
   if (answer.hides_tokens) stop.n_predict = 1;
   try {
@@ -324,6 +324,7 @@ void Scheduler::add_tokens(Answer& answer, AnswerEvent& event) {
 // Tells it and forgets it.
 void Scheduler::end(Answer& answer, std::optional<FinishReason> reason, std::optional<Error> error,
                     AnswerEvent last) {
+  if (reason && answer.hides_tokens) reason = FinishReason::length;
   AnswerFigures& figures = answer.figures;
   const Clock::time_point now = Clock::now();
   figures.queued_ms = ms_between(answer.submitted, answer.started.value_or(now));
@@ -352,6 +353,8 @@ void Scheduler::end(Answer& answer, std::optional<FinishReason> reason, std::opt
   else
     ++(*reason == FinishReason::stop ? status_.stopped : status_.reached_length);
   last.end = AnswerEnd{.reason = reason, .error = std::move(error), .figures = figures};
+  if (answer.generation && !answer.hides_tokens)
+    last.end->stop_text = answer.generation->stop.stopped_by();
   const auto place = std::ranges::find(answers_, &answer, [](const auto& a) { return a.get(); });
   const std::unique_ptr<Answer> ended = std::move(*place);
   answers_.erase(place);

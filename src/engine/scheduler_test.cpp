@@ -311,6 +311,33 @@ TEST(Scheduler, OneFailureEndsOneAnswer) {
   EXPECT_EQ(served.target->free_pages(), served.n_pages);
 }
 
+TEST(Scheduler, SaysWhichStopStringEndedAnAnswer) {
+  Served served(Setting{});
+  AnswerRequest request = ask({1, 2, 3}, 30);
+  const AnswerId whole = served.submit(request);
+  served.finish();
+  EXPECT_EQ(served.all.at(whole)->end->stop_text, std::nullopt);
+  request.request.stop.texts = {"nowhere", served.all.at(whole)->text.substr(4, 3)};
+  const AnswerId id = served.submit(request);
+  served.finish();
+  EXPECT_EQ(served.all.at(id)->end->stop_text, request.request.stop.texts[1]);
+  EXPECT_EQ(served.all.at(id)->end->reason, FinishReason::stop);
+}
+
+TEST(Scheduler, AnswersWithNoTokensReadThePrompt) {
+  Served served(Setting{});
+  const std::vector<Token> prompt = text(5, 150);
+  const AnswerId id = served.submit(ask(prompt, 0));
+  served.finish();
+  EXPECT_TRUE(served.all.at(id)->tokens.empty());
+  EXPECT_EQ(served.all.at(id)->text, "");
+  EXPECT_EQ(served.all.at(id)->end->reason, FinishReason::length);
+  EXPECT_EQ(served.figures(id).completion_tokens, 0);
+  const AnswerId next = served.submit(ask(prompt, 1));
+  served.finish();
+  EXPECT_GE(served.figures(next).cached_tokens, 64);
+}
+
 TEST(Scheduler, TellsLogProbabilities) {
   for (const char* drafters : {"", "lookup model"}) {
     SCOPED_TRACE(drafters);

@@ -1,8 +1,9 @@
 // A tokenizer for tests: a vocabulary given as strings. Text is cut greedily into the longest
-// entries.
+// entries. Those of `control` are control tokens.
 
 #pragma once
 
+#include <algorithm>
 #include <span>
 #include <string>
 #include <string_view>
@@ -34,10 +35,17 @@ class FakeTokenizer : public Tokenizer {
       }
     return tokens;
   }
-  std::string bytes(Token token, bool) const override { return entries_.at(token); }
+  std::string bytes(Token token, bool show_special) const override {
+    return kind(token) == TokenKind::control && !show_special ? "" : entries_.at(token);
+  }
   int size() const override { return static_cast<int>(entries_.size()); }
-  TokenKind kind(Token) const override { return TokenKind::normal; }
+  TokenKind kind(Token token) const override {
+    return std::ranges::find(control, token) == control.end() ? TokenKind::normal
+                                                              : TokenKind::control;
+  }
   std::string_view text(Token token) const override { return entries_.at(token); }
+
+  std::vector<Token> control;
 
  private:
   std::vector<std::string> entries_;

@@ -8,18 +8,21 @@
 namespace outrider {
 namespace {
 
-// Where the stop string begins that is complete first, or the longest of these.
-std::optional<std::size_t> find_stop(const std::string& text,
-                                     const std::vector<std::string>& stops) {
-  std::optional<std::pair<std::size_t, std::size_t>> first;  // end, begin
+struct FoundStop {
+  std::size_t end, begin;
+  friend auto operator<=>(const FoundStop&, const FoundStop&) = default;
+};
+
+// The stop string that is complete first, or the longest of these.
+std::optional<FoundStop> find_stop(const std::string& text, const std::vector<std::string>& stops) {
+  std::optional<FoundStop> first;
   for (const std::string& stop : stops) {
     const std::size_t begin = text.find(stop);
     if (begin == std::string::npos) continue;
-    const std::pair found{begin + stop.size(), begin};
+    const FoundStop found{begin + stop.size(), begin};
     if (!first || found < *first) first = found;
   }
-  if (!first) return std::nullopt;
-  return first->second;
+  return first;
 }
 
 // Length of the longest tail of `text` that a stop string begins with.
@@ -38,7 +41,9 @@ std::string_view name(FinishReason reason) {
 }
 
 StopRules::StopRules(const Tokenizer& tokenizer, StopParams params)
-    : tokenizer_(&tokenizer), params_(std::move(params)), decoder_(tokenizer) {
+    : tokenizer_(&tokenizer),
+      params_(std::move(params)),
+      decoder_(tokenizer, params_.shown_tokens) {
   for (const std::string& stop : params_.texts)
     if (stop.empty()) throw Error("a stop string is empty; give at least one character");
 }
@@ -51,8 +56,9 @@ std::optional<FinishReason> StopRules::push(Token token) {
     return FinishReason::stop;
   }
   held_ += decoder_.push(token);
-  if (const auto begin = find_stop(held_, params_.texts)) {
-    ready_.append(held_, 0, *begin);
+  if (const auto stop = find_stop(held_, params_.texts)) {
+    stopped_by_ = held_.substr(stop->begin, stop->end - stop->begin);
+    ready_.append(held_, 0, stop->begin);
     held_.clear();
     return FinishReason::stop;
   }

@@ -21,6 +21,9 @@ struct StopParams {
   int n_predict = -1;                   // tokens at most; -1: no limit
   std::vector<std::string> texts = {};  // matched on text across tokens, not printed
   bool ignore_eos = false;              // end tokens are tokens like others
+  // Control tokens whose text is shown, ascending (answer_format.h); an end token ends all the
+  // same.
+  std::vector<Token> shown_tokens = {};
 };
 
 // Follows one answer. Text comes out whole characters at a time; the longest tail that could still
@@ -45,6 +48,8 @@ class StopRules {
   // rest.
   std::string take_text();
 
+  // The stop string that ended the text; nothing: none has.
+  const std::optional<std::string>& stopped_by() const { return stopped_by_; }
   int n_tokens() const { return n_tokens_; }
   // Tokens that may still come; nothing: no limit.
   std::optional<int> n_left() const;
@@ -55,6 +60,7 @@ class StopRules {
   StreamDecoder decoder_;
   std::string held_;   // decoded, not yet showable
   std::string ready_;  // showable, not yet taken
+  std::optional<std::string> stopped_by_;
   int n_tokens_ = 0;
 };
 

@@ -14,6 +14,7 @@ struct Answer {
   std::string text;
   std::vector<std::string> pieces;  // after each token
   std::optional<FinishReason> reason;
+  std::optional<std::string> stop;
   int n_tokens = 0;
 };
 
@@ -31,6 +32,7 @@ Answer answer(const Tokenizer& tokenizer, const StopParams& params,
     rules.finish();
     answer.text += rules.take_text();
   }
+  answer.stop = rules.stopped_by();
   answer.n_tokens = rules.n_tokens();
   return answer;
 }
@@ -94,6 +96,40 @@ TEST(StopRules, HoldsBackTheLongestPossiblePrefixAndWholeCharacters) {
   EXPECT_EQ(got.text, "éaSxSTa");
 }
 
+TEST(StopRules, SaysWhichStopStringEndedTheText) {
+  const FakeTokenizer words = tokenizer();
+  struct Case {
+    const char* name;
+    StopParams params;
+    std::vector<Token> tokens;
+    std::optional<std::string> stop;
+  };
+  const Case cases[] = {
+      {"none has", {.texts = {"STOP"}}, {4, 8}, {}},
+      {"an end token did", {.texts = {"STOP"}}, {4, 0}, {}},
+      {"the limit did", {.n_predict = 1, .texts = {"STOP"}}, {4}, {}},
+      {"the second", {.texts = {"x", "STOP"}}, {4, 8, 9}, "STOP"},
+      {"the longest of two", {.texts = {"b", "ab"}}, {12, 6}, "ab"},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.name);
+    EXPECT_EQ(answer(words, c.params, c.tokens).stop, c.stop);
+  }
+}
+
+TEST(StopRules, ShowsTheControlTokensThatItIsTold) {
+  FakeTokenizer words({"", "a", "<|call|>", "<|end|>", "<|pad|>"});
+  words.control = {2, 3, 4};
+  words.end_tokens = {3};
+  const std::vector<Token> tokens{1, 2, 4, 1, 3};
+  EXPECT_EQ(answer(words, {}, tokens).text, "aa");
+  const StopParams shown{.shown_tokens = {2, 3}};
+  EXPECT_EQ(answer(words, shown, tokens).text, "a<|call|>a");
+  EXPECT_EQ(answer(words, shown, tokens).reason, FinishReason::stop);
+  // Stop strings are found in it, too.
+  EXPECT_EQ(answer(words, {.texts = {"call"}, .shown_tokens = {2}}, tokens).text, "a<|");
+}
+
 TEST(StopRules, SaysHowManyTokensMayCome) {
   const FakeTokenizer words = tokenizer();
   StopRules rules(words, {.n_predict = 2});
@@ -134,6 +170,7 @@ TEST(StopRules, DoesNotDependOnHowTextFallsIntoTokens) {
     const Answer whole = answer(words, params, tokens), cut = answer(words, params, letters);
     ASSERT_EQ(whole.text, cut.text);
     ASSERT_EQ(whole.reason, cut.reason);
+    ASSERT_EQ(whole.stop, cut.stop);
     n_stopped += whole.reason.has_value();
   }
   EXPECT_GT(n_stopped, 500);

@@ -1,11 +1,13 @@
 #include "text/stream_decoder.h"
 
+#include <algorithm>
+
 #include "text/utf8.h"
 
 namespace outrider {
 
 std::string StreamDecoder::push(Token token) {
-  waiting_ += tokenizer_->bytes(token);
+  waiting_ += tokenizer_->bytes(token, std::ranges::binary_search(shown_, token));
   const std::size_t n_complete = waiting_.size() - unfinished_suffix(waiting_);
   std::string complete = well_formed(std::string_view(waiting_).substr(0, n_complete));
   waiting_.erase(0, n_complete);

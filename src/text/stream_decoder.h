@@ -4,6 +4,8 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/token.h"
 #include "text/tokenizer.h"
@@ -14,8 +16,11 @@ namespace outrider {
 // tokens.
 class StreamDecoder {
  public:
-  // The tokenizer must outlive this.
-  explicit StreamDecoder(const Tokenizer& tokenizer) : tokenizer_(&tokenizer) {}
+  // The tokenizer must outlive this. Of `shown`, ascending, the text comes out even where it is
+  // hidden otherwise: control tokens that are a part of what is read from the answer
+  // (answer_format.h).
+  explicit StreamDecoder(const Tokenizer& tokenizer, std::vector<Token> shown = {})
+      : tokenizer_(&tokenizer), shown_(std::move(shown)) {}
 
   // The characters that `token` completes; an unfinished one waits. Bytes that can never become a
   // character come out as U+FFFD, one per maximal subpart.
@@ -25,6 +30,7 @@ class StreamDecoder {
 
  private:
   const Tokenizer* tokenizer_;
+  std::vector<Token> shown_;
   std::string waiting_;  // a proper prefix of a character, at most 3 bytes
 };
 

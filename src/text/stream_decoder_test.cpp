@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <random>
 #include <string>
 #include <vector>
@@ -50,6 +51,32 @@ TEST(StreamDecoder, BytesThatCanBecomeNoCharacterComeAtOnce) {
   EXPECT_EQ(decoder.finish(), "\uFFFD");
   EXPECT_EQ(decoder.finish(), "");
   EXPECT_EQ(decoder.push(tokens.add("\x98")), "\uFFFD");  // nothing is left of the former text
+}
+
+// Shows a control token's text only where that is asked for.
+TEST(StreamDecoder, ShowsTheControlTokensThatItIsTold) {
+  class Hiding final : public Tokenizer {
+   public:
+    std::vector<Token> encode(std::span<const TextPiece>) const override { return {}; }
+    std::string bytes(Token token, bool show_special) const override {
+      return show_special || token == 0 ? std::string(text(token)) : "";
+    }
+    int size() const override { return 4; }
+    TokenKind kind(Token token) const override {
+      return token == 0 ? TokenKind::normal : TokenKind::control;
+    }
+    std::string_view text(Token token) const override {
+      return std::array{"a\xC3", "<|call|>", "<|pad|>", "<|end|>"}[token];
+    }
+  };
+  const Hiding tokens;
+  const auto shown = [&](StreamDecoder decoder) {
+    std::string out;
+    for (const Token token : {0, 1, 2, 3, 0}) out += decoder.push(token);
+    return out + decoder.finish();
+  };
+  EXPECT_EQ(shown(StreamDecoder(tokens)), "a\uFFFDa\uFFFD");
+  EXPECT_EQ(shown(StreamDecoder(tokens, {1, 3})), "a\uFFFD<|call|><|end|>a\uFFFD");
 }
 
 TEST(StreamDecoder, SplittingDoesNotMatter) {

@@ -1,0 +1,19 @@
+// Requests to OpenAI's /v1/chat/completions.
+
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "server/conversation.h"
+#include "server/generation_fields.h"
+
+namespace outrider {
+
+struct ChatRequest : GenerationFields, Conversation {};
+
+// Throws RequestError (400).
+ChatRequest read_chat_request(std::string_view body, const RequestLimits& limits = {});
+std::vector<FieldRow> chat_request_fields(const RequestLimits& limits = {});
+
+}  // namespace outrider

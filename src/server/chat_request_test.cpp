@@ -1,0 +1,257 @@
+#include "server/chat_request.h"
+
+#include <gtest/gtest.h>
+
+#include "server/request_fields_test.h"
+
+namespace outrider {
+namespace {
+
+using Case = FieldCase<ChatRequest>;
+
+const std::string kBody = R"({"messages":[{"role":"user","content":"hi"}]})";
+
+ChatRequest read(const std::string& body) {
+  return read_chat_request(body);
+}
+
+ChatRequest read_with(const std::string& field, const std::string& value) {
+  return read(with_field(kBody, field, value));
+}
+
+const std::vector<Case>& cases() {
+  using R = const ChatRequest&;
+  static const std::vector<Case> cases = {
+      {"messages", R"([{"role":"user","content":"you"}])",
+       [](R r) { return r.messages.size() == 1 && r.messages[0].content == "you"; }},
+      {"tools", R"([{"type":"function","function":{"name":"f","parameters":{"b":1,"a":2}}}])",
+       [](R r) {
+         return r.tools.dump() ==
+                R"([{"type":"function","function":{"name":"f","parameters":{"b":1,"a":2}}}])";
+       }},
+      {"tool_choice", R"("none")", [](R r) { return !r.uses_tools; }},
+      {"parallel_tool_calls", "false", [](R r) { return !r.parallel_calls; }},
+      {"reasoning_effort", R"("low")", [](R r) { return r.reasoning_effort == "low"; }},
+      {"chat_template_kwargs", R"({"enable_thinking":false})",
+       [](R r) { return r.variables.dump() == R"({"enable_thinking":false})"; }},
+      {"add_generation_prompt", "false", [](R r) { return !r.add_generation_prompt; }},
+      {"model", R"("m")", [](R r) { return r.model == "m"; }},
+      {"stream", "true", [](R r) { return r.stream; }},
+      {"speculation", R"({"draft":"off"})", [](R r) { return r.draft_rows == 0; }},
+      {"speculation", R"({"draft":"auto","rows":5})", [](R r) { return r.draft_rows == 5; }},
+      {"priority", "-7", [](R r) { return r.priority == -7; }},
+      {"cache_salt", R"("s")", [](R r) { return r.cache_salt == "s"; }},
+      {"n", "3", [](R r) { return r.n == 3; }},
+      {"n", "3.0", [](R r) { return r.n == 3; }},
+      {"stop", R"("x")", [](R r) { return r.stop == std::vector<std::string>{"x"}; }},
+      {"stop", R"(["x","é"])",
+       [](R r) {
+         return r.stop == std::vector<std::string>{"x", "é"};
+       }},
+      {"seed", "7", [](R r) { return r.seed == 7u; }},
+      {"seed", "9223372036854775807", [](R r) { return r.seed == 9223372036854775807u; }},
+      {"temperature", "0", [](R r) { return r.filters.temperature == 0.f; }},
+      {"temperature", "2", [](R r) { return r.filters.temperature == 2.f; }},
+      {"top_p", "0.5", [](R r) { return r.filters.top_p == 0.5f; }},
+      {"presence_penalty", "-2", [](R r) { return r.filters.presence_penalty == -2.f; }},
+      {"frequency_penalty", "1.5", [](R r) { return r.filters.frequency_penalty == 1.5f; }},
+      {"logit_bias", R"({"7":-100,"9":0.5})",
+       [](R r) {
+         return r.logit_bias.size() == 2 && r.logit_bias[0].token == 7 &&
+                r.logit_bias[0].bias == -100 && r.logit_bias[1].bias == 0.5f;
+       }},
+      {"prediction", R"({"type":"content","content":"p"})",
+       [](R r) { return r.prediction == "p"; }},
+      {"prediction", R"({"type":"content","content":[{"type":"text","text":"p"}]})",
+       [](R r) { return r.prediction == "p"; }},
+      {"top_k", "-1", [](R r) { return r.filters.top_k == -1; }},
+      {"min_p", "0.25", [](R r) { return r.filters.min_p == 0.25f; }},
+      {"typical_p", "0.5", [](R r) { return r.filters.typical_p == 0.5f; }},
+      {"repeat_penalty", "1.25", [](R r) { return r.filters.repeat_penalty == 1.25f; }},
+      {"repetition_penalty", "1.25", [](R r) { return r.filters.repeat_penalty == 1.25f; }},
+      {"repeat_last_n", "-1", [](R r) { return r.repeat_last_n == -1; }},
+      {"ignore_eos", "true", [](R r) { return r.ignore_eos; }},
+      {"max_completion_tokens", "9", [](R r) { return r.max_tokens == 9; }},
+      {"max_tokens", "9", [](R r) { return r.max_tokens == 9; }},
+      {"logprobs", "true", [](R r) { return r.n_logprobs == 0; }},
+  };
+  return cases;
+}
+
+TEST(ChatRequest, ObeysItsFields) {
+  std::vector<FieldRow> rows = chat_request_fields();
+  // These depend on others and are tested below.
+  std::erase_if(rows, [](const FieldRow& row) {
+    return row.name == "continue_final_message" || row.name == "stream_options" ||
+           row.name == "top_logprobs";
+  });
+  expect_obeyed(rows, read, kBody, cases());
+}
+
+TEST(ChatRequest, RowsHold) {
+  expect_rows_hold(chat_request_fields(), read, kBody);
+  expect_no_request(read);
+}
+
+TEST(ChatRequest, FieldsThatNeedOthers) {
+  const std::string stream = with_field(kBody, "stream", "true");
+  EXPECT_TRUE(
+      read(with_field(stream, "stream_options", R"({"include_usage":true})")).include_usage);
+  EXPECT_TRUE(refusal(read, with_field(kBody, "stream_options", R"({"include_usage":true})")));
+  const std::string logprobs = with_field(kBody, "logprobs", "true");
+  EXPECT_EQ(read(with_field(logprobs, "top_logprobs", "20")).n_logprobs, 20);
+  EXPECT_TRUE(refusal(read, with_field(logprobs, "top_logprobs", "21")));
+  EXPECT_EQ(refusal(read, with_field(kBody, "top_logprobs", "2"))->param, "top_logprobs");
+  EXPECT_TRUE(refusal(
+      read, with_field(with_field(kBody, "max_tokens", "1"), "max_completion_tokens", "1")));
+  EXPECT_EQ(read_with("seed", "-1").seed, std::nullopt);
+  EXPECT_EQ(read(kBody).n_logprobs, std::nullopt);
+
+  const std::string begun =
+      R"({"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"}]})";
+  EXPECT_TRUE(read(with_field(begun, "continue_final_message", "true")).continues);
+  EXPECT_FALSE(read(begun).continues);
+  EXPECT_EQ(refusal(read, with_field(kBody, "continue_final_message", "true"))->param,
+            "continue_final_message");
+}
+
+TEST(ChatRequest, ReadsMessages) {
+  const ChatRequest request = read(R"({"messages":[
+    {"role":"developer","content":[{"type":"text","text":"be "},{"type":"text","text":"brief"}]},
+    {"role":"user","content":"Weather?","name":"Ada"},
+    {"role":"assistant","content":null,"reasoning_content":"hm","refusal":null,"annotations":[],
+     "tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{\"a\":1}"}},
+                   {"id":"c2","type":"function","index":1,"function":{"name":"g","arguments":{"b":2}}},
+                   {"type":"function","function":{"name":"h"}}]},
+    {"role":"tool","tool_call_id":"c1","content":"rain"},
+    {"role":"tool","tool_call_id":"c2","content":null},
+    {"role":"assistant","content":""}]})");
+  const auto& messages = request.messages;
+  ASSERT_EQ(messages.size(), 6u);
+  EXPECT_EQ(messages[0].role, "developer");
+  EXPECT_EQ(messages[0].content, "be brief");
+  EXPECT_EQ(messages[1].name, "Ada");
+  EXPECT_EQ(messages[2].content, std::nullopt);
+  EXPECT_EQ(messages[2].reasoning, "hm");
+  ASSERT_EQ(messages[2].calls.size(), 3u);
+  EXPECT_EQ(messages[2].calls[0].id, "c1");
+  EXPECT_EQ(messages[2].calls[0].arguments, R"({"a":1})");
+  EXPECT_EQ(messages[2].calls[1].name, "g");
+  EXPECT_EQ(messages[2].calls[1].arguments, R"({"b":2})");
+  EXPECT_EQ(messages[2].calls[2].arguments, "{}");
+  EXPECT_EQ(messages[3].call_id, "c1");
+  EXPECT_EQ(messages[4].content, std::nullopt);
+  EXPECT_EQ(messages[5].content, "");
+}
+
+TEST(ChatRequest, RefusesByName) {
+  struct Case {
+    const char *field, *value, *param, *says;
+  };
+  const Case cases[] = {
+      {"messages", "[]", "messages", "found 0 items, expected at least 1"},
+      {"messages", R"([{"content":"x"}])", "messages[0].role", "is missing"},
+      {"messages", R"([{"role":"function","content":"x"}])", "messages[0].role",
+       "found \"function\""},
+      {"messages", R"([{"role":"user"}])", "messages[0].content", "is missing"},
+      {"messages", R"([{"role":"user","content":null}])", "messages[0].content", "is missing"},
+      {"messages", R"([{"role":"user","content":7}])", "messages[0].content",
+       "found 7, expected a string or a list of parts"},
+      {"messages", R"([{"role":"user","content":[{"type":"image_url","image_url":{}}]}])",
+       "messages[0].content[0].type", "\"image_url\" is not supported"},
+      {"messages", R"([{"role":"user","content":[{"type":"input_audio"}]}])",
+       "messages[0].content[0].type", "\"input_audio\" is not supported"},
+      {"messages", R"([{"role":"user","content":[{"type":"text"}]}])",
+       "messages[0].content[0].text", "is missing"},
+      {"messages", R"([{"role":"user","content":[{"text":"x"}]}])", "messages[0].content[0].type",
+       "is missing"},
+      {"messages", R"([{"role":"tool","content":"x"}])", "messages[0].tool_call_id", "is missing"},
+      {"messages", R"([{"role":"user","content":"x","tool_calls":[{"function":{"name":"f"}}]}])",
+       "messages[0].tool_calls", "only an assistant"},
+      {"messages", R"([{"role":"assistant","tool_calls":[{"function":{}}]}])",
+       "messages[0].tool_calls[0].function.name", "is missing"},
+      {"messages",
+       R"([{"role":"assistant","tool_calls":[{"type":"custom","function":{"name":"f"}}]}])",
+       "messages[0].tool_calls[0].type", "\"custom\" is not supported"},
+      {"messages", R"([{"role":"assistant","content":"","audio":{"id":"x"}}])", "messages[0].audio",
+       "not supported; leave it out"},
+      {"messages", R"([{"role":"assistant","content":"","function_call":{}}])",
+       "messages[0].function_call", "not supported"},
+      {"messages", R"([{"role":"user","content":"x","contents":"y"}])", "messages[0].contents",
+       "Unrecognized request argument supplied: messages[0].contents; did you mean \"content\"?"},
+      {"tools", R"([{"type":"custom"}])", "tools[0].type", "\"custom\" is not supported"},
+      {"tools", R"([{"type":"function","function":{}}])", "tools[0].function.name", "is missing"},
+      {"tools", R"([{"type":"function","function":{"name":"f","strict":true}}])",
+       "tools[0].function.strict", "true is not supported; leave it out or send false"},
+      {"tools", R"([{"type":"function","function":{"name":"f","parameters":[]}}])",
+       "tools[0].function.parameters", "found a list, expected an object"},
+      {"tool_choice", R"("required")", "tool_choice",
+       "\"required\" is not supported; send \"auto\" or \"none\""},
+      {"tool_choice", R"({"type":"function","function":{"name":"f"}})", "tool_choice",
+       "tool_choice: not supported"},
+      {"response_format", R"({"type":"json_object"})", "response_format",
+       "not supported; leave it out or send {\"type\": \"text\"}"},
+      {"max_token", "1", "max_token",
+       "Unrecognized request argument supplied: max_token; did you mean \"max_tokens\"?"},
+      {"temperature", "2.5", "temperature", "found 2.5, expected a number from 0 to 2"},
+      {"temperature", "1e-9", "temperature", "expected 0, or at least"},
+      {"temperature", "\"1\"", "temperature", "found \"1\", expected a number"},
+      {"n", "0", "n", "found 0, expected an integer from 1 to 128"},
+      {"n", "1.5", "n", "found 1.5, expected an integer"},
+      {"stop", R"(["a",""])", "stop[1]", "is empty"},
+      {"stop", R"(["a",7])", "stop[1]", "found 7, expected a string"},
+      {"logit_bias", R"({"a":1})", "logit_bias.a", "expected the id of a token"},
+      {"logit_bias", R"({"-1":1})", "logit_bias.-1", "expected the id of a token"},
+      {"logit_bias", R"({"1":101})", "logit_bias.1", "expected a number from -100 to 100"},
+      {"speculation", R"({"draft":"eagle"})", "speculation.draft", "found \"eagle\""},
+      {"speculation", R"({"rows":65})", "speculation.rows", "expected an integer from 0 to 64"},
+      {"prediction", R"({"type":"content"})", "prediction.content", "is missing"},
+      {"prediction", R"({"type":"x","content":""})", "prediction.type", "\"x\" is not supported"},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(std::string(c.field) + ": " + c.value);
+    const auto error = refusal(read, with_field(kBody, c.field, c.value));
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->param, c.param);
+    EXPECT_NE(std::string_view(error->what()).find(c.says), std::string_view::npos)
+        << error->what();
+  }
+}
+
+TEST(ChatRequest, KeepsToItsLimits) {
+  RequestLimits limits;
+  limits.n = 2;
+  limits.stops = 2;
+  limits.stop_bytes = 3;
+  limits.logit_bias = 1;
+  limits.top_logprobs = 4;
+  limits.messages = 2;
+  limits.tools = 1;
+  const auto read_limited = [&](const std::string& body) {
+    return read_chat_request(body, limits);
+  };
+  const std::string message = R"({"role":"user","content":"x"})";
+  const std::string tool = R"({"type":"function","function":{"name":"f"}})";
+  struct Case {
+    std::string field, most, more;
+  };
+  const Case cases[] = {
+      {"n", "2", "3"},
+      {"stop", R"(["a","b"])", R"(["a","b","c"])"},
+      {"stop", R"("abc")", R"("abcd")"},
+      {"logit_bias", R"({"1":1})", R"({"1":1,"2":1})"},
+      {"messages", "[" + message + "," + message + "]",
+       "[" + message + "," + message + "," + message + "]"},
+      {"tools", "[" + tool + "]", "[" + tool + "," + tool + "]"},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.field);
+    EXPECT_EQ(refusal(read_limited, with_field(kBody, c.field, c.most)), std::nullopt);
+    const auto error = refusal(read_limited, with_field(kBody, c.field, c.more));
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->param, c.field);
+  }
+}
+
+}  // namespace
+}  // namespace outrider

@@ -1,0 +1,82 @@
+#include "server/completion_request.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+namespace outrider {
+namespace {
+
+using Fields = CompletionRequest;
+
+constexpr int kIntMax = std::numeric_limits<int>::max();
+constexpr int kStandardTokens = 16;  // OpenAI's
+
+std::vector<Token> read_tokens(const FieldValue& value) {
+  if (value.json().empty()) value.refuse("is empty; expected at least one token");
+  std::vector<Token> tokens;
+  for (const FieldValue& item : value.items())
+    tokens.push_back(static_cast<Token>(item.integer(0, kIntMax)));
+  return tokens;
+}
+
+CompletionPrompt read_one(const FieldValue& value) {
+  if (value.json().is_string()) return value.text();
+  if (value.json().is_array()) return read_tokens(value);
+  value.expected("a string or a list of tokens");
+}
+
+FieldReader<Fields> prompt_field(const RequestLimits& limits) {
+  return {
+      fmt::format("a string, a list of tokens, or a list of at most {} of these", limits.prompts),
+      [most = static_cast<std::size_t>(limits.prompts)](const FieldValue& value, Fields& fields) {
+        const Json& json = value.json();
+        const bool is_one = !json.is_array() || (!json.empty() && json[0].is_number());
+        if (is_one) {
+          fields.prompts.push_back(read_one(value));
+          return;
+        }
+        for (const FieldValue& item : value.items(1, most))
+          fields.prompts.push_back(read_one(item));
+      }};
+}
+
+FieldTable<Fields> make_table(const RequestLimits& limits) {
+  FieldTable<Fields> table;
+  table.obeyed("prompt", prompt_field(limits), "required");
+  table.add(openai_fields(limits));
+  table.obeyed("max_tokens", integer_field(&Fields::max_tokens, 0, kIntMax),
+               fmt::format("{} if it is missing", kStandardTokens));
+  table.obeyed("logprobs", integer_field(&Fields::n_logprobs, 0, limits.top_logprobs),
+               "of the model, before temperature and filters");
+  table.obeyed("echo", boolean_field(&Fields::echo), "the answer begins with the prompt");
+  table.obeyed("add_special_tokens", boolean_field(&Fields::adds_special_tokens),
+               "whether BOS goes before a text, where the model expects it");
+  table.refused("suffix", {R"("")"});
+  table.refused("response_format", {R"({"type": "text"})"});
+  return table;
+}
+
+}  // namespace
+
+CompletionRequest read_completion_request(std::string_view body, const RequestLimits& limits) {
+  const Json json = parse_body(body);
+  CompletionRequest fields;
+  fields.max_tokens = kStandardTokens;
+  make_table(limits).read(FieldValue(json), fields);
+  check_generation(fields);
+  if (fields.prompts.empty()) refuse_field("prompt", "is missing");
+  const std::size_t answers = fields.prompts.size() * static_cast<std::size_t>(fields.n);
+  if (std::cmp_greater(answers, limits.answers))
+    refuse_field("n",
+                 fmt::format("found {} prompts with {} answers each, expected at most {} answers",
+                             fields.prompts.size(), fields.n, limits.answers));
+  return fields;
+}
+
+std::vector<FieldRow> completion_request_fields(const RequestLimits& limits) {
+  return make_table(limits).rows();
+}
+
+}  // namespace outrider

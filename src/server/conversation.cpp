@@ -1,0 +1,189 @@
+#include "server/conversation.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <string>
+
+namespace outrider {
+namespace {
+
+using Reader = FieldReader<Conversation>;
+
+std::size_t size_of(int limit) {
+  return static_cast<std::size_t>(limit);
+}
+
+// One of a few words.
+template <typename Request>
+FieldReader<Request> word_field(std::string Request::*member, std::vector<std::string> words) {
+  const std::string takes = fmt::format("{}", fmt::join(words, ", "));
+  return {takes, [=](const FieldValue& value, Request& request) {
+            if (std::ranges::find(words, value.text()) == words.end())
+              value.expected("one of " + takes);
+            request.*member = value.text();
+          }};
+}
+
+// Most clients send a text with JSON; some send the object itself.
+void read_arguments(const FieldValue& value, ToolCall& call) {
+  if (!value.json().is_string() && !value.json().is_object())
+    value.expected("an object, as JSON in a string");
+  call.arguments = value.json().is_string() ? value.text() : value.json().dump();
+}
+
+ToolCall read_call(const FieldValue& value) {
+  static const FieldTable<ToolCall> table = tool_call_fields();
+  value.at("function").at("name");
+  ToolCall call;
+  table.read(value, call);
+  return call;
+}
+
+ChatMessage read_message(const FieldValue& value, const FieldTable<ChatMessage>& table) {
+  value.at("role");
+  ChatMessage message;
+  table.read(value, message);
+  const bool needs_content = message.role != "assistant" && message.role != "tool";
+  if (needs_content && !message.content) value.at("content");
+  if (message.role == "tool") value.at("tool_call_id");
+  if (message.role != "assistant" && !message.calls.empty())
+    value.at("tool_calls").refuse("only an assistant calls tools");
+  return message;
+}
+
+Reader messages_field(const RequestLimits& limits) {
+  return {fmt::format("a list of 1 to {} messages", limits.messages),
+          [most = size_of(limits.messages), table = message_fields(limits)](
+              const FieldValue& value, Conversation& conversation) {
+            for (const FieldValue& item : value.items(1, most))
+              conversation.messages.push_back(read_message(item, table));
+          }};
+}
+
+void check_tool(const FieldValue& value) {
+  struct Tool {};
+  static const FieldTable<Tool> function_table = [] {
+    FieldTable<Tool> table;
+    table.obeyed("name", {"", [](const FieldValue& name, Tool&) {
+                            if (name.text().empty()) name.refuse("is empty");
+                          }});
+    table.obeyed("description", {"", [](const FieldValue& text, Tool&) { text.text(); }});
+    table.obeyed("parameters", {"", [](const FieldValue& schema, Tool&) { schema.members(); }});
+    table.refused("strict", {"false"});
+    return table;
+  }();
+  static const FieldTable<Tool> table = [] {
+    FieldTable<Tool> table;
+    table.refused("type", {R"("function")"});
+    table.obeyed("function", {"", [](const FieldValue& function, Tool& tool) {
+                                function.at("name");
+                                function_table.read(function, tool);
+                              }});
+    table.harmless("cache_control");
+    return table;
+  }();
+  Tool tool;
+  if (value.at("type").text() == "function") value.at("function");
+  table.read(value, tool);
+}
+
+// Definitions go to the chat template as they stand, so their keys keep their order.
+Reader tools_field(const RequestLimits& limits) {
+  return {fmt::format("a list of at most {} tools of type function", limits.tools),
+          [most = size_of(limits.tools)](const FieldValue& value, Conversation& conversation) {
+            for (const FieldValue& tool : value.items(0, most)) check_tool(tool);
+            conversation.tools = value.json();
+          }};
+}
+
+Reader tool_choice_field() {
+  return {R"("auto" or "none")", [](const FieldValue& value, Conversation& conversation) {
+            const bool is_word = value.json() == "auto" || value.json() == "none";
+            if (!is_word) value.unsupported(R"(send "auto" or "none")");
+            conversation.uses_tools = value.json() == "auto";
+          }};
+}
+
+Reader variables_field() {
+  return {"an object", [](const FieldValue& value, Conversation& conversation) {
+            value.members();
+            conversation.variables = value.json();
+          }};
+}
+
+}  // namespace
+
+FieldTable<ToolCall> tool_call_fields() {
+  FieldTable<ToolCall> function;
+  function.obeyed("name", text_field(&ToolCall::name));
+  function.obeyed("arguments", {"an object, as JSON in a string", read_arguments});
+  FieldTable<ToolCall> table;
+  table.obeyed("id", text_field(&ToolCall::id));
+  table.refused("type", {R"("function")"});
+  table.obeyed("function", {"an object with `name` and `arguments`",
+                            [function](const FieldValue& value, ToolCall& call) {
+                              function.read(value, call);
+                            }});
+  table.harmless("index");
+  return table;
+}
+
+FieldTable<ChatMessage> message_fields(const RequestLimits& limits) {
+  FieldTable<ChatMessage> table;
+  table.obeyed(
+      "role", word_field(&ChatMessage::role, {"system", "developer", "user", "assistant", "tool"}));
+  table.obeyed("content", {"a string, or a list of parts of type text",
+                           [](const FieldValue& value, ChatMessage& message) {
+                             message.content = text_of_parts(value);
+                           }});
+  table.obeyed("reasoning_content", text_field(&ChatMessage::reasoning));
+  table.obeyed("reasoning", text_field(&ChatMessage::reasoning), "the same");
+  table.obeyed("tool_calls",
+               {"a list of calls of type function",
+                [most = size_of(limits.tools)](const FieldValue& value, ChatMessage& message) {
+                  for (const FieldValue& item : value.items(0, most))
+                    message.calls.push_back(read_call(item));
+                }},
+               "of an assistant");
+  table.obeyed("tool_call_id", text_field(&ChatMessage::call_id), "of a tool");
+  table.obeyed("name", text_field(&ChatMessage::name));
+  table.harmless("cache_control");
+  table.refused("refusal");
+  table.refused("annotations", {"[]"});
+  table.refused("audio");
+  table.refused("function_call", {}, "write it as `tool_calls`");
+  return table;
+}
+
+FieldTable<Conversation> conversation_fields(const RequestLimits& limits) {
+  FieldTable<Conversation> table;
+  table.obeyed("messages", messages_field(limits), "required");
+  table.obeyed("tools", tools_field(limits), "refused where the model's format is not known");
+  table.obeyed("tool_choice", tool_choice_field());
+  table.obeyed("parallel_tool_calls", boolean_field(&Conversation::parallel_calls));
+  table.obeyed("reasoning_effort",
+               word_field(&Conversation::reasoning_effort,
+                          {"none", "minimal", "low", "medium", "high", "xhigh", "max"}),
+               "refused where the chat template knows none");
+  table.obeyed("chat_template_kwargs", variables_field(), "variables of the chat template");
+  table.obeyed("add_generation_prompt", boolean_field(&Conversation::add_generation_prompt));
+  table.obeyed("continue_final_message", boolean_field(&Conversation::continues),
+               "the last message is the beginning of the answer");
+  table.refused("functions", {"[]"}, "write them as `tools`");
+  table.refused("function_call", {}, "write it as `tool_choice`");
+  table.refused("chat_template");
+  table.refused("documents", {"[]"});
+  return table;
+}
+
+void check_conversation(const Conversation& conversation) {
+  if (conversation.messages.empty()) refuse_field("messages", "is missing");
+  if (!conversation.continues) return;
+  const ChatMessage& last = conversation.messages.back();
+  if (last.role != "assistant" || !last.content || !last.calls.empty())
+    refuse_field("continue_final_message", "the last message must be an assistant's text");
+}
+
+}  // namespace outrider

@@ -1,0 +1,206 @@
+#include "server/fields.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "base/nearest_name.h"
+#include "formats/parse_json.h"
+
+namespace outrider {
+namespace {
+
+std::string_view type_text(const Json& json) {
+  switch (json.type()) {
+    case Json::value_t::null: return "null";
+    case Json::value_t::object: return "an object";
+    case Json::value_t::array: return "a list";
+    case Json::value_t::string: return "a string";
+    case Json::value_t::boolean: return "a boolean";
+    default: return "a number";
+  }
+}
+
+// A value as messages show it: short ones themselves, others by their type.
+std::string shown(const Json& json) {
+  if (json.is_string()) return in_quotes(json.get_ref<const std::string&>());
+  if (json.is_number() || json.is_boolean()) return json.dump();
+  return std::string(type_text(json));
+}
+
+std::string member_path(const std::string& path, std::string_view key) {
+  constexpr std::size_t kShown = 64;
+  std::string shown =
+      Json(key.substr(0, kShown)).dump(-1, ' ', false, Json::error_handler_t::replace);
+  shown = shown.substr(1, shown.size() - 2);
+  return path.empty() ? shown : path + '.' + shown;
+}
+
+}  // namespace
+
+Json parse_body(std::string_view body) {
+  try {
+    Json json = parse_ordered_json(body, "request body");
+    if (!json.is_object())
+      throw Error("request body: found {}, expected a JSON object", type_text(json));
+    return json;
+  } catch (const RequestError&) {
+    throw;
+  } catch (const Error& error) {
+    throw RequestError(400, "", "", error.what());
+  }
+}
+
+void refuse_field(const std::string& path, std::string_view problem) {
+  throw RequestError(400, "", path,
+                     fmt::format("{}: {}", path.empty() ? "request" : path, problem));
+}
+
+std::string in_quotes(std::string_view text) {
+  constexpr std::size_t kShown = 48;
+  Json shown = text;
+  if (text.size() > kShown) shown = fmt::format("{}...", text.substr(0, kShown));
+  return shown.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+void FieldValue::refuse(std::string_view problem) const {
+  refuse_field(path_, problem);
+}
+
+void FieldValue::unsupported(std::string_view remedy) const {
+  const bool is_short = json_->is_primitive();
+  throw RequestError(400, "unsupported_value", path_,
+                     fmt::format("{}: {}not supported; {}", path_,
+                                 is_short ? shown(*json_) + " is " : "", remedy));
+}
+
+void FieldValue::expected(std::string_view what) const {
+  refuse(fmt::format("found {}, expected {}", shown(*json_), what));
+}
+
+std::int64_t FieldValue::integer(std::int64_t least, std::int64_t most) const {
+  const auto in_range = [&](auto value) {
+    if (std::cmp_less(value, least) || std::cmp_greater(value, most))
+      expected(integer_text(least, most));
+    return static_cast<std::int64_t>(value);
+  };
+  if (json_->is_number_unsigned()) return in_range(json_->get<std::uint64_t>());
+  if (json_->is_number_integer()) return in_range(json_->get<std::int64_t>());
+  if (json_->is_number_float()) {
+    constexpr double kExact = 9007199254740992;  // 2^53
+    const double value = json_->get<double>();
+    if (std::abs(value) <= kExact && std::trunc(value) == value)
+      return in_range(static_cast<std::int64_t>(value));
+  }
+  expected(integer_text(least, most));
+}
+
+double FieldValue::number(double least, double most) const {
+  if (json_->is_number()) {
+    const double value = json_->get<double>();
+    if (value >= least && value <= most) return value;
+  }
+  expected(number_text(least, most));
+}
+
+bool FieldValue::boolean() const {
+  if (!json_->is_boolean()) expected("true or false");
+  return json_->get<bool>();
+}
+
+const std::string& FieldValue::text() const {
+  if (!json_->is_string()) expected("a string");
+  return json_->get_ref<const std::string&>();
+}
+
+std::string FieldValue::text(std::size_t bytes_max) const {
+  const std::string& value = text();
+  if (value.size() > bytes_max)
+    refuse(fmt::format("found {} bytes, expected at most {}", value.size(), bytes_max));
+  return value;
+}
+
+std::vector<FieldValue> FieldValue::items() const {
+  if (!json_->is_array()) expected("a list");
+  std::vector<FieldValue> items;
+  for (const Json& item : *json_)
+    items.emplace_back(item, fmt::format("{}[{}]", path_, items.size()));
+  return items;
+}
+
+std::vector<FieldValue> FieldValue::items(std::size_t least, std::size_t most) const {
+  if (!json_->is_array()) expected("a list");
+  if (json_->size() < least)
+    refuse(fmt::format("found {} items, expected at least {}", json_->size(), least));
+  if (json_->size() > most)
+    refuse(fmt::format("found {} items, expected at most {}", json_->size(), most));
+  return items();
+}
+
+std::vector<std::pair<std::string, FieldValue>> FieldValue::members() const {
+  if (!json_->is_object()) expected("an object");
+  std::vector<std::pair<std::string, FieldValue>> members;
+  for (const auto& [key, value] : json_->items())
+    members.emplace_back(key, FieldValue(value, member_path(path_, key)));
+  return members;
+}
+
+std::optional<FieldValue> FieldValue::find(std::string_view key) const {
+  if (!json_->is_object()) expected("an object");
+  const auto found = json_->find(std::string(key));
+  if (found == json_->end() || found->is_null()) return std::nullopt;
+  return FieldValue(*found, member_path(path_, key));
+}
+
+FieldValue FieldValue::at(std::string_view key) const {
+  if (const auto member = find(key)) return *member;
+  refuse_field(member_path(path_, key), "is missing");
+}
+
+std::string_view name(FieldUse use) {
+  switch (use) {
+    case FieldUse::obeyed: return "obeyed";
+    case FieldUse::harmless: return "harmless";
+    case FieldUse::refused: return "refused";
+  }
+  return "";
+}
+
+AcceptedValues::AcceptedValues(const std::vector<std::string>& accepted) {
+  for (const std::string& text : accepted) values_.push_back(Json::parse(text));
+  text_ = accepted.empty() ? "nothing" : fmt::format("{}", fmt::join(accepted, " or "));
+}
+
+void AcceptedValues::check(const FieldValue& value) const {
+  if (std::ranges::find(values_, value.json()) != values_.end()) return;
+  value.unsupported(values_.empty() ? "leave it out" : "leave it out or send " + text_);
+}
+
+void refuse_unknown(const std::string& path, const std::string& key,
+                    const std::vector<std::string>& known) {
+  constexpr std::size_t kLongest = 64;  // a name that could be meant
+  throw RequestError(400, "unknown_parameter", path,
+                     fmt::format("Unrecognized request argument supplied: {}{}", path,
+                                 key.size() > kLongest ? "" : did_you_mean(key, known)));
+}
+
+std::string integer_text(std::int64_t least, std::int64_t most) {
+  return fmt::format("an integer from {} to {}", least, most);
+}
+
+std::string number_text(double least, double most) {
+  return fmt::format("a number from {:g} to {:g}", least, most);
+}
+
+std::string document_table(const std::vector<FieldRow>& rows) {
+  std::string table = "| field | | takes | meaning |\n|---|---|---|---|\n";
+  for (const FieldRow& row : rows)
+    table +=
+        fmt::format("| `{}` | {} | {} | {} |\n", row.name, name(row.use), row.takes, row.meaning);
+  return table;
+}
+
+}  // namespace outrider

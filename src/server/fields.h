@@ -1,0 +1,190 @@
+// A request's JSON, read by tables. A table says for each field of an object what it takes and
+// whether it is obeyed; documents and tests are made from the same rows.
+
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "server/request_error.h"
+
+namespace outrider {
+
+using Json = nlohmann::ordered_json;
+
+// The body of a request: a JSON object. RequestError (400) for anything else.
+Json parse_body(std::string_view body);
+
+// A value in a request's JSON and where it stands. The JSON must outlive it. What it cannot read it
+// refuses with RequestError (400), which says where, what was found and what was expected.
+class FieldValue {
+ public:
+  explicit FieldValue(const Json& json, std::string path = {})
+      : json_(&json), path_(std::move(path)) {}
+
+  const Json& json() const { return *json_; }
+  const std::string& path() const { return path_; }  // "messages[2].content"; empty: the body
+
+  // Takes 2 and 2.0 alike.
+  std::int64_t integer(std::int64_t least, std::int64_t most) const;
+  double number(double least, double most) const;
+  bool boolean() const;
+  const std::string& text() const;
+  std::string text(std::size_t bytes_max) const;
+
+  std::vector<FieldValue> items() const;  // of a list
+  std::vector<FieldValue> items(std::size_t least, std::size_t most) const;
+  std::vector<std::pair<std::string, FieldValue>> members() const;  // of an object
+  // A member of an object; null counts as missing.
+  std::optional<FieldValue> find(std::string_view key) const;
+  FieldValue at(std::string_view key) const;  // refused if it is missing
+
+  // "PATH: found SUCH, expected THIS".
+  [[noreturn]] void expected(std::string_view what) const;
+  // "PATH: SUCH is not supported; REMEDY", with the code unsupported_value.
+  [[noreturn]] void unsupported(std::string_view remedy) const;
+  // "PATH: PROBLEM".
+  [[noreturn]] void refuse(std::string_view problem) const;
+
+ private:
+  const Json* json_;
+  std::string path_;
+};
+
+// RequestError (400) that names `path`, if there is one.
+[[noreturn]] void refuse_field(const std::string& path, std::string_view problem);
+// A text as messages show it: quoted, its middle left out if it is long.
+std::string in_quotes(std::string_view text);
+
+enum class FieldUse {
+  obeyed,
+  harmless,  // accepted and without effect: nobody who sends it misses anything
+  refused    // accepted only as it would be if it were missing
+};
+std::string_view name(FieldUse use);
+
+// What documents say of a field.
+struct FieldRow {
+  std::string name;
+  FieldUse use;
+  std::string takes;  // "an integer from 1 to 128"
+  std::string meaning = {};
+};
+
+// How a field is read into a struct.
+template <typename Request>
+struct FieldReader {
+  std::string takes;
+  std::function<void(const FieldValue&, Request&)> read;
+};
+
+template <typename Request>
+struct Field {
+  FieldRow row;
+  std::function<void(const FieldValue&, Request&)> read;  // null: nothing is
+};
+
+// The values, written as JSON, that a refused field may have: what it would be if it were missing.
+class AcceptedValues {
+ public:
+  explicit AcceptedValues(const std::vector<std::string>& accepted);
+  void check(const FieldValue& value) const;  // RequestError (400) for all others
+  const std::string& text() const { return text_; }
+
+ private:
+  std::vector<Json> values_;
+  std::string text_;
+};
+
+[[noreturn]] void refuse_unknown(const std::string& path, const std::string& key,
+                                 const std::vector<std::string>& known);
+
+// The fields of an object.
+template <typename Request>
+class FieldTable {
+ public:
+  template <typename Part = Request>  // a base of it
+  void obeyed(std::string name, FieldReader<Part> reader, std::string meaning = {}) {
+    FieldRow row{std::move(name), FieldUse::obeyed, std::move(reader.takes), std::move(meaning)};
+    fields_.push_back({std::move(row), std::move(reader.read)});
+  }
+  void harmless(std::string name, std::string meaning = {}) {
+    fields_.push_back({{std::move(name), FieldUse::harmless, "anything", std::move(meaning)}, {}});
+  }
+  void refused(std::string name, const std::vector<std::string>& accepted = {},
+               std::string meaning = {}) {
+    AcceptedValues values(accepted);
+    FieldRow row{std::move(name), FieldUse::refused, values.text(), std::move(meaning)};
+    fields_.push_back(
+        {std::move(row), [values](const FieldValue& value, Request&) { values.check(value); }});
+  }
+  // All fields of a part of the request.
+  template <typename Part>
+  void add(const FieldTable<Part>& other) {
+    for (const Field<Part>& field : other.fields()) fields_.push_back({field.row, field.read});
+  }
+
+  // Reads each field of `object`. Null counts as missing. RequestError (400) for a field that no
+  // row names.
+  void read(const FieldValue& object, Request& request) const {
+    for (const auto& [key, value] : object.members()) {
+      const Field<Request>* const field = find(key);
+      if (!field) refuse_unknown(value.path(), key, names());
+      if (field->read && !value.json().is_null()) field->read(value, request);
+    }
+  }
+
+  const std::vector<Field<Request>>& fields() const { return fields_; }
+  std::vector<FieldRow> rows() const {
+    std::vector<FieldRow> rows;
+    for (const Field<Request>& field : fields_) rows.push_back(field.row);
+    return rows;
+  }
+
+ private:
+  const Field<Request>* find(std::string_view name) const {
+    for (const Field<Request>& field : fields_)
+      if (field.row.name == name) return &field;
+    return nullptr;
+  }
+  std::vector<std::string> names() const {
+    std::vector<std::string> names;
+    for (const Field<Request>& field : fields_) names.push_back(field.row.name);
+    return names;
+  }
+
+  std::vector<Field<Request>> fields_;
+};
+
+// "an integer from 1 to 128", "a number from 0 to 2".
+std::string integer_text(std::int64_t least, std::int64_t most);
+std::string number_text(double least, double most);
+
+// Readers of members; ranges include both ends.
+template <typename Request, typename T>
+FieldReader<Request> integer_field(T Request::*member, int least, int most) {
+  return {integer_text(least, most), [=](const FieldValue& value, Request& request) {
+            request.*member = static_cast<int>(value.integer(least, most));
+          }};
+}
+template <typename Request>
+FieldReader<Request> boolean_field(bool Request::*member) {
+  return {"a boolean",
+          [=](const FieldValue& value, Request& request) { request.*member = value.boolean(); }};
+}
+template <typename Request, typename T>
+FieldReader<Request> text_field(T Request::*member) {
+  return {"a string",
+          [=](const FieldValue& value, Request& request) { request.*member = value.text(); }};
+}
+
+// A table for a document, a row per field.
+std::string document_table(const std::vector<FieldRow>& rows);
+
+}  // namespace outrider

@@ -1,0 +1,221 @@
+#include "server/generation_fields.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+
+#include "base/numbers.h"
+#include "sampling/sampling.h"
+
+namespace outrider {
+namespace {
+
+using Fields = GenerationFields;
+using Table = FieldTable<Fields>;
+using Reader = FieldReader<Fields>;
+
+constexpr int kIntMax = std::numeric_limits<int>::max();
+constexpr std::int64_t kSeedMax = std::numeric_limits<std::int64_t>::max();
+constexpr std::size_t kSaltBytesMax = 1024;
+
+// What the other reader takes, if it also passes the check.
+Reader temperature_field(double most) {
+  Reader reader = filter_field(&FilterSettings::temperature, 0, most);
+  return {reader.takes, [read = reader.read](const FieldValue& value, Fields& fields) {
+            read(value, fields);
+            if (!temperature_in_range(*fields.filters.temperature))
+              value.expected(fmt::format("0, or at least {}", kTemperatureMin));
+          }};
+}
+
+Reader top_k_field() {
+  return {integer_text(-1, kIntMax), [](const FieldValue& value, Fields& fields) {
+            fields.filters.top_k = static_cast<int>(value.integer(-1, kIntMax));
+          }};
+}
+
+// -1 asks for one to be drawn, as in llama.cpp.
+Reader seed_field() {
+  return {integer_text(-1, kSeedMax), [](const FieldValue& value, Fields& fields) {
+            const std::int64_t seed = value.integer(-1, kSeedMax);
+            if (seed >= 0) fields.seed = static_cast<std::uint64_t>(seed);
+          }};
+}
+
+Reader logit_bias_field(int entries_max) {
+  return {
+      fmt::format("an object of token ids and numbers from -100 to 100, at most {}", entries_max),
+      [=](const FieldValue& value, Fields& fields) {
+        const auto members = value.members();
+        if (std::cmp_greater(members.size(), entries_max))
+          value.refuse(
+              fmt::format("found {} tokens, expected at most {}", members.size(), entries_max));
+        for (const auto& [key, bias] : members) {
+          const auto token = parse_number<Token>(key);
+          if (!token || *token < 0) bias.refuse("expected the id of a token as its name");
+          fields.logit_bias.push_back({*token, static_cast<float>(bias.number(-100, 100))});
+        }
+      }};
+}
+
+Reader salt_field() {
+  return {fmt::format("a string of at most {} bytes", kSaltBytesMax),
+          [](const FieldValue& value, Fields& fields) {
+            fields.cache_salt = value.text(kSaltBytesMax);
+          }};
+}
+
+Reader stream_options_field() {
+  Table table;
+  table.obeyed("include_usage", boolean_field(&Fields::include_usage));
+  table.harmless("include_obfuscation");
+  return {"an object with `include_usage`, a boolean",
+          [table](const FieldValue& value, Fields& fields) { table.read(value, fields); }};
+}
+
+Reader prediction_field() {
+  Table table;
+  table.refused("type", {R"("content")"});
+  table.obeyed("content", {"text", [](const FieldValue& value, Fields& fields) {
+                             fields.prediction = text_of_parts(value);
+                           }});
+  return {R"(an object with `"type": "content"` and `content`, a text)",
+          [table](const FieldValue& value, Fields& fields) {
+            value.at("content");
+            table.read(value, fields);
+          }};
+}
+
+Reader speculation_field() {
+  constexpr int kRowsMax = 64;
+  struct Speculation {
+    bool off = false;
+    std::optional<int> rows;
+  };
+  FieldTable<Speculation> table;
+  table.obeyed("draft", {"", [](const FieldValue& value, Speculation& speculation) {
+                           if (value.text() != "auto" && value.text() != "off")
+                             value.expected(
+                                 "\"auto\" or \"off\"; drafters are chosen when the server starts");
+                           speculation.off = value.text() == "off";
+                         }});
+  table.obeyed("rows", integer_field(&Speculation::rows, 0, kRowsMax));
+  return {fmt::format(R"(an object with `draft`, "auto" or "off", and `rows`, {})",
+                      integer_text(0, kRowsMax)),
+          [table](const FieldValue& value, Fields& fields) {
+            Speculation speculation;
+            table.read(value, speculation);
+            fields.draft_rows = speculation.off ? 0 : speculation.rows;
+          }};
+}
+
+}  // namespace
+
+Reader stop_field(const RequestLimits& limits) {
+  const auto stops = static_cast<std::size_t>(limits.stops);
+  const auto bytes = static_cast<std::size_t>(limits.stop_bytes);
+  const auto read_one = [bytes](const FieldValue& value, Fields& fields) {
+    fields.stop.push_back(value.text(bytes));
+    if (fields.stop.back().empty()) value.refuse("is empty; expected at least one character");
+  };
+  return {fmt::format("a string of at most {} bytes, or a list of at most {}", bytes, stops),
+          [=](const FieldValue& value, Fields& fields) {
+            if (value.json().is_string()) return read_one(value, fields);
+            for (const FieldValue& item : value.items(0, stops)) read_one(item, fields);
+          }};
+}
+
+Reader filter_field(std::optional<float> FilterSettings::*filter, double least, double most) {
+  return {number_text(least, most), [=](const FieldValue& value, Fields& fields) {
+            fields.filters.*filter = static_cast<float>(value.number(least, most));
+          }};
+}
+
+std::string text_of_parts(const FieldValue& value) {
+  struct Part {
+    std::string text;
+  };
+  static const FieldTable<Part> table = [] {
+    FieldTable<Part> table;
+    table.refused("type", {R"("text")"});
+    table.obeyed("text", text_field(&Part::text));
+    table.harmless("cache_control");
+    table.harmless("prompt_cache_breakpoint");
+    return table;
+  }();
+  if (value.json().is_string()) return value.text();
+  if (!value.json().is_array()) value.expected("a string or a list of parts");
+  std::string text;
+  for (const FieldValue& item : value.items()) {
+    const FieldValue type = item.at("type");
+    if (type.text() != "text") type.unsupported("only text is");
+    item.at("text");
+    Part part;
+    table.read(item, part);
+    text += part.text;
+  }
+  return text;
+}
+
+FieldTable<Fields> served_fields() {
+  Table table;
+  table.obeyed("model", text_field(&Fields::model), "another model than the served one is 404");
+  table.obeyed("stream", boolean_field(&Fields::stream), "server-sent events");
+  table.obeyed("speculation", speculation_field(), "whether and how much to draft");
+  table.obeyed("priority", integer_field(&Fields::priority, -kIntMax, kIntMax),
+               "lower goes first; 0 if it is missing");
+  table.obeyed("cache_salt", salt_field(), "shares cached prompts only with the same salt and key");
+  return table;
+}
+
+FieldTable<Fields> openai_fields(const RequestLimits& limits) {
+  Table table;
+  table.add(served_fields());
+  table.obeyed("stream_options", stream_options_field(), "only with `stream`");
+  table.obeyed("n", integer_field(&Fields::n, 1, limits.n), "answers to the same prompt");
+  table.obeyed("stop", stop_field(limits), "ends the answer; not part of it");
+  table.obeyed("seed", seed_field(), "-1 or missing: drawn and reported");
+  table.obeyed("temperature", temperature_field(2), "0: always the best token");
+  table.obeyed("top_p", filter_field(&FilterSettings::top_p, 0, 1));
+  table.obeyed("presence_penalty", filter_field(&FilterSettings::presence_penalty, -2, 2));
+  table.obeyed("frequency_penalty", filter_field(&FilterSettings::frequency_penalty, -2, 2));
+  table.obeyed("logit_bias", logit_bias_field(limits.logit_bias), "added to tokens' logits");
+  table.obeyed("prediction", prediction_field(), "how the answer is expected to read mostly");
+  // Others than OpenAI's.
+  table.obeyed("top_k", top_k_field(), "0 or -1: all");
+  table.obeyed("min_p", filter_field(&FilterSettings::min_p, 0, 1));
+  table.obeyed("typical_p", filter_field(&FilterSettings::typical_p, 0, 1));
+  const Reader repeat =
+      filter_field(&FilterSettings::repeat_penalty, kRepeatPenaltyMin, kFilterMax);
+  table.obeyed("repeat_penalty", repeat, "llama-server's name");
+  table.obeyed("repetition_penalty", repeat, "vLLM's name");
+  table.obeyed("repeat_last_n", integer_field(&Fields::repeat_last_n, -1, kIntMax),
+               "tokens that penalties look at; -1: all");
+  table.obeyed("ignore_eos", boolean_field(&Fields::ignore_eos), "goes on where the model ends");
+  for (const char* name : {"user", "store", "metadata", "service_tier", "prompt_cache_key",
+                           "prompt_cache_options", "prompt_cache_retention", "safety_identifier",
+                           "cache_control", "cache_prompt", "request_id"})
+    table.harmless(name);
+  table.refused("best_of", {"1"});
+  table.refused("min_tokens", {"0"});
+  table.refused("stop_token_ids", {"[]"});
+  table.refused("include_stop_str_in_output", {"false"});
+  table.refused("skip_special_tokens", {"true"});
+  table.refused("spaces_between_special_tokens", {"true"});
+  table.refused("use_beam_search", {"false"});
+  table.refused("length_penalty", {"1"});
+  table.refused("truncate_prompt_tokens");
+  table.refused("prompt_logprobs");
+  table.refused("logits_processors", {"[]"});
+  for (const char* name : {"guided_json", "guided_regex", "guided_choice", "guided_grammar",
+                           "structured_outputs", "json_schema", "grammar"})
+    table.refused(name);
+  return table;
+}
+
+void check_generation(const Fields& fields) {
+  if (fields.include_usage && !fields.stream)
+    refuse_field("stream_options", "only with \"stream\": true");
+}
+
+}  // namespace outrider

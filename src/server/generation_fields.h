@@ -1,0 +1,63 @@
+// What all routes that generate text take in the same way.
+
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "numerics/choice.h"
+#include "runtime/sampling_defaults.h"
+#include "server/fields.h"
+
+namespace outrider {
+
+// How much one request may ask for.
+struct RequestLimits {
+  int n = 128;            // answers to one prompt
+  int prompts = 128;      // of one request
+  int answers = 256;      // of one request
+  int stops = 16;         // stop strings
+  int stop_bytes = 256;   // of each
+  int logit_bias = 1024;  // tokens
+  int top_logprobs = 20;
+  int messages = 10'000;
+  int tools = 512;
+};
+
+struct GenerationFields {
+  std::string model = {};  // empty: whichever is served
+  bool stream = false;
+  bool include_usage = false;  // of a stream
+  int n = 1;
+  std::optional<int> max_tokens = {};  // nothing: as the route has it
+  std::vector<std::string> stop = {};
+  bool ignore_eos = false;
+  FilterSettings filters = {};
+  std::optional<int> repeat_last_n = {};
+  std::optional<std::uint64_t> seed = {};  // nothing: one is drawn
+  std::vector<TokenBias> logit_bias = {};
+  std::optional<int> n_logprobs = {};  // as AnswerRequest has it
+  std::string prediction = {};         // how the answer is expected to read; empty: not known
+  std::optional<int> draft_rows = {};  // as AnswerRequest has it
+  int priority = 0;
+  std::string cache_salt = {};
+};
+
+// Fields of tables for requests that have GenerationFields as their base: what every route takes,
+// and what OpenAI's take.
+FieldTable<GenerationFields> served_fields();
+FieldTable<GenerationFields> openai_fields(const RequestLimits& limits);
+
+// What no field alone can tell. Throws RequestError (400).
+void check_generation(const GenerationFields& fields);
+
+// Readers that routes share.
+FieldReader<GenerationFields> stop_field(const RequestLimits& limits);
+FieldReader<GenerationFields> filter_field(std::optional<float> FilterSettings::*filter,
+                                           double least, double most);
+// A string, or a list of parts of type text, whose texts are joined. Other parts are refused.
+std::string text_of_parts(const FieldValue& value);
+
+}  // namespace outrider

@@ -1,0 +1,273 @@
+#include "text/answer_parser.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "text/call_reader.h"
+
+namespace outrider {
+namespace {
+
+using Kind = AnswerDelta::Kind;
+
+constexpr std::string_view kWhite = " \n\r\t";
+
+bool is_white(char byte) {
+  return kWhite.find(byte) != std::string_view::npos;
+}
+
+// Content or reasoning, and the white space of the contract.
+class Flow {
+ public:
+  Flow(Kind kind, AnswerDeltas& out) : kind_(kind), out_(out) {}
+
+  void push(char byte) {
+    if (is_white(byte)) return hold(byte);
+    out_.add(kind_, take_space() + byte);
+  }
+  // White space, or what counts as such: shown if further text follows.
+  void hold(char byte) { space_ += byte; }
+
+  // A delimiter stands here, which is shown too if further text follows after text.
+  void part(std::string_view delimiter = {}) {
+    if (!after_delimiter_) before_delimiter_ += space_;
+    before_delimiter_ += delimiter;
+    space_.clear();
+    after_delimiter_ = true;
+  }
+
+  void finish() {
+    if (after_delimiter_)
+      space_.erase(0, std::min(space_.find_first_not_of(kWhite), space_.size()));
+    out_.add(kind_, std::exchange(space_, {}));
+  }
+
+ private:
+  std::string take_space() {
+    std::string space = std::exchange(space_, {});
+    if (std::exchange(after_delimiter_, false)) {
+      const std::size_t n_white = std::min(space.find_first_not_of(kWhite), space.size());
+      const std::size_t line_end = std::string_view(space).substr(0, n_white).rfind('\n');
+      space.erase(0, line_end == std::string_view::npos ? n_white : line_end + 1);
+      if (has_text_) space.insert(0, before_delimiter_);
+      before_delimiter_.clear();
+    }
+    has_text_ = true;
+    return space;
+  }
+
+  const Kind kind_;
+  AnswerDeltas& out_;
+  std::string space_;             // white space after the last text or delimiter
+  std::string before_delimiter_;  // and before that delimiter
+  bool after_delimiter_ = false, has_text_ = false;
+};
+
+}  // namespace
+
+struct AnswerParser::Machine {
+  enum class Action { open_reasoning, close_reasoning, open_response, close_response, call, close };
+  struct Delimiter {
+    std::string_view text;
+    Action action;
+  };
+
+  const ToolSyntax* syntax;
+  const GivenTools tools;
+  const bool parallel_calls;
+  std::vector<Delimiter> delimiters;
+  AnswerDeltas out;
+
+  Flow content{Kind::content, out}, reasoning{Kind::reasoning, out};
+  bool in_reasoning = false, has_reasoned = false, in_response = false;
+  bool at_beginning = true, after_call = false;  // nothing but white space since then
+  std::string held;                              // the beginning of a delimiter
+  std::optional<CallReader> reader;              // reads what follows one
+  std::string raw;  // what it has read since its delimiter, or since its last complete call
+  std::size_t n_steps = 0;
+
+  Machine(const AnswerFormat& format, const AnswerParserOptions& options)
+      : syntax(format.tools), tools(options.tools), parallel_calls(options.parallel_calls) {
+    const auto add = [&](const Texts& texts, Action action) {
+      for (const std::string_view text : texts) delimiters.push_back({text, action});
+    };
+    if (const ReasoningSyntax* row = format.reasoning) {
+      add(row->opens, Action::open_reasoning);
+      add(row->closes, Action::close_reasoning);
+      add(row->response_opens, Action::open_response);
+      add(row->response_closes, Action::close_response);
+    }
+    if (syntax != nullptr && tools.empty() && syntax->answer_name.empty()) syntax = nullptr;
+    if (syntax != nullptr) {
+      add(syntax->opens, Action::call);
+      add(syntax->closes, Action::close);
+    }
+    push(options.begun);
+    raw.clear();  // the prompt wrote it, not the model
+  }
+
+  bool ended() const { return !parallel_calls && out.n_complete() > 0; }
+
+  void push(std::string_view text) {
+    for (const char byte : text) push(byte);
+  }
+
+  void push(char byte) {
+    ++n_steps;
+    if (ended()) return;
+    if (reader) return push_to_call(byte);
+    held += byte;
+    settle();
+  }
+
+  bool is_possible(Action action) const {
+    if (in_reasoning) return action == Action::close_reasoning;
+    switch (action) {
+      case Action::open_reasoning: return at_beginning && !has_reasoned;
+      case Action::close_reasoning: return false;
+      case Action::open_response: return at_beginning && !in_response;
+      case Action::close_response: return in_response;
+      case Action::call: return true;
+      case Action::close: return after_call;
+    }
+    return false;
+  }
+
+  // Lets go of what is held until the rest may become a delimiter, and acts on one that is whole.
+  void settle() {
+    while (!held.empty()) {
+      bool may_become_one = false;
+      for (const Delimiter& delimiter : delimiters) {
+        ++n_steps;
+        if (!is_possible(delimiter.action) || !delimiter.text.starts_with(held)) continue;
+        if (delimiter.text.size() == held.size()) {
+          held.clear();
+          return act(delimiter);
+        }
+        may_become_one = true;
+      }
+      if (may_become_one) return;
+      release();
+    }
+  }
+
+  // The first byte that is held is no delimiter's.
+  void release() {
+    const char byte = held.front();
+    held.erase(0, 1);
+    if (in_reasoning) return reasoning.push(byte);
+    const bool may_be_bare = syntax != nullptr && syntax->bare && (at_beginning || after_call);
+    if (may_be_bare && after_call && byte == ';') return content.hold(byte);
+    if (!may_be_bare || !CallReader::may_begin(*syntax, byte)) return push_content(byte);
+    begin_call({});
+    for (const char next : byte + std::exchange(held, {})) push(next);
+  }
+
+  void push_content(char byte) {
+    if (!is_white(byte)) at_beginning = after_call = false;
+    content.push(byte);
+  }
+
+  void act(const Delimiter& delimiter) {
+    switch (delimiter.action) {
+      case Action::open_reasoning:
+        in_reasoning = has_reasoned = true;
+        content.part();
+        reasoning.part();
+        break;
+      case Action::close_reasoning:
+        in_reasoning = false;
+        at_beginning = true;
+        content.part();
+        break;
+      case Action::open_response:
+        in_response = true;
+        content.part();
+        break;
+      case Action::close_response:
+        in_response = false;
+        content.part(delimiter.text);
+        break;
+      case Action::call: begin_call(delimiter.text); break;
+      case Action::close: content.part(); break;
+    }
+  }
+
+  void begin_call(std::string_view open) {
+    raw = open;
+    reader.emplace(*syntax, open, tools, out);
+  }
+
+  void push_to_call(char byte) {
+    const int n_before = out.n_complete();
+    const CallReader::Step step = reader->push(byte);
+    if (step == CallReader::Step::wrong) {
+      give_up_call();
+      held += byte;
+      return settle();
+    }
+    raw += byte;
+    if (out.n_complete() > n_before || step == CallReader::Step::answer) {
+      raw.clear();
+      content.part();
+      at_beginning = false;
+      after_call = step != CallReader::Step::answer;
+    }
+    if (step != CallReader::Step::more) end_call();
+  }
+
+  void end_call() {
+    reader.reset();
+    raw.clear();
+  }
+
+  // What was read is content after all, but for calls that are complete.
+  void give_up_call() {
+    if (reader->is_begun()) out.add(Kind::call_void);
+    const std::string text = raw;
+    end_call();
+    for (const char byte : text) push_content(byte);
+    n_steps += text.size();
+  }
+
+  void finish() {
+    if (ended()) return;
+    while (reader || !held.empty()) {
+      if (!reader) {
+        release();
+        settle();
+      } else if (reader->is_complete()) {
+        end_call();
+      } else {
+        give_up_call();
+      }
+    }
+    (in_reasoning ? reasoning : content).finish();
+  }
+};
+
+AnswerParser::AnswerParser(const AnswerFormat& format, const AnswerParserOptions& options)
+    : machine_(std::make_unique<Machine>(format, options)) {}
+AnswerParser::~AnswerParser() = default;
+AnswerParser::AnswerParser(AnswerParser&&) noexcept = default;
+
+std::vector<AnswerDelta> AnswerParser::push(std::string_view text) {
+  machine_->push(text);
+  return machine_->out.take();
+}
+
+std::vector<AnswerDelta> AnswerParser::finish() {
+  machine_->finish();
+  return machine_->out.take();
+}
+
+bool AnswerParser::ended() const {
+  return machine_->ended();
+}
+
+std::size_t AnswerParser::n_steps() const {
+  return machine_->n_steps;
+}
+
+}  // namespace outrider

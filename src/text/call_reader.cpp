@@ -1,0 +1,407 @@
+#include "text/call_reader.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.h"
+#include "formats/parse_json.h"
+
+namespace outrider {
+namespace {
+
+using Kind = AnswerDelta::Kind;
+using Json = nlohmann::json;
+
+constexpr std::size_t kNameBytesMax = 256;
+
+bool is_white(char byte) {
+  return byte == ' ' || byte == '\n' || byte == '\r' || byte == '\t';
+}
+
+bool is_of_name(char byte) {
+  return (byte >= '0' && byte <= '9') || (byte >= 'a' && byte <= 'z') ||
+         (byte >= 'A' && byte <= 'Z') || byte == '_' || byte == '-' || byte == '.' || byte == ':' ||
+         byte == '/';
+}
+
+std::string quoted(const std::string& text) {
+  return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+// Of a string that JsonScanner took.
+std::string unquoted(const std::string& json) {
+  return Json::parse(json, nullptr, false).get<std::string>();
+}
+
+void collect_types(const Json& schema, std::vector<std::string>& out, int depth = 0) {
+  constexpr int kDepthMax = 4;  // of alternatives within alternatives
+  if (!schema.is_object() || depth > kDepthMax) return;
+  if (const auto type = schema.find("type"); type != schema.end()) {
+    for (const Json& one : type->is_array() ? *type : Json::array({*type}))
+      if (one.is_string()) out.push_back(one);
+  }
+  for (const char* key : {"anyOf", "oneOf"}) {
+    const auto list = schema.find(key);
+    if (list == schema.end() || !list->is_array()) continue;
+    for (const Json& one : *list) collect_types(one, out, depth + 1);
+  }
+}
+
+bool is_of_type(const std::string& json, std::string_view type) {
+  switch (json.front()) {
+    case '{': return type == "object";
+    case '[': return type == "array";
+    case '"': return type == "string";
+    case 't':
+    case 'f': return type == "boolean";
+    case 'n': return type == "null";
+    default: return type == "number" || type == "integer";
+  }
+}
+
+}  // namespace
+
+void AnswerDeltas::add(Kind kind, std::string_view text) {
+  const bool is_text = kind == Kind::content || kind == Kind::reasoning || kind == Kind::arguments;
+  if (is_text && text.empty()) return;
+  const bool is_of_call = kind != Kind::content && kind != Kind::reasoning;
+  if (is_text && !deltas_.empty() && deltas_.back().kind == kind)
+    deltas_.back().text += text;
+  else
+    deltas_.push_back({kind, std::string(text), is_of_call ? call_ : 0});
+  if (kind == Kind::call_end || kind == Kind::call_void) ++call_;
+  if (kind == Kind::call_end) ++n_complete_;
+}
+
+GivenTools::GivenTools(const std::string& json) {
+  if (json.empty()) return;
+  const Json list = parse_json(json, "tools");
+  if (!list.is_array()) throw Error("tools: expected a list, not {}", list.type_name());
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const Json& tool = list[i];
+    const Json& function = tool.is_object() && tool.contains("function") ? tool["function"] : tool;
+    if (!function.is_object() || !function.contains("name") || !function["name"].is_string())
+      throw Error("tools: item {}: needs a function with a name", i + 1);
+    auto& parameters = types_[function["name"]];
+    const Json properties =
+        function.value(Json::json_pointer("/parameters/properties"), Json::object());
+    for (const auto& [name, schema] : properties.items()) collect_types(schema, parameters[name]);
+  }
+}
+
+std::string GivenTools::argument(const std::string& tool, const std::string& parameter,
+                                 const std::string& value) const {
+  std::vector<std::string> types;
+  if (const auto found = types_.find(tool); found != types_.end())
+    if (const auto at = found->second.find(parameter); at != found->second.end())
+      types = at->second;
+  const bool may_be_text = std::ranges::find(types, "string") != types.end();
+  if (may_be_text && types.size() == 1) return quoted(value);
+  // Templates write Python's own words.
+  static const std::map<std::string, std::string, std::less<>> kPython = {
+      {"True", "true"}, {"False", "false"}, {"None", "null"}};
+  const auto word = kPython.find(value);
+  const std::optional<std::string> json =
+      word == kPython.end() ? scanned_json(value) : word->second;
+  if (!json) return quoted(value);
+  const bool fits =
+      std::ranges::any_of(types, [&](const std::string& type) { return is_of_type(*json, type); });
+  return may_be_text && !fits ? quoted(value) : *json;
+}
+
+CallReader::CallReader(const ToolSyntax& syntax, std::string_view open, const GivenTools& tools,
+                       AnswerDeltas& out)
+    : syntax_(syntax), tools_(tools), out_(out) {
+  switch (syntax.shape) {
+    case ToolSyntax::Shape::json:
+      state_ = syntax.fence.empty() ? &CallReader::calls : &CallReader::fence;
+      break;
+    case ToolSyntax::Shape::named: state_ = &CallReader::name; break;
+    case ToolSyntax::Shape::tagged:
+      state_ = open.ends_with('=') ? &CallReader::function_name : &CallReader::function_tag;
+      break;
+  }
+}
+
+bool CallReader::may_begin(const ToolSyntax& syntax, char byte) {
+  return syntax.shape == ToolSyntax::Shape::json ? byte == '{' || byte == '[' : is_of_name(byte);
+}
+
+CallReader::Step CallReader::go(State state) {
+  state_ = state;
+  return Step::more;
+}
+
+CallReader::Match CallReader::match(char byte, std::span<const std::string_view> texts) {
+  matched_ += byte;
+  Match best = Match::wrong;
+  for (const std::string_view text : texts) {
+    if (text == matched_) return Match::whole;
+    if (text.starts_with(matched_)) best = Match::more;
+  }
+  return best;
+}
+
+bool CallReader::is_name_known() const {
+  return !name_.empty() && (!syntax_.given_only || tools_.has(name_));
+}
+
+void CallReader::begin() {
+  begun_ = true;
+  out_.add(Kind::call, name_);
+}
+
+void CallReader::complete() {
+  begun_ = false;
+  complete_ = true;
+  out_.add(Kind::call_end);
+}
+
+// JSON
+
+CallReader::Step CallReader::fence(char byte) {
+  if (matched_.empty() && is_white(byte)) return Step::more;
+  switch (match(byte, {&syntax_.fence, 1})) {
+    case Match::more: return Step::more;
+    case Match::whole: return go(&CallReader::calls);
+    default: return Step::wrong;
+  }
+}
+
+CallReader::Step CallReader::calls(char byte) {
+  if (byte != '[') return item(byte);
+  in_list_ = true;
+  return go(&CallReader::item);
+}
+
+CallReader::Step CallReader::item(char byte) {
+  if (is_white(byte)) return Step::more;
+  if (byte != '{') return Step::wrong;
+  complete_ = false;
+  name_.clear();
+  collected_.clear();
+  return go(&CallReader::key_or_end);
+}
+
+CallReader::Step CallReader::key_or_end(char byte) {
+  return byte == '}' ? object_end() : key_begin(byte);
+}
+
+CallReader::Step CallReader::key_begin(char byte) {
+  if (is_white(byte)) return Step::more;
+  if (byte != '"') return Step::wrong;
+  scanner_ = {};
+  key_.clear();
+  state_ = &CallReader::key;
+  return key(byte);
+}
+
+CallReader::Step CallReader::key(char byte) {
+  switch (scanner_.push(byte, key_)) {
+    case JsonScanner::Step::more: return Step::more;
+    case JsonScanner::Step::last: key_ = unquoted(key_); return go(&CallReader::colon);
+    default: return Step::wrong;
+  }
+}
+
+CallReader::Step CallReader::colon(char byte) {
+  if (is_white(byte)) return Step::more;
+  return byte == ':' ? go(&CallReader::value_begin) : Step::wrong;
+}
+
+CallReader::Step CallReader::value_begin(char byte) {
+  if (is_white(byte)) return Step::more;
+  role_ = Role::other;
+  if ((key_ == "name" || key_ == "tool_name") && name_.empty()) {
+    if (byte != '"') return Step::wrong;
+    role_ = Role::name;
+  } else if ((key_ == "arguments" || key_ == "parameters") && !complete_ && byte != 'n') {
+    if (byte != '{' || !collected_.empty()) return Step::wrong;
+    role_ = Role::arguments;
+    if (!name_.empty()) begin();
+  }
+  scanner_ = {};
+  state_ = &CallReader::value;
+  return value(byte);
+}
+
+CallReader::Step CallReader::value(char byte) {
+  std::string piece;
+  const JsonScanner::Step step = scanner_.push(byte, piece);
+  if (step == JsonScanner::Step::wrong) return Step::wrong;
+  if (role_ == Role::name) name_ += piece;
+  if (role_ == Role::arguments && begun_) out_.add(Kind::arguments, piece);
+  if (role_ == Role::arguments && !begun_) collected_ += piece;
+  if (step == JsonScanner::Step::more) return Step::more;
+
+  state_ = &CallReader::after_value;
+  if (step == JsonScanner::Step::beyond) return after_value(byte);
+  if (role_ == Role::arguments && begun_) complete();
+  if (role_ == Role::name) {
+    name_ = unquoted(name_);
+    if (!is_name_known()) return Step::wrong;
+    if (!collected_.empty()) {
+      begin();
+      out_.add(Kind::arguments, collected_);
+      complete();
+    }
+  }
+  return Step::more;
+}
+
+CallReader::Step CallReader::after_value(char byte) {
+  if (is_white(byte)) return Step::more;
+  if (byte == ',') return go(&CallReader::key_begin);
+  return byte == '}' ? object_end() : Step::wrong;
+}
+
+CallReader::Step CallReader::object_end() {
+  if (!complete_) {
+    // A function without parameters.
+    if (name_.empty() || !collected_.empty() || syntax_.given_only) return Step::wrong;
+    begin();
+    out_.add(Kind::arguments, "{}");
+    complete();
+  }
+  return in_list_ ? go(&CallReader::after_item) : Step::last;
+}
+
+CallReader::Step CallReader::after_item(char byte) {
+  if (is_white(byte)) return Step::more;
+  if (byte == ',') return go(&CallReader::item);
+  return byte == ']' ? Step::last : Step::wrong;
+}
+
+// A name, then JSON
+
+CallReader::Step CallReader::name(char byte) {
+  if (is_of_name(byte)) {
+    name_ += byte;
+    return name_.size() <= kNameBytesMax ? Step::more : Step::wrong;
+  }
+  if (name_.empty()) return is_white(byte) ? Step::more : Step::wrong;
+  if (!syntax_.answer_name.empty() && name_ == syntax_.answer_name)
+    state_ = &CallReader::answer_end;
+  else if (!is_name_known())
+    return Step::wrong;
+  else
+    state_ = &CallReader::name_end;
+  return push(byte);
+}
+
+CallReader::Step CallReader::name_end(char byte) {
+  if (matched_.empty() && byte == ' ') return Step::more;
+  std::vector<std::string_view> texts = syntax_.name_ends;
+  if (!syntax_.id_begin.empty()) texts.push_back(syntax_.id_begin);
+  switch (match(byte, texts)) {
+    case Match::more: return Step::more;
+    case Match::whole: break;
+    default: return Step::wrong;
+  }
+  const bool is_id = std::exchange(matched_, {}) == syntax_.id_begin;
+  return go(is_id ? &CallReader::id : &CallReader::arguments_begin);
+}
+
+CallReader::Step CallReader::id(char byte) {
+  if (is_of_name(byte)) return Step::more;
+  state_ = &CallReader::name_end;
+  return push(byte);
+}
+
+CallReader::Step CallReader::answer_end(char byte) {
+  switch (match(byte, syntax_.name_ends)) {
+    case Match::more: return Step::more;
+    case Match::whole: return Step::answer;
+    default: return Step::wrong;
+  }
+}
+
+CallReader::Step CallReader::arguments_begin(char byte) {
+  if (is_white(byte)) return Step::more;
+  if (byte != '{') return Step::wrong;
+  begin();
+  state_ = &CallReader::arguments;
+  return arguments(byte);
+}
+
+CallReader::Step CallReader::arguments(char byte) {
+  std::string piece;
+  const JsonScanner::Step step = scanner_.push(byte, piece);
+  if (step == JsonScanner::Step::wrong) return Step::wrong;
+  out_.add(Kind::arguments, piece);
+  if (step == JsonScanner::Step::more) return Step::more;
+  complete();
+  return Step::last;
+}
+
+// Tags
+
+constexpr std::string_view kFunction = "<function=", kFunctionEnd = "</function>",
+                           kParameter = "<parameter=", kParameterEnd = "</parameter>";
+
+CallReader::Step CallReader::function_tag(char byte) {
+  if (matched_.empty() && is_white(byte)) return Step::more;
+  switch (match(byte, {&kFunction, 1})) {
+    case Match::more: return Step::more;
+    case Match::whole: return go(&CallReader::function_name);
+    default: return Step::wrong;
+  }
+}
+
+CallReader::Step CallReader::function_name(char byte) {
+  matched_.clear();
+  if (is_of_name(byte)) {
+    name_ += byte;
+    return name_.size() <= kNameBytesMax ? Step::more : Step::wrong;
+  }
+  return byte == '>' && is_name_known() ? go(&CallReader::parameter_tag) : Step::wrong;
+}
+
+CallReader::Step CallReader::parameter_tag(char byte) {
+  if (matched_.empty() && is_white(byte)) return Step::more;
+  static constexpr std::array kTexts = {kParameter, kFunctionEnd};
+  switch (match(byte, kTexts)) {
+    case Match::more: return Step::more;
+    case Match::whole: break;
+    default: return Step::wrong;
+  }
+  if (std::exchange(matched_, {}) == kParameter) {
+    key_.clear();
+    return go(&CallReader::parameter_name);
+  }
+  std::string arguments = "{";
+  for (const auto& [key, json] : parameters_) {
+    if (arguments.size() > 1) arguments += ", ";
+    arguments += quoted(key) + ": " + json;
+  }
+  begin();
+  out_.add(Kind::arguments, arguments + "}");
+  complete();
+  return Step::last;
+}
+
+CallReader::Step CallReader::parameter_name(char byte) {
+  collected_.clear();
+  if (byte == '>') return key_.empty() ? Step::wrong : go(&CallReader::parameter_value);
+  key_ += byte;
+  return byte != '\n' && key_.size() <= kNameBytesMax ? Step::more : Step::wrong;
+}
+
+CallReader::Step CallReader::parameter_value(char byte) {
+  collected_ += byte;
+  if (!collected_.ends_with(kParameterEnd)) return Step::more;
+  std::string_view value = collected_;
+  value.remove_suffix(kParameterEnd.size());
+  if (value.starts_with('\n')) value.remove_prefix(1);
+  if (value.ends_with('\n')) value.remove_suffix(1);
+  const std::string json = tools_.argument(name_, key_, std::string(value));
+  const auto same =
+      std::ranges::find(parameters_, key_, &std::pair<std::string, std::string>::first);
+  if (same == parameters_.end())
+    parameters_.emplace_back(key_, json);
+  else
+    same->second = json;
+  return go(&CallReader::parameter_tag);
+}
+
+}  // namespace outrider

@@ -1,0 +1,155 @@
+#include "text/json_scanner.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+namespace outrider {
+namespace {
+
+bool is_white(char byte) {
+  return byte == ' ' || byte == '\n' || byte == '\r' || byte == '\t';
+}
+
+bool is_digit(char byte) {
+  return byte >= '0' && byte <= '9';
+}
+
+// Of numbers and literals.
+bool is_scalar(char byte) {
+  return is_digit(byte) || (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') ||
+         byte == '-' || byte == '+' || byte == '.';
+}
+
+std::optional<unsigned> hex_digit(char byte) {
+  if (is_digit(byte)) return static_cast<unsigned>(byte - '0');
+  const char lower = static_cast<char>(byte | 0x20);
+  if (lower >= 'a' && lower <= 'f') return static_cast<unsigned>(lower - 'a' + 10);
+  return std::nullopt;
+}
+
+std::string escaped(char control) {
+  switch (control) {
+    case '\n': return "\\n";
+    case '\r': return "\\r";
+    case '\t': return "\\t";
+    default: return fmt::format("\\u{:04x}", static_cast<unsigned char>(control));
+  }
+}
+
+}  // namespace
+
+JsonScanner::Step JsonScanner::push(char byte, std::string& out) {
+  if (at_ == At::string || at_ == At::escape || at_ == At::hex) return string(byte, out);
+  if (at_ == At::scalar) {
+    if (!is_scalar(byte)) return scalar_end(byte, out);
+    scalar_ += byte;
+    return take(byte, At::scalar, out);
+  }
+  if (is_white(byte)) return take(byte, at_, out);
+  switch (at_) {
+    case At::item_or_end: return byte == ']' ? close(byte, out) : value(byte, out);
+    case At::key_or_end:
+      if (byte == '}') return close(byte, out);
+      [[fallthrough]];
+    case At::key: is_key_ = true; return byte == '"' ? take(byte, At::string, out) : Step::wrong;
+    case At::colon: return byte == ':' ? take(byte, At::value, out) : Step::wrong;
+    case At::next:
+      if (byte != ',') return close(byte, out);
+      return take(byte, open_.back() == '{' ? At::key : At::value, out);
+    default: return value(byte, out);
+  }
+}
+
+JsonScanner::Step JsonScanner::value(char byte, std::string& out) {
+  if (byte == '{') return open(byte, At::key_or_end, out);
+  if (byte == '[') return open(byte, At::item_or_end, out);
+  if (byte == '"') {
+    is_key_ = false;
+    return take(byte, At::string, out);
+  }
+  if (!is_digit(byte) && byte != '-' && byte != 't' && byte != 'f' && byte != 'n')
+    return Step::wrong;
+  scalar_ = byte;
+  return take(byte, At::scalar, out);
+}
+
+JsonScanner::Step JsonScanner::string(char byte, std::string& out) {
+  if (at_ == At::hex) {
+    const std::optional<unsigned> digit = hex_digit(byte);
+    if (!digit) return Step::wrong;
+    unit_ = unit_ * 16 + *digit;
+    if (++n_hex_ < 4) return take(byte, At::hex, out);
+    const bool is_low = unit_ >= 0xDC00 && unit_ <= 0xDFFF;
+    if (is_low != high_) return Step::wrong;
+    high_ = unit_ >= 0xD800 && unit_ < 0xDC00;
+    return take(byte, At::string, out);
+  }
+  if (at_ == At::escape) {
+    if (byte == 'u') {
+      n_hex_ = 0;
+      unit_ = 0;
+      return take(byte, At::hex, out);
+    }
+    const bool is_known = std::string_view("\"\\/bfnrt").find(byte) != std::string_view::npos;
+    return is_known && !high_ ? take(byte, At::string, out) : Step::wrong;
+  }
+  if (byte == '\\') return take(byte, At::escape, out);
+  if (high_) return Step::wrong;
+  if (byte != '"') {
+    if (static_cast<unsigned char>(byte) >= 0x20) return take(byte, At::string, out);
+    out += escaped(byte);
+    return Step::more;
+  }
+  out += byte;
+  if (!is_key_) return ended();
+  at_ = At::colon;
+  return Step::more;
+}
+
+JsonScanner::Step JsonScanner::scalar_end(char byte, std::string& out) {
+  if (!nlohmann::json::accept(scalar_)) return Step::wrong;
+  if (ended() == Step::last) return Step::beyond;
+  return push(byte, out);
+}
+
+JsonScanner::Step JsonScanner::open(char byte, At inside, std::string& out) {
+  if (open_.size() == kDepthMax) return Step::wrong;
+  open_ += byte;
+  return take(byte, inside, out);
+}
+
+JsonScanner::Step JsonScanner::close(char byte, std::string& out) {
+  if (byte != (open_.back() == '{' ? '}' : ']')) return Step::wrong;
+  out += byte;
+  open_.pop_back();
+  return ended();
+}
+
+JsonScanner::Step JsonScanner::take(char byte, At then, std::string& out) {
+  out += byte;
+  at_ = then;
+  return Step::more;
+}
+
+JsonScanner::Step JsonScanner::ended() {
+  at_ = At::next;
+  return open_.empty() ? Step::last : Step::more;
+}
+
+std::optional<std::string> scanned_json(std::string_view text) {
+  while (!text.empty() && is_white(text.front())) text.remove_prefix(1);
+  while (!text.empty() && is_white(text.back())) text.remove_suffix(1);
+  JsonScanner scanner;
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const JsonScanner::Step step = scanner.push(text[i], out);
+    if (step == JsonScanner::Step::last && i + 1 == text.size()) return out;
+    if (step != JsonScanner::Step::more) return std::nullopt;
+  }
+  // Only a number or a literal ends with the text.
+  if (text.empty() || scanner.push(' ', out) != JsonScanner::Step::beyond) return std::nullopt;
+  return out;
+}
+
+}  // namespace outrider
