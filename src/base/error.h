@@ -12,7 +12,16 @@ namespace outrider {
 
 // What a request may set differently to avoid a failure. Whoever shows the message adds their own
 // name for it: a flag, a field of a request.
-enum class Remedy { none, context, threads, logit_bias, raw_prompt, draft_model, reasoning };
+enum class Remedy {
+  none,
+  context,
+  threads,
+  logit_bias,
+  raw_prompt,
+  draft_model,
+  reasoning,
+  cache_memory
+};
 
 // One line for the user: where, what was found, what was expected, what to do.
 // Only cli/ prints it.

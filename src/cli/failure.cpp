@@ -12,6 +12,7 @@ std::string_view flag_of(Remedy remedy) {
     case Remedy::raw_prompt: return "--raw";
     case Remedy::draft_model: return "--model-draft";
     case Remedy::reasoning: return "--reasoning";
+    case Remedy::cache_memory: return "--cache-memory";
   }
   return "";
 }

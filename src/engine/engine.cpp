@@ -259,13 +259,15 @@ void Engine::measure_costs() {
   // In rounds, since a shared machine is slow for moments. Slow machines get fewer of them, or
   // fewer points; the curve goes on beyond them and is refined by every step.
   constexpr int kRounds = 3;
+  constexpr int kRowsOfMany = 65;  // beyond them a row takes what it takes
   constexpr double kEnoughMs = 600;
   const Stopwatch watch;
   std::optional<OwnedSequence> own;
   if (living_.empty()) own.emplace(*target_);
   const SequenceId sequence = own ? own->id() : living_.front()->sequence;
   const int first = target_->committed(sequence);
-  const int rows_max = std::min({1 + options_.budget.rows, target_->options().batch_rows,
+  const int rows_of_one = options_.knows_passes ? kRowsOfMany : 1 + options_.budget.rows;
+  const int rows_max = std::min({rows_of_one, target_->options().batch_rows,
                                  target_->options().n_slots, target_->options().context - first});
   time_pass(*target_, sequence, 1, 1);  // first touches of memory
   std::map<int, std::vector<double>> times;

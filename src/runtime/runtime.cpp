@@ -24,6 +24,14 @@ std::string name_of(CacheType type) {
   std::abort();
 }
 
+// A pass must have room for node 0 and its drafts; where texts share passes, for those of all
+// beside a chunk of a prompt.
+int batch_rows(const RuntimeOptions& options) {
+  const int rows = options.budget.rows + 1;
+  return options.pool ? options.prompt_chunk + options.n_texts * rows
+                      : std::max(options.prompt_chunk, rows);
+}
+
 // As its catalogue entry tells it apart.
 ModelFile identify_unopened(const std::string& name) {
   const CatalogEntry* const entry = find_in_catalog(name);
@@ -40,8 +48,8 @@ Runtime::Runtime(RuntimeOptions options, ChooseFactory choose_factory, Progress 
       target_model_(
           open_model(options_.model, {options_.offline, progress_}, options_.chat_template)),
       load_options_{.n_sequences = options_.n_texts,
-                    // A pass must have room for node 0 and its drafts.
-                    .batch_rows = std::max(options_.prompt_chunk, options_.budget.rows + 1),
+                    .shares_texts = options_.pool.has_value(),
+                    .batch_rows = batch_rows(options_),
                     .cache_type = options_.cache_type,
                     .n_threads = options_.n_threads} {
   if (!target_model_.model.left_out.empty() && progress_.note)
@@ -100,8 +108,8 @@ LoadOptions Runtime::draft_load_options(const DraftChoice& choice) {
                                    options_.drafter_flags);
 }
 
-// Draft models hold the same texts as the target, so they share the choice.
-void Runtime::choose_context() {
+// Of the target and the draft models, which hold the same texts and so share context and pages.
+Runtime::Need Runtime::need_of_all() {
   struct Planned {
     const Model* model;
     LoadOptions options;
@@ -110,22 +118,41 @@ void Runtime::choose_context() {
   for (const DraftChoice& choice : options_.drafters)
     if (choice.kind->runs_model() && !choice.late)
       planned[choice.value] = {&open_draft(choice.value).model, draft_load_options(choice)};
-  const auto need = [&](int context) {
-    std::uint64_t bytes = 0;
+  return [this, planned](int context, int n_pages) mutable {
+    MemoryNeed sum;
     for (auto& [name, one] : planned) {
       one.options.context = context;
-      bytes += choose_factory_(*one.model).memory_need(*one.model, one.options).total();
+      one.options.n_pages = n_pages;
+      const MemoryNeed need = choose_factory_(*one.model).memory_need(*one.model, one.options);
+      sum.weights += need.weights;
+      sum.cache += need.cache;
+      sum.working += need.working;
     }
-    return bytes;
+    return sum;
   };
+}
 
+// For one text at its longest and the rows of a step; 0: as many as all texts need.
+int Runtime::least_pages(int context) const {
+  if (!options_.pool) return 0;
+  return context / kPagePositions + 1 + load_options_.batch_rows / kPagePositions + 2;
+}
+
+void Runtime::choose_context() {
+  const Need need = need_of_all();
+  const auto bytes = [&](int context) {
+    const MemoryNeed all = need(context, least_pages(context));
+    const bool has_pool = options_.pool && options_.pool->bytes;
+    return all.total() +
+           (has_pool ? *options_.pool->bytes - std::min(*options_.pool->bytes, all.cache) : 0);
+  };
   const int trained = target_model_.model.spec.context_trained;
   const int wanted = options_.context.value_or(std::min(trained, kContextMax));
   const std::uint64_t available = available_memory();
-  const int fitting = context_that_fits(need, wanted, available);
+  const int fitting = context_that_fits(bytes, wanted, available);
   if (fitting == 0)
     throw Error("{}: needs {} of memory, and {} are available; use a smaller model",
-                target_model_.name, human_bytes(need(64)), human_bytes(available));
+                target_model_.name, human_bytes(bytes(64)), human_bytes(available));
   if (fitting < wanted && options_.context)
     throw Error(Remedy::context,
                 "a context of {} does not fit into the {} of memory that are available; the "
@@ -141,6 +168,34 @@ void Runtime::choose_context() {
   if (options_.context && wanted > trained)
     note(fmt::format("context {}: the model was trained for {}, answers beyond it may be poor",
                      wanted, trained));
+  if (options_.pool) choose_pages(need, available);
+}
+
+void Runtime::choose_pages(const Need& need, std::uint64_t available) {
+  int& context = load_options_.context;
+  const std::uint64_t page_bytes = need(context, 1).cache;
+  const std::uint64_t others = need(context, 1).total() - page_bytes;
+  const std::uint64_t bytes = options_.pool->bytes.value_or((available - others) / 2);
+  const auto fits = [&](int tokens) { return least_pages(tokens) * page_bytes <= bytes; };
+  if (!fits(context)) {
+    int longest = context / kPagePositions * kPagePositions;
+    while (longest > 0 && !fits(longest)) longest -= kPagePositions;
+    if (options_.context || longest == 0)
+      throw Error(Remedy::cache_memory,
+                  "a context of {} needs {} of cache, and {} are given; give it more or choose a "
+                  "shorter context",
+                  context, human_bytes(least_pages(context) * page_bytes), human_bytes(bytes));
+    context = longest;
+  }
+  const int all = options_.n_texts * (context / kPagePositions + 1) + options_.n_texts +
+                  load_options_.batch_rows / kPagePositions + 2;
+  load_options_.n_pages = static_cast<int>(std::min<std::uint64_t>(bytes / page_bytes, all));
+  if (progress_.note)
+    progress_.note(fmt::format(
+        "memory: {} of weights, {} of cache for {} tokens ({} for one request, {} requests at "
+        "once)",
+        human_bytes(need(context, 1).weights), human_bytes(load_options_.n_pages * page_bytes),
+        pool_tokens(), context, options_.n_texts));
 }
 
 std::shared_ptr<Backend> Runtime::load(const OpenedModel& opened, const LoadOptions& options) {
@@ -255,9 +310,10 @@ std::vector<std::unique_ptr<Drafter>> Runtime::make_drafters(std::span<const Dra
 }
 
 std::unique_ptr<Engine> Runtime::make_engine(std::span<const DraftChoice> drafters) {
-  auto engine = std::make_unique<Engine>(
-      target_, make_drafters(drafters),
-      EngineOptions{.budget = options_.budget, .prompt_chunk = options_.prompt_chunk});
+  auto engine = std::make_unique<Engine>(target_, make_drafters(drafters),
+                                         EngineOptions{.budget = options_.budget,
+                                                       .prompt_chunk = options_.prompt_chunk,
+                                                       .knows_passes = options_.pool.has_value()});
   const bool is_known = profile_ && options_.budget.automatic &&
                         std::ranges::equal(drafters, options_.drafters) &&
                         engine->restore(profile_->learned);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/progress.h"
+#include "cache/cache.h"
 #include "engine/session.h"
 #include "model/backend.h"
 #include "runtime/drafter_registry.h"
@@ -35,6 +36,14 @@ struct RuntimeOptions {
   CacheType cache_type = CacheType::f16;
   int n_threads = 1;
   int n_texts = 1;  // alive at once, of all engines together
+  // Whether texts share one pool of pages, the target's and each draft model's of the same size,
+  // and in it what they have in common. Otherwise each has room for a whole context.
+  struct Pool {
+    // Of all models together; nothing: for all texts at their longest, but no more than half of the
+    // memory that is available beside the weights. At least one context must fit.
+    std::optional<std::uint64_t> bytes = {};
+  };
+  std::optional<Pool> pool = {};
   // What engines will ask for: memory for their draft models is planned beside the target's.
   std::vector<DraftChoice> drafters = {};
   DrafterFlagValues drafter_flags = {};
@@ -71,12 +80,18 @@ class Runtime {
   const OpenedModel& target_model() const { return target_model_; }
   Backend& target() const { return *target_; }
   MemoryNeed target_memory() const;
+  // Tokens that the pool holds.
+  int pool_tokens() const { return load_options_.n_pages * kPagePositions; }
   const BackendFactory& target_factory() const { return choose_factory_(target_model_.model); }
 
  private:
   const OpenedModel& open_draft(const std::string& name);
   LoadOptions draft_load_options(const DraftChoice& choice);
+  using Need = std::function<MemoryNeed(int context, int n_pages)>;
+  Need need_of_all();
+  int least_pages(int context) const;
   void choose_context();
+  void choose_pages(const Need& need, std::uint64_t available);
   void find_profile();
   std::unique_ptr<Drafter> make_drafter(const DraftChoice& choice);
   std::unique_ptr<Drafter> make_late(const DraftChoice& choice);

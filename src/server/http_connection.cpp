@@ -126,7 +126,9 @@ void HttpConnection::start_refused() {
 
 void HttpConnection::drain() {
   post([this] {
-    if (stage_ == Stage::idle) close();
+    // A request may have come that nobody read yet.
+    BoostError ignored;
+    if (stage_ == Stage::idle && socket_.available(ignored) == 0) close();
   });
 }
 

@@ -1,0 +1,394 @@
+// Many connections, connections that break, limits of the process, the server's beginning and end.
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <random>
+
+#include "base/error.h"
+#include "base/sanitizers.h"
+#include "server/http_server_test.h"
+
+namespace outrider {
+namespace {
+
+using namespace std::chrono_literals;
+
+using HttpServerLoadTest = HttpServerTest;
+
+// Each byte may be the last that arrives, or that the client takes.
+TEST_F(HttpServerLoadTest, ConnectionsThatBreakAnywhere) {
+  start();
+  const std::string request =
+      "POST /hold HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+      "application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+      "4\r\nbody\r\n0\r\n\r\n";
+  const auto break_off = [](Client& client, std::size_t round) {
+    if (round % 2 == 0) {
+      client.reset();
+    } else {
+      client.close();
+    }
+  };
+  for (std::size_t n = 0; n < request.size(); ++n) {
+    Client client = connect();
+    client.send(request.substr(0, n));
+    break_off(client, n);
+  }
+  std::size_t size = 0;
+  for (std::size_t n = 0; size == 0 || n <= size; ++n) {
+    Client client = connect();
+    client.send(get("/stream?abcdef"));
+    if (n == 0) size = client.receive_until("0\r\n\r\n").size();
+    client.receive_bytes(n);
+    break_off(client, n);
+  }
+  EXPECT_GT(size, 100u);
+  for (std::size_t n = 0; n <= request.size(); n += 10) {
+    Client client = connect();
+    client.send(request);
+    const auto reply = held_.take();
+    client.send(request.substr(0, n));
+    if (n % 3 == 0) reply->begin_stream("");
+    break_off(client, n);
+  }
+  EXPECT_TRUE(wait_until([&] { return server_->n_in_progress() == 0; }));
+  EXPECT_EQ(ask(get("/health")).body, "fine");
+  server_->stop();  // waits for every connection
+}
+
+TEST_F(HttpServerLoadTest, ManyWritersAndClientsThatGo) {
+  HttpServerOptions o = options();
+  o.times.heartbeat = 1ms;
+  start(o);
+  const unsigned seed = std::random_device()();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  std::mt19937 random(seed);
+  constexpr int kWriters = 4, kWrites = 300;
+  for (int round = 0; round < 40; ++round) {
+    Client client = connect();
+    client.send(get("/hold"));
+    const auto reply = held_.take();
+    reply->begin_stream("");
+    const bool goes = round % 2 == 1;
+    std::vector<std::jthread> writers;
+    for (int w = 0; w < kWriters; ++w) {
+      writers.emplace_back([&, w] {
+        for (int i = 0; i < kWrites; ++i) reply->write(std::string(1, static_cast<char>('a' + w)));
+      });
+    }
+    if (goes) {
+      client.receive_bytes(random() % 1000);
+      client.reset();
+    }
+    for (std::jthread& writer : writers) writer.join();
+    reply->end();
+    if (goes) continue;
+    const Answer answer = client.receive_answer();
+    EXPECT_TRUE(answer.is_whole);
+    for (int w = 0; w < kWriters; ++w)
+      EXPECT_EQ(std::ranges::count(answer.body, static_cast<char>('a' + w)), kWrites);
+  }
+  EXPECT_TRUE(wait_until([&] { return server_->n_in_progress() == 0; }));
+}
+
+TEST_F(HttpServerLoadTest, ConnectionsBeyondTheLimitAreRefused) {
+  HttpServerOptions o = options();
+  o.limits.n_connections = 3;
+  start(o);
+  std::vector<Client> clients;
+  for (int i = 0; i < 3; ++i) {
+    clients.push_back(connect());
+    EXPECT_EQ(clients.back().ask(get("/health")).status, 200);
+  }
+  const Answer refusal = ask(get("/health"));
+  EXPECT_EQ(refusal.status, 503);
+  EXPECT_EQ(refusal.header("retry-after"), "1");
+  EXPECT_EQ(refusal.header("connection"), "close");
+  EXPECT_EQ(clients[1].ask(get("/health")).status, 200);
+  clients.pop_back();
+  EXPECT_TRUE(wait_until([&] { return ask(get("/health")).status == 200; }));
+}
+
+// Half of the files are the clients'.
+std::size_t files_at_most() {
+  rlimit limit;
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  return limit.rlim_cur;
+}
+
+TEST_F(HttpServerLoadTest, ThousandsOfConnections) {
+  start();  // raises the limit
+  const std::size_t n_clients = std::min<std::size_t>(3000, (files_at_most() - 400) / 2);
+  std::vector<Client> clients;
+  for (std::size_t i = 0; i < n_clients; ++i) clients.push_back(connect());
+  for (int round = 0; round < 2; ++round) {
+    for (Client& client : clients) client.send(get("/stream?abc") + get("/health"));
+    for (Client& client : clients) {
+      ASSERT_EQ(client.receive_answer().body, "abc");
+      ASSERT_EQ(client.receive_answer().body, "fine");
+    }
+  }
+  for (std::size_t i = 0; i < n_clients; ++i) clients[i].send(get("/hold"));
+  std::vector<std::shared_ptr<HttpReply>> replies;
+  for (std::size_t i = 0; i < n_clients; ++i) replies.push_back(held_.take());
+  for (const auto& reply : replies) reply->begin_stream("");
+  for (const auto& reply : replies) reply->write("x");
+  for (const auto& reply : replies) reply->end();
+  for (Client& client : clients) ASSERT_EQ(client.receive_answer().body, "x");
+}
+
+std::size_t resident_bytes() {
+  std::size_t n_pages = 0;
+  std::ifstream("/proc/self/statm") >> n_pages >> n_pages;
+  return n_pages * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+}
+
+TEST_F(HttpServerLoadTest, IdleConnectionsCostLittle) {
+  if (OUTRIDER_SANITIZES_MEMORY) GTEST_SKIP() << "the sanitizer takes memory of its own";
+  start();
+  const std::string request = post("/echo", std::string(200000, 'a'));
+  // What the first ones leave to the others is not counted.
+  std::vector<Client> clients;
+  std::size_t before = 0;
+  const std::size_t n_clients = std::min<std::size_t>(1100, (files_at_most() - 400) / 2);
+  for (std::size_t i = 0; i < n_clients; ++i) {
+    if (i == 100) before = resident_bytes();
+    clients.push_back(connect());
+    ASSERT_TRUE(clients.back().ask(request).is_whole);
+  }
+  const std::size_t after = resident_bytes();
+  const double each = (static_cast<double>(after) - static_cast<double>(before)) /
+                      static_cast<double>(n_clients - 100);
+  RecordProperty("bytes_per_connection", static_cast<int>(each));
+  EXPECT_LT(each, 64 << 10);
+}
+
+double cpu_seconds() {
+  rusage usage;
+  ::getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+// The threads share their cores with those that compute. A thread that spins would take all of the
+// time that passes; on a busy machine less, and then this test sees nothing.
+void expect_sleep() {
+  const double before = cpu_seconds();
+  std::this_thread::sleep_for(300ms);
+  EXPECT_LT(cpu_seconds() - before, 0.15);
+}
+
+TEST_F(HttpServerLoadTest, SleepsWhenThereIsNothingToDo) {
+  start();
+  expect_sleep();
+  Client idle = connect(), waiting = connect(), ahead = connect(), silent = connect();
+  EXPECT_EQ(idle.ask(get("/health")).status, 200);
+  waiting.send(get("/hold"));
+  const auto first = held_.take();
+  ahead.send(get("/hold") + std::string(100000, 'x'));
+  const auto second = held_.take();
+  silent.send(get("/hold"));
+  const auto third = held_.take();
+  third->begin_stream("beat");
+  expect_sleep();
+}
+
+TEST_F(HttpServerLoadTest, WithoutFreeFilesConnectionsWait) {
+  start();
+  rlimit limit;
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  Client first = connect();
+  EXPECT_EQ(first.ask(get("/health")).status, 200);
+  const auto n_open = std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
+  const rlimit few = {.rlim_cur = static_cast<rlim_t>(n_open) + 20, .rlim_max = limit.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  std::vector<Client> clients;
+  for (;;) {
+    clients.push_back(connect());
+    if (!clients.back().is_open()) break;
+    clients.back().send(get("/health"));
+  }
+  clients.pop_back();
+  expect_sleep();
+  EXPECT_EQ(first.ask(get("/health")).status, 200);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
+  for (Client& client : clients) EXPECT_EQ(client.receive_answer().status, 200);
+}
+
+TEST_F(HttpServerLoadTest, RaisesTheLimitOfFiles) {
+  rlimit limit;
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  const rlimit few = {.rlim_cur = 64, .rlim_max = limit.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  start();
+  EXPECT_EQ(files_at_most(), limit.rlim_max);
+}
+
+TEST_F(HttpServerLoadTest, PortsThatCannotBeHad) {
+  start();
+  struct Case {
+    const char* name;
+    std::string host;
+    int port;
+    const char* message;
+  };
+  const Case cases[] = {
+      {"in use", "127.0.0.1", server_->port(), "another program uses the port"},
+      {"in use at one of two addresses", "localhost", server_->port(), "another program uses"},
+      {"not ours", "192.0.2.1", 0, "no interface of this machine has the address"},
+      {"no address", "256.1.1.1", 0, "cannot listen"},
+      {"no name", "no.such.name.invalid", 0, "cannot listen"},
+      {"negative", "127.0.0.1", -1, "expected 0 to 65535"},
+      {"too large", "127.0.0.1", 65536, "expected 0 to 65535"},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.name);
+    HttpServerOptions o;
+    o.host = c.host;
+    o.port = c.port;
+    try {
+      HttpServer server(o, {});
+      server.start();
+      ADD_FAILURE() << "it was opened";
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(c.message), std::string::npos) << error.what();
+      EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos);
+    }
+  }
+  HttpServerOptions o;
+  o.n_threads = 0;
+  EXPECT_THROW(HttpServer(o, {}), Error);
+}
+
+TEST_F(HttpServerLoadTest, HostsOfBothFamilies) {
+  const int v6 = ::socket(AF_INET6, SOCK_STREAM, 0);
+  sockaddr_in6 loopback = {};
+  loopback.sin6_family = AF_INET6;
+  loopback.sin6_addr = in6addr_loopback;
+  const bool has_v6 =
+      v6 >= 0 && ::bind(v6, reinterpret_cast<sockaddr*>(&loopback), sizeof loopback) == 0;
+  if (v6 >= 0) ::close(v6);
+  struct Case {
+    const char* host;
+    bool v4, v6;
+  };
+  const Case cases[] = {{"127.0.0.1", true, false},
+                        {"0.0.0.0", true, false},
+                        {"localhost", true, true},
+                        {"::1", false, true},
+                        {"::", true, true}};
+  for (const Case& c : cases) {
+    if (!has_v6 && !c.v4) continue;
+    if (!has_v6 && std::string(c.host) == "::") continue;
+    SCOPED_TRACE(c.host);
+    HttpServerOptions o = options();
+    o.host = c.host;
+    start(o);
+    const auto answers = [&](const char* address) {
+      Client client(server_->port(), address);
+      return client.is_open() && client.ask(get("/health")).status == 200;
+    };
+    EXPECT_EQ(answers("127.0.0.1"), c.v4);
+    EXPECT_EQ(answers("::1"), c.v6 && has_v6);
+  }
+}
+
+TEST_F(HttpServerLoadTest, Drains) {
+  start();
+  const int port = server_->port();
+  Client fresh = connect(), idle = connect(), half = connect(), waiting = connect(),
+         streaming = connect();
+  EXPECT_EQ(idle.ask(get("/health")).status, 200);
+  const std::string request = post("/echo", "body");
+  half.send(request.substr(0, request.size() - 1));
+  waiting.send(get("/hold") + get("/health"));
+  const auto first = held_.take();
+  streaming.send(get("/hold"));
+  const auto second = held_.take();
+  second->begin_stream("");
+  streaming.receive_head();
+  EXPECT_EQ(server_->n_in_progress(), 2);
+
+  server_->stop_accepting();
+  EXPECT_EQ(idle.receive_all(), "");
+  EXPECT_EQ(fresh.receive_all(), "");
+  EXPECT_FALSE(Client(port).is_open());
+  EXPECT_EQ(server_->n_in_progress(), 2);
+
+  half.send("y");
+  const Answer last = half.receive_answer();
+  EXPECT_EQ(last.body, "/echo? body");
+  EXPECT_EQ(last.header("connection"), "close");
+  EXPECT_EQ(half.receive_all(), "");
+
+  first->send({.body = "answer"});
+  const Answer answer = waiting.receive_answer();
+  EXPECT_EQ(answer.body, "answer");
+  EXPECT_EQ(answer.header("connection"), "close");
+  EXPECT_EQ(waiting.receive_all(), "");
+
+  second->write("x");
+  EXPECT_EQ(streaming.receive_until("x\r\n"), "1\r\nx\r\n");
+  second->end();
+  EXPECT_EQ(streaming.receive_all(), "0\r\n\r\n");
+  EXPECT_TRUE(wait_until([&] { return server_->n_in_progress() == 0; }));
+  EXPECT_EQ(held_.n_gone(), 0);
+  server_->stop();
+  server_->stop();
+}
+
+TEST_F(HttpServerLoadTest, StopsAndStartsAgainOnThePort) {
+  int port = 0;
+  for (int round = 0; round < 3; ++round) {
+    HttpServerOptions o = options();
+    o.port = port;
+    start(o);
+    port = server_->port();
+    Client waiting = connect(), streaming = connect(), idle = connect();
+    EXPECT_EQ(idle.ask(get("/health")).status, 200);
+    waiting.send(get("/hold"));
+    const auto first = held_.take();
+    streaming.send(get("/hold"));
+    const auto second = held_.take();
+    second->begin_stream("beat");
+    server_.reset();
+    EXPECT_EQ(held_.n_gone(), 2 * round + 2);
+    EXPECT_EQ(waiting.receive_all(), "");
+    EXPECT_FALSE(streaming.receive_answer().is_whole);
+    // Replies outlive the server.
+    first->send({.body = "late"});
+    second->write("late");
+    second->end();
+  }
+  HttpServer never_started({}, {});
+}
+
+TEST_F(HttpServerLoadTest, StopsUnderLoad) {
+  for (int round = 0; round < 20; ++round) {
+    start();
+    const int port = server_->port();
+    std::atomic<bool> stops = false;
+    std::vector<std::thread> clients;
+    for (int i = 0; i < 4; ++i) {
+      clients.emplace_back([&] {
+        while (!stops) {
+          Client client(port);
+          for (int n = 0; n < 3 && client.is_open(); ++n)
+            if (client.ask(n == 1 ? get("/stream?abc") : get("/health")).status != 200) break;
+        }
+      });
+    }
+    std::this_thread::sleep_for(3ms);
+    server_.reset();
+    stops = true;
+    for (std::thread& client : clients) client.join();
+  }
+}
+
+}  // namespace
+}  // namespace outrider
