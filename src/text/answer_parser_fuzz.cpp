@@ -29,7 +29,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t n) 
   if (n < 4) return 0;
   const AnswerFormat format{row_of(reasoning_syntaxes(), bytes[1]),
                             row_of(tool_syntaxes(), bytes[0])};
-  AnswerOptions options;
+  AnswerParserOptions options;
   if (bytes[2] & 1u) options.tools = kTestTools;
   options.parallel_calls = (bytes[2] & 2u) == 0;
   if ((bytes[2] & 4u) && format.reasoning != nullptr)
