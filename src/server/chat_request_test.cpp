@@ -149,7 +149,7 @@ TEST(ChatRequest, RefusesByName) {
     const char *field, *value, *param, *says;
   };
   const Case cases[] = {
-      {"messages", "[]", "messages", "found 0 items, expected at least 1"},
+      {"messages", "[]", "messages", "has 0 items, expected at least 1"},
       {"messages", R"([{"content":"x"}])", "messages[0].role", "is missing"},
       {"messages", R"([{"role":"function","content":"x"}])", "messages[0].role",
        "found \"function\""},

@@ -23,15 +23,11 @@ CompletionPrompt read_one(const FieldValue& value) {
 FieldReader<Fields> prompt_field(const GenerationLimits& limits) {
   return {
       fmt::format("a string, a list of tokens, or a list of at most {} of these", limits.prompts),
-      [most = static_cast<std::size_t>(limits.prompts)](const FieldValue& value, Fields& fields) {
+      [most = limits.prompts](const FieldValue& value, Fields& fields) {
+        const auto add = [&](const FieldValue& one) { fields.prompts.push_back(read_one(one)); };
         const Json& json = value.json();
         const bool is_one = !json.is_array() || (!json.empty() && json[0].is_number());
-        if (is_one) {
-          fields.prompts.push_back(read_one(value));
-          return;
-        }
-        for (const FieldValue& item : value.items(1, most))
-          fields.prompts.push_back(read_one(item));
+        is_one ? add(value) : value.each_item(add, 1, most);
       }};
 }
 
@@ -61,7 +57,7 @@ CompletionRequest read_completion_request(std::string_view body, const Generatio
   check_generation(fields);
   if (fields.prompts.empty()) refuse_field("prompt", "is missing");
   const std::size_t answers = fields.prompts.size() * static_cast<std::size_t>(fields.n);
-  if (std::cmp_greater(answers, limits.answers))
+  if (answers > limits.answers)
     refuse_field("n",
                  fmt::format("found {} prompts with {} answers each, expected at most {} answers",
                              fields.prompts.size(), fields.n, limits.answers));

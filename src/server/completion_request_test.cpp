@@ -54,7 +54,7 @@ TEST(CompletionRequest, RefusesByName) {
     const char *field, *value, *param, *says;
   };
   const Case cases[] = {
-      {"prompt", "[]", "prompt", "found 0 items, expected at least 1"},
+      {"prompt", "[]", "prompt", "has 0 items, expected at least 1"},
       {"prompt", "[[]]", "prompt[0]", "is empty; expected at least one token"},
       {"prompt", "null", "prompt", "is missing"},
       {"prompt", "[1,\"a\"]", "prompt[1]", "found \"a\", expected an integer"},

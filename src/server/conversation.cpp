@@ -9,10 +9,6 @@ namespace {
 
 using Reader = FieldReader<Conversation>;
 
-std::size_t size_of(int limit) {
-  return static_cast<std::size_t>(limit);
-}
-
 // Most clients send a text with JSON; some send the object itself.
 void read_arguments(const FieldValue& value, ToolCall& call) {
   if (!value.json().is_string() && !value.json().is_object())
@@ -42,10 +38,13 @@ ChatMessage read_message(const FieldValue& value, const FieldTable<ChatMessage>&
 
 Reader messages_field(const GenerationLimits& limits) {
   return {fmt::format("a list of 1 to {} messages", limits.messages),
-          [most = size_of(limits.messages), table = message_fields(limits)](
-              const FieldValue& value, Conversation& conversation) {
-            for (const FieldValue& item : value.items(1, most))
-              conversation.messages.push_back(read_message(item, table));
+          [most = limits.messages, table = message_fields(limits)](const FieldValue& value,
+                                                                   Conversation& conversation) {
+            value.each_item(
+                [&](const FieldValue& item) {
+                  conversation.messages.push_back(read_message(item, table));
+                },
+                1, most);
           }};
 }
 
@@ -57,7 +56,8 @@ void check_tool(const FieldValue& value) {
                             if (name.text().empty()) name.refuse("is empty");
                           }});
     table.obeyed("description", {"", [](const FieldValue& text, Tool&) { text.text(); }});
-    table.obeyed("parameters", {"", [](const FieldValue& schema, Tool&) { schema.members(); }});
+    table.obeyed("parameters",
+                 {"", [](const FieldValue& schema, Tool&) { schema.check_object(); }});
     table.refused("strict", {"false"});
     return table;
   }();
@@ -79,8 +79,8 @@ void check_tool(const FieldValue& value) {
 // Definitions go to the chat template as they stand, so their keys keep their order.
 Reader tools_field(const GenerationLimits& limits) {
   return {fmt::format("a list of at most {} tools of type function", limits.tools),
-          [most = size_of(limits.tools)](const FieldValue& value, Conversation& conversation) {
-            for (const FieldValue& tool : value.items(0, most)) check_tool(tool);
+          [most = limits.tools](const FieldValue& value, Conversation& conversation) {
+            value.each_item(check_tool, 0, most);
             conversation.tools = value.json();
           }};
 }
@@ -97,13 +97,11 @@ Reader tool_choice_field() {
 
 FieldReader<Conversation> variables_field() {
   static constexpr std::size_t kVariablesMax = 64;
-  return {
-      fmt::format("an object of at most {} variables", kVariablesMax),
-      [](const FieldValue& value, Conversation& conversation) {
-        if (const std::size_t n = value.members().size(); n > kVariablesMax)
-          value.refuse(fmt::format("found {} variables, expected at most {}", n, kVariablesMax));
-        conversation.variables = value.json();
-      }};
+  return {fmt::format("an object of at most {} variables", kVariablesMax),
+          [](const FieldValue& value, Conversation& conversation) {
+            value.check_object(kVariablesMax);
+            conversation.variables = value.json();
+          }};
 }
 
 FieldTable<ToolCall> tool_call_fields() {
@@ -133,9 +131,10 @@ FieldTable<ChatMessage> message_fields(const GenerationLimits& limits) {
   table.obeyed("reasoning", text_field(&ChatMessage::reasoning), "the same");
   table.obeyed("tool_calls",
                {"a list of calls of type function",
-                [most = size_of(limits.tools)](const FieldValue& value, ChatMessage& message) {
-                  for (const FieldValue& item : value.items(0, most))
-                    message.calls.push_back(read_call(item));
+                [most = limits.tools](const FieldValue& value, ChatMessage& message) {
+                  value.each_item(
+                      [&](const FieldValue& item) { message.calls.push_back(read_call(item)); }, 0,
+                      most);
                 }},
                "of an assistant");
   table.obeyed("tool_call_id", text_field(&ChatMessage::call_id), "of a tool");

@@ -47,8 +47,6 @@ Json parse_body(std::string_view body) {
     if (!json.is_object())
       throw Error("request body: found {}, expected a JSON object", type_text(json));
     return json;
-  } catch (const RequestError&) {
-    throw;
   } catch (const Error& error) {
     throw RequestError(400, "", "", error.what());
   }
@@ -119,37 +117,40 @@ const std::string& FieldValue::text() const {
 std::string FieldValue::text(std::size_t bytes_max) const {
   const std::string& value = text();
   if (value.size() > bytes_max)
-    refuse(fmt::format("found {} bytes, expected at most {}", value.size(), bytes_max));
+    refuse(fmt::format("has {} bytes, expected at most {}", value.size(), bytes_max));
   return value;
 }
 
-std::vector<FieldValue> FieldValue::items() const {
+void FieldValue::each_item(const std::function<void(const FieldValue&)>& visit, std::size_t least,
+                           std::size_t most) const {
   if (!json_->is_array()) expected("a list");
-  std::vector<FieldValue> items;
-  for (const Json& item : *json_)
-    items.emplace_back(item, fmt::format("{}[{}]", path_, items.size()));
-  return items;
+  check_size(least, most);
+  for (std::size_t i = 0; i < json_->size(); ++i)
+    visit(FieldValue((*json_)[i], fmt::format("{}[{}]", path_, i)));
 }
 
-std::vector<FieldValue> FieldValue::items(std::size_t least, std::size_t most) const {
-  if (!json_->is_array()) expected("a list");
-  if (json_->size() < least)
-    refuse(fmt::format("found {} items, expected at least {}", json_->size(), least));
-  if (json_->size() > most)
-    refuse(fmt::format("found {} items, expected at most {}", json_->size(), most));
-  return items();
-}
-
-std::vector<std::pair<std::string, FieldValue>> FieldValue::members() const {
-  if (!json_->is_object()) expected("an object");
-  std::vector<std::pair<std::string, FieldValue>> members;
+void FieldValue::each_member(
+    const std::function<void(const std::string&, const FieldValue&)>& visit,
+    std::size_t most) const {
+  check_object(most);
   for (const auto& [key, value] : json_->items())
-    members.emplace_back(key, FieldValue(value, member_path(path_, key)));
-  return members;
+    visit(key, FieldValue(value, member_path(path_, key)));
+}
+
+void FieldValue::check_size(std::size_t least, std::size_t most) const {
+  if (json_->size() < least)
+    refuse(fmt::format("has {} items, expected at least {}", json_->size(), least));
+  if (json_->size() > most)
+    refuse(fmt::format("has {} items, expected at most {}", json_->size(), most));
+}
+
+void FieldValue::check_object(std::size_t members_max) const {
+  if (!json_->is_object()) expected("an object");
+  check_size(0, members_max);
 }
 
 std::optional<FieldValue> FieldValue::find(std::string_view key) const {
-  if (!json_->is_object()) expected("an object");
+  check_object();
   const auto found = json_->find(std::string(key));
   if (found == json_->end() || found->is_null()) return std::nullopt;
   return FieldValue(*found, member_path(path_, key));

@@ -26,6 +26,8 @@ Json parse_body(std::string_view body);
 // refuses with RequestError (400), which says where, what was found and what was expected.
 class FieldValue {
  public:
+  static constexpr std::size_t kAnyNumber = ~std::size_t{0};
+
   explicit FieldValue(const Json& json, std::string path = {})
       : json_(&json), path_(std::move(path)) {}
 
@@ -39,9 +41,12 @@ class FieldValue {
   const std::string& text() const;
   std::string text(std::size_t bytes_max) const;
 
-  std::vector<FieldValue> items() const;  // of a list
-  std::vector<FieldValue> items(std::size_t least, std::size_t most) const;
-  std::vector<std::pair<std::string, FieldValue>> members() const;  // of an object
+  // One after another: of a list with so many items, of an object with so many members.
+  void each_item(const std::function<void(const FieldValue&)>& visit, std::size_t least = 0,
+                 std::size_t most = kAnyNumber) const;
+  void each_member(const std::function<void(const std::string& key, const FieldValue&)>& visit,
+                   std::size_t most = kAnyNumber) const;
+  void check_object(std::size_t members_max = kAnyNumber) const;
   // A member of an object; null counts as missing.
   std::optional<FieldValue> find(std::string_view key) const;
   FieldValue at(std::string_view key) const;  // refused if it is missing
@@ -54,13 +59,15 @@ class FieldValue {
   [[noreturn]] void refuse(std::string_view problem) const;
 
  private:
+  void check_size(std::size_t least, std::size_t most) const;
+
   const Json* json_;
   std::string path_;
 };
 
 // RequestError (400) that names `path`, if there is one.
 [[noreturn]] void refuse_field(const std::string& path, std::string_view problem);
-// A text as messages show it: quoted, its middle left out if it is long.
+// A text as messages show it: quoted, and cut if it is long.
 std::string in_quotes(std::string_view text);
 
 enum class FieldUse {
@@ -133,11 +140,11 @@ class FieldTable {
   // Reads each field of `object`. Null counts as missing. RequestError (400) for a field that no
   // row names.
   void read(const FieldValue& object, Request& request) const {
-    for (const auto& [key, value] : object.members()) {
+    object.each_member([&](const std::string& key, const FieldValue& value) {
       const Field<Request>* const field = find(key);
       if (!field) refuse_unknown(value.path(), key, names());
       if (field->read && !value.json().is_null()) field->read(value, request);
-    }
+    });
   }
 
   const std::vector<Field<Request>>& fields() const { return fields_; }

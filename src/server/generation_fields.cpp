@@ -26,19 +26,16 @@ Reader seed_field() {
           }};
 }
 
-Reader logit_bias_field(int entries_max) {
+Reader logit_bias_field(std::size_t entries_max) {
   return {
       fmt::format("an object of token ids and numbers from -100 to 100, at most {}", entries_max),
       [=](const FieldValue& value, Fields& fields) {
-        const auto members = value.members();
-        if (std::cmp_greater(members.size(), entries_max))
-          value.refuse(
-              fmt::format("found {} tokens, expected at most {}", members.size(), entries_max));
-        for (const auto& [key, bias] : members) {
+        const auto add = [&](const std::string& key, const FieldValue& bias) {
           const auto token = parse_number<Token>(key);
           if (!token || *token < 0) bias.refuse("expected the id of a token as its name");
           fields.logit_bias.push_back({*token, static_cast<float>(bias.number(-100, 100))});
-        }
+        };
+        value.each_member(add, entries_max);
       }};
 }
 
@@ -96,16 +93,15 @@ Reader speculation_field() {
 }  // namespace
 
 Reader stop_field(const GenerationLimits& limits) {
-  const auto stops = static_cast<std::size_t>(limits.stops);
-  const auto bytes = static_cast<std::size_t>(limits.stop_bytes);
-  const auto read_one = [bytes](const FieldValue& value, Fields& fields) {
-    fields.stop.push_back(value.text(bytes));
-    if (fields.stop.back().empty()) value.refuse("is empty; expected at least one character");
-  };
-  return {fmt::format("a string of at most {} bytes, or a list of at most {}", bytes, stops),
-          [=](const FieldValue& value, Fields& fields) {
-            if (value.json().is_string()) return read_one(value, fields);
-            for (const FieldValue& item : value.items(0, stops)) read_one(item, fields);
+  return {fmt::format("a string of at most {} bytes, or a list of at most {}", limits.stop_bytes,
+                      limits.stops),
+          [limits](const FieldValue& value, Fields& fields) {
+            const auto add = [&](const FieldValue& one) {
+              fields.stop.push_back(one.text(limits.stop_bytes));
+              if (fields.stop.back().empty())
+                one.refuse("is empty; expected at least one character");
+            };
+            value.json().is_string() ? add(value) : value.each_item(add, 0, limits.stops);
           }};
 }
 
@@ -132,8 +128,9 @@ Reader top_k_field() {
 
 std::vector<Token> read_tokens(const FieldValue& value) {
   std::vector<Token> tokens;
-  for (const FieldValue& item : value.items())
+  value.each_item([&](const FieldValue& item) {
     tokens.push_back(static_cast<Token>(item.integer(0, kIntMax)));
+  });
   return tokens;
 }
 
@@ -152,14 +149,14 @@ std::string text_of_parts(const FieldValue& value) {
   if (value.json().is_string()) return value.text();
   if (!value.json().is_array()) value.expected("a string or a list of parts");
   std::string text;
-  for (const FieldValue& item : value.items()) {
+  value.each_item([&](const FieldValue& item) {
     const FieldValue type = item.at("type");
     if (type.text() != "text") type.unsupported("only text is");
     item.at("text");
     Part part;
     table.read(item, part);
     text += part.text;
-  }
+  });
   return text;
 }
 

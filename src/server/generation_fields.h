@@ -15,15 +15,15 @@ namespace outrider {
 
 // How much one request may ask for.
 struct GenerationLimits {
-  int n = 128;            // answers to one prompt
-  int prompts = 128;      // of one request
-  int answers = 256;      // of one request
-  int stops = 16;         // stop strings
-  int stop_bytes = 256;   // of each
-  int logit_bias = 1024;  // tokens
+  int n = 128;                    // answers to one prompt
+  std::size_t prompts = 128;      // of one request
+  std::size_t answers = 256;      // of one request
+  std::size_t stops = 16;         // stop strings
+  std::size_t stop_bytes = 256;   // of each
+  std::size_t logit_bias = 1024;  // tokens
   int top_logprobs = 20;
-  int messages = 10'000;
-  int tools = 512;
+  std::size_t messages = 10'000;
+  std::size_t tools = 512;
 };
 
 struct GenerationFields {

@@ -83,7 +83,7 @@ BlockKind tool_use_block() {
                                 call(message).name = value.text();
                               }});
   kind.fields.obeyed("input", {"an object", [=](const FieldValue& value, Message& message) {
-                                 value.members();
+                                 value.check_object();
                                  call(message).arguments = value.json().dump();
                                }});
   kind.fields.harmless("caller");
@@ -134,11 +134,11 @@ std::string text_of_blocks(const FieldValue& value, std::string_view except) {
   if (value.json().is_string()) return value.text();
   if (!value.json().is_array()) value.expected("a string or a list of blocks");
   std::vector<ChatMessage> messages;
-  for (const FieldValue& block : value.items()) {
+  value.each_item([&](const FieldValue& block) {
     ChatMessage message = read_block(block, "system");
     const bool is_wanted = except.empty() || !message.content->starts_with(except);
     if (is_wanted) add(messages, std::move(message));
-  }
+  });
   return messages.empty() ? "" : *messages[0].content;
 }
 
@@ -161,15 +161,14 @@ void read_turn(const FieldValue& value, std::vector<ChatMessage>& messages) {
     return;
   }
   if (!content.json().is_array()) content.expected("a string or a list of blocks");
-  for (const FieldValue& block : content.items()) add(messages, read_block(block, turn.role));
+  content.each_item([&](const FieldValue& block) { add(messages, read_block(block, turn.role)); });
 }
 
 FieldReader<Conversation> messages_field(const GenerationLimits& limits) {
-  const auto most = static_cast<std::size_t>(limits.messages);
-  return {fmt::format("a list of 1 to {} messages", most),
-          [=](const FieldValue& value, Conversation& conversation) {
-            for (const FieldValue& item : value.items(1, most))
-              read_turn(item, conversation.messages);
+  return {fmt::format("a list of 1 to {} messages", limits.messages),
+          [most = limits.messages](const FieldValue& value, Conversation& conversation) {
+            value.each_item([&](const FieldValue& item) { read_turn(item, conversation.messages); },
+                            1, most);
           }};
 }
 
@@ -190,7 +189,7 @@ Json read_tool(const FieldValue& value) {
                                    }});
     table.obeyed("input_schema",
                  FieldReader<Tool>{"an object", [](const FieldValue& schema, Tool& tool) {
-                                     schema.members();
+                                     schema.check_object();
                                      tool.function["parameters"] = schema.json();
                                    }});
     table.refused("type", {R"("custom")"});
@@ -212,11 +211,11 @@ Json read_tool(const FieldValue& value) {
 }
 
 FieldReader<Conversation> tools_field(const GenerationLimits& limits) {
-  const auto most = static_cast<std::size_t>(limits.tools);
-  return {fmt::format("a list of at most {} tools of one's own", most),
-          [=](const FieldValue& value, Conversation& conversation) {
-            for (const FieldValue& tool : value.items(0, most))
-              conversation.tools.push_back(read_tool(tool));
+  return {fmt::format("a list of at most {} tools of one's own", limits.tools),
+          [most = limits.tools](const FieldValue& value, Conversation& conversation) {
+            value.each_item(
+                [&](const FieldValue& tool) { conversation.tools.push_back(read_tool(tool)); }, 0,
+                most);
           }};
 }
 

@@ -161,7 +161,7 @@ TEST(MessagesRequest, RefusesByName) {
   };
   const Case cases[] = {
       {"max_tokens", "null", "max_tokens", "is missing"},
-      {"messages", "[]", "messages", "found 0 items"},
+      {"messages", "[]", "messages", "has 0 items"},
       {"messages", R"([{"role":"tool","content":"x"}])", "messages[0].role", "found \"tool\""},
       {"messages", R"([{"role":"user"}])", "messages[0].content", "is missing"},
       {"messages", R"([{"role":"user","content":[{"type":"image","source":{}}]}])",
