@@ -170,9 +170,15 @@ std::string random_id(std::string_view prefix) {
   return id;
 }
 
-std::int64_t seconds_since_1970() {
+AnswerHead answer_head(const ServedModel& model, const GenerationFields& fields,
+                       std::string_view id_prefix) {
   using namespace std::chrono;
-  return duration_cast<seconds>(system_clock::now().time_since_epoch()).count();
+  const auto now = system_clock::now().time_since_epoch();
+  return {.id = random_id(id_prefix),
+          .model = answering_name(model, fields.model),
+          .version = model.version,
+          .created = duration_cast<seconds>(now).count(),
+          .seed = fields.seed.value()};
 }
 
 void give_answers(const ServedModel& model, Asked asked, std::shared_ptr<HttpReply> reply) {

@@ -36,7 +36,10 @@ CacheScope cache_scope(std::optional<std::size_t> api_key, std::string_view salt
 
 // "chatcmpl-" and 24 random letters and digits.
 std::string random_id(std::string_view prefix);
-std::int64_t seconds_since_1970();
+// Of an answer by this model, now. The request has a seed. RequestError (404) if it asks for
+// another model.
+AnswerHead answer_head(const ServedModel& model, const GenerationFields& fields,
+                       std::string_view id_prefix);
 
 struct Asked {
   std::vector<AnswerRequest> answers;

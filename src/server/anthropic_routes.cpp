@@ -35,32 +35,25 @@ void check_length(const ServedModel& model, std::size_t n_tokens) {
 void answer(const ServedModel& model, const HttpRequest& http, Reply reply) {
   MessagesRequest request = read_messages_request(http.body, model.limits);
   draw_seed(request);
-  const AnswerHead head{.id = random_id("msg_"),
-                        .model = answering_name(model, request.model),
-                        .version = model.version,
-                        .created = seconds_since_1970(),
-                        .seed = request.seed.value()};
+  const AnswerHead head = answer_head(model, request, "msg_");
   const ChatPrompt prompt = prompt_of(model, request);
   std::vector<Token> tokens = prompt.tokens(*model.tokenizer);
   check_length(model, tokens.size());
   check_prompt(model, tokens, "messages");
-  const std::string tools = used_tools(request);
   const auto form = request.stream ? messages_stream : messages_document;
   Asked asked{.answers = {},
               .form = form({.head = head,
                             .prompt_tokens = static_cast<int>(tokens.size()),
                             .shows_thinking = request.shows_thinking,
                             .format = model.format,
-                            .parser = {.tools = tools,
-                                       .parallel_calls = request.parallel_calls,
-                                       .begun = prompt.begun},
+                            .parser = parser_options(request, prompt),
                             .new_call_id = [] { return random_id("toolu_"); }}),
               .stream = request.stream,
               .path = http.path,
               .heartbeat = std::string(kHeartbeat),
               .overloaded_status = kOverloaded};
   AnswerRequest ask = answer_request(model, request, std::move(tokens), http.api_key);
-  ask.request.stop.shown_tokens = shown_tokens(model.format, *model.tokenizer, !tools.empty());
+  ask.request.stop.shown_tokens = shown_tokens(model.format, *model.tokenizer, request.has_tools());
   asked.answers.push_back(std::move(ask));
   give_answers(model, std::move(asked), std::move(reply));
 }

@@ -105,7 +105,7 @@ TEST(AnthropicRoutes, GoesOnWithTheAssistantsText) {
   Served served;
   const auto reply = served.post(R"({"max_tokens":9,"messages":[{"role":"user","content":"hi"},
                                      {"role":"assistant","content":"Once"}]})");
-  EXPECT_EQ(served.prompt(), "[user]hi[assistant]Once");
+  EXPECT_EQ(served.prompt(), "[user]hi[assistant]<think></think>Once");
   served.bring(0, " more");
   served.finish(0);
   EXPECT_EQ(reply->json()["content"][0]["text"], " more");

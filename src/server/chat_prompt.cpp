@@ -28,6 +28,11 @@ Message template_message(const ChatTemplate& chat_template, const ChatMessage& m
   return out;
 }
 
+// As the template and the parser of answers take them.
+std::string tools_text(const Conversation& conversation) {
+  return conversation.has_tools() ? conversation.tools.dump() : "";
+}
+
 // The template's variables for how much to reason.
 Json variables_of(const ChatTemplate& chat_template, const Conversation& conversation) {
   Json variables = conversation.variables;
@@ -41,6 +46,7 @@ Json variables_of(const ChatTemplate& chat_template, const Conversation& convers
     else
       refuse_field("reasoning_effort", "this model's chat template knows none; leave it out");
   }
+  if (conversation.continues && !reasons) reasons = false;  // what is begun is no reasoning
   if (reasons)
     for (const std::string& name : switches) variables.emplace(name, *reasons);
   return variables;
@@ -57,7 +63,7 @@ std::vector<TextPiece> render(const ServedModel& model, const Conversation& conv
   try {
     const TemplateConversation given =
         template_conversation(model.format.conventions, model.format.tools, std::move(messages),
-                              used_tools(conversation));
+                              tools_text(conversation));
     return chat_template.render(
         given.messages, add_generation_prompt,
         {.tools = given.tools, .variables = variables.empty() ? "" : variables.dump()});
@@ -78,15 +84,10 @@ std::vector<Token> ChatPrompt::tokens(const Tokenizer& tokenizer) const {
   return tokenizer.encode_whole(pieces);
 }
 
-std::string used_tools(const Conversation& conversation) {
-  const bool has_tools = conversation.uses_tools && !conversation.tools.empty();
-  return has_tools ? conversation.tools.dump() : "";
-}
-
 ChatPrompt chat_prompt(const ServedModel& model, const Conversation& conversation) {
   if (!model.chat_template)
     refuse_field("messages", "this model has no chat template; use /v1/completions");
-  if (!used_tools(conversation).empty())
+  if (conversation.has_tools())
     if (const auto why = why_no_calls(model.format))
       throw RequestError(400, "unsupported_value", "tools",
                          fmt::format("tools: not supported with this model: {}", *why));
@@ -98,6 +99,12 @@ ChatPrompt chat_prompt(const ServedModel& model, const Conversation& conversatio
     prompt.begun += prompt.pieces.back().text;
   }
   return prompt;
+}
+
+AnswerParserOptions parser_options(const Conversation& conversation, const ChatPrompt& prompt) {
+  return {.tools = tools_text(conversation),
+          .parallel_calls = conversation.parallel_calls,
+          .begun = prompt.begun};
 }
 
 }  // namespace outrider

@@ -7,6 +7,7 @@
 
 #include "server/conversation.h"
 #include "server/served_model.h"
+#include "text/answer_parser.h"
 
 namespace outrider {
 
@@ -22,7 +23,7 @@ struct ChatPrompt {
 // conversation, or what it asks for cannot be had with this model: tools, a way to reason.
 ChatPrompt chat_prompt(const ServedModel& model, const Conversation& conversation);
 
-// A list of tools as the template and the parser of answers take it; empty: none are used.
-std::string used_tools(const Conversation& conversation);
+// For an answer to this prompt.
+AnswerParserOptions parser_options(const Conversation& conversation, const ChatPrompt& prompt);
 
 }  // namespace outrider

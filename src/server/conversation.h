@@ -36,6 +36,8 @@ struct Conversation {
   std::string reasoning_effort = {};   // empty: as the model does
   bool continues = false;              // the last message, an assistant's, begins the answer
   bool add_generation_prompt = true;
+
+  bool has_tools() const { return uses_tools && !tools.empty(); }  // that an answer may call
 };
 
 // Fields of tables for requests that have Conversation as their base: OpenAI's messages, tools and

@@ -70,23 +70,19 @@ Reader prediction_field() {
 Reader speculation_field() {
   constexpr int kRowsMax = 64;
   struct Speculation {
-    bool off = false;
+    std::string draft = "auto";
     std::optional<int> rows;
   };
   FieldTable<Speculation> table;
-  table.obeyed("draft", {"", [](const FieldValue& value, Speculation& speculation) {
-                           if (value.text() != "auto" && value.text() != "off")
-                             value.expected(
-                                 "\"auto\" or \"off\"; drafters are chosen when the server starts");
-                           speculation.off = value.text() == "off";
-                         }});
+  // Other drafters than the server's would have to be loaded.
+  table.obeyed("draft", word_field(&Speculation::draft, {"auto", "off"}));
   table.obeyed("rows", integer_field(&Speculation::rows, 0, kRowsMax));
   return {fmt::format(R"(an object with `draft`, "auto" or "off", and `rows`, {})",
                       integer_text(0, kRowsMax)),
           [table](const FieldValue& value, Fields& fields) {
             Speculation speculation;
             table.read(value, speculation);
-            fields.draft_rows = speculation.off ? 0 : speculation.rows;
+            fields.draft_rows = speculation.draft == "off" ? 0 : speculation.rows;
           }};
 }
 

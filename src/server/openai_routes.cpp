@@ -1,7 +1,5 @@
 #include "server/openai_routes.h"
 
-#include <fmt/format.h>
-
 #include <array>
 #include <ctime>
 #include <utility>
@@ -20,14 +18,6 @@ using Reply = std::shared_ptr<HttpReply>;
 
 constexpr std::string_view kHeartbeat = ": still here\n\n";  // a comment
 
-AnswerHead head(const ServedModel& model, const GenerationFields& fields, std::string_view prefix) {
-  return {.id = random_id(prefix),
-          .model = answering_name(model, fields.model),
-          .version = model.version,
-          .created = seconds_since_1970(),
-          .seed = fields.seed.value()};
-}
-
 Asked asked(const HttpRequest& http, const GenerationFields& fields,
             std::unique_ptr<AnswerForm> form) {
   return {.answers = {},
@@ -40,24 +30,22 @@ Asked asked(const HttpRequest& http, const GenerationFields& fields,
 void chat(const ServedModel& model, const HttpRequest& http, Reply reply) {
   ChatRequest request = read_chat_request(http.body, model.limits);
   draw_seed(request);
-  const AnswerHead answer_head = head(model, request, "chatcmpl-");
+  const AnswerHead head = answer_head(model, request, "chatcmpl-");
   const ChatPrompt prompt = chat_prompt(model, request);
   std::vector<Token> tokens = prompt.tokens(*model.tokenizer);
   check_prompt(model, tokens, "messages");
-  const std::string tools = used_tools(request);
   AnswerRequest first = answer_request(model, request, std::move(tokens), http.api_key);
-  first.request.stop.shown_tokens = shown_tokens(model.format, *model.tokenizer, !tools.empty());
+  first.request.stop.shown_tokens =
+      shown_tokens(model.format, *model.tokenizer, request.has_tools());
 
   const auto form = request.stream ? chat_stream : chat_document;
   Asked ask = asked(http, request,
-                    form({.head = answer_head,
+                    form({.head = head,
                           .n = request.n,
                           .logprobs = request.n_logprobs.has_value(),
                           .include_usage = request.include_usage,
                           .format = model.format,
-                          .parser = {.tools = tools,
-                                     .parallel_calls = request.parallel_calls,
-                                     .begun = prompt.begun},
+                          .parser = parser_options(request, prompt),
                           .tokenizer = model.tokenizer,
                           .new_call_id = [] { return random_id("call_"); }}));
   add_choices(ask.answers, first, request.n);
@@ -75,7 +63,7 @@ std::vector<Token> tokens_of(const ServedModel& model, const CompletionRequest& 
 void complete(const ServedModel& model, const HttpRequest& http, Reply reply) {
   CompletionRequest request = read_completion_request(http.body, model.limits);
   draw_seed(request);
-  const AnswerHead answer_head = head(model, request, "cmpl-");
+  const AnswerHead head = answer_head(model, request, "cmpl-");
   std::vector<std::vector<Token>> prompts;
   std::vector<AnswerRequest> answers;
   for (const CompletionPrompt& prompt : request.prompts) {
@@ -88,7 +76,7 @@ void complete(const ServedModel& model, const HttpRequest& http, Reply reply) {
 
   const auto form = request.stream ? completion_stream : completion_document;
   Asked ask = asked(http, request,
-                    form({.head = answer_head,
+                    form({.head = head,
                           .n = request.n,
                           .prompts = std::move(prompts),
                           .echo = request.echo,

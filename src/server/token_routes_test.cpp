@@ -73,7 +73,7 @@ TEST(TokenRoutes, AppliesTheTemplate) {
                                         {"role":"assistant","content":"b"}],
                             "continue_final_message":true})")
                 .dump(),
-            R"({"prompt":"[user]a[assistant]b"})");
+            R"({"prompt":"[user]a[assistant]<think></think>b"})");
   EXPECT_EQ(refused([&] {
               served.post("/apply-template",
                           R"({"model":"x","messages":[{"role":"user","content":"a"}]})");
