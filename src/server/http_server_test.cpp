@@ -513,7 +513,7 @@ TEST_F(HttpServerTest, RepliesInTheirOwnCallbacks) {
     const std::weak_ptr<int> watched = kept;
     std::atomic<bool> is_gone = false;
     std::vector<HttpRoute> routes = {
-        {"GET", "/", [&, kept](HttpRequest, std::shared_ptr<HttpReply> reply) {
+        {"GET", "/", [&, kept](const HttpRequest&, std::shared_ptr<HttpReply> reply) {
            reply->on_gone([reply, kept, &is_gone] { is_gone = true; });
            if (!goes) reply->send({.body = "fine"});
          }}};
@@ -536,9 +536,10 @@ TEST_F(HttpServerTest, LineEndsInHeadersAreReplaced) {
   start();
   const Answer answer = ask(get("/header/a%20%22%C3%A9"));
   EXPECT_EQ(answer.header("x-a"), "/header/a \"\xc3\xa9");
-  std::vector<HttpRoute> routes = {{"GET", "/", [](HttpRequest, std::shared_ptr<HttpReply> reply) {
-                                      reply->send({.headers = {{"x-a", "a\r\nx-b: c"}}});
-                                    }}};
+  std::vector<HttpRoute> routes = {
+      {"GET", "/", [](const HttpRequest&, std::shared_ptr<HttpReply> reply) {
+         reply->send({.headers = {{"x-a", "a\r\nx-b: c"}}});
+       }}};
   HttpServer server({}, std::move(routes));
   server.start();
   EXPECT_EQ(Client(server.port()).ask(get("/")).header("x-a"), "a  x-b: c");
@@ -567,7 +568,7 @@ TEST_F(HttpServerTest, RoutesLearnWhichKeyWasUsed) {
   HttpServerOptions o = options();
   o.guards.api_keys = {"first", "second"};
   std::vector<HttpRoute> routes = {
-      {"GET", "/*", [](HttpRequest request, std::shared_ptr<HttpReply> reply) {
+      {"GET", "/*", [](const HttpRequest& request, std::shared_ptr<HttpReply> reply) {
          reply->send({.body = request.api_key ? std::to_string(*request.api_key) : "none"});
        }}};
   HttpServer server(o, std::move(routes));

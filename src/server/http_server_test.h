@@ -268,22 +268,22 @@ class HttpServerTest : public testing::Test {
   }
 
   std::vector<HttpRoute> routes() {
-    const auto health = [](HttpRequest, std::shared_ptr<HttpReply> reply) {
+    const auto health = [](const HttpRequest&, std::shared_ptr<HttpReply> reply) {
       reply->send({.body = "fine", .content_type = "text/plain"});
     };
-    const auto echo = [](HttpRequest request, std::shared_ptr<HttpReply> reply) {
+    const auto echo = [](const HttpRequest& request, std::shared_ptr<HttpReply> reply) {
       reply->send({.body = request.path + "?" + request.query + " " + request.body,
                    .content_type = "text/plain"});
     };
-    const auto hold = [this](HttpRequest, std::shared_ptr<HttpReply> reply) {
+    const auto hold = [this](const HttpRequest&, std::shared_ptr<HttpReply> reply) {
       held_.add(std::move(reply));
     };
-    const auto stream = [](HttpRequest request, std::shared_ptr<HttpReply> reply) {
+    const auto stream = [](const HttpRequest& request, std::shared_ptr<HttpReply> reply) {
       reply->begin_stream("");
       for (const char c : request.query) reply->write(std::string(1, c));
       reply->end();
     };
-    const auto fail = [](HttpRequest request, std::shared_ptr<HttpReply> reply) {
+    const auto fail = [](const HttpRequest& request, std::shared_ptr<HttpReply> reply) {
       if (request.query == "request") throw RequestError(422, "code", "field", "a \"field\"");
       if (request.query == "error") throw std::runtime_error("two\nlines");
       if (request.query == "number") throw 1;
@@ -294,7 +294,7 @@ class HttpServerTest : public testing::Test {
       }
       if (request.query == "late" || request.query == "stream") throw std::runtime_error("x");
     };
-    const auto header = [](HttpRequest request, std::shared_ptr<HttpReply> reply) {
+    const auto header = [](const HttpRequest& request, std::shared_ptr<HttpReply> reply) {
       reply->send({.body = "", .headers = {{"x-a", request.path}}});
     };
     return {{"GET", "/health", health},  {"GET", "/echo/*", echo},
