@@ -126,9 +126,7 @@ void HttpConnection::start_refused() {
 
 void HttpConnection::drain() {
   post([this] {
-    // A request may have come that nobody read yet.
-    BoostError ignored;
-    if (stage_ == Stage::idle && socket_.available(ignored) == 0) close();
+    if (stage_ == Stage::idle) close_unless_asked();
   });
 }
 
@@ -153,6 +151,12 @@ void HttpConnection::close() {
   timer_.cancel(ignored);
   if (answer_) report_answer();
   context_.closed(this);
+}
+
+// A request may have come that nobody read yet.
+void HttpConnection::close_unless_asked() {
+  BoostError ignored;
+  if (socket_.available(ignored) == 0) close();
 }
 
 // Waiting takes no memory: there is a buffer only once there is something to read.
@@ -199,7 +203,6 @@ void HttpConnection::await_request() {
     return parse();
   }
   stage_ = Stage::idle;
-  unread_.shrink_to_fit();
   unsent_.shrink_to_fit();
   set_deadline(context_.options.times.idle);
   await_input();
@@ -264,8 +267,7 @@ void HttpConnection::call_route() {
   } catch (...) {
     exchange_->fail(error_response(path, 500, "the server failed"));
   }
-  // Who has the whole answer need not listen while it is sent.
-  if (!exchange_->is_complete()) await_input();
+  await_input();
 }
 
 void HttpConnection::refuse(HttpResponse response) {
@@ -277,6 +279,7 @@ void HttpConnection::refuse(HttpResponse response) {
 void HttpConnection::begin_answer() {
   stage_ = Stage::answer;
   clear_deadline();
+  unread_.shrink_to_fit();  // an answer may take minutes, and the next request as long
   ++context_.n_in_progress;
   answer_ = std::make_unique<Answer>();
   exchange_ = std::make_shared<Exchange>(*this, context_.options.limits.unsent_bytes);
@@ -424,7 +427,8 @@ void HttpConnection::arm_timer() {
 }
 
 void HttpConnection::deadline_passed() {
-  if (stage_ == Stage::idle || stage_ == Stage::linger || is_writing_) return close();
+  if (stage_ == Stage::idle) return close_unless_asked();
+  if (stage_ == Stage::linger || is_writing_) return close();
   if (stage_ == Stage::answer) {
     add_stream_text(answer_->heartbeat);
     return write();

@@ -43,7 +43,7 @@ struct ConnectionContext {
 
 // Public functions may be called on any thread; all else happens on the socket's strand. Each step
 // of a connection holds it alive, so it lives until it is closed and its last step has been called.
-class HttpConnection final : public ExchangeClient,
+class HttpConnection final : public AnswerSender,
                              public std::enable_shared_from_this<HttpConnection> {
  public:
   HttpConnection(Socket socket, ConnectionContext& context);
@@ -71,6 +71,7 @@ class HttpConnection final : public ExchangeClient,
   template <typename Step>
   void post(Step step);
   void close();
+  void close_unless_asked();
 
   // Input.
   void await_input();

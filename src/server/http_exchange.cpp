@@ -29,7 +29,7 @@ void Exchange::write(std::string_view text) {
   CHECK(stage_ == Stage::streaming);
   if (taken_bytes_ + next_.text.size() > unsent_bytes_max_) {
     has_overflowed_ = true;
-    client_->exchange_overflowed();
+    sender_->exchange_overflowed();
     return;
   }
   next_.text += text;
@@ -84,7 +84,7 @@ void Exchange::leave() {
   std::function<void()> gone;
   {
     const std::lock_guard lock(mutex_);
-    client_ = nullptr;
+    sender_ = nullptr;
     if (stage_ == Stage::complete) return;
     stage_ = Stage::gone;
     gone = std::exchange(gone_, nullptr);
@@ -95,7 +95,7 @@ void Exchange::leave() {
 void Exchange::change() {
   if (is_announced_) return;
   is_announced_ = true;
-  client_->exchange_changed();
+  sender_->exchange_changed();
 }
 
 // What waits for the client's going may hold the reply, whose end would lock again.

@@ -13,21 +13,21 @@
 namespace outrider {
 
 // Who sends the answer. Both are called while the exchange is locked, so they may only post.
-class ExchangeClient {
+class AnswerSender {
  public:
   virtual void exchange_changed() = 0;
   // The route wrote more than the client reads.
   virtual void exchange_overflowed() = 0;
 
  protected:
-  ~ExchangeClient() = default;
+  ~AnswerSender() = default;
 };
 
 class Exchange {
  public:
-  // `client` must live until leave().
-  Exchange(ExchangeClient& client, std::size_t unsent_bytes_max)
-      : client_(&client), unsent_bytes_max_(unsent_bytes_max) {}
+  // `sender` must live until leave().
+  Exchange(AnswerSender& sender, std::size_t unsent_bytes_max)
+      : sender_(&sender), unsent_bytes_max_(unsent_bytes_max) {}
 
   // The route's side: see HttpReply.
   void send(HttpResponse response);
@@ -61,10 +61,10 @@ class Exchange {
   void complete(std::unique_lock<std::mutex> lock);
 
   mutable std::mutex mutex_;  // guards what follows
-  ExchangeClient* client_;
+  AnswerSender* sender_;
   const std::size_t unsent_bytes_max_;
   Stage stage_ = Stage::waiting;
-  bool is_announced_ = false;  // the client was told and has not taken yet
+  bool is_announced_ = false;  // the sender was told and has not taken yet
   bool has_overflowed_ = false;
   Piece next_;
   std::size_t taken_bytes_ = 0;

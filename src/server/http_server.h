@@ -34,9 +34,10 @@ struct HttpLimits {
 };
 
 struct HttpTimes {
-  std::chrono::milliseconds head = std::chrono::seconds(10);  // from the first byte on; else 408
-  std::chrono::milliseconds body = std::chrono::seconds(60);  // from the head on; else 408
-  std::chrono::milliseconds idle = std::chrono::seconds(75);  // between requests
+  // From a request's first byte, or the connection's beginning, to the end of the head; else 408.
+  std::chrono::milliseconds head = std::chrono::seconds(10);
+  std::chrono::milliseconds body = std::chrono::seconds(60);         // from the head on; else 408
+  std::chrono::milliseconds idle = std::chrono::seconds(75);         // between requests
   std::chrono::milliseconds write_stall = std::chrono::seconds(30);  // the client reads nothing
   std::chrono::milliseconds heartbeat = std::chrono::seconds(10);    // of a silent stream
   // How long a client may go on sending after an answer that ends the connection. If we closed at
@@ -44,15 +45,15 @@ struct HttpTimes {
   std::chrono::milliseconds linger = std::chrono::seconds(5);
 };
 
-// One line of an access log: what is neither secret nor the user's text. Method and path hold
-// printable ASCII without quotes, backslashes and spaces, other bytes as %XX, and are empty if no
-// request was read.
+// One answer, for an access log: without query, headers and bodies, which hold keys and texts.
+// Method and path are printable ASCII without spaces, quotes and backslashes, other bytes as %XX,
+// so that no request can forge a line; long ones are cut, and empty means that none was read.
 struct HttpAccess {
   std::string method;
   std::string path;
   int status = 0;         // 499: the client went away before there was one
   std::size_t bytes = 0;  // of the answer, as far as it was sent, with its head
-  double ms = 0;          // from the request's head to the last byte of the answer
+  double ms = 0;          // from the whole request to the last byte of the answer
 };
 
 struct HttpServerOptions {

@@ -152,6 +152,16 @@ TEST_F(HttpServerTest, PipelinedRequestsAreAnsweredInOrder) {
   EXPECT_EQ(held_.n_gone(), 0);
 }
 
+// What a client sends ahead stays with the system, except for a few kilobytes.
+TEST_F(HttpServerTest, LittleIsReadAhead) {
+  start();
+  Client client = connect();
+  client.send(get("/hold"));
+  const auto reply = held_.take();
+  constexpr std::size_t kMost = std::size_t{64} << 20;
+  EXPECT_LT(client.send_until_full(kMost), kMost);
+}
+
 TEST_F(HttpServerTest, ContinuesOnlyWhatItWants) {
   HttpServerOptions o = options();
   o.guards.api_keys = {"key"};
@@ -307,6 +317,23 @@ TEST_F(HttpServerTest, WhoIsGoneBeforeItIsAskedForIsReportedAtOnce) {
   EXPECT_TRUE(is_gone);
 }
 
+// Nor is a client gone that had its whole answer.
+TEST_F(HttpServerTest, AnsweredClientsAreNotGone) {
+  start();
+  std::shared_ptr<HttpReply> reply;
+  {
+    Client client = connect();
+    client.send(get("/hold"));
+    reply = held_.take();
+    reply->send({.body = "all"});
+    client.receive_answer();
+  }
+  EXPECT_TRUE(wait_until([&] { return server_->n_in_progress() == 0; }));
+  reply->on_gone([] { ADD_FAILURE(); });
+  server_->stop();
+  EXPECT_EQ(held_.n_gone(), 0);
+}
+
 // `printf 'GET ...' | nc -N` ends its input before it reads.
 TEST_F(HttpServerTest, QuickAnswersReachClientsThatEndTheirInput) {
   start();
@@ -397,6 +424,16 @@ TEST_F(HttpServerTest, SlowRequests) {
     EXPECT_EQ(client.receive_all(), "");
   }
   {
+    SCOPED_TRACE("a body has a time of its own");
+    o.times.head = 2 * kPatience;
+    start(o);
+    Client client = connect();
+    client.send(body.substr(0, body.size() - 1));
+    EXPECT_EQ(client.receive_answer().status, 408);
+    o.times.head = 30ms;
+    start(o);
+  }
+  {
     SCOPED_TRACE("byte after byte");
     Client client = connect();
     EXPECT_TRUE(wait_until([&] {
@@ -476,7 +513,7 @@ TEST_F(HttpServerTest, RepliesInTheirOwnCallbacks) {
     const std::weak_ptr<int> watched = kept;
     std::atomic<bool> is_gone = false;
     std::vector<HttpRoute> routes = {
-        {"GET", "/", [&, kept](HttpRequest, std::shared_ptr<HttpReply> reply) {
+        {"GET", "/", [&, kept](const HttpRequest&, std::shared_ptr<HttpReply> reply) {
            reply->on_gone([reply, kept, &is_gone] { is_gone = true; });
            if (!goes) reply->send({.body = "fine"});
          }}};
@@ -499,9 +536,10 @@ TEST_F(HttpServerTest, LineEndsInHeadersAreReplaced) {
   start();
   const Answer answer = ask(get("/header/a%20%22%C3%A9"));
   EXPECT_EQ(answer.header("x-a"), "/header/a \"\xc3\xa9");
-  std::vector<HttpRoute> routes = {{"GET", "/", [](HttpRequest, std::shared_ptr<HttpReply> reply) {
-                                      reply->send({.headers = {{"x-a", "a\r\nx-b: c"}}});
-                                    }}};
+  std::vector<HttpRoute> routes = {
+      {"GET", "/", [](const HttpRequest&, std::shared_ptr<HttpReply> reply) {
+         reply->send({.headers = {{"x-a", "a\r\nx-b: c"}}});
+       }}};
   HttpServer server({}, std::move(routes));
   server.start();
   EXPECT_EQ(Client(server.port()).ask(get("/")).header("x-a"), "a  x-b: c");
@@ -530,7 +568,7 @@ TEST_F(HttpServerTest, RoutesLearnWhichKeyWasUsed) {
   HttpServerOptions o = options();
   o.guards.api_keys = {"first", "second"};
   std::vector<HttpRoute> routes = {
-      {"GET", "/*", [](HttpRequest request, std::shared_ptr<HttpReply> reply) {
+      {"GET", "/*", [](const HttpRequest& request, std::shared_ptr<HttpReply> reply) {
          reply->send({.body = request.api_key ? std::to_string(*request.api_key) : "none"});
        }}};
   HttpServer server(o, std::move(routes));

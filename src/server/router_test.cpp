@@ -8,8 +8,9 @@ namespace {
 TEST(Router, FindsTheClosestRoute) {
   std::string called;
   const auto route = [&](const char* method, const char* path, const char* name) {
-    return HttpRoute{method, path,
-                     [&called, name](HttpRequest, std::shared_ptr<HttpReply>) { called = name; }};
+    return HttpRoute{method, path, [&called, name](const HttpRequest&, std::shared_ptr<HttpReply>) {
+                       called = name;
+                     }};
   };
   const Router router({route("GET", "/a/*", "below a"), route("GET", "/a/b/*", "below b"),
                        route("GET", "/a/b/c", "c"), route("POST", "/a/b/c", "post c"),
