@@ -225,9 +225,10 @@ bool HttpConnection::admit() {
     refuse(std::move(*answer));
     return false;
   }
-  route_ = context_.router.find(request.method, request.path);
+  router_ = context_.router.get();
+  route_ = router_->find(request.method, request.path);
   if (route_ == nullptr) {
-    const std::string allowed = context_.router.allowed(request.path);
+    const std::string allowed = router_->allowed(request.path);
     HttpResponse refusal =
         allowed.empty()
             ? error_response(request.path, 404, fmt::format("there is nothing at {}", request.path))

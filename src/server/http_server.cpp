@@ -189,7 +189,7 @@ struct HttpServer::State {
   }
 
   const HttpServerOptions options;
-  const Router router;
+  CurrentRouter router;
   std::optional<Guards> guards;
   std::optional<ConnectionContext> context;  // once started
   int port = 0;
@@ -239,6 +239,10 @@ void HttpServer::start() {
   for (const auto& acceptor : state.acceptors)
     asio::post(acceptor->get_executor(),
                [&state, opened = acceptor.get()] { state.accept(*opened); });
+}
+
+void HttpServer::set_routes(std::vector<HttpRoute> routes) {
+  state_->router.set(std::move(routes));
 }
 
 int HttpServer::port() const {

@@ -78,6 +78,8 @@ class HttpServer {
   // Opens the port, also raises the process's limit of open files as far as it may, and starts the
   // threads. Throws Error if the port cannot be had. Once.
   void start();
+  // For requests that come from now on. Any thread.
+  void set_routes(std::vector<HttpRoute> routes);
   // Once started, the one that was opened.
   int port() const;
 

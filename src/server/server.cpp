@@ -1,0 +1,69 @@
+#include "server/server.h"
+
+#include <utility>
+
+#include "base/blocked_signals.h"
+#include "server/error_body.h"
+
+namespace outrider {
+namespace {
+
+// For all requests while there is nobody to answer them.
+std::vector<HttpRoute> unavailable(const char* message) {
+  const auto refuse = [message](const HttpRequest& request,
+                                const std::shared_ptr<HttpReply>& reply) {
+    HttpResponse response = error_response(request.path, 503, message);
+    response.headers.emplace_back("retry-after", "5");
+    reply->send(std::move(response));
+  };
+  return {{"GET", "/*", refuse}, {"POST", "/*", refuse}};
+}
+
+}  // namespace
+
+Server::Server(HttpServerOptions options)
+    : http_(std::move(options), unavailable("Loading model")) {
+  http_.start();
+}
+
+Server::~Server() {
+  stop();
+}
+
+void Server::serve(std::vector<HttpRoute> routes, Scheduler& scheduler) {
+  CHECK(!scheduler_);
+  scheduler_ = &scheduler;
+  http_.set_routes(std::move(routes));
+  const BlockedSignals blocked;
+  engine_thread_ = std::thread([this] {
+    try {
+      scheduler_->run();
+    } catch (...) {
+      const std::lock_guard lock(mutex_);
+      failure_ = std::current_exception();
+    }
+  });
+}
+
+bool Server::drain(std::chrono::milliseconds most, const std::function<bool()>& goes_on) {
+  http_.set_routes(unavailable("The server is shutting down"));
+  const auto end = std::chrono::steady_clock::now() + most;
+  while (http_.n_in_progress() > 0) {
+    if (std::chrono::steady_clock::now() >= end || !goes_on()) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return true;
+}
+
+void Server::stop() {
+  if (scheduler_) scheduler_->stop();
+  if (engine_thread_.joinable()) engine_thread_.join();
+  http_.stop();
+}
+
+std::exception_ptr Server::failure() const {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+}  // namespace outrider

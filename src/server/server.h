@@ -1,0 +1,50 @@
+// The life of a server: its port opens before the model is loaded, so that whoever waits for it can
+// ask /health; then it serves; and it drains before it ends.
+
+#pragma once
+
+#include <chrono>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "engine/scheduler.h"
+#include "server/http_server.h"
+
+namespace outrider {
+
+class Server {
+ public:
+  // Opens the port. Until serve(), /health and all else answer 503. Throws Error.
+  explicit Server(HttpServerOptions options);
+  ~Server();  // stop()
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+
+  int port() const { return http_.port(); }
+
+  // From now on these routes answer, and the scheduler works on a thread of its own. It is borrowed
+  // and must outlive the server. Once.
+  void serve(std::vector<HttpRoute> routes, Scheduler& scheduler);
+
+  // Refuses new requests with 503 and waits for those in progress, at most so long, and as long as
+  // `goes_on` says so, which is asked all the time. False if some were left.
+  bool drain(std::chrono::milliseconds most, const std::function<bool()>& goes_on);
+  // Ends answers in progress and closes the port.
+  void stop();
+
+  // What ended the scheduler's thread, which is a failure of the server.
+  std::exception_ptr failure() const;
+
+ private:
+  HttpServer http_;
+  Scheduler* scheduler_ = nullptr;
+  std::thread engine_thread_;
+  mutable std::mutex mutex_;
+  std::exception_ptr failure_;
+};
+
+}  // namespace outrider
