@@ -36,16 +36,11 @@ std::unique_ptr<ChatTemplate> open_chat_template(const std::string& name, const 
       settings.variables.empty() ? nlohmann::ordered_json::object()
                                  : parse_ordered_json(settings.variables, "template variables");
   if (settings.reasoning) {
-    // What templates call it: Qwen, GLM and most others; Granite and DeepSeek.
-    bool is_known = false;
-    for (const char* variable : {"enable_thinking", "thinking"}) {
-      if (!chat_template->names(variable)) continue;
-      is_known = true;
-      if (!variables.contains(variable)) variables[variable] = *settings.reasoning;
-    }
-    if (!is_known) {
+    const std::vector<std::string> switches = chat_template->reasoning_switches();
+    if (switches.empty())
       throw Error(Remedy::reasoning, "{}: its chat template cannot turn reasoning on or off", name);
-    }
+    for (const std::string& variable : switches)
+      if (!variables.contains(variable)) variables[variable] = *settings.reasoning;
   }
   chat_template->set_variables(variables.dump());
   return chat_template;

@@ -11,7 +11,7 @@ struct Fields : ChatRequest {
   std::optional<int> top_logprobs, max_completion_tokens;
 };
 
-FieldTable<Fields> make_table(const RequestLimits& limits) {
+FieldTable<Fields> make_table(const GenerationLimits& limits) {
   constexpr int kMost = std::numeric_limits<int>::max();
   FieldTable<Fields> table;
   table.add(conversation_fields(limits));
@@ -45,7 +45,7 @@ void check(Fields& fields) {
 
 }  // namespace
 
-ChatRequest read_chat_request(std::string_view body, const RequestLimits& limits) {
+ChatRequest read_chat_request(std::string_view body, const GenerationLimits& limits) {
   const Json json = parse_body(body);
   Fields fields;
   make_table(limits).read(FieldValue(json), fields);
@@ -53,7 +53,7 @@ ChatRequest read_chat_request(std::string_view body, const RequestLimits& limits
   return fields;
 }
 
-std::vector<FieldRow> chat_request_fields(const RequestLimits& limits) {
+std::vector<FieldRow> chat_request_fields(const GenerationLimits& limits) {
   return make_table(limits).rows();
 }
 

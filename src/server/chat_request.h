@@ -13,7 +13,7 @@ namespace outrider {
 struct ChatRequest : GenerationFields, Conversation {};
 
 // Throws RequestError (400).
-ChatRequest read_chat_request(std::string_view body, const RequestLimits& limits = {});
-std::vector<FieldRow> chat_request_fields(const RequestLimits& limits = {});
+ChatRequest read_chat_request(std::string_view body, const GenerationLimits& limits = {});
+std::vector<FieldRow> chat_request_fields(const GenerationLimits& limits = {});
 
 }  // namespace outrider

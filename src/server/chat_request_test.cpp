@@ -219,7 +219,7 @@ TEST(ChatRequest, RefusesByName) {
 }
 
 TEST(ChatRequest, KeepsToItsLimits) {
-  RequestLimits limits;
+  GenerationLimits limits;
   limits.n = 2;
   limits.stops = 2;
   limits.stop_bytes = 3;

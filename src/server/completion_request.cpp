@@ -27,7 +27,7 @@ CompletionPrompt read_one(const FieldValue& value) {
   value.expected("a string or a list of tokens");
 }
 
-FieldReader<Fields> prompt_field(const RequestLimits& limits) {
+FieldReader<Fields> prompt_field(const GenerationLimits& limits) {
   return {
       fmt::format("a string, a list of tokens, or a list of at most {} of these", limits.prompts),
       [most = static_cast<std::size_t>(limits.prompts)](const FieldValue& value, Fields& fields) {
@@ -42,7 +42,7 @@ FieldReader<Fields> prompt_field(const RequestLimits& limits) {
       }};
 }
 
-FieldTable<Fields> make_table(const RequestLimits& limits) {
+FieldTable<Fields> make_table(const GenerationLimits& limits) {
   FieldTable<Fields> table;
   table.obeyed("prompt", prompt_field(limits), "required");
   table.add(openai_fields(limits));
@@ -60,7 +60,7 @@ FieldTable<Fields> make_table(const RequestLimits& limits) {
 
 }  // namespace
 
-CompletionRequest read_completion_request(std::string_view body, const RequestLimits& limits) {
+CompletionRequest read_completion_request(std::string_view body, const GenerationLimits& limits) {
   const Json json = parse_body(body);
   CompletionRequest fields;
   fields.max_tokens = kStandardTokens;
@@ -75,7 +75,7 @@ CompletionRequest read_completion_request(std::string_view body, const RequestLi
   return fields;
 }
 
-std::vector<FieldRow> completion_request_fields(const RequestLimits& limits) {
+std::vector<FieldRow> completion_request_fields(const GenerationLimits& limits) {
   return make_table(limits).rows();
 }
 

@@ -22,7 +22,8 @@ struct CompletionRequest : GenerationFields {
 };
 
 // Throws RequestError (400).
-CompletionRequest read_completion_request(std::string_view body, const RequestLimits& limits = {});
-std::vector<FieldRow> completion_request_fields(const RequestLimits& limits = {});
+CompletionRequest read_completion_request(std::string_view body,
+                                          const GenerationLimits& limits = {});
+std::vector<FieldRow> completion_request_fields(const GenerationLimits& limits = {});
 
 }  // namespace outrider

@@ -78,7 +78,7 @@ TEST(CompletionRequest, RefusesByName) {
 }
 
 TEST(CompletionRequest, KeepsToItsLimits) {
-  RequestLimits limits;
+  GenerationLimits limits;
   limits.prompts = 3;
   limits.answers = 4;
   const auto read_limited = [&](const std::string& body) {

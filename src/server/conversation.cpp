@@ -53,7 +53,7 @@ ChatMessage read_message(const FieldValue& value, const FieldTable<ChatMessage>&
   return message;
 }
 
-Reader messages_field(const RequestLimits& limits) {
+Reader messages_field(const GenerationLimits& limits) {
   return {fmt::format("a list of 1 to {} messages", limits.messages),
           [most = size_of(limits.messages), table = message_fields(limits)](
               const FieldValue& value, Conversation& conversation) {
@@ -90,7 +90,7 @@ void check_tool(const FieldValue& value) {
 }
 
 // Definitions go to the chat template as they stand, so their keys keep their order.
-Reader tools_field(const RequestLimits& limits) {
+Reader tools_field(const GenerationLimits& limits) {
   return {fmt::format("a list of at most {} tools of type function", limits.tools),
           [most = size_of(limits.tools)](const FieldValue& value, Conversation& conversation) {
             for (const FieldValue& tool : value.items(0, most)) check_tool(tool);
@@ -107,10 +107,14 @@ Reader tool_choice_field() {
 }
 
 Reader variables_field() {
-  return {"an object", [](const FieldValue& value, Conversation& conversation) {
-            value.members();
-            conversation.variables = value.json();
-          }};
+  static constexpr std::size_t kVariablesMax = 64;
+  return {
+      fmt::format("an object of at most {} variables", kVariablesMax),
+      [](const FieldValue& value, Conversation& conversation) {
+        if (const std::size_t n = value.members().size(); n > kVariablesMax)
+          value.refuse(fmt::format("found {} variables, expected at most {}", n, kVariablesMax));
+        conversation.variables = value.json();
+      }};
 }
 
 }  // namespace
@@ -130,7 +134,7 @@ FieldTable<ToolCall> tool_call_fields() {
   return table;
 }
 
-FieldTable<ChatMessage> message_fields(const RequestLimits& limits) {
+FieldTable<ChatMessage> message_fields(const GenerationLimits& limits) {
   FieldTable<ChatMessage> table;
   table.obeyed(
       "role", word_field(&ChatMessage::role, {"system", "developer", "user", "assistant", "tool"}));
@@ -157,7 +161,7 @@ FieldTable<ChatMessage> message_fields(const RequestLimits& limits) {
   return table;
 }
 
-FieldTable<Conversation> conversation_fields(const RequestLimits& limits) {
+FieldTable<Conversation> conversation_fields(const GenerationLimits& limits) {
   FieldTable<Conversation> table;
   table.obeyed("messages", messages_field(limits), "required");
   table.obeyed("tools", tools_field(limits), "refused where the model's format is not known");

@@ -40,9 +40,9 @@ struct Conversation {
 
 // Fields of tables for requests that have Conversation as their base: messages, tools and what the
 // chat template takes.
-FieldTable<Conversation> conversation_fields(const RequestLimits& limits);
+FieldTable<Conversation> conversation_fields(const GenerationLimits& limits);
 // Of each message, and of each call in it.
-FieldTable<ChatMessage> message_fields(const RequestLimits& limits);
+FieldTable<ChatMessage> message_fields(const GenerationLimits& limits);
 FieldTable<ToolCall> tool_call_fields();
 
 // What no field alone can tell. Throws RequestError (400).

@@ -111,7 +111,7 @@ Reader speculation_field() {
 
 }  // namespace
 
-Reader stop_field(const RequestLimits& limits) {
+Reader stop_field(const GenerationLimits& limits) {
   const auto stops = static_cast<std::size_t>(limits.stops);
   const auto bytes = static_cast<std::size_t>(limits.stop_bytes);
   const auto read_one = [bytes](const FieldValue& value, Fields& fields) {
@@ -168,7 +168,7 @@ FieldTable<Fields> served_fields() {
   return table;
 }
 
-FieldTable<Fields> openai_fields(const RequestLimits& limits) {
+FieldTable<Fields> openai_fields(const GenerationLimits& limits) {
   Table table;
   table.add(served_fields());
   table.obeyed("stream_options", stream_options_field(), "only with `stream`");

@@ -14,7 +14,7 @@
 namespace outrider {
 
 // How much one request may ask for.
-struct RequestLimits {
+struct GenerationLimits {
   int n = 128;            // answers to one prompt
   int prompts = 128;      // of one request
   int answers = 256;      // of one request
@@ -48,13 +48,13 @@ struct GenerationFields {
 // Fields of tables for requests that have GenerationFields as their base: what every route takes,
 // and what OpenAI's take.
 FieldTable<GenerationFields> served_fields();
-FieldTable<GenerationFields> openai_fields(const RequestLimits& limits);
+FieldTable<GenerationFields> openai_fields(const GenerationLimits& limits);
 
 // What no field alone can tell. Throws RequestError (400).
 void check_generation(const GenerationFields& fields);
 
 // Readers that routes share.
-FieldReader<GenerationFields> stop_field(const RequestLimits& limits);
+FieldReader<GenerationFields> stop_field(const GenerationLimits& limits);
 FieldReader<GenerationFields> filter_field(std::optional<float> FilterSettings::*filter,
                                            double least, double most);
 // A string, or a list of parts of type text, whose texts are joined. Other parts are refused.

@@ -144,7 +144,6 @@ std::span<const ToolSyntax> tool_syntaxes() {
        .marks = {"<|tool_call|>"},
        .shape = Shape::json,
        .opens = {"<|tool_call|>"},
-       .closes = {"<|/tool_call|>"},
        .lists = true},
       {.name = "|tool_call| and |/tool_call|",  // Phi-4 mini, whose template names neither
        .marks = {"<|tool|>", "<|/tool|>"},
@@ -180,10 +179,6 @@ std::span<const ToolSyntax> tool_syntaxes() {
   return kRows;
 }
 
-bool AnswerFormat::can_call() const {
-  return tools != nullptr && conventions.tools != TemplateConventions::Tools::nowhere;
-}
-
 AnswerFormat answer_format(const ChatTemplate& chat_template) {
   AnswerFormat format;
   format.conventions = template_conventions(chat_template);
@@ -199,6 +194,15 @@ AnswerFormat answer_format(const ChatTemplate& chat_template) {
   }
   format.tools = nullptr;
   return format;
+}
+
+std::optional<std::string> why_no_calls(const AnswerFormat& format) {
+  if (format.conventions.tools == TemplateConventions::Tools::nowhere)
+    return "the model's chat template shows it no tools; choose another model or another template";
+  if (format.tools == nullptr)
+    return "how the model's chat template writes tool calls is not known in this version; choose "
+           "another model or another template";
+  return std::nullopt;
 }
 
 std::vector<Token> shown_tokens(const AnswerFormat& format, const Tokenizer& tokenizer,

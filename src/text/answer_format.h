@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -54,14 +55,15 @@ struct AnswerFormat {
   const ReasoningSyntax* reasoning = nullptr;  // null: none is known
   const ToolSyntax* tools = nullptr;           // null: none is known
   TemplateConventions conventions = {};
-
-  // Tools can be offered to the model and its calls be read.
-  bool can_call() const;
 };
 
 // The first row of each table whose marks the template names. A syntax of tools must also be able
 // to read what the template itself writes of a call, if it writes calls.
 AnswerFormat answer_format(const ChatTemplate& chat_template);
+
+// Nothing if tools can be given to the model and its calls be read; else one line that says why
+// not.
+std::optional<std::string> why_no_calls(const AnswerFormat& format);
 
 // Control tokens that delimit parts of answers, so that the parser must see their text, ascending:
 // for StopParams::shown_tokens. `with_tools`: the request gives tools.

@@ -86,31 +86,31 @@ inline AnswerParts answer_parts(const std::vector<AnswerDelta>& deltas) {
 
 namespace answer_check {
 
-inline void remove(std::string& text, std::string_view part) {
-  if (part.empty()) return;
-  for (std::size_t at = text.find(part); at != text.npos; at = text.find(part, at))
-    text.erase(at, part.size());
-}
-
-// Without white space, and without what may be dropped beside calls.
+// Without white space, and without delimiters, also those that leaving out others makes.
 inline std::string bare_text(const AnswerFormat& format, std::string text) {
-  std::erase_if(text, [](char byte) {
-    return std::string_view(" \n\r\t").find(byte) != std::string_view::npos;
-  });
-  const auto remove_all = [&](const Texts& texts) {
-    for (const std::string_view part : texts) {
-      std::string white_free(part);
-      std::erase(white_free, ' ');
-      std::erase(white_free, '\n');
-      remove(text, white_free);
-    }
+  std::vector<std::string> parts;
+  const auto add = [&](const Texts& texts) {
+    parts.insert(parts.end(), texts.begin(), texts.end());
   };
-  if (const ReasoningSyntax* row = format.reasoning) {
+  if (const ReasoningSyntax* row = format.reasoning)
     for (const Texts& texts : {row->opens, row->closes, row->response_opens, row->response_closes})
-      remove_all(texts);
-  }
+      add(texts);
   if (const ToolSyntax* row = format.tools; row != nullptr && !row->answer_name.empty())
-    remove(text, std::string(row->opens[0]) + std::string(row->answer_name));
+    parts.push_back(std::string(row->opens[0]) + std::string(row->answer_name));
+  const auto is_white = [](char byte) {
+    return std::string_view(" \n\r\t").find(byte) != std::string_view::npos;
+  };
+  std::erase_if(text, is_white);
+  for (std::string& part : parts) std::erase_if(part, is_white);
+  for (bool found = true; found;) {
+    found = false;
+    for (const std::string& part : parts) {
+      const std::size_t at = text.find(part);
+      if (at == text.npos) continue;
+      text.erase(at, part.size());
+      found = true;
+    }
+  }
   return text;
 }
 

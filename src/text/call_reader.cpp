@@ -216,9 +216,9 @@ CallReader::Step CallReader::value_begin(char byte) {
     if (byte != '"') return Step::wrong;
     role_ = Role::name;
   } else if ((key_ == "arguments" || key_ == "parameters") && !complete_ && byte != 'n') {
-    if (byte != '{' || !collected_.empty()) return Step::wrong;
-    role_ = Role::arguments;
-    if (!name_.empty()) begin();
+    if ((byte != '{' && byte != '"') || !collected_.empty()) return Step::wrong;
+    role_ = byte == '{' ? Role::arguments : Role::quoted_arguments;
+    if (byte == '{' && !name_.empty()) begin();
   }
   scanner_ = {};
   state_ = &CallReader::value;
@@ -230,21 +230,30 @@ CallReader::Step CallReader::value(char byte) {
   const JsonScanner::Step step = scanner_.push(byte, piece);
   if (step == JsonScanner::Step::wrong) return Step::wrong;
   if (role_ == Role::name) name_ += piece;
-  if (role_ == Role::arguments && begun_) out_.add(Kind::arguments, piece);
-  if (role_ == Role::arguments && !begun_) collected_ += piece;
+  if (begun_)
+    out_.add(Kind::arguments, piece);
+  else if (role_ == Role::arguments || role_ == Role::quoted_arguments)
+    collected_ += piece;
   if (step == JsonScanner::Step::more) return Step::more;
 
   state_ = &CallReader::after_value;
   if (step == JsonScanner::Step::beyond) return after_value(byte);
-  if (role_ == Role::arguments && begun_) complete();
+  if (begun_) {
+    complete();
+    return Step::more;
+  }
   if (role_ == Role::name) {
     name_ = unquoted(name_);
     if (!is_name_known()) return Step::wrong;
-    if (!collected_.empty()) {
-      begin();
-      out_.add(Kind::arguments, collected_);
-      complete();
-    }
+  } else if (role_ == Role::quoted_arguments) {
+    const std::optional<std::string> json = scanned_json(unquoted(collected_));
+    if (!json || !json->starts_with('{')) return Step::wrong;
+    collected_ = *json;
+  }
+  if (!complete_ && !name_.empty() && !collected_.empty()) {
+    begin();
+    out_.add(Kind::arguments, collected_);
+    complete();
   }
   return Step::more;
 }

@@ -115,8 +115,9 @@ class CallReader {
   std::string matched_;    // of a literal so far, or the one that is whole
   std::string collected_;  // of a key, a value, arguments before the name
   JsonScanner scanner_;
-  enum class Role { name, arguments, other } role_ = Role::other;  // of the value that is read
-  std::vector<std::pair<std::string, std::string>> parameters_;    // tagged; values as JSON
+  // Of the value that is read; arguments may be a text of JSON, too.
+  enum class Role { name, arguments, quoted_arguments, other } role_ = Role::other;
+  std::vector<std::pair<std::string, std::string>> parameters_;  // tagged; values as JSON
 };
 
 }  // namespace outrider

@@ -93,6 +93,14 @@ ChatTemplate::ChatTemplate(std::string_view source, std::string origin, std::str
 ChatTemplate::~ChatTemplate() = default;
 ChatTemplate::ChatTemplate(ChatTemplate&&) noexcept = default;
 
+std::vector<std::string> ChatTemplate::reasoning_switches() const {
+  std::vector<std::string> switches;
+  // Qwen, GLM and most others; Granite and DeepSeek.
+  for (const char* variable : {"enable_thinking", "thinking"})
+    if (names(variable)) switches.emplace_back(variable);
+  return switches;
+}
+
 std::vector<TextPiece> ChatTemplate::render(std::span<const Message> messages,
                                             bool add_generation_prompt,
                                             const TemplateInputs& inputs) const {

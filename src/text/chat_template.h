@@ -62,6 +62,8 @@ class ChatTemplate {
   void set_variables(std::string json) { variables_ = std::move(json); }
   // Whether the source names this variable.
   bool names(std::string_view variable) const { return source_.find(variable) != source_.npos; }
+  // Its variables that say whether the model reasons before it answers; empty: it has none.
+  std::vector<std::string> reasoning_switches() const;
 
  private:
   struct Program;

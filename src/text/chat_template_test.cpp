@@ -227,6 +227,9 @@ TEST(ChatTemplate, VariablesOfARenderingGoBeforeStandingOnes) {
   ChatTemplate t("{{ a }}{{ b }}{{ tools }}", "m", "", "");
   EXPECT_TRUE(t.names("tools"));
   EXPECT_FALSE(t.names("enable_thinking"));
+  EXPECT_TRUE(t.reasoning_switches().empty());
+  EXPECT_EQ(ChatTemplate("{{ enable_thinking }}", "m", "", "").reasoning_switches()[0],
+            "enable_thinking");
   t.set_variables(R"({"a": 1, "b": 2})");
   EXPECT_EQ(joined(t.render({}, false)), "12None");
   EXPECT_EQ(joined(t.render({}, false, {.variables = R"({"b": 3, "tools": "mine"})"})), "13mine");

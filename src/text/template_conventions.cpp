@@ -178,7 +178,9 @@ TemplateConversation template_conversation(const TemplateConventions& convention
         function["arguments"] = arguments_object(function, here + ": arguments");
         shorten(call, "id");
       }
-      more.erase("content");  // null, or the message has it
+      if (more.contains("content") && more["content"].is_string())
+        message.content = more["content"];
+      more.erase("content");
       if (conventions.renders_calls) {
         for (Json& call : *calls)
           if (Json& arguments = call["function"]["arguments"]; conventions.text_arguments)

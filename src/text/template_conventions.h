@@ -11,6 +11,8 @@
 
 namespace outrider {
 
+struct ToolSyntax;  // answer_format.h
+
 struct TemplateConventions {
   // Where the template looks for tools.
   enum class Tools {
@@ -56,7 +58,6 @@ struct TemplateConversation {
 //   text.
 // Throws Error, which begins with the message's number, for calls that are not as OpenAI says:
 // without a name, with arguments that are no JSON object.
-struct ToolSyntax;
 TemplateConversation template_conversation(const TemplateConventions& conventions,
                                            const ToolSyntax* syntax, std::vector<Message> messages,
                                            std::string tools);

@@ -1,0 +1,38 @@
+#include "server/answer_reader.h"
+
+#include <string>
+#include <utility>
+
+namespace outrider {
+
+using Kind = AnswerDelta::Kind;
+
+AnswerReader::AnswerReader(const AnswerFormat& format, const AnswerParserOptions& options)
+    : parser_(format, options) {
+  parser_.push("");  // content that the prompt began is not the answer's
+}
+
+std::vector<AnswerDelta> AnswerReader::read(const AnswerEvent& event) {
+  std::string text;
+  for (const AnswerToken& token : event.tokens) text += token.text;
+  text += event.held_text;
+  std::vector<AnswerDelta> deltas;
+  for (AnswerDelta& delta : parser_.push(text)) add(deltas, std::move(delta));
+  if (!event.end) return deltas;
+  for (AnswerDelta& delta : parser_.finish()) add(deltas, std::move(delta));
+  return deltas;
+}
+
+void AnswerReader::add(std::vector<AnswerDelta>& deltas, AnswerDelta delta) {
+  if (delta.kind == Kind::call) ++n_calls_;
+  if (delta.kind == Kind::call_void) --n_calls_;
+  const bool is_text =
+      delta.kind == Kind::content || delta.kind == Kind::reasoning || delta.kind == Kind::arguments;
+  if (is_text && delta.text.empty()) return;
+  if (is_text && !deltas.empty() && deltas.back().kind == delta.kind)
+    deltas.back().text += delta.text;
+  else
+    deltas.push_back(std::move(delta));
+}
+
+}  // namespace outrider

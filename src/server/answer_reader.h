@@ -1,0 +1,32 @@
+// One answer while it comes: its text as content, reasoning and calls of tools.
+
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "engine/scheduler.h"
+#include "text/answer_parser.h"
+
+namespace outrider {
+
+class AnswerReader {
+ public:
+  AnswerReader(const AnswerFormat& format, const AnswerParserOptions& options);
+
+  // Neighbours differ in their kind, but for calls.
+  std::vector<AnswerDelta> read(const AnswerEvent& event);
+
+  // The answer calls tools: calls that have begun and are not void.
+  bool calls() const { return n_calls_ > 0; }
+  // Without parallel calls: what follows is ignored.
+  bool has_enough() const { return parser_.ended(); }
+
+ private:
+  void add(std::vector<AnswerDelta>& deltas, AnswerDelta delta);
+
+  AnswerParser parser_;
+  int n_calls_ = 0;
+};
+
+}  // namespace outrider
