@@ -115,6 +115,7 @@ RuntimeOptions runtime_options(const Settings& settings, std::span<const DraftSe
                          .cache_type = settings.cache_type,
                          .n_threads = thread_count(settings, console),
                          .n_texts = workbench.n_texts,
+                         .pool = workbench.pool,
                          .drafters = {},
                          .drafter_flags = settings.drafter_flags,
                          .budget = {.automatic = settings.budget_automatic,

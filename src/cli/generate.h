@@ -44,6 +44,7 @@ struct WorkbenchOptions {
   // Whether what was measured, learned and, with --history, answered is kept from run to run; not
   // by commands that measure.
   bool keeps = false;
+  std::optional<RuntimeOptions::Pool> pool = {};
 };
 
 // A runtime as the flags ask for it, and what answers on it take from the flags.
@@ -68,6 +69,7 @@ class Workbench {
   int n_threads() const { return target().options().n_threads; }
   Backend& target() const { return runtime_.target(); }
   MemoryNeed memory() const { return runtime_.target_memory(); }
+  int pool_tokens() const { return runtime_.pool_tokens(); }
   std::string device_name() const { return runtime_.target_factory().name(); }
 
   // The flags' parameters, the model's own where flags are silent. The seed as given, or a random

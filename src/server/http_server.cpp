@@ -249,6 +249,10 @@ int HttpServer::port() const {
   return state_->port;
 }
 
+bool HttpServer::is_loopback() const {
+  return state_->is_loopback();
+}
+
 void HttpServer::stop_accepting() {
   State& state = *state_;
   if (state.threads.empty() || state.context->is_draining.exchange(true)) return;

@@ -80,8 +80,9 @@ class HttpServer {
   void start();
   // For requests that come from now on. Any thread.
   void set_routes(std::vector<HttpRoute> routes);
-  // Once started, the one that was opened.
+  // Once started, the one that was opened; and whether only programs of this machine reach it.
   int port() const;
+  bool is_loopback() const;
 
   // Closes the port and the connections that wait for a request. Requests that were begun are
   // answered, then their connections are closed, too.

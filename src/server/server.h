@@ -25,6 +25,7 @@ class Server {
   Server& operator=(const Server&) = delete;
 
   int port() const { return http_.port(); }
+  bool is_loopback() const { return http_.is_loopback(); }
 
   // From now on these routes answer, and the scheduler works on a thread of its own. It is borrowed
   // and must outlive the server. Once.
