@@ -1,4 +1,5 @@
 #include <poll.h>
+#include <signal.h>
 
 #include <fstream>
 

@@ -76,10 +76,10 @@ std::string used_tools(const Conversation& conversation) {
 ChatPrompt chat_prompt(const ServedModel& model, const Conversation& conversation) {
   if (!model.chat_template)
     refuse_field("messages", "this model has no chat template; use /v1/completions");
-  if (!used_tools(conversation).empty() && !model.format.can_call())
-    throw RequestError(400, "unsupported_value", "tools",
-                       "tools: not supported with this model, whose format of calls is not known; "
-                       "leave them out");
+  if (!used_tools(conversation).empty())
+    if (const auto why = why_no_calls(model.format))
+      throw RequestError(400, "unsupported_value", "tools",
+                         fmt::format("tools: not supported with this model: {}", *why));
   std::vector<TextPiece> pieces = render(model, conversation);
   ChatPrompt prompt;
   if (conversation.continues || conversation.add_generation_prompt)
