@@ -133,10 +133,11 @@ std::optional<std::size_t> Guards::key_of(const HttpRequest& request) const {
       authorization ? bearer_key(*authorization) : std::nullopt, request.header("x-api-key")};
   std::optional<std::size_t> found;
   for (const auto& key : shown) {
-    const Digest digest = digest_of(key.value_or(""));
+    if (!key) continue;
+    const Digest digest = digest_of(*key);
     for (std::size_t i = 0; i < keys_.size(); ++i) {
       const bool is_equal = CRYPTO_memcmp(digest.data(), keys_[i].data(), digest.size()) == 0;
-      if (is_equal && key) found = i;
+      if (is_equal) found = i;
     }
   }
   return found;

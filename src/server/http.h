@@ -48,15 +48,15 @@ class HttpReply {
 
   virtual void send(HttpResponse response) = 0;
 
-  // Status 200, server-sent events, chunked. `heartbeat` is written whenever nothing else was for
-  // ten seconds; empty: nothing is.
+  // Status 200, server-sent events. `heartbeat` is written whenever nothing else was for ten
+  // seconds (HttpTimes::heartbeat); empty: nothing is.
   virtual void begin_stream(std::string heartbeat) = 0;
   // A client that reads too slowly for what is written is given up, and then it is gone.
   virtual void write(std::string text) = 0;
   virtual void end() = 0;
 
   // Called once, on some thread, if the client goes away before send() or end(); at once if it is
-  // gone. Must not block. One for each reply; it may hold the reply.
+  // gone. Must neither block nor throw. One for each reply; it may hold the reply.
   virtual void on_gone(std::function<void()> gone) = 0;
 };
 

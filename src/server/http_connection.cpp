@@ -265,8 +265,7 @@ void HttpConnection::call_route() {
   } catch (...) {
     exchange_->fail(error_response(path, 500, "the server failed"));
   }
-  // Who has the whole answer need not listen while it is sent.
-  if (!exchange_->is_complete()) await_input();
+  await_input();
 }
 
 void HttpConnection::refuse(HttpResponse response) {

@@ -52,7 +52,7 @@ struct HttpAccess {
   std::string path;
   int status = 0;         // 499: the client went away before there was one
   std::size_t bytes = 0;  // of the answer, as far as it was sent, with its head
-  double ms = 0;          // from the request's head to the last byte of the answer
+  double ms = 0;          // from the whole request to the last byte of the answer
 };
 
 struct HttpServerOptions {

@@ -152,6 +152,16 @@ TEST_F(HttpServerTest, PipelinedRequestsAreAnsweredInOrder) {
   EXPECT_EQ(held_.n_gone(), 0);
 }
 
+// What a client sends ahead stays with the system, except for a few kilobytes.
+TEST_F(HttpServerTest, LittleIsReadAhead) {
+  start();
+  Client client = connect();
+  client.send(get("/hold"));
+  const auto reply = held_.take();
+  constexpr std::size_t kMost = std::size_t{64} << 20;
+  EXPECT_LT(client.send_until_full(kMost), kMost);
+}
+
 TEST_F(HttpServerTest, ContinuesOnlyWhatItWants) {
   HttpServerOptions o = options();
   o.guards.api_keys = {"key"};
@@ -307,6 +317,23 @@ TEST_F(HttpServerTest, WhoIsGoneBeforeItIsAskedForIsReportedAtOnce) {
   EXPECT_TRUE(is_gone);
 }
 
+// Nor is a client gone that had its whole answer.
+TEST_F(HttpServerTest, AnsweredClientsAreNotGone) {
+  start();
+  std::shared_ptr<HttpReply> reply;
+  {
+    Client client = connect();
+    client.send(get("/hold"));
+    reply = held_.take();
+    reply->send({.body = "all"});
+    client.receive_answer();
+  }
+  EXPECT_TRUE(wait_until([&] { return server_->n_in_progress() == 0; }));
+  reply->on_gone([] { ADD_FAILURE(); });
+  server_->stop();
+  EXPECT_EQ(held_.n_gone(), 0);
+}
+
 // `printf 'GET ...' | nc -N` ends its input before it reads.
 TEST_F(HttpServerTest, QuickAnswersReachClientsThatEndTheirInput) {
   start();
@@ -395,6 +422,16 @@ TEST_F(HttpServerTest, SlowRequests) {
     client.send(c.sent);
     for (const int status : c.statuses) EXPECT_EQ(client.receive_answer().status, status);
     EXPECT_EQ(client.receive_all(), "");
+  }
+  {
+    SCOPED_TRACE("a body has a time of its own");
+    o.times.head = kPatience;
+    start(o);
+    Client client = connect();
+    client.send(body.substr(0, body.size() - 1));
+    EXPECT_EQ(client.receive_answer().status, 408);
+    o.times.head = 30ms;
+    start(o);
   }
   {
     SCOPED_TRACE("byte after byte");

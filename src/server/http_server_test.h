@@ -46,7 +46,18 @@ struct Answer {
 // The client's end of a connection.
 class Client {
  public:
-  explicit Client(int port, const char* host = "127.0.0.1") {
+  explicit Client(int port, const char* host = "127.0.0.1")
+      : Client(std::string(host).find(':') == std::string::npos ? AF_INET : AF_INET6, nullptr) {
+    connect(port, host);
+  }
+  // Not yet connected.
+  Client(int family, std::nullptr_t) : file_(::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0)) {}
+  Client(Client&& other) noexcept
+      : file_(std::exchange(other.file_, -1)), unread_(std::move(other.unread_)) {}
+  Client& operator=(Client&&) = delete;
+  ~Client() { close(); }
+
+  void connect(int port, const char* host = "127.0.0.1") {
     sockaddr_storage storage = {};
     socklen_t size;
     auto* v4 = reinterpret_cast<sockaddr_in*>(&storage);
@@ -61,13 +72,8 @@ class Client {
       v6->sin6_port = htons(static_cast<std::uint16_t>(port));
       size = sizeof *v6;
     }
-    file_ = ::socket(storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (::connect(file_, reinterpret_cast<sockaddr*>(&storage), size) != 0) close();
   }
-  Client(Client&& other) noexcept
-      : file_(std::exchange(other.file_, -1)), unread_(std::move(other.unread_)) {}
-  Client& operator=(Client&&) = delete;
-  ~Client() { close(); }
 
   bool is_open() const { return file_ >= 0; }
 
@@ -93,6 +99,19 @@ class Client {
       bytes.remove_prefix(static_cast<std::size_t>(n));
     }
     return true;
+  }
+
+  // How many bytes the server and the system take before nothing more goes for a while; stops at
+  // `most`.
+  std::size_t send_until_full(std::size_t most) {
+    const std::string bytes(std::size_t{64} << 10, 'x');
+    std::size_t n_sent = 0;
+    for (pollfd ready = {.fd = file_, .events = POLLOUT, .revents = 0};
+         n_sent<most&& ::poll(&ready, 1, 100)> 0;) {
+      const ssize_t n = ::send(file_, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+      if (n > 0) n_sent += static_cast<std::size_t>(n);
+    }
+    return n_sent;
   }
 
   // What there is, at least one byte; nothing: the connection ended.

@@ -178,6 +178,7 @@ struct RequestParser::State final : http::basic_parser<true> {
     const std::ptrdiff_t n_hosts = count("host");
     if (n_hosts > 1 || (n_hosts == 0 && !is_http_1_0))
       refuse(400, "the request has {} headers Host, expected one", n_hosts);
+    if (n_hosts == 0 && host) request.headers.emplace_back("host", *host);
     for (auto& [name, value] : request.headers) {
       if (!equals_ignoring_case(name, "host")) continue;
       if (host) value = *host;
@@ -185,8 +186,8 @@ struct RequestParser::State final : http::basic_parser<true> {
     }
   }
 
-  // Where the body ends. Beast refuses what contradicts itself, but takes Content-Length: 5, 5, and
-  // other codings than chunked, which it does not decode.
+  // Where the body ends. Beast refuses a second coding or a length beside chunked, but takes
+  // "Content-Length: 5, 5", and other codings, which it does not decode.
   void check_framing() {
     const auto length = request.header("content-length");
     const auto coding = request.header("transfer-encoding");
@@ -194,9 +195,8 @@ struct RequestParser::State final : http::basic_parser<true> {
         (length && !std::ranges::all_of(*length, [](char c) { return c >= '0' && c <= '9'; })))
       refuse(400, "Content-Length must be one number");
     if (!coding) return;
-    if (length) refuse(400, "Content-Length and Transfer-Encoding exclude each other");
     if (is_http_1_0) refuse(400, "HTTP/1.0 has no Transfer-Encoding");
-    if (count("transfer-encoding") > 1 || !equals_ignoring_case(*coding, "chunked"))
+    if (!equals_ignoring_case(*coding, "chunked"))
       refuse(400, "Transfer-Encoding: \"{}\": only chunked is known", printable(*coding));
   }
 
@@ -234,9 +234,8 @@ struct RequestParser::State final : http::basic_parser<true> {
 
   std::size_t take_head(std::string_view bytes) {
     // Some old clients send an empty line behind a body.
-    if (!has_begun && bytes.starts_with("\r\n")) return 2;
-    if (!has_begun && bytes == "\r") return 0;
-    has_begun = has_begun || !bytes.empty();
+    if (bytes.starts_with("\r\n")) return 2;
+    if (bytes == "\r") return 0;
     const auto end = scanner.end(bytes);
     if (end.value_or(bytes.size()) > limits.head_bytes) {
       if (!scanner.has_first_line())
@@ -253,7 +252,7 @@ struct RequestParser::State final : http::basic_parser<true> {
   HttpRequest request;
   std::optional<std::string> host;  // of a target in absolute form
   std::size_t trailer_bytes = 0;
-  bool has_begun = false, has_head = false, is_http_1_0 = false, expects_continue = false;
+  bool has_head = false, is_http_1_0 = false, expects_continue = false;
 };
 
 RequestParser::RequestParser(const RequestLimits& limits)

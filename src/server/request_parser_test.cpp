@@ -348,6 +348,7 @@ TEST(RequestParser, HostOfAbsoluteTargetReplacesHeader) {
   const Outcome outcome = parse("GET http://y:1/a HTTP/1.1\r\nhOST: x\r\n\r\n");
   EXPECT_EQ(outcome.request.header("host"), "y:1");
   EXPECT_EQ(outcome.request.headers.size(), 1u);
+  EXPECT_EQ(parse("GET http://y/a HTTP/1.0\r\n\r\n").request.header("host"), "y");
 }
 
 // Guards and routes look at headers: what comes after the body is none.
