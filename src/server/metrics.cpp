@@ -314,7 +314,7 @@ std::function<void(const HttpAccess&)> Metrics::count_requests(
 
 std::string Metrics::text(const SchedulerStatus& status) const {
   Exposition out(state_->model_name);
-  out.gauge("outrider_build", "", "1; the version that runs, and its model.",
+  out.gauge("outrider_build_info", "", "1; the version that runs, and its model.",
             {{1, {{"model_name", state_->model_name}, {"version", state_->version}}}});
   add_answers(out, status);
   add_work(out, status);

@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 #include <sstream>
+#include <thread>
 
 #include "server/http_server.h"
 
@@ -108,7 +109,7 @@ TEST(Metrics, ShowTheStatus) {
     const char* vllm_name = nullptr;
   };
   const Case cases[] = {
-      {"outrider_build", R"(model_name="smollm2",version="0.1.0")", "gauge", 1},
+      {"outrider_build_info", R"(model_name="smollm2",version="0.1.0")", "gauge", 1},
       {"outrider_answers", R"(state="waiting")", "gauge", 3},
       {"outrider_answers", R"(state="reading")", "gauge", 1},
       {"outrider_answers", R"(state="generating")", "gauge", 2},
@@ -188,7 +189,7 @@ TEST(Metrics, ANewServerHasEverySeries) {
   const Metrics metrics("m", "v");
   const Exposition before = parse(metrics.text({})), later = parse(metrics.text(busy_status()));
   for (const auto& [sample, value] : before.samples) {
-    if (!sample.starts_with("outrider_build")) {
+    if (!sample.starts_with("outrider_build_info")) {
       EXPECT_EQ(value, 0) << sample;
     }
     EXPECT_TRUE(later.samples.contains(sample)) << sample;
@@ -323,6 +324,25 @@ TEST_F(WatchedMetrics, CountersAndHistogramsNeverFall) {
       EXPECT_GE(after[sample], value) << sample << " in round " << round;
     before = after;
   }
+}
+
+TEST_F(WatchedMetrics, ThreadsMayUseThemAtOnce) {
+  constexpr int kThreads = 4, kRounds = 200;
+  const auto count = metrics_.count_requests({{"GET", "/x", {}}});
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i)
+    threads.emplace_back([&] {
+      for (int round = 0; round < kRounds; ++round) {
+        metrics_.watch([](const AnswerEvent&) {})(tokens(1));
+        count({.method = "GET", .path = "/x", .status = 200, .bytes = 0, .ms = 0});
+        if (round % 50 == 0) parse(metrics_.text({}));
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  const Exposition exposition = shown();
+  EXPECT_EQ(exposition["outrider_time_to_first_token_seconds_count"], kThreads * kRounds);
+  EXPECT_EQ(exposition[R"(outrider_http_requests_total{route="/x",status="200"})"],
+            kThreads * kRounds);
 }
 
 TEST_F(WatchedMetrics, NothingOfATextGetsIn) {
