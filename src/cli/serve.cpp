@@ -1,13 +1,15 @@
 #include <poll.h>
 #include <signal.h>
 
-#include <fstream>
+#include <filesystem>
+#include <sstream>
 
 #include "cli/generate.h"
 #include "cli/signals.h"
 #include "cli/text_input.h"
 #include "cli/version.h"
 #include "runtime/sampling_defaults.h"
+#include "server/metrics.h"
 #include "server/openai_routes.h"
 #include "server/server.h"
 
@@ -29,16 +31,26 @@ std::vector<std::string> api_keys(const Settings& settings) {
   return keys;
 }
 
-HttpServerOptions http_options(const Settings& settings, Console& console) {
+std::string name_for_clients(const Settings& settings) {
+  return settings.aliases.empty() || settings.aliases[0] == "*" ? settings.model
+                                                                : settings.aliases[0];
+}
+
+std::vector<HttpRoute> api_routes(const std::shared_ptr<const ServedModel>& model) {
+  return openai_routes(model);
+}
+
+HttpServerOptions http_options(const Settings& settings, Metrics& metrics, Console& console) {
   HttpServerOptions options{.host = settings.host,
                             .port = settings.port,
                             .n_threads = settings.http_threads,
                             .guards = {api_keys(settings), settings.cors_origins}};
-  if (settings.verbose)
-    options.access_log = [&console](const HttpAccess& access) {
-      console.detail(fmt::format("{} {} {} {} bytes {:.1f} ms", access.method, access.path,
-                                 access.status, access.bytes, access.ms));
-    };
+  options.access_log =
+      [&console, count = metrics.count_requests(api_routes(nullptr))](const HttpAccess& access) {
+        count(access);
+        console.detail(fmt::format("{} {} {} {} bytes {:.1f} ms", access.method, access.path,
+                                   access.status, access.bytes, access.ms));
+      };
   return options;
 }
 
@@ -49,11 +61,10 @@ std::string url(const Settings& settings, int port) {
 }
 
 std::shared_ptr<const ServedModel> served_model(const Settings& settings, const Workbench& bench,
-                                                Scheduler& scheduler) {
+                                                Scheduler& scheduler, Metrics& metrics) {
   const OpenedModel& opened = bench.model();
   auto model = std::make_shared<ServedModel>();
-  model->name =
-      settings.aliases.empty() || settings.aliases[0] == "*" ? opened.name : settings.aliases[0];
+  model->name = name_for_clients(settings);
   model->aliases = settings.aliases;
   model->version = fmt::format("outrider-{}-{}", version(), commit());
   model->created = std::chrono::duration_cast<std::chrono::seconds>(
@@ -67,11 +78,34 @@ std::shared_ptr<const ServedModel> served_model(const Settings& settings, const 
   model->filters = [checkpoint = opened.model.checkpoint](const FilterSettings& asked) {
     return filters_for(asked, checkpoint->metadata);
   };
-  model->submit = [&scheduler](AnswerRequest request, AnswerListener listener) {
-    return scheduler.submit(std::move(request), std::move(listener));
+  model->submit = [&](AnswerRequest request, AnswerListener listener) {
+    return scheduler.submit(std::move(request), metrics.watch(std::move(listener)));
   };
   model->cancel = [&scheduler](AnswerId id) { scheduler.cancel(id); };
   return model;
+}
+
+StatusSources status_sources(const Workbench& bench, const ServedModel& model, const Server& server,
+                             const Scheduler& scheduler, const Metrics& metrics,
+                             const Settings& settings, bool drafts) {
+  const auto text_of = [&](std::optional<Token> token) {
+    return token ? std::string(model.tokenizer->text(*token)) : std::string();
+  };
+  ServerProperties properties{
+      .model_name = model.name,
+      .model_path = std::filesystem::path(bench.model().model.checkpoint->path).filename(),
+      .chat_template = model.chat_template ? std::string(model.chat_template->source()) : "",
+      .bos_token = text_of(model.tokenizer->bos),
+      .eos_token = text_of(model.tokenizer->eos),
+      .context = model.context,
+      .n_running = settings.parallel,
+      .drafts = drafts,
+      .filters = model.filters({})};
+  return {.version = std::string(version()),
+          .state = [&server] { return server.state(); },
+          .properties = [properties] { return properties; },
+          .status = [&scheduler] { return scheduler.status(); },
+          .metrics = [&metrics](const SchedulerStatus& status) { return metrics.text(status); }};
 }
 
 // Sleeps until a signal comes; false: the server failed meanwhile.
@@ -91,7 +125,8 @@ int serve(const Machine& machine, const Settings& settings) {
   add_usual_draft(draft, settings, console);
   for (DraftChoice& choice : draft.choices) choice.late = false;
 
-  Server server(http_options(settings, console));
+  Metrics metrics(name_for_clients(settings), std::string(version()));
+  Server server(http_options(settings, metrics, console), std::string(version()));
   const std::string address = url(settings, server.port());
   console.note(fmt::format("listening on {}, loading {}", address, settings.model));
   if (!server.is_loopback() && settings.api_keys.empty() && !settings.api_key_file)
@@ -113,7 +148,10 @@ int serve(const Machine& machine, const Settings& settings) {
     ~Stop() { server.stop(); }
   } stop{server};
   stop_if_interrupted();
-  server.serve(openai_routes(served_model(settings, bench, scheduler)), scheduler);
+  const auto model = served_model(settings, bench, scheduler, metrics);
+  server.serve(status_routes(status_sources(bench, *model, server, scheduler, metrics, settings,
+                                            !engine->drafters().empty())),
+               api_routes(model), scheduler);
   console.note(fmt::format("{} is ready at {}/v1", bench.model().name, address));
 
   if (wait_for_signal(server)) {

@@ -99,7 +99,7 @@ struct SchedulerStatus {
   std::vector<Answer> answers;  // in the order of their turn; waiting ones last
 
   int pages = 0, free_pages = 0;
-  long steps = 0, rows = 0;
+  long steps = 0;
   long stopped = 0, reached_length = 0, failed = 0, cancelled = 0;  // answers that have ended
   long preemptions = 0;
   long prompt_tokens = 0, cached_tokens = 0, completion_tokens = 0;  // of answers that have begun

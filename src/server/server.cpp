@@ -8,21 +8,24 @@
 namespace outrider {
 namespace {
 
-// For all requests while there is nobody to answer them.
-std::vector<HttpRoute> unavailable(const char* message) {
+// These, and for all other requests the news that there is nobody to answer them.
+std::vector<HttpRoute> and_refusals(std::vector<HttpRoute> routes, const char* message) {
   const auto refuse = [message](const HttpRequest& request,
                                 const std::shared_ptr<HttpReply>& reply) {
     HttpResponse response = error_response(request.path, 503, message);
     response.headers.emplace_back("retry-after", "5");
     reply->send(std::move(response));
   };
-  return {{"GET", "/*", refuse}, {"POST", "/*", refuse}};
+  routes.push_back({"GET", "/*", refuse});
+  routes.push_back({"POST", "/*", refuse});
+  return routes;
 }
 
 }  // namespace
 
-Server::Server(HttpServerOptions options)
-    : http_(std::move(options), unavailable("Loading model")) {
+Server::Server(HttpServerOptions options, std::string version)
+    : status_(status_routes({.version = std::move(version), .state = [this] { return state(); }})),
+      http_(std::move(options), and_refusals(status_, "Loading model")) {
   http_.start();
 }
 
@@ -30,10 +33,14 @@ Server::~Server() {
   stop();
 }
 
-void Server::serve(std::vector<HttpRoute> routes, Scheduler& scheduler) {
+void Server::serve(std::vector<HttpRoute> status, std::vector<HttpRoute> routes,
+                   Scheduler& scheduler) {
   CHECK(!scheduler_);
   scheduler_ = &scheduler;
+  status_ = std::move(status);
+  routes.insert(routes.end(), status_.begin(), status_.end());
   http_.set_routes(std::move(routes));
+  state_ = ServerState::ready;
   const BlockedSignals blocked;
   engine_thread_ = std::thread([this] {
     try {
@@ -46,7 +53,8 @@ void Server::serve(std::vector<HttpRoute> routes, Scheduler& scheduler) {
 }
 
 bool Server::drain(std::chrono::milliseconds most, const std::function<bool()>& goes_on) {
-  http_.set_routes(unavailable("The server is shutting down"));
+  state_ = ServerState::draining;
+  http_.set_routes(and_refusals(status_, "The server is shutting down"));
   const auto end = std::chrono::steady_clock::now() + most;
   while (http_.n_in_progress() > 0) {
     if (std::chrono::steady_clock::now() >= end || !goes_on()) return false;

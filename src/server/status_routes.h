@@ -33,9 +33,9 @@ struct StatusSources {
   std::string version;  // of the program
   std::function<ServerState()> state;
   // Called unless the server is loading.
-  std::function<ServerProperties()> properties;
-  std::function<SchedulerStatus()> status;
-  std::function<std::string(const SchedulerStatus&)> metrics;  // Metrics::text
+  std::function<ServerProperties()> properties = {};
+  std::function<SchedulerStatus()> status = {};
+  std::function<std::string(const SchedulerStatus&)> metrics = {};  // Metrics::text
 };
 
 // While the server loads, all but /version answer with status 503, and while it drains /health
