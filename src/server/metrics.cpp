@@ -41,12 +41,12 @@ struct Value {
   Labels labels = {};
 };
 
-// Families of both names, in the order in which they were added.
+// Families in the order in which they were added. Those with a name of vLLM's are there twice; ""
+// stands for none.
 class Exposition {
  public:
   explicit Exposition(std::string model_name) : model_name_(std::move(model_name)) {}
 
-  // An empty vllm_name: it has none there.
   void counter(const char* name, const char* vllm_name, const char* help,
                const std::vector<Value>& values) {
     add(MetricType::Counter, name, vllm_name, help, values, &ClientMetric::counter);
@@ -54,6 +54,12 @@ class Exposition {
   void gauge(const char* name, const char* vllm_name, const char* help,
              const std::vector<Value>& values) {
     add(MetricType::Gauge, name, vllm_name, help, values, &ClientMetric::gauge);
+  }
+  void counter(const char* name, const char* vllm_name, const char* help, double value) {
+    counter(name, vllm_name, help, std::vector<Value>{{value}});
+  }
+  void gauge(const char* name, const char* vllm_name, const char* help, double value) {
+    gauge(name, vllm_name, help, std::vector<Value>{{value}});
   }
   void histogram(const char* name, const char* vllm_name, const char* help,
                  const ClientMetric& metric) {
@@ -92,10 +98,6 @@ double seconds_between(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
 }
 
-std::vector<Value> single(double value) {
-  return {{value}};
-}
-
 void add_answers(Exposition& out, const SchedulerStatus& status) {
   using enum SchedulerStatus::State;
   const auto count = [&](SchedulerStatus::State state) {
@@ -107,10 +109,9 @@ void add_answers(Exposition& out, const SchedulerStatus& status) {
              {count(generating), {{"state", "generating"}}},
              {count(suspended), {{"state", "suspended"}}}});
   out.gauge("outrider_answers_running", "vllm:num_requests_running",
-            "Answers that are read or generated.", single(count(reading) + count(generating)));
+            "Answers that are read or generated.", count(reading) + count(generating));
   out.gauge("outrider_answers_waiting", "vllm:num_requests_waiting",
-            "Answers that wait for their turn, or gave way.",
-            single(count(waiting) + count(suspended)));
+            "Answers that wait for their turn, or gave way.", count(waiting) + count(suspended));
   const auto ended = [](long n, const char* reason) {
     return Value{static_cast<double>(n), {{"finished_reason", reason}}};
   };
@@ -120,33 +121,30 @@ void add_answers(Exposition& out, const SchedulerStatus& status) {
                ended(status.cancelled, "abort"), ended(status.failed, "error")});
   out.counter("outrider_preemptions_total", "vllm:num_preemptions_total",
               "How often an answer gave its pages to others, to be computed again.",
-              single(static_cast<double>(status.preemptions)));
+              status.preemptions);
 }
 
 void add_work(Exposition& out, const SchedulerStatus& status) {
-  const auto sum = [&](const char* name, const char* vllm_name, const char* help, auto value) {
-    out.counter(name, vllm_name, help, single(static_cast<double>(value)));
-  };
   const int used = status.pages - status.free_pages;
-  out.gauge("outrider_pages", "", "Pages of the cache of keys and values.", single(status.pages));
+  out.gauge("outrider_pages", "", "Pages of the cache of keys and values.", status.pages);
   out.gauge("outrider_pages_free", "",
             "Pages that can be taken; they may hold texts that a later prompt begins with.",
-            single(status.free_pages));
-  out.gauge("outrider_pages_used", "", "Pages that hold answers in progress.", single(used));
+            status.free_pages);
+  out.gauge("outrider_pages_used", "", "Pages that hold answers in progress.", used);
   out.gauge("outrider_pages_used_ratio", "vllm:kv_cache_usage_perc",
             "Pages that hold answers in progress; 1: all.",
-            single(status.pages > 0 ? static_cast<double>(used) / status.pages : 0));
-  sum("outrider_steps_total", "", "Steps of the engine.", status.steps);
-  sum("outrider_rows_total", "", "Rows of the model's passes, those of prompts among them.",
-      status.rows);
-  sum("outrider_prompt_tokens_total", "vllm:prompt_tokens_total",
-      "Tokens of prompts of answers that have begun.", status.prompt_tokens);
-  sum("outrider_prompt_tokens_looked_up_total", "vllm:prefix_cache_queries_total",
-      "Tokens of prompts that were looked up in the cache.", status.prompt_tokens);
-  sum("outrider_prompt_tokens_cached_total", "vllm:prefix_cache_hits_total",
-      "Tokens of prompts that the cache had already.", status.cached_tokens);
-  sum("outrider_generated_tokens_total", "vllm:generation_tokens_total", "Tokens of answers.",
-      status.completion_tokens);
+            status.pages > 0 ? static_cast<double>(used) / status.pages : 0);
+  out.counter("outrider_steps_total", "", "Steps of the engine.", status.steps);
+  out.counter("outrider_rows_total", "", "Rows of the model's passes, those of prompts among them.",
+              status.counters.rows);
+  out.counter("outrider_prompt_tokens_total", "vllm:prompt_tokens_total",
+              "Tokens of prompts of answers that have begun.", status.prompt_tokens);
+  out.counter("outrider_prompt_tokens_looked_up_total", "vllm:prefix_cache_queries_total",
+              "Tokens of prompts that were looked up in the cache.", status.prompt_tokens);
+  out.counter("outrider_prompt_tokens_cached_total", "vllm:prefix_cache_hits_total",
+              "Tokens of prompts that the cache had already.", status.cached_tokens);
+  out.counter("outrider_generated_tokens_total", "vllm:generation_tokens_total",
+              "Tokens of answers.", status.completion_tokens);
 }
 
 // Drafters of one name count together, as a series may appear once.
@@ -173,33 +171,31 @@ std::vector<Value> accepted_by_position(const std::vector<long>& accepted_length
   return result;
 }
 
-void add_drafts(Exposition& out, const SchedulerStatus& status) {
+void add_drafts(Exposition& out, const SchedulerStatus& status, double draft_seconds) {
   const Counters& counters = status.counters;
-  const auto sum = [&](const char* name, const char* vllm_name, const char* help, auto value) {
-    out.counter(name, vllm_name, help, single(static_cast<double>(value)));
-  };
-  sum("outrider_answer_steps_total", "", "Steps, counted for each answer that took part.",
-      counters.steps);
-  sum("outrider_generating_steps_total", "", "Of these, those that brought tokens.",
-      counters.generating);
-  sum("outrider_drafts_total", "vllm:spec_decode_num_drafts_total",
-      "Of these, those that checked drafted tokens.", counters.drafts);
-  sum("outrider_checked_tokens_total", "vllm:spec_decode_num_draft_tokens_total",
-      "Drafted tokens that were checked, each once.", counters.drafted);
-  sum("outrider_accepted_tokens_total", "vllm:spec_decode_num_accepted_tokens_total",
-      "Drafted tokens that became text.", counters.accepted);
+  out.counter("outrider_answer_steps_total", "", "Steps, counted for each answer that took part.",
+              counters.steps);
+  out.counter("outrider_generating_steps_total", "", "Of these, those that brought tokens.",
+              counters.generating);
+  out.counter("outrider_drafts_total", "vllm:spec_decode_num_drafts_total",
+              "Of these, those that checked drafted tokens.", counters.drafts);
+  out.counter("outrider_checked_tokens_total", "vllm:spec_decode_num_draft_tokens_total",
+              "Drafted tokens that were checked, each once.", counters.drafted);
+  out.counter("outrider_accepted_tokens_total", "vllm:spec_decode_num_accepted_tokens_total",
+              "Drafted tokens that became text.", counters.accepted);
   out.counter("outrider_accepted_tokens_per_position_total",
               "vllm:spec_decode_num_accepted_tokens_per_pos_total",
               "Drafted tokens that became text, by their position in the draft.",
               accepted_by_position(counters.accepted_lengths));
-  sum("outrider_tested_places_total", "",
-      "Places of texts where a drafted token could have been accepted.", counters.tested);
-  sum("outrider_draft_depth_total", "", "Sum of the lengths of drafts.", counters.draft_depth);
-  sum("outrider_draft_seconds_total", "", "Time that drafters took to propose.",
-      counters.draft_ms / 1000);
-  sum("outrider_draft_passes_total", "", "Passes of draft models.", counters.draft_passes);
-  sum("outrider_draft_levels_total", "", "Levels of drafts that these decided.",
-      counters.draft_levels);
+  out.counter("outrider_tested_places_total", "",
+              "Places of texts where a drafted token could have been accepted.", counters.tested);
+  out.counter("outrider_draft_depth_total", "", "Sum of the lengths of drafts.",
+              counters.draft_depth);
+  out.counter("outrider_draft_seconds_total", "", "Time that drafters took to propose.",
+              draft_seconds);
+  out.counter("outrider_draft_passes_total", "", "Passes of draft models.", counters.draft_passes);
+  out.counter("outrider_draft_levels_total", "", "Levels of drafts that these decided.",
+              counters.draft_levels);
 
   std::vector<Value> proposed, accepted;
   for (const auto& [name, counts] : counts_by_drafter(status)) {
@@ -254,8 +250,9 @@ struct Metrics::State {
   Observed answer_tokens = {"outrider_answer_tokens", "vllm:request_generation_tokens",
                             "Tokens of an answer.", kTokens};
 
-  mutable std::mutex mutex = {};
+  std::mutex mutex = {};                                      // of what follows
   std::map<std::pair<std::string, int>, long> requests = {};  // by route and status
+  double draft_seconds = 0;                                   // the most that was shown
 };
 
 Metrics::Metrics(std::string model_name, std::string version, Now now)
@@ -318,7 +315,13 @@ std::string Metrics::text(const SchedulerStatus& status) const {
             {{1, {{"model_name", state_->model_name}, {"version", state_->version}}}});
   add_answers(out, status);
   add_work(out, status);
-  add_drafts(out, status);
+  {
+    // The status sums its answers' times in changing order, so that the last bits may fall, which
+    // Prometheus would take for a new start.
+    const std::lock_guard lock(state_->mutex);
+    state_->draft_seconds = std::max(state_->draft_seconds, status.counters.draft_ms / 1000);
+    add_drafts(out, status, state_->draft_seconds);
+  }
   for (const State::Observed* observed :
        {&state_->first_token, &state_->step, &state_->token, &state_->answer, &state_->queue,
         &state_->prompt, &state_->generation, &state_->prompt_tokens, &state_->answer_tokens})

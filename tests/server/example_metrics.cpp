@@ -15,7 +15,6 @@ int main() {
   status.pages = 64;
   status.free_pages = 40;
   status.steps = 900;
-  status.rows = 4000;
   status.stopped = 30;
   status.reached_length = 6;
   status.failed = 1;
@@ -26,6 +25,7 @@ int main() {
   status.completion_tokens = 2100;
   Counters& counters = status.counters;
   counters.steps = 1400;
+  counters.rows = 4000;
   counters.generating = 1350;
   counters.drafted = 1500;
   counters.accepted = 750;
