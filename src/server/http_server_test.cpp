@@ -425,7 +425,7 @@ TEST_F(HttpServerTest, SlowRequests) {
   }
   {
     SCOPED_TRACE("a body has a time of its own");
-    o.times.head = kPatience;
+    o.times.head = 2 * kPatience;
     start(o);
     Client client = connect();
     client.send(body.substr(0, body.size() - 1));
