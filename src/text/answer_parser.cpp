@@ -148,7 +148,7 @@ struct AnswerParser::Machine {
       case Action::close_response: return in_response;
       case Action::call: return true;
       case Action::close: return after_call;
-      case Action::fenced_call: return may_be_bare() && !in_fence;
+      case Action::fenced_call: return may_be_bare();
       case Action::close_fence: return after_call && in_fence;
     }
     return false;
