@@ -44,16 +44,16 @@ struct AnswerFigures {
   double queued_ms = 0, prompt_ms = 0, generation_ms = 0;
   int first_tokens = 0;  // that came with the step that ended the prompt
   int n_preempted = 0;
-  Counters counters;
+  Counters counters = {};
   // Of Request::prediction: drafted tokens that became text, and those that did not.
   long prediction_accepted = 0, prediction_rejected = 0;
 };
 
 struct AnswerEnd {
-  std::optional<FinishReason> reason;         // nothing: cancelled, or failed
+  std::optional<FinishReason> reason = {};    // nothing: cancelled, or failed
   std::optional<std::string> stop_text = {};  // the stop string that ended it, if one did
-  std::optional<Error> error;                 // why it failed
-  AnswerFigures figures;
+  std::optional<Error> error = {};            // why it failed
+  AnswerFigures figures = {};
 };
 
 // What a step brought for one answer.

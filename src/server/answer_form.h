@@ -16,8 +16,8 @@ namespace outrider {
 // What all documents and events of an answer say.
 struct AnswerHead {
   std::string id;
-  std::string model;  // as it was asked for
-  std::string version;
+  std::string model;         // as it was asked for
+  std::string version = {};  // OpenAI's system_fingerprint; empty: none
   std::int64_t created = 0;  // seconds since 1970
   std::uint64_t seed = 0;
 };
