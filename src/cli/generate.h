@@ -37,7 +37,8 @@ void note_known_drafts(const DraftSetting& draft, const Settings& settings,
                        const Metadata& metadata, Console& console);
 // UsageError where a flag of a drafter is given and none of the settings has that drafter, or where
 // a drafter asked for by name has nothing to draft from.
-void check_draft_flags(const Settings& settings, std::span<const DraftSetting> drafts);
+void check_draft_flags(const Settings& settings, std::span<const DraftSetting> drafts,
+                       bool prompts_bring_predictions = false);
 
 struct WorkbenchOptions {
   int n_texts = 1;  // that sessions may hold at once

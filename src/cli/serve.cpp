@@ -65,7 +65,8 @@ std::shared_ptr<const ServedModel> served_model(const Settings& settings, const 
   const OpenedModel& opened = bench.model();
   auto model = std::make_shared<ServedModel>();
   model->name = name_for_clients(settings);
-  model->aliases = settings.aliases;
+  for (const std::string& alias : settings.aliases)
+    if (alias != model->name) model->aliases.push_back(alias);
   model->version = fmt::format("outrider-{}-{}", version(), commit());
   model->created = std::chrono::duration_cast<std::chrono::seconds>(
                        std::chrono::system_clock::now().time_since_epoch())
@@ -120,7 +121,7 @@ bool wait_for_signal(const Server& server) {
 
 int serve(const Machine& machine, const Settings& settings) {
   DraftSetting draft = parse_draft_settings(settings, {"auto"}).back();
-  check_draft_flags(settings, {&draft, 1});
+  check_draft_flags(settings, {&draft, 1}, /*prompts_bring_predictions=*/true);
   Console console(settings);
   add_usual_draft(draft, settings, console);
   for (DraftChoice& choice : draft.choices) choice.late = false;

@@ -53,7 +53,7 @@ AnswerId Scheduler::submit(AnswerRequest request, AnswerListener listener) {
   answer->listener = std::move(listener);
   const std::lock_guard lock(mutex_);
   if (n_alive_ >= options_.n_running + options_.n_waiting)
-    throw Overloaded("{} requests run and {} wait already; try again later", options_.n_running,
+    throw Overloaded("too many requests: as many as may wait ({}) do; try again later",
                      options_.n_waiting);
   const AnswerId id{next_id_++};
   answer->id = id;

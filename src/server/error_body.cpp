@@ -67,7 +67,10 @@ HttpResponse error_response(std::string_view path, int status, std::string_view 
 }
 
 HttpResponse error_response(std::string_view path, const RequestError& error) {
-  return error_response(path, error.status, error.what(), error.code, error.param);
+  HttpResponse response = error_response(path, error.status, error.what(), error.code, error.param);
+  const bool may_come_again = error.status == 429 || error.status == 503 || error.status == 529;
+  if (may_come_again) response.headers.emplace_back("retry-after", "1");
+  return response;
 }
 
 }  // namespace outrider
