@@ -130,7 +130,8 @@ class Scheduler {
   SchedulerStatus status() const;
 
   // Works until stop(), which any thread may call and which lets the step in progress end; sleeps
-  // while there is nothing to do. turn() is one round of it: false if there was nothing to do.
+  // while there is nothing to do. Answers that have not ended then fail. turn() is one round of it:
+  // false if there was nothing to do.
   void run();
   void stop();
   bool turn();
@@ -156,6 +157,7 @@ class Scheduler {
   };
 
   void take_mail();
+  void end_all(const std::optional<Error>& error);
   void admit();
   bool begin(Answer& answer);
   bool will_be_read_by_another(const Answer& answer) const;

@@ -8,6 +8,9 @@
 namespace outrider {
 namespace {
 
+constexpr std::chrono::milliseconds kWait{10};
+constexpr int kLastWords = 100;  // waits for clients to take what they are told at the end
+
 // These, and for all other requests the news that there is nobody to answer them.
 std::vector<HttpRoute> and_refusals(std::vector<HttpRoute> routes, const char* message) {
   const auto refuse = [message](const HttpRequest& request,
@@ -58,7 +61,7 @@ bool Server::drain(std::chrono::milliseconds most, const std::function<bool()>& 
   const auto end = std::chrono::steady_clock::now() + most;
   while (http_.n_in_progress() > 0) {
     if (std::chrono::steady_clock::now() >= end || !goes_on()) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    std::this_thread::sleep_for(kWait);
   }
   return true;
 }
@@ -66,6 +69,8 @@ bool Server::drain(std::chrono::milliseconds most, const std::function<bool()>& 
 void Server::stop() {
   if (scheduler_) scheduler_->stop();
   if (engine_thread_.joinable()) engine_thread_.join();
+  for (int i = 0; i < kLastWords && http_.n_in_progress() > 0; ++i)
+    std::this_thread::sleep_for(kWait);
   http_.stop();
 }
 

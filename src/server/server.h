@@ -42,7 +42,7 @@ class Server {
   // Refuses new requests with 503 and waits for those in progress, at most so long, and as long as
   // `goes_on` says so, which is asked all the time. False if some were left.
   bool drain(std::chrono::milliseconds most, const std::function<bool()>& goes_on);
-  // Ends answers in progress and closes the port.
+  // Answers in progress fail, their clients are told, and the port is closed.
   void stop();
 
   // What ended the scheduler's thread, which is a failure of the server.
