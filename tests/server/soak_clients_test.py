@@ -33,8 +33,9 @@ MESSAGES = [{"role": "user", "content": "Name the three primary colours."}]
 class Tokenizer:
     """What lm-eval needs of one: the program's own."""
 
+    @staticmethod
     @functools.cache
-    def encode(self, text):
+    def encode(text):
         printed = outrider("tokenize", "-m", MODEL, "--offline", "--raw", "--no-special", "--json", input=text)
         return json.loads(printed.stdout)["tokens"]
 
