@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "cli"))
-from program import MODEL, OUTRIDER, TestCase, environment, has_model, model_path, needs_model, outrider  # noqa: E402, F401
+from program import MODEL, OUTRIDER, TestCase, environment, has_model, needs_model, outrider  # noqa: E402, F401
 
 TOOL_MODEL = "qwen2.5-coder:0.5b"  # its chat template takes tools
 PATIENCE = 300  # seconds: whatever is not there by then hangs
@@ -34,9 +34,8 @@ class Server:
         self.log = []
         self._changed = threading.Condition()
         self.program = subprocess.Popen(
-            [OUTRIDER, "serve", "-m", model_path(model) if has_model(model) else model, "--alias", model, "--offline",
-             "--port", "0", *arguments],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment())
+            [OUTRIDER, "serve", "-m", model, "--offline", "--port", "0", *arguments], stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment())
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
         try:

@@ -18,10 +18,11 @@ import time
 import urllib.parse
 from collections import Counter
 
-from serving import MODEL, PATIENCE, Server, Stream, joined, request
+from serving import MODEL, PATIENCE, Server, Stream, has_model, joined, request
 
 # Unless --url or other flags are given. A small cache is soon full: requests wait and give way.
 FLAGS = ["-np", "6", "--ctx-size", "2048", "--cache-memory", "96M", "--budget", "fixed", "--history"]
+SKIPPED = 77  # the exit status that CMakeLists.txt calls so
 GROWTH = 32 << 20  # bytes: what counts as flat; allocators keep some of what was freed
 WORDS = ["the", "cat", "sat", "on", "1, 2, 3,", "def f(x):", "return", "\n\n", "and so", "é", "日本", "🙂", "<|im_end|>", "{", "}", "of"]
 COMPLETIONS, CHAT = "/v1/completions", "/v1/chat/completions"
@@ -190,6 +191,9 @@ def main():
     parser.add_argument("--model", default=MODEL)
     parser.add_argument("--url")
     arguments, flags = parser.parse_known_args()
+    if not arguments.url and not has_model(arguments.model):
+        print(f"skipped: {arguments.model} is not in OUTRIDER_CACHE")
+        return SKIPPED
     print(f"seed {arguments.seed}, flags {flags or FLAGS}", flush=True)
     if arguments.url:
         problems = soak(urllib.parse.urlsplit(arguments.url).port, arguments)

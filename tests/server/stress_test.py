@@ -45,27 +45,24 @@ SMALL = {COMPLETIONS: {"prompt": "Hi", "max_tokens": 1}, CHAT: {"messages": MESS
 class Stress(TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.server = cls.enterClassContext(Server("-np", "4", "--ctx-size", "8192"))
+        cls.server = cls.enterClassContext(Server("-np", "4"))
+        cls.texts = cls.two_texts(cls.server)
 
     def setUp(self):
         self.addCleanup(self.check_server)
 
     def check_server(self):
-        """Two texts at once, as they always were; and nothing else runs."""
-        expected = self.__class__.__dict__.get("texts") or ["", ""]
-        with ThreadPoolExecutor(2) as pool:
-            texts = list(pool.map(lambda prompt: self.server.complete(prompt, max_tokens=16), ["One, two,", "Roses are"]))
-        if expected != ["", ""]:
-            self.assertEqual(texts, expected)
-        type(self).texts = texts
-        self.assert_idle(self.server)
-
-    def assert_idle(self, server):
-        """Where the server tells what runs, nothing does before long."""
+        """Two texts at once are as they were at first; and before long nothing runs."""
+        self.assertEqual(self.two_texts(self.server), self.texts)
         deadline = time.monotonic() + PATIENCE
-        while (slots := server.get("/slots")).status == 200 and any(slot["is_processing"] for slot in slots.json()):
+        while (slots := self.server.get("/slots")).status == 200 and any(slot["is_processing"] for slot in slots.json()):
             self.assertLess(time.monotonic(), deadline, slots.body)
             time.sleep(0.05)
+
+    @staticmethod
+    def two_texts(server):
+        with ThreadPoolExecutor(2) as pool:
+            return list(pool.map(lambda prompt: server.complete(prompt, max_tokens=16), ["One, two,", "Roses are"]))
 
     def assert_refused(self, answer, status=400):
         self.assertEqual(answer.status, status, answer)
