@@ -68,7 +68,7 @@ void add_figures(AnswerFigures& sum, const AnswerFigures& figures, bool with_pro
   sum.prediction_rejected += figures.prediction_rejected;
 }
 
-Json usage_json(const AnswerFigures& figures) {
+Json openai_usage_json(const AnswerFigures& figures) {
   return {{"prompt_tokens", figures.prompt_tokens},
           {"completion_tokens", figures.completion_tokens},
           {"total_tokens", figures.prompt_tokens + figures.completion_tokens},

@@ -58,7 +58,7 @@ void add_figures(AnswerFigures& sum, const AnswerFigures& figures, bool with_pro
 
 // OpenAI's usage, and llama-server's timings with what is ours: how many drafted tokens steps
 // accepted, and why steps had no drafts.
-Json usage_json(const AnswerFigures& figures);
+Json openai_usage_json(const AnswerFigures& figures);
 Json timings_json(const AnswerFigures& figures);
 
 // The error that a client gets for an answer that has failed, or was cancelled by the server.

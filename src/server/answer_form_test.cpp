@@ -23,7 +23,7 @@ AnswerFigures figures() {
 }
 
 TEST(AnswerForm, Usage) {
-  EXPECT_EQ(usage_json(figures()).dump(),
+  EXPECT_EQ(openai_usage_json(figures()).dump(),
             R"({"prompt_tokens":30,"completion_tokens":9,"total_tokens":39,)"
             R"("prompt_tokens_details":{"cached_tokens":10},"completion_tokens_details":)"
             R"({"accepted_prediction_tokens":3,"rejected_prediction_tokens":2}})");

@@ -84,7 +84,7 @@ class ChatDocument final : public ChatForm {
                                  {"message", message_json(messages_[i])},
                                  {"logprobs", choices_[i].take_logprobs()},
                                  {"finish_reason", messages_[i].finish_reason}});
-    json["usage"] = usage_json(figures_);
+    json["usage"] = openai_usage_json(figures_);
     json["timings"] = timings_json(figures_);
     return json_text(json);
   }
@@ -148,7 +148,7 @@ class ChatStream final : public ChatForm {
     if (!options_.include_usage) return std::string(kOpenAiDone);
     Json chunk = head_json(options_.head, kObject);
     chunk["choices"] = Json::array();
-    chunk["usage"] = usage_json(figures_);
+    chunk["usage"] = openai_usage_json(figures_);
     chunk["timings"] = timings_json(figures_);
     return event_text(chunk).append(kOpenAiDone);
   }

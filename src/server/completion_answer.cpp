@@ -75,7 +75,7 @@ class CompletionForm : public AnswerForm {
     return name(*event.end->reason);
   }
   Json with_figures(Json json) const {
-    json["usage"] = usage_json(figures_);
+    json["usage"] = openai_usage_json(figures_);
     json["timings"] = timings_json(figures_);
     return json;
   }

@@ -1,9 +1,7 @@
 #include "server/conversation.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include <algorithm>
 #include <string>
 
 namespace outrider {
@@ -13,17 +11,6 @@ using Reader = FieldReader<Conversation>;
 
 std::size_t size_of(int limit) {
   return static_cast<std::size_t>(limit);
-}
-
-// One of a few words.
-template <typename Request>
-FieldReader<Request> word_field(std::string Request::*member, std::vector<std::string> words) {
-  const std::string takes = fmt::format("{}", fmt::join(words, ", "));
-  return {takes, [=](const FieldValue& value, Request& request) {
-            if (std::ranges::find(words, value.text()) == words.end())
-              value.expected("one of " + takes);
-            request.*member = value.text();
-          }};
 }
 
 // Most clients send a text with JSON; some send the object itself.
@@ -106,7 +93,9 @@ Reader tool_choice_field() {
           }};
 }
 
-Reader variables_field() {
+}  // namespace
+
+FieldReader<Conversation> variables_field() {
   static constexpr std::size_t kVariablesMax = 64;
   return {
       fmt::format("an object of at most {} variables", kVariablesMax),
@@ -116,8 +105,6 @@ Reader variables_field() {
         conversation.variables = value.json();
       }};
 }
-
-}  // namespace
 
 FieldTable<ToolCall> tool_call_fields() {
   FieldTable<ToolCall> function;

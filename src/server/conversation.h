@@ -38,12 +38,15 @@ struct Conversation {
   bool add_generation_prompt = true;
 };
 
-// Fields of tables for requests that have Conversation as their base: messages, tools and what the
-// chat template takes.
+// Fields of tables for requests that have Conversation as their base: OpenAI's messages, tools and
+// what the chat template takes.
 FieldTable<Conversation> conversation_fields(const GenerationLimits& limits);
 // Of each message, and of each call in it.
 FieldTable<ChatMessage> message_fields(const GenerationLimits& limits);
 FieldTable<ToolCall> tool_call_fields();
+
+// Readers that routes share.
+FieldReader<Conversation> variables_field();
 
 // What no field alone can tell. Throws RequestError (400).
 void check_conversation(const Conversation& conversation);

@@ -12,6 +12,7 @@
 #include "sampling/fake_tokenizer.h"
 #include "server/fields.h"
 #include "server/http.h"
+#include "server/router.h"
 #include "server/served_model.h"
 
 namespace outrider {
@@ -148,5 +149,29 @@ class FakeReply : public HttpReply {
   bool has_ended = false;
   std::function<void()> gone;
 };
+
+// What these routes say; a RequestError leaves as they throw it.
+inline std::shared_ptr<FakeReply> ask(const std::vector<HttpRoute>& routes,
+                                      const HttpRequest& request) {
+  const Router router(routes);
+  const auto reply = std::make_shared<FakeReply>();
+  const HttpHandler* const handler = router.find(request.method, request.path);
+  if (handler)
+    (*handler)(request, reply);
+  else
+    ADD_FAILURE() << "no route";
+  return reply;
+}
+
+template <typename Ask>
+RequestError refused(const Ask& ask) {
+  try {
+    ask();
+  } catch (const RequestError& error) {
+    return error;
+  }
+  ADD_FAILURE() << "not refused";
+  return RequestError(0, "", "", "");
+}
 
 }  // namespace outrider

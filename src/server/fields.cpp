@@ -195,6 +195,14 @@ std::string number_text(double least, double most) {
   return fmt::format("a number from {:g} to {:g}", least, most);
 }
 
+std::string words_text(const std::vector<std::string>& words) {
+  std::vector<std::string> quotations;
+  for (const std::string& word : words) quotations.push_back(in_quotes(word));
+  const std::string last = quotations.back();
+  quotations.pop_back();
+  return quotations.empty() ? last : fmt::format("{} or {}", fmt::join(quotations, ", "), last);
+}
+
 std::string document_table(const std::vector<FieldRow>& rows) {
   std::string table = "| field | | takes | meaning |\n|---|---|---|---|\n";
   for (const FieldRow& row : rows)

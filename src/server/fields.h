@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -165,6 +166,8 @@ class FieldTable {
 // "an integer from 1 to 128", "a number from 0 to 2".
 std::string integer_text(std::int64_t least, std::int64_t most);
 std::string number_text(double least, double most);
+// "a", "b" or "c"
+std::string words_text(const std::vector<std::string>& words);
 
 // Readers of members; ranges include both ends.
 template <typename Request, typename T>
@@ -182,6 +185,16 @@ template <typename Request, typename T>
 FieldReader<Request> text_field(T Request::*member) {
   return {"a string",
           [=](const FieldValue& value, Request& request) { request.*member = value.text(); }};
+}
+
+// One of a few words.
+template <typename Request>
+FieldReader<Request> word_field(std::string Request::*member, std::vector<std::string> words) {
+  const std::string takes = words_text(words);
+  return {takes, [=](const FieldValue& value, Request& request) {
+            if (std::ranges::find(words, value.text()) == words.end()) value.expected(takes);
+            request.*member = value.text();
+          }};
 }
 
 // A table for a document, a row per field.

@@ -18,22 +18,6 @@ constexpr int kIntMax = std::numeric_limits<int>::max();
 constexpr std::int64_t kSeedMax = std::numeric_limits<std::int64_t>::max();
 constexpr std::size_t kSaltBytesMax = 1024;
 
-// What the other reader takes, if it also passes the check.
-Reader temperature_field(double most) {
-  Reader reader = filter_field(&FilterSettings::temperature, 0, most);
-  return {reader.takes, [read = reader.read](const FieldValue& value, Fields& fields) {
-            read(value, fields);
-            if (!temperature_in_range(*fields.filters.temperature))
-              value.expected(fmt::format("0, or at least {}", kTemperatureMin));
-          }};
-}
-
-Reader top_k_field() {
-  return {integer_text(-1, kIntMax), [](const FieldValue& value, Fields& fields) {
-            fields.filters.top_k = static_cast<int>(value.integer(-1, kIntMax));
-          }};
-}
-
 // -1 asks for one to be drawn, as in llama.cpp.
 Reader seed_field() {
   return {integer_text(-1, kSeedMax), [](const FieldValue& value, Fields& fields) {
@@ -131,6 +115,21 @@ Reader filter_field(std::optional<float> FilterSettings::*filter, double least, 
           }};
 }
 
+Reader temperature_field(double most) {
+  Reader reader = filter_field(&FilterSettings::temperature, 0, most);
+  return {reader.takes, [read = reader.read](const FieldValue& value, Fields& fields) {
+            read(value, fields);
+            if (!temperature_in_range(*fields.filters.temperature))
+              value.expected(fmt::format("0, or at least {}", kTemperatureMin));
+          }};
+}
+
+Reader top_k_field() {
+  return {integer_text(-1, kIntMax), [](const FieldValue& value, Fields& fields) {
+            fields.filters.top_k = static_cast<int>(value.integer(-1, kIntMax));
+          }};
+}
+
 std::string text_of_parts(const FieldValue& value) {
   struct Part {
     std::string text;
@@ -161,6 +160,7 @@ FieldTable<Fields> served_fields() {
   Table table;
   table.obeyed("model", text_field(&Fields::model), "another model than the served one is 404");
   table.obeyed("stream", boolean_field(&Fields::stream), "server-sent events");
+  table.obeyed("seed", seed_field(), "-1 or missing: drawn and reported");
   table.obeyed("speculation", speculation_field(), "whether and how much to draft");
   table.obeyed("priority", integer_field(&Fields::priority, -kIntMax, kIntMax),
                "lower goes first; 0 if it is missing");
@@ -174,7 +174,6 @@ FieldTable<Fields> openai_fields(const GenerationLimits& limits) {
   table.obeyed("stream_options", stream_options_field(), "only with `stream`");
   table.obeyed("n", integer_field(&Fields::n, 1, limits.n), "answers to the same prompt");
   table.obeyed("stop", stop_field(limits), "ends the answer; not part of it");
-  table.obeyed("seed", seed_field(), "-1 or missing: drawn and reported");
   table.obeyed("temperature", temperature_field(2), "0: always the best token");
   table.obeyed("top_p", filter_field(&FilterSettings::top_p, 0, 1));
   table.obeyed("presence_penalty", filter_field(&FilterSettings::presence_penalty, -2, 2));

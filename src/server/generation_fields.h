@@ -57,6 +57,8 @@ void check_generation(const GenerationFields& fields);
 FieldReader<GenerationFields> stop_field(const GenerationLimits& limits);
 FieldReader<GenerationFields> filter_field(std::optional<float> FilterSettings::*filter,
                                            double least, double most);
+FieldReader<GenerationFields> temperature_field(double most);
+FieldReader<GenerationFields> top_k_field();
 // A string, or a list of parts of type text, whose texts are joined. Other parts are refused.
 std::string text_of_parts(const FieldValue& value);
 

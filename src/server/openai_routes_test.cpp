@@ -3,29 +3,28 @@
 #include <gtest/gtest.h>
 
 #include "server/fake_served_model.h"
-#include "server/router.h"
 
 namespace outrider {
 namespace {
 
 struct Served : FakeScheduler {
-  // What the route says; RequestError as it throws it.
-  std::shared_ptr<FakeReply> ask(const std::string& path, const std::string& body,
-                                 std::optional<std::size_t> api_key = {}) {
-    return call({.method = "POST",
-                 .path = path,
-                 .query = "",
-                 .headers = {},
-                 .body = body,
-                 .api_key = api_key});
+  std::shared_ptr<FakeReply> post(const std::string& path, const std::string& body,
+                                  std::optional<std::size_t> api_key = {}) {
+    return ask(openai_routes(model()), {.method = "POST",
+                                        .path = path,
+                                        .query = "",
+                                        .headers = {},
+                                        .body = body,
+                                        .api_key = api_key});
   }
   std::shared_ptr<FakeReply> get(const std::string& path) {
-    return call({.method = "GET", .path = path, .query = "", .headers = {}, .body = ""});
+    return ask(openai_routes(model()),
+               {.method = "GET", .path = path, .query = "", .headers = {}, .body = ""});
   }
   std::shared_ptr<FakeReply> chat(const std::string& fields, const std::string& content = "hi") {
     const std::string more = fields.empty() ? "" : "," + fields;
-    return ask("/v1/chat/completions",
-               R"({"messages":[{"role":"user","content":")" + content + "\"}]" + more + "}");
+    return post("/v1/chat/completions",
+                R"({"messages":[{"role":"user","content":")" + content + "\"}]" + more + "}");
   }
   const AnswerRequest& request(std::size_t answer = 0) const {
     return submitted.at(answer).request;
@@ -33,30 +32,7 @@ struct Served : FakeScheduler {
   std::string prompt(std::size_t answer = 0) const {
     return letters()->decode(request(answer).request.prompt);
   }
-
- private:
-  std::shared_ptr<FakeReply> call(const HttpRequest& http) {
-    const Router router(openai_routes(model()));
-    const auto reply = std::make_shared<FakeReply>();
-    const HttpHandler* const handler = router.find(http.method, http.path);
-    if (handler)
-      (*handler)(http, reply);
-    else
-      ADD_FAILURE() << "no route";
-    return reply;
-  }
 };
-
-template <typename Ask>
-RequestError refused(const Ask& ask) {
-  try {
-    ask();
-  } catch (const RequestError& error) {
-    return error;
-  }
-  ADD_FAILURE() << "not refused";
-  return RequestError(0, "", "", "");
-}
 
 TEST(OpenAiRoutes, AnswersAChat) {
   Served served;
@@ -151,7 +127,7 @@ TEST(OpenAiRoutes, KeysAndSaltsSeparateTheCache) {
   Served served;
   const auto scope = [&](std::optional<std::size_t> key, const std::string& salt) {
     const std::string body = R"({"prompt":"x","cache_salt":")" + salt + "\"}";
-    served.ask("/v1/completions", body, key);
+    served.post("/v1/completions", body, key);
     return served.submitted.back().request.options.scope;
   };
   const std::vector<CacheScope> scopes = {scope({}, ""),  scope(0, ""),   scope(1, ""),
@@ -234,15 +210,15 @@ TEST(OpenAiRoutes, WritesConversationsAsTheTemplateHasThem) {
   for (const Case& c : cases) {
     SCOPED_TRACE(c.name);
     Served served;
-    served.ask("/v1/chat/completions", std::string(R"({"messages":)") + c.messages + c.more + "}");
+    served.post("/v1/chat/completions", std::string(R"({"messages":)") + c.messages + c.more + "}");
     EXPECT_EQ(served.prompt(), c.prompt);
   }
 }
 
 TEST(OpenAiRoutes, Completes) {
   Served served;
-  const auto reply = served.ask("/v1/completions",
-                                R"({"prompt":["ab",[5,6]],"n":2,"echo":true,"logprobs":1,"seed":4,
+  const auto reply = served.post("/v1/completions",
+                                 R"({"prompt":["ab",[5,6]],"n":2,"echo":true,"logprobs":1,"seed":4,
                                     "max_tokens":0})");
   ASSERT_EQ(served.submitted.size(), 4u);
   EXPECT_EQ(served.prompt(0), "ab");
@@ -270,10 +246,10 @@ TEST(OpenAiRoutes, BosGoesBeforeTextsWhereTheModelExpectsIt) {
   tokenizer->bos = 3;
   tokenizer->add_bos = true;
   served.setting().tokenizer = tokenizer;
-  served.ask("/v1/completions", R"({"prompt":"a"})");
-  served.ask("/v1/completions", R"({"prompt":"a","add_special_tokens":false})");
-  served.ask("/v1/completions", R"({"prompt":[5]})");
-  served.ask("/v1/completions", R"({"prompt":""})");
+  served.post("/v1/completions", R"({"prompt":"a"})");
+  served.post("/v1/completions", R"({"prompt":"a","add_special_tokens":false})");
+  served.post("/v1/completions", R"({"prompt":[5]})");
+  served.post("/v1/completions", R"({"prompt":""})");
   EXPECT_EQ(served.request(0).request.prompt.size(), 2u);
   EXPECT_EQ(served.request(0).request.prompt[0], 3);
   EXPECT_EQ(served.request(1).request.prompt.size(), 1u);
@@ -315,7 +291,7 @@ TEST(OpenAiRoutes, RefusesWhatCannotBeAnswered) {
     SCOPED_TRACE(std::string(c.body).substr(0, 100));
     Served served;
     ASSERT_EQ(served.setting().vocabulary, 100);
-    const RequestError error = refused([&] { served.ask(c.path, c.body); });
+    const RequestError error = refused([&] { served.post(c.path, c.body); });
     EXPECT_EQ(error.status, c.status);
     EXPECT_EQ(error.code, c.code);
     EXPECT_EQ(error.param, c.param);
@@ -336,7 +312,7 @@ TEST(OpenAiRoutes, ModelsWithoutTemplateOrFormatOfCalls) {
   EXPECT_EQ(served.submitted.size(), 1u);
   served.setting().chat_template = nullptr;
   EXPECT_EQ(refused([&] { served.chat(""); }).param, "messages");
-  served.ask("/v1/completions", R"({"prompt":"x"})");
+  served.post("/v1/completions", R"({"prompt":"x"})");
   EXPECT_EQ(served.submitted.size(), 2u);
 }
 

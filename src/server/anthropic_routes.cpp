@@ -1,0 +1,85 @@
+#include "server/anthropic_routes.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "server/answering.h"
+#include "server/chat_prompt.h"
+#include "server/messages_answer.h"
+#include "server/messages_request.h"
+
+namespace outrider {
+namespace {
+
+using Reply = std::shared_ptr<HttpReply>;
+
+constexpr std::string_view kHeartbeat = "event: ping\ndata: {\"type\": \"ping\"}\n\n";
+constexpr int kOverloaded = 529;  // Anthropic's own
+
+// Clients name an effort for models of any kind: it is for those that know one.
+ChatPrompt prompt_of(const ServedModel& model, MessagesRequest& request) {
+  if (model.chat_template && !model.chat_template->names("reasoning_effort"))
+    request.reasoning_effort.clear();
+  return chat_prompt(model, request);
+}
+
+// The words by which clients know that they have to shorten the conversation.
+void check_length(const ServedModel& model, std::size_t n_tokens) {
+  if (std::cmp_greater_equal(n_tokens, model.context))
+    throw RequestError(
+        400, "context_length_exceeded", "messages",
+        fmt::format("prompt is too long: {} tokens > {} maximum", n_tokens, model.context - 1));
+}
+
+void answer(const ServedModel& model, const HttpRequest& http, Reply reply) {
+  MessagesRequest request = read_messages_request(http.body, model.limits);
+  draw_seed(request);
+  const AnswerHead head{.id = random_id("msg_"),
+                        .model = answering_name(model, request.model),
+                        .version = model.version,
+                        .created = seconds_since_1970(),
+                        .seed = request.seed.value()};
+  ChatPrompt prompt = prompt_of(model, request);
+  check_length(model, prompt.tokens.size());
+  check_prompt(model, prompt.tokens, "messages");
+  const std::string tools = used_tools(request);
+  const auto form = request.stream ? messages_stream : messages_document;
+  Asked asked{.answers = {},
+              .form = form({.head = head,
+                            .prompt_tokens = static_cast<int>(prompt.tokens.size()),
+                            .shows_thinking = request.shows_thinking,
+                            .format = model.format,
+                            .parser = {.tools = tools,
+                                       .parallel_calls = request.parallel_calls,
+                                       .begun = prompt.begun},
+                            .new_call_id = [] { return random_id("toolu_"); }}),
+              .stream = request.stream,
+              .path = http.path,
+              .heartbeat = std::string(kHeartbeat),
+              .overloaded_status = kOverloaded};
+  AnswerRequest ask = answer_request(model, request, std::move(prompt.tokens), http.api_key);
+  ask.request.stop.shown_tokens = shown_tokens(model.format, *model.tokenizer, !tools.empty());
+  asked.answers.push_back(std::move(ask));
+  give_answers(model, std::move(asked), std::move(reply));
+}
+
+void count(const ServedModel& model, const HttpRequest& http, const Reply& reply) {
+  MessagesRequest request = read_count_request(http.body, model.limits);
+  answering_name(model, request.model);
+  const ChatPrompt prompt = prompt_of(model, request);
+  reply->send({.body = json_text({{"input_tokens", prompt.tokens.size()}})});
+}
+
+}  // namespace
+
+std::vector<HttpRoute> anthropic_routes(std::shared_ptr<const ServedModel> model) {
+  return {
+      {"POST", "/v1/messages",
+       [model](HttpRequest http, Reply reply) { answer(*model, http, std::move(reply)); }},
+      {"POST", "/v1/messages/count_tokens",
+       [model](HttpRequest http, Reply reply) { count(*model, http, reply); }},
+  };
+}
+
+}  // namespace outrider

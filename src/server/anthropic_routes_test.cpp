@@ -1,0 +1,152 @@
+#include "server/anthropic_routes.h"
+
+#include <gtest/gtest.h>
+
+#include "server/fake_served_model.h"
+
+namespace outrider {
+namespace {
+
+struct Served : FakeScheduler {
+  std::shared_ptr<FakeReply> post(const std::string& body,
+                                  const std::string& path = "/v1/messages") {
+    return ask(anthropic_routes(model()),
+               {.method = "POST", .path = path, .query = "beta=true", .headers = {}, .body = body});
+  }
+  std::shared_ptr<FakeReply> say(const std::string& content, const std::string& fields = "") {
+    return post(R"({"max_tokens":9,"messages":[{"role":"user","content":")" + content + "\"}]" +
+                (fields.empty() ? "" : "," + fields) + "}");
+  }
+  const AnswerRequest& request(std::size_t answer = 0) const {
+    return submitted.at(answer).request;
+  }
+  std::string prompt(std::size_t answer = 0) const {
+    return letters()->decode(request(answer).request.prompt);
+  }
+};
+
+TEST(AnthropicRoutes, Answers) {
+  Served served;
+  const auto reply = served.say("hi", R"("system":"s","temperature":0,"stop_sequences":["END"])");
+  EXPECT_EQ(served.prompt(), "[system]s[user]hi[assistant]");
+  EXPECT_EQ(served.request().request.stop.n_predict, 9);
+  EXPECT_EQ(served.request().request.stop.texts, std::vector<std::string>{"END"});
+  EXPECT_EQ(served.request().request.sampling.filters.temperature, 0);
+  served.bring(0, "<think>hm</think>Hello");
+  served.finish(0, FinishReason::stop, "END");
+  const Json json = reply->json();
+  EXPECT_EQ(json["id"].get<std::string>().substr(0, 4), "msg_");
+  EXPECT_EQ(json["content"].dump(), R"([{"type":"thinking","thinking":"hm","signature":""},)"
+                                    R"({"type":"text","text":"Hello"}])");
+  EXPECT_EQ(json["stop_reason"], "stop_sequence");
+  EXPECT_EQ(json["stop_sequence"], "END");
+  EXPECT_EQ(json["usage"]["input_tokens"], served.prompt().size() - 1);
+  EXPECT_EQ(json["usage"]["cache_read_input_tokens"], 1);
+}
+
+TEST(AnthropicRoutes, Streams) {
+  Served served;
+  const auto reply = served.say("hi", R"("stream":true)");
+  EXPECT_EQ(*reply->heartbeat, "event: ping\ndata: {\"type\": \"ping\"}\n\n");
+  ASSERT_EQ(reply->events().size(), 1u);
+  EXPECT_EQ(reply->events()[0].substr(0, 21), "event: message_start\n");
+  EXPECT_NE(reply->events()[0].find(R"("input_tokens":19)"), std::string::npos);
+  served.bring(0, "Hel");
+  EXPECT_EQ(reply->events().size(), 3u);
+  served.finish(0);
+  EXPECT_EQ(reply->events().back(), "event: message_stop\ndata: {\"type\":\"message_stop\"}");
+  EXPECT_TRUE(reply->has_ended);
+}
+
+TEST(AnthropicRoutes, Tools) {
+  Served served;
+  const std::string tool = R"({"name":"f","description":"d","input_schema":{"type":"object"}})";
+  const auto reply = served.say("hi", R"("tools":[)" + tool + "]");
+  EXPECT_EQ(served.prompt(),
+            R"(<tool>{"type": "function", "function": {"name": "f", "description": "d", )"
+            R"("parameters": {"type": "object"}}}</tool>[user]hi[assistant])");
+  served.bring(0, R"(<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>)");
+  served.finish(0);
+  EXPECT_EQ(reply->json()["stop_reason"], "tool_use");
+  EXPECT_EQ(reply->json()["content"][0]["input"].dump(), R"({"a":1})");
+  EXPECT_EQ(reply->json()["content"][0]["id"].get<std::string>().substr(0, 6), "toolu_");
+}
+
+TEST(AnthropicRoutes, Thinking) {
+  struct Case {
+    const char *fields, *prompt;
+  };
+  const Case cases[] = {
+      {"", "[user]hi[assistant]"},
+      {R"("thinking":{"type":"adaptive"})", "[user]hi[assistant]"},
+      {R"("thinking":{"type":"disabled"})", "[user]hi[assistant]<think></think>"},
+      {R"("output_config":{"effort":"high"})", "[user]hi[assistant]"},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.fields);
+    Served served;
+    served.say("hi", c.fields);
+    EXPECT_EQ(served.prompt(), c.prompt);
+  }
+}
+
+// The same text again is found in the cache, whatever the client's header says.
+TEST(AnthropicRoutes, TheBillingHeaderDoesNotChangeThePrompt) {
+  Served served;
+  for (const char* header : {"cch=1;", "cch=2;"})
+    served.say("hi",
+               std::string(R"("system":[{"type":"text","text":"x-anthropic-billing-header: )") +
+                   header + R"("},{"type":"text","text":"Help."}])");
+  EXPECT_EQ(served.prompt(0), "[system]Help.[user]hi[assistant]");
+  EXPECT_EQ(served.prompt(0), served.prompt(1));
+}
+
+TEST(AnthropicRoutes, GoesOnWithTheAssistantsText) {
+  Served served;
+  const auto reply = served.post(R"({"max_tokens":9,"messages":[{"role":"user","content":"hi"},
+                                     {"role":"assistant","content":"Once"}]})");
+  EXPECT_EQ(served.prompt(), "[user]hi[assistant]Once");
+  served.bring(0, " more");
+  served.finish(0);
+  EXPECT_EQ(reply->json()["content"][0]["text"], " more");
+}
+
+TEST(AnthropicRoutes, CountsTokens) {
+  Served served;
+  const auto reply = served.post(R"({"messages":[{"role":"user","content":"hi"}],"system":"s"})",
+                                 "/v1/messages/count_tokens");
+  EXPECT_EQ(reply->response->body, R"({"input_tokens":28})");
+  EXPECT_TRUE(served.submitted.empty());
+}
+
+TEST(AnthropicRoutes, Refuses) {
+  Served served;
+  const RequestError too_long = refused([&] { served.say(std::string(1000, 'x')); });
+  EXPECT_EQ(too_long.status, 400);
+  EXPECT_STREQ(too_long.what(), "prompt is too long: 1017 tokens > 999 maximum");
+  EXPECT_EQ(refused([&] { served.say("hi", R"("model":"claude")"); }).status, 404);
+  served.setting().aliases = {"*"};
+  const auto reply = served.say("hi", R"("model":"claude")");
+  served.finish(0);
+  EXPECT_EQ(reply->json()["model"], "claude");
+  served.n_room = 1;
+  EXPECT_EQ(refused([&] { served.say("hi"); }).status, 529);
+}
+
+TEST(AnthropicRoutes, FailuresBecomeErrors) {
+  Served served;
+  const auto whole = served.say("hi");
+  served.end(0, {.error = Error("NaN")});
+  EXPECT_EQ(whole->response->status, 500);
+  EXPECT_EQ(whole->response->body,
+            R"({"type":"error","error":{"type":"api_error","message":"NaN"}})");
+  const auto stream = served.say("hi", R"("stream":true)");
+  served.end(1, {.error = Error("NaN")});
+  EXPECT_EQ(stream->events().back(),
+            "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"api_error\","
+            "\"message\":\"NaN\"}}");
+  EXPECT_TRUE(stream->has_ended);
+}
+
+}  // namespace
+}  // namespace outrider

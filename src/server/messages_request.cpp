@@ -1,0 +1,360 @@
+#include "server/messages_request.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+namespace outrider {
+namespace {
+
+// With what other fields decide the meaning of.
+struct Fields : MessagesRequest {
+  std::string system;
+  std::optional<int> thinking_budget;
+};
+
+using Reader = FieldReader<Fields>;
+
+constexpr int kIntMax = std::numeric_limits<int>::max();
+// What a block begins with that changes from request to request and tells the model nothing: with
+// it no prompt would be found in the cache.
+constexpr std::string_view kBillingHeader = "x-anthropic-billing-header";
+
+// Adds to the conversation what one block holds, or a whole content.
+void add(std::vector<ChatMessage>& messages, ChatMessage part) {
+  const bool joins = !messages.empty() && messages.back().role == part.role && part.role != "tool";
+  if (!joins) {
+    messages.push_back(std::move(part));
+    return;
+  }
+  ChatMessage& message = messages.back();
+  const auto add_line = [](std::string& text, const std::string& line) {
+    if (!text.empty() && !line.empty()) text += '\n';
+    text += line;
+  };
+  if (part.content) {
+    if (!message.content) message.content.emplace();
+    add_line(*message.content, *part.content);
+  }
+  add_line(message.reasoning, part.reasoning);
+  for (ToolCall& call : part.calls) message.calls.push_back(std::move(call));
+}
+
+// A kind of block, and the message that one of it is a part of.
+struct BlockKind {
+  std::string type;
+  std::vector<std::string> roles;  // of those who write such blocks
+  std::vector<std::string> required;
+  FieldTable<ChatMessage> fields;
+};
+
+FieldReader<ChatMessage> content_field() {
+  return {"a string",
+          [](const FieldValue& value, ChatMessage& message) { message.content = value.text(); }};
+}
+
+BlockKind text_block() {
+  BlockKind kind{"text", {"user", "assistant", "system"}, {"text"}, {}};
+  kind.fields.obeyed("text", content_field());
+  kind.fields.refused("citations", {"[]"});
+  return kind;
+}
+
+BlockKind thinking_block() {
+  BlockKind kind{"thinking", {"assistant"}, {"thinking"}, {}};
+  kind.fields.obeyed("thinking", text_field(&ChatMessage::reasoning));
+  kind.fields.harmless("signature");
+  return kind;
+}
+
+BlockKind tool_use_block() {
+  using Message = ChatMessage;
+  BlockKind kind{"tool_use", {"assistant"}, {"id", "name", "input"}, {}};
+  const auto call = [](Message& message) -> ToolCall& {
+    if (message.calls.empty()) message.calls.emplace_back();
+    return message.calls[0];
+  };
+  kind.fields.obeyed("id", {"a string", [=](const FieldValue& value, Message& message) {
+                              call(message).id = value.text();
+                            }});
+  kind.fields.obeyed("name", {"a string", [=](const FieldValue& value, Message& message) {
+                                call(message).name = value.text();
+                              }});
+  kind.fields.obeyed("input", {"an object", [=](const FieldValue& value, Message& message) {
+                                 value.members();
+                                 call(message).arguments = value.json().dump();
+                               }});
+  kind.fields.harmless("caller");
+  return kind;
+}
+
+std::string text_of_blocks(const FieldValue& value, std::string_view except = {});
+
+BlockKind tool_result_block() {
+  BlockKind kind{"tool_result", {"user"}, {"tool_use_id"}, {}};
+  kind.fields.obeyed("tool_use_id", text_field(&ChatMessage::call_id));
+  kind.fields.obeyed("content", {"a string, or a list of text blocks",
+                                 [](const FieldValue& value, ChatMessage& message) {
+                                   message.content = text_of_blocks(value);
+                                 }});
+  kind.fields.harmless("is_error");
+  return kind;
+}
+
+const std::vector<BlockKind>& block_kinds() {
+  static const std::vector<BlockKind> kinds = [] {
+    std::vector<BlockKind> kinds = {text_block(), thinking_block(), tool_use_block(),
+                                    tool_result_block()};
+    for (BlockKind& kind : kinds) {
+      kind.fields.refused("type", {'"' + kind.type + '"'});
+      kind.fields.harmless("cache_control");
+    }
+    return kinds;
+  }();
+  return kinds;
+}
+
+ChatMessage read_block(const FieldValue& value, const std::string& role) {
+  const FieldValue type = value.at("type");
+  const auto kind = std::ranges::find(block_kinds(), type.text(), &BlockKind::type);
+  if (kind == block_kinds().end()) type.unsupported("send text");
+  if (std::ranges::find(kind->roles, role) == kind->roles.end())
+    type.refuse(fmt::format("found {}, which has no place here", in_quotes(kind->type)));
+  for (const std::string& field : kind->required) value.at(field);
+  ChatMessage message{.role = kind->type == "tool_result" ? "tool" : role};
+  kind->fields.read(value, message);
+  return message;
+}
+
+// A string, or the texts of a list of text blocks, each in a line of its own, but those that begin
+// with `except`.
+std::string text_of_blocks(const FieldValue& value, std::string_view except) {
+  if (value.json().is_string()) return value.text();
+  if (!value.json().is_array()) value.expected("a string or a list of blocks");
+  std::vector<ChatMessage> messages;
+  for (const FieldValue& block : value.items()) {
+    ChatMessage message = read_block(block, "system");
+    const bool is_wanted = except.empty() || !message.content->starts_with(except);
+    if (is_wanted) add(messages, std::move(message));
+  }
+  return messages.empty() ? "" : *messages[0].content;
+}
+
+void read_turn(const FieldValue& value, std::vector<ChatMessage>& messages) {
+  struct Turn {
+    std::string role;
+  };
+  static const FieldTable<Turn> table = [] {
+    FieldTable<Turn> table;
+    table.obeyed("role", word_field(&Turn::role, {"user", "assistant", "system"}));
+    table.obeyed("content", FieldReader<Turn>{"", nullptr});  // below, when the role is known
+    return table;
+  }();
+  value.at("role");
+  const FieldValue content = value.at("content");
+  Turn turn;
+  table.read(value, turn);
+  if (content.json().is_string() || content.json().empty()) {
+    add(messages, {.role = turn.role, .content = text_of_blocks(content)});
+    return;
+  }
+  if (!content.json().is_array()) content.expected("a string or a list of blocks");
+  for (const FieldValue& block : content.items()) add(messages, read_block(block, turn.role));
+}
+
+FieldReader<Conversation> messages_field(const GenerationLimits& limits) {
+  const auto most = static_cast<std::size_t>(limits.messages);
+  return {fmt::format("a list of 1 to {} messages", most),
+          [=](const FieldValue& value, Conversation& conversation) {
+            for (const FieldValue& item : value.items(1, most))
+              read_turn(item, conversation.messages);
+          }};
+}
+
+// As OpenAI has it.
+Json read_tool(const FieldValue& value) {
+  struct Tool {
+    Json function = Json::object();
+  };
+  static const FieldTable<Tool> table = [] {
+    FieldTable<Tool> table;
+    table.obeyed("name", FieldReader<Tool>{"a string", [](const FieldValue& name, Tool& tool) {
+                                             if (name.text().empty()) name.refuse("is empty");
+                                             tool.function["name"] = name.text();
+                                           }});
+    table.obeyed("description",
+                 FieldReader<Tool>{"a string", [](const FieldValue& text, Tool& tool) {
+                                     tool.function["description"] = text.text();
+                                   }});
+    table.obeyed("input_schema",
+                 FieldReader<Tool>{"an object", [](const FieldValue& schema, Tool& tool) {
+                                     schema.members();
+                                     tool.function["parameters"] = schema.json();
+                                   }});
+    table.refused("type", {R"("custom")"});
+    table.refused("strict", {"false"});
+    table.refused("defer_loading", {"false"});
+    table.refused("input_examples", {"[]"});
+    table.refused("allowed_callers", {R"(["direct"])"});
+    table.harmless("eager_input_streaming");
+    table.harmless("cache_control");
+    return table;
+  }();
+  if (const auto type = value.find("type"); type && type->json() != "custom")
+    type->unsupported("define the tool by name, description and input_schema");
+  value.at("name");
+  value.at("input_schema");
+  Tool tool;
+  table.read(value, tool);
+  return {{"type", "function"}, {"function", tool.function}};
+}
+
+FieldReader<Conversation> tools_field(const GenerationLimits& limits) {
+  const auto most = static_cast<std::size_t>(limits.tools);
+  return {fmt::format("a list of at most {} tools of one's own", most),
+          [=](const FieldValue& value, Conversation& conversation) {
+            for (const FieldValue& tool : value.items(0, most))
+              conversation.tools.push_back(read_tool(tool));
+          }};
+}
+
+FieldReader<Conversation> tool_choice_field() {
+  struct Choice {
+    bool is_one = false;
+  };
+  FieldTable<Choice> table;
+  table.refused("type", {R"("auto")", R"("none")"});
+  table.obeyed("disable_parallel_tool_use", boolean_field(&Choice::is_one));
+  return {R"(an object with `type`, "auto" or "none", and `disable_parallel_tool_use`)",
+          [table](const FieldValue& value, Conversation& conversation) {
+            const FieldValue type = value.at("type");
+            Choice choice;
+            table.read(value, choice);
+            conversation.uses_tools = type.json() == "auto";
+            conversation.parallel_calls = !choice.is_one;
+          }};
+}
+
+Reader thinking_field() {
+  constexpr int kLeastBudget = 1024;
+  struct Thinking {
+    std::string type, display;
+    std::optional<int> budget;
+  };
+  FieldTable<Thinking> table;
+  table.obeyed("type", word_field(&Thinking::type, {"enabled", "adaptive", "disabled"}));
+  table.obeyed("budget_tokens", integer_field(&Thinking::budget, kLeastBudget, kIntMax));
+  table.obeyed("display", word_field(&Thinking::display, {"summarized", "omitted"}));
+  return {R"(an object with `type`, "enabled", "adaptive" or "disabled"; `budget_tokens`; )"
+          R"(`display`, "summarized" or "omitted")",
+          [table](const FieldValue& value, Fields& fields) {
+            value.at("type");
+            Thinking thinking;
+            table.read(value, thinking);
+            if (thinking.type == "enabled") value.at("budget_tokens");
+            if (thinking.type != "adaptive") fields.reasoning = thinking.type == "enabled";
+            fields.shows_thinking = thinking.display != "omitted";
+            fields.thinking_budget = thinking.budget;
+          }};
+}
+
+Reader output_config_field() {
+  FieldTable<Fields> table;
+  table.obeyed("effort",
+               word_field(&Fields::reasoning_effort, {"low", "medium", "high", "xhigh", "max"}));
+  table.refused("format");
+  return {"an object with `effort`: low, medium, high, xhigh or max",
+          [table](const FieldValue& value, Fields& fields) { table.read(value, fields); }};
+}
+
+Reader stop_sequences_field(const GenerationLimits& limits) {
+  const FieldReader<GenerationFields> reader = stop_field(limits);
+  return {fmt::format("a list of at most {} strings", limits.stops),
+          [reader](const FieldValue& value, Fields& fields) {
+            if (!value.json().is_array()) value.expected("a list of strings");
+            reader.read(value, fields);
+          }};
+}
+
+Reader system_field() {
+  return {"a string, or a list of text blocks", [](const FieldValue& value, Fields& fields) {
+            fields.system = text_of_blocks(value, kBillingHeader);
+          }};
+}
+
+FieldTable<Fields> make_table(const GenerationLimits& limits) {
+  FieldTable<Fields> table;
+  table.obeyed("messages", messages_field(limits), "required");
+  table.obeyed("system", system_field(),
+               "without blocks that begin with `x-anthropic-billing-header`");
+  table.obeyed("max_tokens", integer_field(&Fields::max_tokens, 0, kIntMax), "required");
+  table.add(served_fields());
+  table.obeyed("stop_sequences", stop_sequences_field(limits), "end the answer; not part of it");
+  table.obeyed("temperature", temperature_field(1), "0: always the best token");
+  table.obeyed("top_p", filter_field(&FilterSettings::top_p, 0, 1));
+  table.obeyed("top_k", top_k_field(), "0 or -1: all");
+  table.obeyed("thinking", thinking_field(),
+               "whether to think, where the chat template has a switch; the budget is not kept to");
+  table.obeyed("output_config", output_config_field(), "where the chat template knows an effort");
+  table.obeyed("tools", tools_field(limits), "refused where the model's format is not known");
+  table.obeyed("tool_choice", tool_choice_field());
+  table.obeyed("chat_template_kwargs", variables_field(), "variables of the chat template");
+  for (const char* name : {"metadata", "service_tier", "cache_control", "inference_geo",
+                           "diagnostics", "user_profile_id", "workspace_id"})
+    table.harmless(name);
+  table.harmless("context_management", "nothing is taken out of the conversation");
+  table.refused("speed", {R"("standard")"});
+  table.refused("container");
+  table.refused("mcp_servers", {"[]"});
+  return table;
+}
+
+void put_system(Fields& fields) {
+  if (fields.system.empty()) return;
+  std::vector<ChatMessage> messages;
+  add(messages, {.role = "system", .content = std::move(fields.system)});
+  for (ChatMessage& message : fields.messages) add(messages, std::move(message));
+  fields.messages = std::move(messages);
+}
+
+// An assistant's text at the end is the beginning of the answer.
+void find_beginning(Fields& fields) {
+  const ChatMessage& last = fields.messages.back();
+  fields.continues = last.role == "assistant";
+  if (fields.continues && (!last.content || !last.calls.empty()))
+    refuse_field("messages",
+                 "the last one of an assistant must be a text that the answer goes on "
+                 "with; results of its calls are missing");
+}
+
+MessagesRequest read(std::string_view body, const GenerationLimits& limits, bool wants_answer) {
+  const Json json = parse_body(body);
+  Fields fields;
+  make_table(limits).read(FieldValue(json), fields);
+  check_generation(fields);
+  if (fields.messages.empty()) refuse_field("messages", "is missing");
+  if (wants_answer && !fields.max_tokens) refuse_field("max_tokens", "is missing");
+  if (fields.max_tokens && fields.thinking_budget.value_or(0) > *fields.max_tokens)
+    refuse_field("thinking.budget_tokens", "must not be more than max_tokens");
+  put_system(fields);
+  find_beginning(fields);
+  return fields;
+}
+
+}  // namespace
+
+MessagesRequest read_messages_request(std::string_view body, const GenerationLimits& limits) {
+  return read(body, limits, true);
+}
+
+MessagesRequest read_count_request(std::string_view body, const GenerationLimits& limits) {
+  return read(body, limits, false);
+}
+
+std::vector<FieldRow> messages_request_fields(const GenerationLimits& limits) {
+  return make_table(limits).rows();
+}
+
+}  // namespace outrider

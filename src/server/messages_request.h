@@ -1,0 +1,25 @@
+// Requests to Anthropic's /v1/messages and /v1/messages/count_tokens.
+
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "server/conversation.h"
+#include "server/generation_fields.h"
+
+namespace outrider {
+
+// Blocks become messages as OpenAI's API has them: calls belong to an assistant's message, their
+// results are messages of their own, and neighbours of one role are one message, its texts in lines
+// of their own. The conversation continues an assistant's last text.
+struct MessagesRequest : GenerationFields, Conversation {
+  bool shows_thinking = true;
+};
+
+// Both throw RequestError (400). The second's needs no max_tokens.
+MessagesRequest read_messages_request(std::string_view body, const GenerationLimits& limits = {});
+MessagesRequest read_count_request(std::string_view body, const GenerationLimits& limits = {});
+std::vector<FieldRow> messages_request_fields(const GenerationLimits& limits = {});
+
+}  // namespace outrider

@@ -1,0 +1,214 @@
+#include "server/messages_request.h"
+
+#include <gtest/gtest.h>
+
+#include "server/request_fields_test.h"
+
+namespace outrider {
+namespace {
+
+const std::string kBody = R"({"max_tokens":9,"messages":[{"role":"user","content":"hi"}]})";
+
+MessagesRequest read(const std::string& body) {
+  return read_messages_request(body);
+}
+
+MessagesRequest read_with(const std::string& field, const std::string& value) {
+  return read(with_field(kBody, field, value));
+}
+
+TEST(MessagesRequest, ObeysItsFields) {
+  using R = const MessagesRequest&;
+  expect_obeyed<MessagesRequest>(
+      messages_request_fields(), read, kBody,
+      {{"messages", R"([{"role":"user","content":"you"}])",
+        [](R r) { return r.messages.size() == 1 && r.messages[0].content == "you"; }},
+       {"system", R"("s")",
+        [](R r) { return r.messages[0].role == "system" && r.messages[0].content == "s"; }},
+       {"max_tokens", "0", [](R r) { return r.max_tokens == 0; }},
+       {"model", R"("m")", [](R r) { return r.model == "m"; }},
+       {"stream", "true", [](R r) { return r.stream; }},
+       {"seed", "3", [](R r) { return r.seed == 3u; }},
+       {"speculation", R"({"draft":"off"})", [](R r) { return r.draft_rows == 0; }},
+       {"priority", "2", [](R r) { return r.priority == 2; }},
+       {"cache_salt", R"("s")", [](R r) { return r.cache_salt == "s"; }},
+       {"stop_sequences", R"(["a","b"])",
+        [](R r) {
+          return r.stop == std::vector<std::string>{"a", "b"};
+        }},
+       {"temperature", "1", [](R r) { return r.filters.temperature == 1.f; }},
+       {"top_p", "0.5", [](R r) { return r.filters.top_p == 0.5f; }},
+       {"top_k", "5", [](R r) { return r.filters.top_k == 5; }},
+       {"thinking", R"({"type":"disabled"})", [](R r) { return r.reasoning == false; }},
+       {"thinking", R"({"type":"adaptive","display":"omitted"})",
+        [](R r) { return !r.reasoning && !r.shows_thinking; }},
+       {"output_config", R"({"effort":"high"})", [](R r) { return r.reasoning_effort == "high"; }},
+       {"tools", R"([{"name":"f","description":"d","input_schema":{"b":1,"a":2}}])",
+        [](R r) {
+          return r.tools.dump() == R"([{"type":"function","function":{"name":"f",)"
+                                   R"("description":"d","parameters":{"b":1,"a":2}}}])";
+        }},
+       {"tool_choice", R"({"type":"none"})", [](R r) { return !r.uses_tools; }},
+       {"tool_choice", R"({"type":"auto","disable_parallel_tool_use":true})",
+        [](R r) { return r.uses_tools && !r.parallel_calls; }},
+       {"chat_template_kwargs", R"({"a":1})",
+        [](R r) { return r.variables.dump() == R"({"a":1})"; }}});
+}
+
+TEST(MessagesRequest, RowsHold) {
+  expect_rows_hold(messages_request_fields(), read, kBody);
+  expect_no_request(read);
+}
+
+TEST(MessagesRequest, Thinking) {
+  const std::string thinking = R"({"type":"enabled","budget_tokens":2048,"display":"summarized"})";
+  const std::string body = with_field(kBody, "max_tokens", "4096");
+  const MessagesRequest request = read(with_field(body, "thinking", thinking));
+  EXPECT_EQ(request.reasoning, true);
+  EXPECT_TRUE(request.shows_thinking);
+  EXPECT_EQ(refusal(read, with_field(kBody, "thinking", thinking))->param,
+            "thinking.budget_tokens");
+}
+
+TEST(MessagesRequest, CountingNeedsNoLimit) {
+  const std::string body = R"({"messages":[{"role":"user","content":"hi"}]})";
+  EXPECT_EQ(refusal(read, body)->param, "max_tokens");
+  EXPECT_EQ(read_count_request(body).messages.size(), 1u);
+}
+
+// A message in short: role, content, reasoning, calls, the call that it answers.
+std::string shown(const ChatMessage& message) {
+  std::string text = message.role + "|" + message.content.value_or("-") + "|" + message.reasoning;
+  for (const ToolCall& call : message.calls)
+    text += "|" + call.id + " " + call.name + call.arguments;
+  return text + (message.call_id.empty() ? "" : "|" + message.call_id);
+}
+
+TEST(MessagesRequest, BlocksBecomeMessages) {
+  struct Case {
+    const char *name, *messages;
+    std::vector<std::string> expected;
+  };
+  const Case cases[] = {
+      {"texts are lines",
+       R"([{"role":"user","content":[{"type":"text","text":"a","cache_control":{"type":"ephemeral"}},
+                                     {"type":"text","text":"b","citations":null}]}])",
+       {"user|a\nb|"}},
+      {"no blocks", R"([{"role":"user","content":[]}])", {"user||"}},
+      {"neighbours are one turn",
+       R"([{"role":"user","content":"a"},{"role":"user","content":"b"},
+           {"role":"assistant","content":"c"},{"role":"assistant","content":"d"},
+           {"role":"user","content":"e"}])",
+       {"user|a\nb|", "assistant|c\nd|", "user|e|"}},
+      {"a call and its results",
+       R"([{"role":"user","content":"q"},
+           {"role":"assistant","content":[{"type":"thinking","thinking":"t","signature":"x"},
+             {"type":"text","text":"so"},
+             {"type":"tool_use","id":"1","name":"f","input":{"b":1,"a":2}},
+             {"type":"tool_use","id":"2","name":"g","input":{},"caller":{"type":"direct"}}]},
+           {"role":"user","content":[{"type":"tool_result","tool_use_id":"1","content":"r"},
+             {"type":"tool_result","tool_use_id":"2","is_error":true,
+              "content":[{"type":"text","text":"s"},{"type":"text","text":"t"}]},
+             {"type":"text","text":"and?"}]}])",
+       {"user|q|", R"(assistant|so|t|1 f{"b":1,"a":2}|2 g{})", "tool|r||1", "tool|s\nt||2",
+        "user|and?|"}},
+      {"a result alone",
+       R"([{"role":"assistant","content":[{"type":"tool_use","id":"1","name":"f","input":{}}]},
+           {"role":"user","content":[{"type":"tool_result","tool_use_id":"1"}]}])",
+       {"assistant|-||1 f{}", "tool|-||1"}},
+      {"a system message between",
+       R"([{"role":"user","content":"a"},{"role":"system","content":[{"type":"text","text":"s"}]}])",
+       {"user|a|", "system|s|"}},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.name);
+    std::vector<std::string> found;
+    for (const ChatMessage& message : read_with("messages", c.messages).messages)
+      found.push_back(shown(message));
+    EXPECT_EQ(found, c.expected);
+  }
+}
+
+TEST(MessagesRequest, TheSystemTextComesFirstWithoutItsBillingHeader) {
+  const auto first = [&](const std::string& system) {
+    return shown(read_with("system", system).messages[0]);
+  };
+  EXPECT_EQ(first(R"([{"type":"text","text":"x-anthropic-billing-header: cc_version=1; cch=af3;"},
+                      {"type":"text","text":"You help."},{"type":"text","text":"Briefly."}])"),
+            "system|You help.\nBriefly.|");
+  EXPECT_EQ(first(R"([{"type":"text","text":"x-anthropic-billing-header: cch=1"}])"), "user|hi|");
+  EXPECT_EQ(first(R"([])"), "user|hi|");
+  EXPECT_EQ(first(R"("")"), "user|hi|");
+  // Only there.
+  const std::string kept = R"([{"role":"user","content":[{"type":"text",
+      "text":"x-anthropic-billing-header: mine"}]}])";
+  EXPECT_EQ(shown(read_with("messages", kept).messages[0]),
+            "user|x-anthropic-billing-header: mine|");
+}
+
+TEST(MessagesRequest, GoesOnWithAnAssistantsLastText) {
+  const std::string begun = R"([{"role":"user","content":"a"},{"role":"assistant","content":"b"}])";
+  EXPECT_TRUE(read_with("messages", begun).continues);
+  EXPECT_FALSE(read(kBody).continues);
+  const std::string open = R"([{"role":"user","content":"a"},{"role":"assistant","content":
+      [{"type":"tool_use","id":"1","name":"f","input":{}}]}])";
+  EXPECT_EQ(refusal(read, with_field(kBody, "messages", open))->param, "messages");
+}
+
+TEST(MessagesRequest, RefusesByName) {
+  struct Case {
+    const char *field, *value, *param, *says;
+  };
+  const Case cases[] = {
+      {"max_tokens", "null", "max_tokens", "is missing"},
+      {"messages", "[]", "messages", "found 0 items"},
+      {"messages", R"([{"role":"tool","content":"x"}])", "messages[0].role", "found \"tool\""},
+      {"messages", R"([{"role":"user"}])", "messages[0].content", "is missing"},
+      {"messages", R"([{"role":"user","content":[{"type":"image","source":{}}]}])",
+       "messages[0].content[0].type", "\"image\" is not supported; send text"},
+      {"messages", R"([{"role":"user","content":[{"type":"document"}]}])",
+       "messages[0].content[0].type", "\"document\" is not supported"},
+      {"messages", R"([{"role":"assistant","content":[{"type":"redacted_thinking","data":""}]}])",
+       "messages[0].content[0].type", "\"redacted_thinking\" is not supported"},
+      {"messages", R"([{"role":"user","content":[{"type":"tool_use"}]}])",
+       "messages[0].content[0].type", "found \"tool_use\", which has no place here"},
+      {"messages", R"([{"role":"assistant","content":[{"type":"tool_result"}]}])",
+       "messages[0].content[0].type", "has no place here"},
+      {"messages", R"([{"role":"assistant","content":[{"type":"tool_use","id":"1","name":"f"}]}])",
+       "messages[0].content[0].input", "is missing"},
+      {"messages",
+       R"([{"role":"user","content":[{"type":"tool_result","tool_use_id":"1","content":[{"type":"image"}]}]}])",
+       "messages[0].content[0].content[0].type", "\"image\" is not supported"},
+      {"messages", R"([{"role":"user","content":[{"type":"text","text":"x","more":1}]}])",
+       "messages[0].content[0].more", "Unrecognized request argument"},
+      {"system", R"([{"type":"image"}])", "system[0].type", "\"image\" is not supported"},
+      {"tools", R"([{"type":"web_search_20250305","name":"web_search"}])", "tools[0].type",
+       "\"web_search_20250305\" is not supported"},
+      {"tools", R"([{"name":"f"}])", "tools[0].input_schema", "is missing"},
+      {"tools", R"([{"name":"f","input_schema":{},"strict":true}])", "tools[0].strict",
+       "true is not supported"},
+      {"tool_choice", R"({"type":"any"})", "tool_choice.type", "\"any\" is not supported"},
+      {"tool_choice", R"({"type":"tool","name":"f"})", "tool_choice.type",
+       "\"tool\" is not supported; leave it out or send \"auto\" or \"none\""},
+      {"thinking", R"({"type":"between_tools"})", "thinking.type", "found \"between_tools\""},
+      {"thinking", R"({"type":"enabled"})", "thinking.budget_tokens", "is missing"},
+      {"thinking", R"({"type":"enabled","budget_tokens":100})", "thinking.budget_tokens",
+       "expected an integer from 1024"},
+      {"output_config", R"({"format":{"type":"json_schema"}})", "output_config.format",
+       "not supported"},
+      {"temperature", "1.5", "temperature", "expected a number from 0 to 1"},
+      {"stop_sequences", R"("x")", "stop_sequences", "expected a list of strings"},
+      {"n", "2", "n", "Unrecognized request argument supplied: n"},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(std::string(c.field) + ": " + c.value);
+    const auto error = refusal(read, with_field(kBody, c.field, c.value));
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->param, c.param);
+    EXPECT_NE(std::string_view(error->what()).find(c.says), std::string_view::npos)
+        << error->what();
+  }
+}
+
+}  // namespace
+}  // namespace outrider
