@@ -9,6 +9,7 @@
 #include "cli/text_input.h"
 #include "cli/version.h"
 #include "runtime/sampling_defaults.h"
+#include "server/anthropic_routes.h"
 #include "server/metrics.h"
 #include "server/openai_routes.h"
 #include "server/server.h"
@@ -37,7 +38,10 @@ std::string name_for_clients(const Settings& settings) {
 }
 
 std::vector<HttpRoute> api_routes(const std::shared_ptr<const ServedModel>& model) {
-  return openai_routes(model);
+  std::vector<HttpRoute> routes = openai_routes(model);
+  const std::vector<HttpRoute> more = anthropic_routes(model);
+  routes.insert(routes.end(), more.begin(), more.end());
+  return routes;
 }
 
 HttpServerOptions http_options(const Settings& settings, Metrics& metrics, Console& console) {
