@@ -117,10 +117,8 @@ void HttpConnection::start_refused() {
   post([this] {
     BoostError ignored;
     socket_.non_blocking(true, ignored);
-    HttpResponse response = error_response(
-        "", 503, "the server has as many connections as it may have; try again later");
-    response.headers.emplace_back("retry-after", "1");
-    refuse(std::move(response));
+    refuse(error_response("", 503,
+                          "the server has as many connections as it may have; try again later"));
   });
 }
 

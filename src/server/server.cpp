@@ -15,9 +15,7 @@ constexpr int kLastWords = 100;  // waits for clients to take what they are told
 std::vector<HttpRoute> and_refusals(std::vector<HttpRoute> routes, const char* message) {
   const auto refuse = [message](const HttpRequest& request,
                                 const std::shared_ptr<HttpReply>& reply) {
-    HttpResponse response = error_response(request.path, 503, message);
-    response.headers.emplace_back("retry-after", "5");
-    reply->send(std::move(response));
+    reply->send(error_response(request.path, 503, message));
   };
   routes.push_back({"GET", "/*", refuse});
   routes.push_back({"POST", "/*", refuse});
