@@ -265,7 +265,9 @@ class Life(TestCase):
                         self.assertGreater(int(refused.headers["retry-after"]), 0)
                     # Of answers of one request all are taken, or none.
                     self.assertEqual(server.post(COMPLETIONS, prompt="x", n=2).status, 429)
-            self.assertEqual(len(server.complete("x", max_tokens=2)) > 0, True)
+            while (status := server.post(COMPLETIONS, prompt="x", max_tokens=2).status) == 429:
+                time.sleep(0.05)  # until the server knows that both are gone
+            self.assertEqual(status, 200)
 
     def test_first_signal_lets_answers_end(self):
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -348,9 +350,10 @@ class Life(TestCase):
             server.wait_for_line("is ready at")
             if health.status == 503:  # else it was ready before we asked
                 self.assertIn("oading", health.json()["error"]["message"])
-                self.assertIn("retry-after", health.headers)
             self.assertIn(health.status, (200, 503))
             self.assertIn(models.status, (200, 503))
+            if models.status == 503:
+                self.assertGreater(int(models.headers["retry-after"]), 0)
             self.assertEqual(server.get("/health").status, 200)
 
     def test_signal_while_loading(self):
