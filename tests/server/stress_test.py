@@ -45,7 +45,7 @@ SMALL = {COMPLETIONS: {"prompt": "Hi", "max_tokens": 1}, CHAT: {"messages": MESS
 class Stress(TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.server = cls.enterClassContext(Server("-np", "4"))
+        cls.server = cls.enterClassContext(Server())
         cls.texts = cls.two_texts(cls.server)
 
     def setUp(self):
@@ -103,7 +103,7 @@ class Stress(TestCase):
         seed = random.randrange(10**6)
         print(f"seed {seed}", flush=True)
         # A share of them: all take minutes.
-        chosen = random.Random(seed).sample(cases, 1500)
+        chosen = random.Random(seed).sample(cases, 800)
         with ThreadPoolExecutor(8) as pool:
             for (path, field, value), answer in pool.map(ask, chosen):
                 with self.subTest(path=path, field=field, value=str(value)[:40]):
@@ -183,8 +183,8 @@ class Stress(TestCase):
                 pass
 
         with ThreadPoolExecutor(16) as pool:
-            for _ in range(60):
-                prompt = "".join(random_.choices(["a", "b ", "the ", "\n"], k=random_.choice([1, 70, 500, 3000])))
+            for _ in range(40):
+                prompt = "".join(random_.choices(["a", "b ", "the ", "\n"], k=random_.choice([1, 70, 500])))
                 pool.submit(leave, random_.random() / 10, random_.choice([0, 1, 4, 20]),
                             {**LONG, "prompt": prompt, "stream": True, "n": random_.choice([1, 1, 2, 5])})
         # And some who did not wait for the first byte, or not for the request's end.
