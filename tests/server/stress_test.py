@@ -45,7 +45,7 @@ SMALL = {COMPLETIONS: {"prompt": "Hi", "max_tokens": 1}, CHAT: {"messages": MESS
 class Stress(TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.server = cls.enterClassContext(Server("-np", "4"))
+        cls.server = cls.enterClassContext(Server())
         cls.texts = cls.two_texts(cls.server)
 
     def setUp(self):
@@ -103,7 +103,7 @@ class Stress(TestCase):
         seed = random.randrange(10**6)
         print(f"seed {seed}", flush=True)
         # A share of them: all take minutes.
-        chosen = random.Random(seed).sample(cases, 1500)
+        chosen = random.Random(seed).sample(cases, 800)
         with ThreadPoolExecutor(8) as pool:
             for (path, field, value), answer in pool.map(ask, chosen):
                 with self.subTest(path=path, field=field, value=str(value)[:40]):
@@ -183,8 +183,8 @@ class Stress(TestCase):
                 pass
 
         with ThreadPoolExecutor(16) as pool:
-            for _ in range(60):
-                prompt = "".join(random_.choices(["a", "b ", "the ", "\n"], k=random_.choice([1, 70, 500, 3000])))
+            for _ in range(40):
+                prompt = "".join(random_.choices(["a", "b ", "the ", "\n"], k=random_.choice([1, 70, 500])))
                 pool.submit(leave, random_.random() / 10, random_.choice([0, 1, 4, 20]),
                             {**LONG, "prompt": prompt, "stream": True, "n": random_.choice([1, 1, 2, 5])})
         # And some who did not wait for the first byte, or not for the request's end.
@@ -265,7 +265,9 @@ class Life(TestCase):
                         self.assertGreater(int(refused.headers["retry-after"]), 0)
                     # Of answers of one request all are taken, or none.
                     self.assertEqual(server.post(COMPLETIONS, prompt="x", n=2).status, 429)
-            self.assertEqual(len(server.complete("x", max_tokens=2)) > 0, True)
+            while (status := server.post(COMPLETIONS, prompt="x", max_tokens=2).status) == 429:
+                time.sleep(0.05)  # until the server knows that both are gone
+            self.assertEqual(status, 200)
 
     def test_first_signal_lets_answers_end(self):
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -348,9 +350,10 @@ class Life(TestCase):
             server.wait_for_line("is ready at")
             if health.status == 503:  # else it was ready before we asked
                 self.assertIn("oading", health.json()["error"]["message"])
-                self.assertIn("retry-after", health.headers)
             self.assertIn(health.status, (200, 503))
             self.assertIn(models.status, (200, 503))
+            if models.status == 503:
+                self.assertGreater(int(models.headers["retry-after"]), 0)
             self.assertEqual(server.get("/health").status, 200)
 
     def test_signal_while_loading(self):
