@@ -27,6 +27,10 @@ def openai_client(server, **changes):
                             **changes})
 
 
+# The Anthropic package has no argument for it.
+GREEDY = {"extra_body": {"temperature": 0}}
+
+
 class ServerTest(unittest.TestCase):
     model = MODEL
     arguments = ()
@@ -358,7 +362,7 @@ class Tools(ServerTest):
         return anthropic.Anthropic(base_url=self.server.url, api_key="none", max_retries=0, timeout=PATIENCE)
 
     def test_messages(self):
-        fields = {"model": self.model, "max_tokens": 24, "messages": QUESTION, "temperature": 0}
+        fields = {"model": self.model, "max_tokens": 24, "messages": QUESTION, **GREEDY}
         with self.anthropic_client() as client:
             message = client.messages.create(**fields)
             self.assertEqual((message.type, message.role, message.model), ("message", "assistant", self.model))
@@ -389,7 +393,7 @@ class Tools(ServerTest):
     def test_messages_with_tools(self):
         tools = [{"name": WEATHER["name"], "description": WEATHER["description"],
                   "input_schema": WEATHER["parameters"]}]
-        fields = {"model": self.model, "max_tokens": 64, "tools": tools, "temperature": 0}
+        fields = {"model": self.model, "max_tokens": 64, "tools": tools, **GREEDY}
         with self.anthropic_client() as client:
             message = client.messages.create(**fields, messages=WEATHER_QUESTION)
             self.assertEqual(message.stop_reason, "tool_use", message)
@@ -411,7 +415,7 @@ class Tools(ServerTest):
             ("another model", anthropic.NotFoundError, {"model": "claude"}),
             ("no messages", anthropic.BadRequestError, {"messages": []}),
             ("unknown role", anthropic.BadRequestError, {"messages": [{"role": "king", "content": "x"}]}),
-            ("too hot", anthropic.BadRequestError, {"temperature": 3}),
+            ("too hot", anthropic.BadRequestError, {"extra_body": {"temperature": 3}}),
             ("no room", anthropic.BadRequestError, {"max_tokens": -1}),
             ("a picture", anthropic.BadRequestError, {"messages": [{"role": "user", "content": [
                 {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AA"}}]}]}),
@@ -420,7 +424,7 @@ class Tools(ServerTest):
             for name, kind, fields in cases:
                 with self.subTest(name), self.assertRaises(kind) as raised:
                     client.messages.create(
-                        **{"model": self.model, "max_tokens": 4, "messages": QUESTION, "temperature": 0, **fields})
+                        **{"model": self.model, "max_tokens": 4, "messages": QUESTION, **GREEDY, **fields})
                 self.assertEqual(raised.exception.body["type"], "error", name)
 
 
