@@ -40,14 +40,15 @@ void answer(const ServedModel& model, const HttpRequest& http, Reply reply) {
                         .version = model.version,
                         .created = seconds_since_1970(),
                         .seed = request.seed.value()};
-  ChatPrompt prompt = prompt_of(model, request);
-  check_length(model, prompt.tokens.size());
-  check_prompt(model, prompt.tokens, "messages");
+  const ChatPrompt prompt = prompt_of(model, request);
+  std::vector<Token> tokens = prompt.tokens(*model.tokenizer);
+  check_length(model, tokens.size());
+  check_prompt(model, tokens, "messages");
   const std::string tools = used_tools(request);
   const auto form = request.stream ? messages_stream : messages_document;
   Asked asked{.answers = {},
               .form = form({.head = head,
-                            .prompt_tokens = static_cast<int>(prompt.tokens.size()),
+                            .prompt_tokens = static_cast<int>(tokens.size()),
                             .shows_thinking = request.shows_thinking,
                             .format = model.format,
                             .parser = {.tools = tools,
@@ -58,7 +59,7 @@ void answer(const ServedModel& model, const HttpRequest& http, Reply reply) {
               .path = http.path,
               .heartbeat = std::string(kHeartbeat),
               .overloaded_status = kOverloaded};
-  AnswerRequest ask = answer_request(model, request, std::move(prompt.tokens), http.api_key);
+  AnswerRequest ask = answer_request(model, request, std::move(tokens), http.api_key);
   ask.request.stop.shown_tokens = shown_tokens(model.format, *model.tokenizer, !tools.empty());
   asked.answers.push_back(std::move(ask));
   give_answers(model, std::move(asked), std::move(reply));
@@ -67,8 +68,8 @@ void answer(const ServedModel& model, const HttpRequest& http, Reply reply) {
 void count(const ServedModel& model, const HttpRequest& http, const Reply& reply) {
   MessagesRequest request = read_count_request(http.body, model.limits);
   answering_name(model, request.model);
-  const ChatPrompt prompt = prompt_of(model, request);
-  reply->send({.body = json_text({{"input_tokens", prompt.tokens.size()}})});
+  const std::vector<Token> tokens = prompt_of(model, request).tokens(*model.tokenizer);
+  reply->send({.body = json_text({{"input_tokens", tokens.size()}})});
 }
 
 }  // namespace

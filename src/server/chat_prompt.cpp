@@ -68,6 +68,16 @@ std::vector<TextPiece> render(const ServedModel& model, const Conversation& conv
 
 }  // namespace
 
+std::string ChatPrompt::text() const {
+  std::string text;
+  for (const TextPiece& piece : pieces) text += piece.text;
+  return text;
+}
+
+std::vector<Token> ChatPrompt::tokens(const Tokenizer& tokenizer) const {
+  return tokenizer.encode_whole(pieces);
+}
+
 std::string used_tools(const Conversation& conversation) {
   const bool has_tools = conversation.uses_tools && !conversation.tools.empty();
   return has_tools ? conversation.tools.dump() : "";
@@ -80,16 +90,13 @@ ChatPrompt chat_prompt(const ServedModel& model, const Conversation& conversatio
     if (const auto why = why_no_calls(model.format))
       throw RequestError(400, "unsupported_value", "tools",
                          fmt::format("tools: not supported with this model: {}", *why));
-  std::vector<TextPiece> pieces = render(model, conversation);
-  ChatPrompt prompt;
+  ChatPrompt prompt{render(model, conversation), {}};
   if (conversation.continues || conversation.add_generation_prompt)
-    prompt.begun = begun_answer(model.format, pieces);
+    prompt.begun = begun_answer(model.format, prompt.pieces);
   if (conversation.continues) {
-    pieces.push_back({*conversation.messages.back().content});
-    prompt.begun += pieces.back().text;
+    prompt.pieces.push_back({*conversation.messages.back().content});
+    prompt.begun += prompt.pieces.back().text;
   }
-  prompt.tokens = model.tokenizer->encode_whole(pieces);
-  for (const TextPiece& piece : pieces) prompt.text += piece.text;
   return prompt;
 }
 

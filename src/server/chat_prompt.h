@@ -11,9 +11,11 @@
 namespace outrider {
 
 struct ChatPrompt {
-  std::string text;
-  std::vector<Token> tokens;
+  std::vector<TextPiece> pieces;
   std::string begun;  // of the answer (AnswerParserOptions::begun)
+
+  std::string text() const;
+  std::vector<Token> tokens(const Tokenizer& tokenizer) const;
 };
 
 // Throws RequestError (400) where the model has no chat template, the template refuses the

@@ -13,18 +13,11 @@ using Fields = CompletionRequest;
 constexpr int kIntMax = std::numeric_limits<int>::max();
 constexpr int kStandardTokens = 16;  // OpenAI's
 
-std::vector<Token> read_tokens(const FieldValue& value) {
-  if (value.json().empty()) value.refuse("is empty; expected at least one token");
-  std::vector<Token> tokens;
-  for (const FieldValue& item : value.items())
-    tokens.push_back(static_cast<Token>(item.integer(0, kIntMax)));
-  return tokens;
-}
-
 CompletionPrompt read_one(const FieldValue& value) {
   if (value.json().is_string()) return value.text();
-  if (value.json().is_array()) return read_tokens(value);
-  value.expected("a string or a list of tokens");
+  if (!value.json().is_array()) value.expected("a string or a list of tokens");
+  if (value.json().empty()) value.refuse("is empty; expected at least one token");
+  return read_tokens(value);
 }
 
 FieldReader<Fields> prompt_field(const GenerationLimits& limits) {

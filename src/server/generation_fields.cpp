@@ -130,6 +130,13 @@ Reader top_k_field() {
           }};
 }
 
+std::vector<Token> read_tokens(const FieldValue& value) {
+  std::vector<Token> tokens;
+  for (const FieldValue& item : value.items())
+    tokens.push_back(static_cast<Token>(item.integer(0, kIntMax)));
+  return tokens;
+}
+
 std::string text_of_parts(const FieldValue& value) {
   struct Part {
     std::string text;

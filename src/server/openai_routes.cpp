@@ -41,10 +41,11 @@ void chat(const ServedModel& model, const HttpRequest& http, Reply reply) {
   ChatRequest request = read_chat_request(http.body, model.limits);
   draw_seed(request);
   const AnswerHead answer_head = head(model, request, "chatcmpl-");
-  ChatPrompt prompt = chat_prompt(model, request);
-  check_prompt(model, prompt.tokens, "messages");
+  const ChatPrompt prompt = chat_prompt(model, request);
+  std::vector<Token> tokens = prompt.tokens(*model.tokenizer);
+  check_prompt(model, tokens, "messages");
   const std::string tools = used_tools(request);
-  AnswerRequest first = answer_request(model, request, std::move(prompt.tokens), http.api_key);
+  AnswerRequest first = answer_request(model, request, std::move(tokens), http.api_key);
   first.request.stop.shown_tokens = shown_tokens(model.format, *model.tokenizer, !tools.empty());
 
   const auto form = request.stream ? chat_stream : chat_document;

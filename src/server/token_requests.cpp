@@ -1,0 +1,128 @@
+#include "server/token_requests.h"
+
+#include "server/generation_fields.h"
+
+namespace outrider {
+namespace {
+
+// With what other fields decide the meaning of.
+struct Fields : TokenizeRequest {
+  std::optional<bool> add_special, parse_special, pieces;     // llama-server's
+  std::optional<bool> add_special_tokens, return_token_strs;  // vLLM's
+};
+
+FieldReader<Fields> flag(std::optional<bool> Fields::*member) {
+  return {"a boolean",
+          [=](const FieldValue& value, Fields& fields) { fields.*member = value.boolean(); }};
+}
+
+FieldTable<Fields> tokenize_table(const GenerationLimits& limits) {
+  FieldTable<Fields> table;
+  table.obeyed("content", text_field(&Fields::content), "this, `prompt` or `messages`");
+  table.obeyed("prompt", text_field(&Fields::prompt));
+  table.add(conversation_fields(limits));
+  table.obeyed("model", text_field(&Fields::model));
+  table.obeyed("add_special", flag(&Fields::add_special), "of `content`; false if it is missing");
+  table.obeyed("parse_special", flag(&Fields::parse_special),
+               "of `content`; true if it is missing");
+  table.obeyed("with_pieces", flag(&Fields::pieces), "of `content`");
+  table.obeyed("add_special_tokens", flag(&Fields::add_special_tokens),
+               "of `prompt` and `messages`; true if it is missing");
+  table.obeyed("return_token_strs", flag(&Fields::return_token_strs), "of `prompt` and `messages`");
+  return table;
+}
+
+FieldTable<DetokenizeRequest> detokenize_table() {
+  FieldTable<DetokenizeRequest> table;
+  table.obeyed(
+      "tokens",
+      FieldReader<DetokenizeRequest>{"a list of tokens",
+                                     [](const FieldValue& value, DetokenizeRequest& request) {
+                                       request.tokens = read_tokens(value);
+                                     }},
+      "required");
+  table.obeyed("model", text_field(&DetokenizeRequest::model));
+  return table;
+}
+
+FieldTable<TemplateRequest> template_table(const GenerationLimits& limits) {
+  FieldTable<TemplateRequest> table;
+  table.add(conversation_fields(limits));
+  table.obeyed("model", text_field(&TemplateRequest::model));
+  return table;
+}
+
+// Each API's flags go with its texts.
+void check_flags(const Fields& fields) {
+  struct Flag {
+    const char* name;
+    bool is_given, is_of_content;
+  };
+  const Flag flags[] = {
+      {"add_special", fields.add_special.has_value(), true},
+      {"parse_special", fields.parse_special.has_value(), true},
+      {"with_pieces", fields.pieces.has_value(), true},
+      {"add_special_tokens", fields.add_special_tokens.has_value(), false},
+      {"return_token_strs", fields.return_token_strs.has_value(), false},
+  };
+  for (const Flag& flag : flags)
+    if (flag.is_given && flag.is_of_content != fields.content.has_value())
+      refuse_field(flag.name,
+                   flag.is_of_content ? "only with content" : "only with prompt or messages");
+}
+
+void check(Fields& fields) {
+  const bool has_messages = !fields.messages.empty();
+  if (fields.content.has_value() + fields.prompt.has_value() + has_messages != 1)
+    refuse_field("content", "expected one of content, prompt and messages");
+  check_flags(fields);
+  if (has_messages) check_conversation(fields);
+  if (fields.content) {
+    fields.adds_special_tokens = fields.add_special.value_or(false);
+    fields.parses_special_tokens = fields.parse_special.value_or(true);
+    fields.with_pieces = fields.pieces.value_or(false);
+  } else {
+    fields.adds_special_tokens = fields.add_special_tokens.value_or(true);
+    fields.with_pieces = fields.return_token_strs.value_or(false);
+  }
+}
+
+}  // namespace
+
+TokenizeRequest read_tokenize_request(std::string_view body, const GenerationLimits& limits) {
+  const Json json = parse_body(body);
+  Fields fields;
+  tokenize_table(limits).read(FieldValue(json), fields);
+  check(fields);
+  return fields;
+}
+
+DetokenizeRequest read_detokenize_request(std::string_view body) {
+  const Json json = parse_body(body);
+  FieldValue(json).at("tokens");
+  DetokenizeRequest request;
+  detokenize_table().read(FieldValue(json), request);
+  return request;
+}
+
+TemplateRequest read_template_request(std::string_view body, const GenerationLimits& limits) {
+  const Json json = parse_body(body);
+  TemplateRequest request;
+  template_table(limits).read(FieldValue(json), request);
+  check_conversation(request);
+  return request;
+}
+
+std::vector<FieldRow> tokenize_request_fields(const GenerationLimits& limits) {
+  return tokenize_table(limits).rows();
+}
+
+std::vector<FieldRow> detokenize_request_fields() {
+  return detokenize_table().rows();
+}
+
+std::vector<FieldRow> template_request_fields(const GenerationLimits& limits) {
+  return template_table(limits).rows();
+}
+
+}  // namespace outrider
