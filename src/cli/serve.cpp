@@ -13,6 +13,7 @@
 #include "server/metrics.h"
 #include "server/openai_routes.h"
 #include "server/server.h"
+#include "server/token_routes.h"
 
 namespace outrider {
 namespace {
@@ -39,8 +40,8 @@ std::string name_for_clients(const Settings& settings) {
 
 std::vector<HttpRoute> api_routes(const std::shared_ptr<const ServedModel>& model) {
   std::vector<HttpRoute> routes = openai_routes(model);
-  const std::vector<HttpRoute> more = anthropic_routes(model);
-  routes.insert(routes.end(), more.begin(), more.end());
+  for (const auto& more : {anthropic_routes(model), token_routes(model)})
+    routes.insert(routes.end(), more.begin(), more.end());
   return routes;
 }
 
