@@ -309,15 +309,6 @@ std::vector<Flag> make_flags() {
 
   add({"--steps"}, "", output, generating, on(&Settings::steps),
       "a line on standard error for each pass: rows, accepted drafts, time");
-  add({"--json"}, "", output, loading, on(&Settings::json), "one JSON document on standard output");
-  add({"--csv"}, "", output, named, on(&Settings::csv),
-      "a line per answer on standard output, comma-separated");
-  add({"--all"}, "", output, named, on(&Settings::all),
-      "list: also models that can be downloaded; inspect: also long values and every tensor; bench "
-      "curve: every number of rows; bench generate: also what drafts of this acceptance should "
-      "give");
-  add({"--profile"}, "", output, named, on(&Settings::profile),
-      "also the time of each operation, for 1, 4, 8 and 16 rows");
   add({"--host"}, "ADDRESS", server, named, text(&Settings::host),
       "address to listen on; 0.0.0.0 or ::, all of this machine's, which others can reach");
   add({"--port"}, "N", server, named, integer(&Settings::port, 0, 65535),
@@ -347,6 +338,15 @@ std::vector<Flag> make_flags() {
   add({"--threads-http"}, "N", server, named, integer(&Settings::http_threads, 1, 64),
       "threads that read requests and write answers");
 
+  add({"--json"}, "", output, loading, on(&Settings::json), "one JSON document on standard output");
+  add({"--csv"}, "", output, named, on(&Settings::csv),
+      "a line per answer on standard output, comma-separated");
+  add({"--all"}, "", output, named, on(&Settings::all),
+      "list: also models that can be downloaded; inspect: also long values and every tensor; bench "
+      "curve: every number of rows; bench generate: also what drafts of this acceptance should "
+      "give");
+  add({"--profile"}, "", output, named, on(&Settings::profile),
+      "also the time of each operation, for 1, 4, 8 and 16 rows");
   add({"--trace"}, "FILE", output, generating, optional_text(&Settings::trace_file),
       "write a line of JSON for each step: what was drafted, checked and accepted");
   add({"--log-file"}, "FILE", output, loading, optional_text(&Settings::log_file),

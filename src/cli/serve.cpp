@@ -177,7 +177,14 @@ int serve(const Machine& machine, const Settings& settings) {
 }  // namespace
 
 Command serve_command() {
-  std::vector<std::string_view> flags = {"--model-draft",
+  std::vector<std::string_view> flags = {"--model",
+                                         "--offline",
+                                         "--threads",
+                                         "--cache-type",
+                                         "--log-file",
+                                         "--quiet",
+                                         "--verbose",
+                                         "--model-draft",
                                          "--ctx-size",
                                          "--batch-size",
                                          "--chat-template-file",
@@ -209,7 +216,7 @@ Command serve_command() {
               "/v1/completions, /v1/models, /v1/messages and more. Requests share the model's "
               "passes and what their texts have in common; speculation goes on as long as it pays "
               "at the present load. SIGTERM or Ctrl-C lets answers in progress end.",
-          .flag_set = FlagSet::loading,
+          .flag_set = FlagSet::every,
           .flags = std::move(flags),
           .run = serve};
 }
