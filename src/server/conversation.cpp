@@ -150,7 +150,7 @@ FieldTable<ChatMessage> message_fields(const GenerationLimits& limits) {
 
 FieldTable<Conversation> conversation_fields(const GenerationLimits& limits) {
   FieldTable<Conversation> table;
-  table.obeyed("messages", messages_field(limits), "required");
+  table.obeyed("messages", messages_field(limits));
   table.obeyed("tools", tools_field(limits), "refused where the model's format is not known");
   table.obeyed("tool_choice", tool_choice_field());
   table.obeyed("parallel_tool_calls", boolean_field(&Conversation::parallel_calls));

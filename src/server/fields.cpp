@@ -160,18 +160,9 @@ FieldValue FieldValue::at(std::string_view key) const {
   refuse_field(member_path(path_, key), "is missing");
 }
 
-std::string_view name(FieldUse use) {
-  switch (use) {
-    case FieldUse::obeyed: return "obeyed";
-    case FieldUse::harmless: return "harmless";
-    case FieldUse::refused: return "refused";
-  }
-  return "";
-}
-
 AcceptedValues::AcceptedValues(const std::vector<std::string>& accepted) {
   for (const std::string& text : accepted) values_.push_back(Json::parse(text));
-  text_ = accepted.empty() ? "nothing" : fmt::format("{}", fmt::join(accepted, " or "));
+  text_ = accepted.empty() ? "null" : fmt::format("{}", fmt::join(accepted, " or "));
 }
 
 void AcceptedValues::check(const FieldValue& value) const {
@@ -201,14 +192,6 @@ std::string words_text(const std::vector<std::string>& words) {
   const std::string last = quotations.back();
   quotations.pop_back();
   return quotations.empty() ? last : fmt::format("{} or {}", fmt::join(quotations, ", "), last);
-}
-
-std::string document_table(const std::vector<FieldRow>& rows) {
-  std::string table = "| field | | takes | meaning |\n|---|---|---|---|\n";
-  for (const FieldRow& row : rows)
-    table +=
-        fmt::format("| `{}` | {} | {} | {} |\n", row.name, name(row.use), row.takes, row.meaning);
-  return table;
 }
 
 }  // namespace outrider

@@ -68,7 +68,6 @@ enum class FieldUse {
   harmless,  // accepted and without effect: nobody who sends it misses anything
   refused    // accepted only as it would be if it were missing
 };
-std::string_view name(FieldUse use);
 
 // What documents say of a field.
 struct FieldRow {
@@ -196,8 +195,5 @@ FieldReader<Request> word_field(std::string Request::*member, std::vector<std::s
             request.*member = value.text();
           }};
 }
-
-// A table for a document, a row per field.
-std::string document_table(const std::vector<FieldRow>& rows);
 
 }  // namespace outrider

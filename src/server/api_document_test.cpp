@@ -1,0 +1,67 @@
+// docs/api.md has for each route the fields that its table has.
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "server/chat_request.h"
+#include "server/completion_request.h"
+#include "server/messages_request.h"
+#include "server/token_requests.h"
+
+namespace outrider {
+namespace {
+
+// A row of the document for each obeyed field, and one for all others of the same use that take the
+// same.
+std::string document_table(const std::vector<FieldRow>& rows) {
+  std::string table = "| field | takes | |\n|---|---|---|\n";
+  std::vector<FieldRow> others;
+  for (const FieldRow& row : rows) {
+    if (row.use == FieldUse::obeyed) {
+      table += fmt::format("| `{}` | {} | {} |\n", row.name, row.takes, row.meaning);
+      continue;
+    }
+    const auto same = std::ranges::find_if(others, [&](const FieldRow& other) {
+      return other.use == row.use && other.takes == row.takes && other.meaning == row.meaning;
+    });
+    if (same == others.end())
+      others.push_back(row);
+    else
+      same->name += "`, `" + row.name;
+  }
+  std::ranges::stable_sort(others, {}, &FieldRow::use);
+  for (const FieldRow& row : others) {
+    const std::string use = row.use == FieldUse::harmless ? "no effect" : "others are refused";
+    const std::string takes = row.use == FieldUse::harmless ? row.takes : '`' + row.takes + '`';
+    table += fmt::format("| `{}` | {} | {}{}{} |\n", row.name, takes, use,
+                         row.meaning.empty() ? "" : ": ", row.meaning);
+  }
+  return table;
+}
+
+TEST(ApiDocument, HasTheFieldsOfEveryRoute) {
+  std::ifstream file(OUTRIDER_SOURCE_DIR "/docs/api.md");
+  std::stringstream text;
+  text << file.rdbuf() << "\n";
+  const std::pair<const char*, std::vector<FieldRow>> tables[] = {
+      {"`/v1/chat/completions`", chat_request_fields()},
+      {"Messages of a chat", message_fields({}).rows()},
+      {"`/v1/completions`", completion_request_fields()},
+      {"`/v1/messages`", messages_request_fields()},
+      {"`/tokenize`", tokenize_request_fields()},
+      {"`/detokenize`", detokenize_request_fields()},
+      {"`/apply-template`", template_request_fields()},
+  };
+  for (const auto& [title, rows] : tables) {
+    const std::string expected = fmt::format("### Fields: {}\n\n{}", title, document_table(rows));
+    EXPECT_NE(text.str().find(expected + "\n"), std::string::npos) << "docs/api.md lacks:\n"
+                                                                   << expected;
+  }
+}
+
+}  // namespace
+}  // namespace outrider
