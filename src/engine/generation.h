@@ -75,8 +75,8 @@ struct Counters {
   // texts share, all of it.
   double draft_ms = 0;
   NotDrafted not_drafted = {};
-  std::vector<long> accepted_lengths =
-      {};  // [n]: steps with drafts of which n tokens were accepted
+  // [n]: steps with drafts of which n tokens were accepted.
+  std::vector<long> accepted_lengths = {};
   std::vector<DrafterCounts> drafters = {};  // [drafters]
 
   // Of both; counts of drafters are not added, which may be different ones.
