@@ -90,12 +90,13 @@ def prometheus(target):
              "--web.listen-address=127.0.0.1:0", "--log.format=json"],
             stderr=subprocess.PIPE, text=True)
         try:
-            said, port = [], None
+            said, port, is_ready = [], None, False  # it says these in any order
             for line in running.stderr:
                 said.append(line)
                 if match := re.search(r'"address":"127\.0\.0\.1:([1-9]\d*)"', line):
                     port = match[1]
-                if port and "Server is ready" in line:
+                is_ready = is_ready or "Server is ready" in line
+                if port and is_ready:
                     break
             else:
                 raise AssertionError("Prometheus has ended:\n" + "".join(said))
