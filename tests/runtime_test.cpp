@@ -256,6 +256,50 @@ TEST_F(RuntimeTest, TheContextIsWhatFits) {
   EXPECT_EQ(open({.drafters = parse_draft("model", draft.path())}).target().options().context, 64);
 }
 
+// Many texts share one pool, which the draft model has a part of.
+TEST_F(RuntimeTest, PlansAPoolForManyTexts) {
+  constexpr std::size_t kPage = 1 << 20;
+  const auto need = [&](const LoadOptions& options) {
+    return MemoryNeed{.weights = 5 << 20, .cache = kPage * options.n_pages};
+  };
+  targets.need = drafts.need = need;
+  // A page of each model takes 2 MiB; a step has 64 + 4 * 17 rows.
+  RuntimeOptions options{.context = 512,
+                         .prompt_chunk = 64,
+                         .n_texts = 4,
+                         .pool = RuntimeOptions::Pool{.bytes = 40 * kPage},
+                         .drafters = parse_draft("model", draft.path())};
+  {
+    Runtime runtime = open(options);
+    EXPECT_EQ(runtime.target().options().n_pages, 20);
+    EXPECT_EQ(runtime.target().options().batch_rows, 132);
+    EXPECT_TRUE(runtime.target().options().shares_texts);
+    EXPECT_EQ(runtime.pool_tokens(), 20 * 64);
+    runtime.make_drafters(options.drafters);
+    EXPECT_EQ(drafts.loaded.back().n_pages, 20);
+    EXPECT_EQ(drafts.loaded.back().n_sequences, 4);
+    ASSERT_EQ(notes.size(), 1u);
+    EXPECT_NE(notes[0].find("1280 tokens (512 for one request, 4 requests at once)"),
+              std::string::npos)
+        << notes[0];
+  }
+  // No more than all texts need.
+  options.pool->bytes = std::uint64_t{1} << 30;
+  EXPECT_EQ(open(options).target().options().n_pages, 4 * 9 + 4 + 132 / 64 + 2);
+  // One text and a step must fit: 9 pages, and 4.
+  options.pool->bytes = 26 * kPage;
+  EXPECT_EQ(open(options).target().options().n_pages, 13);
+  options.pool->bytes = 25 * kPage;
+  try {
+    open(options);
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.remedy(), Remedy::cache_memory);
+  }
+  options.context.reset();  // then it becomes as long as fits
+  EXPECT_EQ(open(options).target().options().context, 7 * 64);
+}
+
 TEST_F(RuntimeTest, LoadingCanBeInterrupted) {
   int n_advances = 0;
   Progress progress;

@@ -7,6 +7,7 @@
 // clang-format off
 #define OUTRIDER_COMMANDS(row) \
   row(run)                     \
+  row(serve)                   \
   row(prove)                   \
   row(bench_bandwidth)         \
   row(bench_curve)             \

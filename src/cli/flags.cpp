@@ -148,6 +148,26 @@ void set_template_variables(Settings& settings, std::string_view text) {
   settings.chat_template_kwargs = text;
 }
 
+// 512M, 8G, 1.5G, or bytes.
+void set_cache_memory(Settings& settings, std::string_view text) {
+  std::uint64_t unit = 1;
+  if (!text.empty()) {
+    const auto letter = std::string_view("KMGT").find(text.back());
+    if (letter != std::string_view::npos) {
+      unit = std::uint64_t{1} << (10 * (letter + 1));
+      text.remove_suffix(1);
+    }
+  }
+  const auto number = parse_number<double>(text);
+  if (!number || !(*number > 0) || *number * static_cast<double>(unit) > 1e15)
+    throw UsageError("expected a size, as in 512M or 8G");
+  settings.cache_memory = static_cast<std::uint64_t>(*number * static_cast<double>(unit));
+}
+
+void set_pause(Settings& settings, std::string_view text) {
+  settings.pause_ms_max = in_range(text, 1.0, 1e6);
+}
+
 void set_seed(Settings& settings, std::string_view text) {
   if (text == "-1") {  // llama.cpp's way to ask for a random one
     settings.seed.reset();
@@ -289,6 +309,35 @@ std::vector<Flag> make_flags() {
 
   add({"--steps"}, "", output, generating, on(&Settings::steps),
       "a line on standard error for each pass: rows, accepted drafts, time");
+  add({"--host"}, "ADDRESS", server, named, text(&Settings::host),
+      "address to listen on; 0.0.0.0 or ::, all of this machine's, which others can reach");
+  add({"--port"}, "N", server, named, integer(&Settings::port, 0, 65535),
+      "port to listen on; 0: a free one, which is printed");
+  add({"-a", "--alias"}, "NAME", server, named, texts(&Settings::aliases, false),
+      "a name that requests may give the model, and that answers carry; *: any; may be repeated");
+  add({"-np", "--parallel"}, "N", server, named, integer(&Settings::parallel, 1, 256),
+      "requests that are answered at once; others wait");
+  add({"--cache-memory"}, "SIZE", server, named, Field{set_cache_memory, ""},
+      "memory for the keys and values of all requests, as in 8G (default: what all need at their "
+      "longest, at most half of what is available)");
+  add({"--max-pause-ms"}, "MS", server, named, Field{set_pause, ""},
+      "how long answers in progress may wait for a step that also reads a prompt (default: twice "
+      "as long as without)");
+  add({"--max-queue"}, "N", server, named, integer(&Settings::queue_max, 1, 1 << 20),
+      "requests that may wait; others get status 429");
+  add({"--drain-seconds"}, "N", server, named, integer(&Settings::drain_seconds, 0, 86400),
+      "how long answers in progress may go on after SIGTERM or Ctrl-C; a second one ends them");
+  add({"--api-key"}, "KEY", server, named, texts(&Settings::api_keys, false),
+      "requests must show this key; may be repeated. Others can see it in the list of processes: "
+      "--api-key-file is safer");
+  add({"--api-key-file"}, "FILE", server, named, optional_text(&Settings::api_key_file),
+      "a file with a key on each line");
+  add({"--cors-origin"}, "ORIGIN", server, named, texts(&Settings::cors_origins, false),
+      "a web page's origin, as in https://chat.example, whose scripts may ask; *: any; may be "
+      "repeated");
+  add({"--threads-http"}, "N", server, named, integer(&Settings::http_threads, 1, 64),
+      "threads that read requests and write answers");
+
   add({"--json"}, "", output, loading, on(&Settings::json), "one JSON document on standard output");
   add({"--csv"}, "", output, named, on(&Settings::csv),
       "a line per answer on standard output, comma-separated");
@@ -323,6 +372,7 @@ std::string_view title(FlagGroup group) {
     case FlagGroup::generation: return "Generation";
     case FlagGroup::sampling: return "Sampling";
     case FlagGroup::speculation: return "Speculation";
+    case FlagGroup::server: return "Server";
     case FlagGroup::output: return "Output";
   }
   return "";

@@ -13,7 +13,7 @@
 
 namespace outrider {
 
-enum class FlagGroup { model, prompt, generation, sampling, speculation, output };
+enum class FlagGroup { model, prompt, generation, sampling, speculation, server, output };
 std::string_view title(FlagGroup group);
 
 // Which commands take a flag: each set holds those before it.

@@ -69,14 +69,15 @@ void note_known_drafts(const DraftSetting& draft, const Settings& settings,
                            fmt::join(known->drafts, " or ")));
 }
 
-void check_draft_flags(const Settings& settings, std::span<const DraftSetting> drafts) {
+void check_draft_flags(const Settings& settings, std::span<const DraftSetting> drafts,
+                       bool prompts_bring_predictions) {
   const auto any_asks_for = [&](const auto& wanted) {
     for (const DraftSetting& draft : drafts)
       for (const DraftChoice& choice : draft.choices)
         if (wanted(*choice.kind)) return true;
     return false;
   };
-  if (!settings.prompts_file)  // prompts may bring theirs
+  if (!settings.prompts_file && !prompts_bring_predictions)
     for (const DraftSetting& draft : drafts)
       for (const DraftChoice& choice : draft.choices)
         if (choice.kind->value_is_prediction && draft.text != "auto" && draft.prediction.empty())
@@ -115,6 +116,7 @@ RuntimeOptions runtime_options(const Settings& settings, std::span<const DraftSe
                          .cache_type = settings.cache_type,
                          .n_threads = thread_count(settings, console),
                          .n_texts = workbench.n_texts,
+                         .pool = workbench.pool,
                          .drafters = {},
                          .drafter_flags = settings.drafter_flags,
                          .budget = {.automatic = settings.budget_automatic,

@@ -37,13 +37,15 @@ void note_known_drafts(const DraftSetting& draft, const Settings& settings,
                        const Metadata& metadata, Console& console);
 // UsageError where a flag of a drafter is given and none of the settings has that drafter, or where
 // a drafter asked for by name has nothing to draft from.
-void check_draft_flags(const Settings& settings, std::span<const DraftSetting> drafts);
+void check_draft_flags(const Settings& settings, std::span<const DraftSetting> drafts,
+                       bool prompts_bring_predictions = false);
 
 struct WorkbenchOptions {
   int n_texts = 1;  // that sessions may hold at once
   // Whether what was measured, learned and, with --history, answered is kept from run to run; not
   // by commands that measure.
   bool keeps = false;
+  std::optional<RuntimeOptions::Pool> pool = {};
 };
 
 // A runtime as the flags ask for it, and what answers on it take from the flags.
@@ -68,6 +70,7 @@ class Workbench {
   int n_threads() const { return target().options().n_threads; }
   Backend& target() const { return runtime_.target(); }
   MemoryNeed memory() const { return runtime_.target_memory(); }
+  int pool_tokens() const { return runtime_.pool_tokens(); }
   std::string device_name() const { return runtime_.target_factory().name(); }
 
   // The flags' parameters, the model's own where flags are silent. The seed as given, or a random

@@ -51,6 +51,13 @@ struct Settings {
   int draft_rows = 16, draft_depth = 16, draft_width = 4;
   bool budget_automatic = true;
 
+  std::string host = "127.0.0.1";
+  int port = 8080, parallel = 8, queue_max = 256, drain_seconds = 30, http_threads = 2;
+  std::vector<std::string> aliases, api_keys, cors_origins;
+  std::optional<std::string> api_key_file;
+  std::optional<std::uint64_t> cache_memory;  // bytes
+  std::optional<double> pause_ms_max;
+
   int repetitions = 1, depth = 0;
   std::optional<std::string> trace_file, log_file;
   std::optional<int> chunks;

@@ -143,7 +143,7 @@ class Scene {
   const Node& add(Text& text, std::size_t parent) {
     const Node* above = parent == 0 ? nullptr : text.scratch[parent - 1].get();
     const SlotId slot = cache_.add_slot(
-        text.sequence, above ? std::optional(above->slot) : std::nullopt, LayerSet(1));
+        text.sequence, 0, above ? std::optional(above->slot) : std::nullopt, LayerSet(1));
     Vectors own;
     const auto at_times = [&](unsigned rarity) { return case_.extreme && random_() % rarity == 0; };
     for (int head = 0; head < attention_.n_kv_heads; ++head) {

@@ -170,8 +170,9 @@ int Engine::n_unread(Generation& generation) {
 }
 
 int Engine::pages_wanted(const Generation& generation, int n_read) const {
-  const int n_rows = 1 + n_read + (drafters_.empty() ? 0 : draft_rows_max(generation));
-  return target_->pages_wanted(generation.sequence, n_rows, n_rows);
+  const int n_drafted = drafters_.empty() ? 0 : draft_rows_max(generation);
+  const int chunk = options_.prompt_chunk > 0 ? std::min(n_read, options_.prompt_chunk) : n_read;
+  return target_->pages_wanted(generation.sequence, 1 + chunk + n_drafted, 1 + n_read + n_drafted);
 }
 
 int Engine::draft_rows_max(const Generation& generation) const {

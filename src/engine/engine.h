@@ -58,7 +58,7 @@ class Engine {
   // Adopts what there is of them by now.
   int n_unread(Generation& generation);
   int draft_rows_max(const Generation& generation) const;  // of a step
-  // The most pages of the target that a step takes which computes so many of these.
+  // The most pages of the target that steps take which compute so many of these.
   int pages_wanted(const Generation& generation, int n_read) const;
 
   // A text's part of a step.

@@ -74,9 +74,10 @@ struct Counters {
   // Of Drafter::propose in these steps, reading included, indexing not. Of a step that several
   // texts share, all of it.
   double draft_ms = 0;
-  NotDrafted not_drafted;
-  std::vector<long> accepted_lengths;   // [n]: steps with drafts of which n tokens were accepted
-  std::vector<DrafterCounts> drafters;  // [drafters]
+  NotDrafted not_drafted = {};
+  // [n]: steps with drafts of which n tokens were accepted.
+  std::vector<long> accepted_lengths = {};
+  std::vector<DrafterCounts> drafters = {};  // [drafters]
 
   // Of both; counts of drafters are not added, which may be different ones.
   Counters& operator+=(const Counters& other);

@@ -40,8 +40,12 @@ Scheduler::Scheduler(Engine& engine, const Tokenizer& tokenizer, SchedulerOption
 }
 
 Scheduler::~Scheduler() {
+  end_all(std::nullopt);
+}
+
+void Scheduler::end_all(const std::optional<Error>& error) {
   take_mail();
-  while (!answers_.empty()) end(*answers_.back(), std::nullopt, std::nullopt);
+  while (!answers_.empty()) end(*answers_.back(), std::nullopt, error);
 }
 
 AnswerId Scheduler::submit(AnswerRequest request, AnswerListener listener) {
@@ -52,8 +56,9 @@ AnswerId Scheduler::submit(AnswerRequest request, AnswerListener listener) {
   answer->asked = std::move(request);
   answer->listener = std::move(listener);
   const std::lock_guard lock(mutex_);
+  if (is_stopped_) throw Overloaded("the server is stopping");
   if (n_alive_ >= options_.n_running + options_.n_waiting)
-    throw Overloaded("{} requests run and {} wait already; try again later", options_.n_running,
+    throw Overloaded("too many requests: as many as may wait ({}) do; try again later",
                      options_.n_waiting);
   const AnswerId id{next_id_++};
   answer->id = id;
@@ -75,17 +80,18 @@ SchedulerStatus Scheduler::status() const {
 }
 
 void Scheduler::run() {
+  const auto has_work = [&] {
+    return is_stopped_ || !answers_.empty() || !mail_.submitted.empty() || !mail_.cancelled.empty();
+  };
   for (;;) {
-    {
-      std::unique_lock lock(mutex_);
-      wakes_.wait(lock, [&] {
-        return is_stopped_ || !answers_.empty() || !mail_.submitted.empty() ||
-               !mail_.cancelled.empty();
-      });
-      if (is_stopped_) return;
-    }
+    std::unique_lock lock(mutex_);
+    wakes_.wait(lock, has_work);
+    if (is_stopped_) break;
+    lock.unlock();
     turn();
   }
+  end_all(Error("the server stopped before the answer's end"));
+  publish();
 }
 
 void Scheduler::stop() {

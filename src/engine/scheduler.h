@@ -99,7 +99,7 @@ struct SchedulerStatus {
   std::vector<Answer> answers;  // in the order of their turn; waiting ones last
 
   int pages = 0, free_pages = 0;
-  long steps = 0, rows = 0;
+  long steps = 0;
   long stopped = 0, reached_length = 0, failed = 0, cancelled = 0;  // answers that have ended
   long preemptions = 0;
   long prompt_tokens = 0, cached_tokens = 0, completion_tokens = 0;  // of answers that have begun
@@ -130,7 +130,8 @@ class Scheduler {
   SchedulerStatus status() const;
 
   // Works until stop(), which any thread may call and which lets the step in progress end; sleeps
-  // while there is nothing to do. turn() is one round of it: false if there was nothing to do.
+  // while there is nothing to do. Answers that have not ended then fail. turn() is one round of it:
+  // false if there was nothing to do.
   void run();
   void stop();
   bool turn();
@@ -156,6 +157,7 @@ class Scheduler {
   };
 
   void take_mail();
+  void end_all(const std::optional<Error>& error);
   void admit();
   bool begin(Answer& answer);
   bool will_be_read_by_another(const Answer& answer) const;

@@ -401,6 +401,18 @@ TEST(Scheduler, SaysWhatItDoes) {
   EXPECT_EQ(counters.drafts + counters.not_drafted.sum(), counters.generating - 1);
 }
 
+TEST(Scheduler, StoppingFailsWhatHasNotEnded) {
+  Served served(Setting{});
+  const AnswerId id = served.submit(ask({1, 2, 3}, 300));
+  served.scheduler->turn();
+  served.scheduler->stop();
+  served.scheduler->run();
+  ASSERT_TRUE(served.all.at(id)->end);
+  EXPECT_TRUE(served.all.at(id)->end->error);
+  EXPECT_THROW(served.submit(ask({1}, 1)), Overloaded);
+  EXPECT_EQ(served.target->n_alive(), 0);
+}
+
 TEST(Scheduler, ManyThreadsAskOneThatWorks) {
   Served served({});
   std::thread works([&] { served.scheduler->run(); });

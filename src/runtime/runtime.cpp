@@ -220,7 +220,7 @@ std::shared_ptr<Backend> Runtime::load(const OpenedModel& opened, const LoadOpti
 
 std::shared_ptr<EarlierAnswers> Runtime::earlier_answers(std::size_t memory_bytes) const {
   EarlierAnswers::Options options{.memory_bytes = memory_bytes};
-  if (options_.keeps) {
+  if (options_.keeps && !options_.pool) {  // many users' answers are nobody's to keep
     try {
       const auto store = std::make_shared<HistoryStore>(history_file(), progress_);
       const ModelFile model = profile_key_.files.front();  // the target's

@@ -47,7 +47,7 @@ struct Asked {
   bool stream = false;
   std::string path = {};        // of the request: errors have its shape
   std::string heartbeat = {};   // of a stream
-  int overloaded_status = 503;  // if the scheduler's queue is full
+  int overloaded_status = 429;  // if the scheduler's queue is full
 };
 
 // Submits the answers and returns; they go to the client as they come, and end when it is gone. A

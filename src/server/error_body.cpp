@@ -61,9 +61,12 @@ HttpResponse error_response(std::string_view path, int status, std::string_view 
   constexpr std::string_view kMessages = "/v1/messages";
   const bool is_anthropic = path.starts_with(kMessages) &&
                             (path.size() == kMessages.size() || path[kMessages.size()] == '/');
-  return {.status = status,
-          .body = is_anthropic ? anthropic_error_body(status, message)
-                               : openai_error_body(status, message, code, param)};
+  HttpResponse response{.status = status,
+                        .body = is_anthropic ? anthropic_error_body(status, message)
+                                             : openai_error_body(status, message, code, param)};
+  const bool may_come_again = status == 429 || status == 503 || status == 529;
+  if (may_come_again) response.headers.emplace_back("retry-after", "1");
+  return response;
 }
 
 HttpResponse error_response(std::string_view path, const RequestError& error) {

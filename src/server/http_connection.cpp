@@ -117,10 +117,8 @@ void HttpConnection::start_refused() {
   post([this] {
     BoostError ignored;
     socket_.non_blocking(true, ignored);
-    HttpResponse response = error_response(
-        "", 503, "the server has as many connections as it may have; try again later");
-    response.headers.emplace_back("retry-after", "1");
-    refuse(std::move(response));
+    refuse(error_response("", 503,
+                          "the server has as many connections as it may have; try again later"));
   });
 }
 
@@ -228,9 +226,10 @@ bool HttpConnection::admit() {
     refuse(std::move(*answer));
     return false;
   }
-  route_ = context_.router.find(request.method, request.path);
+  router_ = context_.router.get();
+  route_ = router_->find(request.method, request.path);
   if (route_ == nullptr) {
-    const std::string allowed = context_.router.allowed(request.path);
+    const std::string allowed = router_->allowed(request.path);
     HttpResponse refusal =
         allowed.empty()
             ? error_response(request.path, 404, fmt::format("there is nothing at {}", request.path))

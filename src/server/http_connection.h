@@ -29,12 +29,12 @@ class HttpConnection;
 
 // What the connections of a server share; outlives them.
 struct ConnectionContext {
-  ConnectionContext(const HttpServerOptions& options, const Router& router, const Guards& guards,
-                    std::function<void(HttpConnection*)> closed)
+  ConnectionContext(const HttpServerOptions& options, const CurrentRouter& router,
+                    const Guards& guards, std::function<void(HttpConnection*)> closed)
       : options(options), router(router), guards(guards), closed(std::move(closed)) {}
 
   const HttpServerOptions& options;
-  const Router& router;
+  const CurrentRouter& router;
   const Guards& guards;
   std::function<void(HttpConnection*)> closed;  // each connection calls it once, at its end
   std::atomic<bool> is_draining = false;
@@ -113,6 +113,7 @@ class HttpConnection final : public AnswerSender,
   std::string unread_;  // input that no parser took yet
   bool awaits_input_ = false;
   std::unique_ptr<RequestParser> parser_;  // from the first byte of a request to its last
+  std::shared_ptr<const Router> router_;   // when the request came
   const HttpHandler* route_ = nullptr;
 
   // The answer in progress.

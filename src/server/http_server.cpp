@@ -189,7 +189,7 @@ struct HttpServer::State {
   }
 
   const HttpServerOptions options;
-  const Router router;
+  CurrentRouter router;
   std::optional<Guards> guards;
   std::optional<ConnectionContext> context;  // once started
   int port = 0;
@@ -241,8 +241,16 @@ void HttpServer::start() {
                [&state, opened = acceptor.get()] { state.accept(*opened); });
 }
 
+void HttpServer::set_routes(std::vector<HttpRoute> routes) {
+  state_->router.set(std::move(routes));
+}
+
 int HttpServer::port() const {
   return state_->port;
+}
+
+bool HttpServer::is_loopback() const {
+  return state_->is_loopback();
 }
 
 void HttpServer::stop_accepting() {

@@ -79,8 +79,11 @@ class HttpServer {
   // Opens the port, also raises the process's limit of open files as far as it may, and starts the
   // threads. Throws Error if the port cannot be had. Once.
   void start();
-  // Once started, the one that was opened.
+  // For requests that come from now on. Any thread.
+  void set_routes(std::vector<HttpRoute> routes);
+  // Once started, the one that was opened; and whether only programs of this machine reach it.
   int port() const;
+  bool is_loopback() const;
 
   // Closes the port and the connections that wait for a request. Requests that were begun are
   // answered, then their connections are closed, too.

@@ -358,7 +358,7 @@ TEST(OpenAiRoutes, AFullQueueCancelsWhatWasSubmitted) {
   Served served;
   served.n_room = 2;
   const RequestError error = refused([&] { served.chat(R"("n":3)"); });
-  EXPECT_EQ(error.status, 503);
+  EXPECT_EQ(error.status, 429);
   EXPECT_EQ(error.code, "overloaded");
   ASSERT_EQ(served.submitted.size(), 2u);
   EXPECT_TRUE(served.submitted[0].is_cancelled);

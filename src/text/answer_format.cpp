@@ -161,19 +161,18 @@ std::span<const ToolSyntax> tool_syntaxes() {
        .marks = {"<tool_call>", "</tool_call>", "arguments"},
        .shape = Shape::json,
        .opens = {"<tool_call>"},
+       .bare = true,
        .closes = {"</tool_call>"}},
       {.name = "JSON with parameters",  // Llama 3.1 to 3.3
        .marks = {R"({"name": )", R"("parameters": )", "<|start_header_id|>"},
        .shape = Shape::json,
        .opens = {"<|python_tag|>"},
-       .bare = true,
-       .given_only = true},
+       .bare = true},
       {.name = "name and JSON",  // GLM-4 9B chat, GLM-4 0414
        .marks = {"可用工具", "<|observation|>"},
        .shape = Shape::named,
        .opens = {},
        .bare = true,
-       .given_only = true,
        .name_ends = {"\n"}},
   };
   return kRows;

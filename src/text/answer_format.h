@@ -37,9 +37,11 @@ struct ToolSyntax {
   std::string_view name;
   Texts marks;
   Shape shape;
-  Texts opens;              // any of these begins a call
-  bool bare = false;        // a call may begin without these at the beginning or after another
-  bool given_only = false;  // only names of the given tools are calls: what begins them is common
+  Texts opens;  // any of these begins a call
+  // A call may also begin without these, at an answer's beginning or after another call, JSON also
+  // between ```json and ```. Then only those of given tools count.
+  bool bare = false;
+  bool given_only = false;  // only those of given tools count at all: text may well have `opens`
   std::string_view fence = {};     // json: follows opens
   Texts name_ends = {};            // named: what stands between name and arguments
   std::string_view id_begin = {};  // named: between name and name_ends there may be this and an id

@@ -67,7 +67,16 @@ class Flow {
 }  // namespace
 
 struct AnswerParser::Machine {
-  enum class Action { open_reasoning, close_reasoning, open_response, close_response, call, close };
+  enum class Action {
+    open_reasoning,
+    close_reasoning,
+    open_response,
+    close_response,
+    call,
+    close,
+    fenced_call,
+    close_fence
+  };
   struct Delimiter {
     std::string_view text;
     Action action;
@@ -80,7 +89,7 @@ struct AnswerParser::Machine {
   AnswerDeltas out;
 
   Flow content{Kind::content, out}, reasoning{Kind::reasoning, out};
-  bool in_reasoning = false, has_reasoned = false, in_response = false;
+  bool in_reasoning = false, has_reasoned = false, in_response = false, in_fence = false;
   bool at_beginning = true, after_call = false;  // nothing but white space since then
   std::string held;                              // the beginning of a delimiter
   std::optional<CallReader> reader;              // reads what follows one
@@ -102,6 +111,10 @@ struct AnswerParser::Machine {
     if (syntax != nullptr) {
       add(syntax->opens, Action::call);
       add(syntax->closes, Action::close);
+      if (syntax->bare && syntax->shape == ToolSyntax::Shape::json) {
+        add({"```json"}, Action::fenced_call);
+        add({"```"}, Action::close_fence);
+      }
     }
     push(options.begun);
     raw.clear();  // the prompt wrote it, not the model
@@ -121,6 +134,11 @@ struct AnswerParser::Machine {
     settle();
   }
 
+  // A call may begin here without a delimiter.
+  bool may_be_bare() const {
+    return syntax != nullptr && syntax->bare && (at_beginning || after_call);
+  }
+
   bool is_possible(Action action) const {
     if (in_reasoning) return action == Action::close_reasoning;
     switch (action) {
@@ -130,6 +148,8 @@ struct AnswerParser::Machine {
       case Action::close_response: return in_response;
       case Action::call: return true;
       case Action::close: return after_call;
+      case Action::fenced_call: return may_be_bare();
+      case Action::close_fence: return after_call && in_fence;
     }
     return false;
   }
@@ -157,10 +177,9 @@ struct AnswerParser::Machine {
     const char byte = held.front();
     held.erase(0, 1);
     if (in_reasoning) return reasoning.push(byte);
-    const bool may_be_bare = syntax != nullptr && syntax->bare && (at_beginning || after_call);
-    if (may_be_bare && after_call && byte == ';') return content.hold(byte);
-    if (!may_be_bare || !CallReader::may_begin(*syntax, byte)) return push_content(byte);
-    begin_call({});
+    if (may_be_bare() && after_call && byte == ';') return content.hold(byte);
+    if (!may_be_bare() || !CallReader::may_begin(*syntax, byte)) return push_content(byte);
+    begin_call({}, /*given_only=*/true);
     for (const char next : byte + std::exchange(held, {})) push(next);
   }
 
@@ -189,14 +208,19 @@ struct AnswerParser::Machine {
         in_response = false;
         content.part(delimiter.text);
         break;
-      case Action::call: begin_call(delimiter.text); break;
+      case Action::call: begin_call(delimiter.text, syntax->given_only); break;
+      case Action::fenced_call:
+        in_fence = true;
+        begin_call(delimiter.text, /*given_only=*/true);
+        break;
+      case Action::close_fence: in_fence = false; [[fallthrough]];
       case Action::close: content.part(); break;
     }
   }
 
-  void begin_call(std::string_view open) {
+  void begin_call(std::string_view open, bool given_only) {
     raw = open;
-    reader.emplace(*syntax, open, tools, out);
+    reader.emplace(*syntax, open, given_only, tools, out);
   }
 
   void push_to_call(char byte) {
@@ -226,6 +250,7 @@ struct AnswerParser::Machine {
   void give_up_call() {
     if (reader->is_begun()) out.add(Kind::call_void);
     const std::string text = raw;
+    in_fence = in_fence && reader->is_complete();
     end_call();
     for (const char byte : text) push_content(byte);
     n_steps += text.size();

@@ -202,6 +202,37 @@ const std::vector<Example>& examples() {
        "<tool_call>{\"name\": \"now\", \"arguments\": {'a': 1}}</tool_call>\n"
        "<tool_call>{\"name\": \"now\", \"arguments\": {}}</tool_call>",
        {"", R"(<tool_call>{"name": "now", "arguments": {'a': 1}}</tool_call>)", {{"now", "{}"}}}},
+      {"no tags",
+       "",
+       "tool_call tags",
+       "```json\n{\n  \"name\": \"get_weather\",\n  \"arguments\": {\n    \"days\": 2\n  }\n}\n```",
+       {"", "", {{"get_weather", "{\n    \"days\": 2\n  }"}}}},
+      {"no tags, twice",
+       "",
+       "tool_call tags",
+       "```json\n{\"name\": \"now\", \"arguments\": {}}\n```\n\n```json\n[{\"name\": \"run\", "
+       "\"arguments\": {}}]\n```\nSo.",
+       {"", "So.", {{"now", "{}"}, {"run", "{}"}}}},
+      {"no tags, no fence",
+       "",
+       "tool_call tags",
+       R"({"name": "now", "arguments": {}} {"name": "fly", "arguments": {}})",
+       {"", R"({"name": "fly", "arguments": {}})", {{"now", "{}"}}}},
+      {"JSON as an answer",
+       "",
+       "tool_call tags",
+       "```json\n{\"name\": \"Ada\"}\n```\n",
+       {"", "```json\n{\"name\": \"Ada\"}\n```\n", {}}},
+      {"a fence after text",
+       "",
+       "tool_call tags",
+       "So:\n```json\n{\"name\": \"now\", \"arguments\": {}}\n```",
+       {"", "So:\n```json\n{\"name\": \"now\", \"arguments\": {}}\n```", {}}},
+      {"arguments twice",
+       "",
+       "tool_call tags",
+       R"(<tool_call>{"arguments": {}, "arguments": {}, "name": "now"}</tool_call>)",
+       {"", R"(<tool_call>{"arguments": {}, "arguments": {}, "name": "now"}</tool_call>)", {}}},
       {"arguments as a text",
        "",
        "tool_call tags",
@@ -601,6 +632,11 @@ TEST(AnswerParser, HoldsBackNoMoreThanItMust) {
        {{"<tool_call>\n<function=now>\n<parameter=a>\n1\n</parameter>\n</function", {}},
         {">", {{Kind::call, "now"}, {Kind::arguments, "{\"a\": 1}"}, {Kind::call_end}}}},
        {}},
+      {"an answer in JSON",
+       "",
+       "tool_call tags",
+       {{"```json\n{\"user", {}}, {"\"", {{Kind::content, "```json\n{\"user\""}}}},
+       {}},
       {"names of tools decide",
        "",
        "JSON with parameters",
@@ -650,7 +686,7 @@ TEST(AnswerParser, TakesLinearTime) {
          {example.text, head, head + "\n", std::string(1, ' '), std::string("<tool_call>"),
           std::string("<tool_call>{\"name\": \"now\", \"arguments\": {\"a\": \"")}) {
       if (text.empty()) continue;
-      const std::size_t few = steps(repeated(text, 100)), many = steps(repeated(text, 1000));
+      const std::size_t few = steps(repeated(text, 50)), many = steps(repeated(text, 500));
       EXPECT_LE(many, few * 11 + 1000) << text;
     }
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 
 #include "base/error.h"
 #include "formats/parse_json.h"
@@ -109,9 +110,9 @@ std::string GivenTools::argument(const std::string& tool, const std::string& par
   return may_be_text && !fits ? quoted(value) : *json;
 }
 
-CallReader::CallReader(const ToolSyntax& syntax, std::string_view open, const GivenTools& tools,
-                       AnswerDeltas& out)
-    : syntax_(syntax), tools_(tools), out_(out) {
+CallReader::CallReader(const ToolSyntax& syntax, std::string_view open, bool given_only,
+                       const GivenTools& tools, AnswerDeltas& out)
+    : syntax_(syntax), given_only_(given_only), tools_(tools), out_(out) {
   switch (syntax.shape) {
     case ToolSyntax::Shape::json:
       state_ = syntax.fence.empty() ? &CallReader::calls : &CallReader::fence;
@@ -143,7 +144,7 @@ CallReader::Match CallReader::match(char byte, std::span<const std::string_view>
 }
 
 bool CallReader::is_name_known() const {
-  return !name_.empty() && (!syntax_.given_only || tools_.has(name_));
+  return !name_.empty() && (!given_only_ || tools_.has(name_));
 }
 
 void CallReader::begin() {
@@ -199,9 +200,13 @@ CallReader::Step CallReader::key_begin(char byte) {
 CallReader::Step CallReader::key(char byte) {
   switch (scanner_.push(byte, key_)) {
     case JsonScanner::Step::more: return Step::more;
-    case JsonScanner::Step::last: key_ = unquoted(key_); return go(&CallReader::colon);
+    case JsonScanner::Step::last: key_ = unquoted(key_); break;
     default: return Step::wrong;
   }
+  // Whatever else an answer in JSON has does not wait for its end.
+  static const std::set<std::string, std::less<>> kKeys = {
+      "name", "tool_name", "arguments", "parameters", "type", "id", "tool_call_id"};
+  return given_only_ && !kKeys.contains(key_) ? Step::wrong : go(&CallReader::colon);
 }
 
 CallReader::Step CallReader::colon(char byte) {
@@ -267,7 +272,7 @@ CallReader::Step CallReader::after_value(char byte) {
 CallReader::Step CallReader::object_end() {
   if (!complete_) {
     // A function without parameters.
-    if (name_.empty() || !collected_.empty() || syntax_.given_only) return Step::wrong;
+    if (name_.empty() || !collected_.empty() || given_only_) return Step::wrong;
     begin();
     out_.add(Kind::arguments, "{}");
     complete();

@@ -54,9 +54,10 @@ class CallReader {
     answer,  // the byte ends a header after which the answer follows, not a call
     wrong,   // the byte does not fit
   };
-  // `open`: the delimiter, empty for a bare call. All must outlive this.
-  CallReader(const ToolSyntax& syntax, std::string_view open, const GivenTools& tools,
-             AnswerDeltas& out);
+  // `open`: the delimiter, if there is one. given_only: other calls than those of `tools` are
+  // `wrong`, and so are other keys than those of calls. All must outlive this.
+  CallReader(const ToolSyntax& syntax, std::string_view open, bool given_only,
+             const GivenTools& tools, AnswerDeltas& out);
 
   // Whether a bare call may begin with this byte.
   static bool may_begin(const ToolSyntax& syntax, char byte);
@@ -106,6 +107,7 @@ class CallReader {
   void complete();
 
   const ToolSyntax& syntax_;
+  const bool given_only_;
   const GivenTools& tools_;
   AnswerDeltas& out_;
   State state_;

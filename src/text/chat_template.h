@@ -60,6 +60,7 @@ class ChatTemplate {
   // Variables of every rendering: a JSON object, as TemplateInputs::variables, which go before
   // these. To be called before others use the template.
   void set_variables(std::string json) { variables_ = std::move(json); }
+  std::string_view source() const { return source_; }
   // Whether the source names this variable.
   bool names(std::string_view variable) const { return source_.find(variable) != source_.npos; }
   // Its variables that say whether the model reasons before it answers; empty: it has none.

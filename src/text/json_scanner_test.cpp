@@ -71,7 +71,7 @@ TEST(JsonScanner, TakesWhatTheParserTakes) {
                          "\\", "u",    "00e9", "1",  "-0.5", "e2",     "true",    "n",
                          " ",  "null", "é",    "{}", "[]",   "\"b\":", "\"k\": 1"};
   int n_taken = 0;
-  for (int round = 0; round < 200000; ++round) {
+  for (int round = 0; round < 50000; ++round) {
     std::string text;
     for (unsigned n = 1 + below(7); n > 0; --n) text += atoms[below(std::size(atoms))];
     bool parsed = true;
@@ -83,7 +83,7 @@ TEST(JsonScanner, TakesWhatTheParserTakes) {
     ASSERT_EQ(scanned_json(text).has_value(), parsed) << text;
     n_taken += parsed;
   }
-  EXPECT_GT(n_taken, 2000);
+  EXPECT_GT(n_taken, 500);
 }
 
 }  // namespace

@@ -130,7 +130,7 @@ std::string with_calls(const ToolSyntax& syntax, const std::string& content, con
     else
       parts.push_back(fmt::format("{}\n{}\n{}", open, object.dump(), close));
   }
-  if (!list.empty()) parts.push_back(open + list.dump() + close);
+  if (!list.empty()) parts.push_back(open + std::string(syntax.fence) + list.dump() + close);
   return fmt::format("{}", fmt::join(parts, "\n"));
 }
 
@@ -168,6 +168,8 @@ TemplateConversation template_conversation(const TemplateConventions& convention
     Json more = parse_ordered_json(message.more, where);
     shorten(more, "tool_call_id");
     if (const auto calls = more.find("tool_calls"); calls != more.end() && !calls->empty()) {
+      if (!calls->is_array())
+        throw Error("{}: tool_calls must be a list, not {}", where, calls->type_name());
       for (std::size_t k = 0; k < calls->size(); ++k) {
         Json& call = (*calls)[k];
         const std::string here = fmt::format("{}: call {}", where, k + 1);

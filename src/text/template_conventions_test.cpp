@@ -167,23 +167,24 @@ TEST(TemplateConventions, OfTemplatesInTheTests) {
 
 TEST(TemplateConventions, RefuseCallsThatAreNone) {
   struct Case {
-    const char *call, *error;
+    const char *calls, *error;
   };
   const Case cases[] = {
-      {"1", "message 1: call 1: needs a function with a name"},
-      {R"({"function": {"arguments": "{}"}})", "message 1: call 1: needs a function with a name"},
-      {R"({"function": {"name": "f", "arguments": "{"}})",
+      {"1", "message 1: tool_calls must be a list, not number"},
+      {"[1]", "message 1: call 1: needs a function with a name"},
+      {R"([{"function": {"arguments": "{}"}}])", "message 1: call 1: needs a function with a name"},
+      {R"([{"function": {"name": "f", "arguments": "{"}}])",
        "message 1: call 1: arguments: not valid JSON at byte 2"},
-      {R"({"function": {"name": "f", "arguments": "[1]"}})",
+      {R"([{"function": {"name": "f", "arguments": "[1]"}}])",
        "message 1: call 1: arguments: expected a JSON object, not array"},
-      {R"({"function": {"name": "f", "arguments": 1}})",
+      {R"([{"function": {"name": "f", "arguments": 1}}])",
        "message 1: call 1: arguments: expected a JSON object, not number"},
   };
   for (const Case& c : cases) {
-    SCOPED_TRACE(c.call);
+    SCOPED_TRACE(c.calls);
     try {
       template_conversation(
-          {}, nullptr, {{"assistant", "", fmt::format(R"({{"tool_calls": [{}]}})", c.call)}}, "");
+          {}, nullptr, {{"assistant", "", fmt::format(R"({{"tool_calls": {}}})", c.calls)}}, "");
       ADD_FAILURE();
     } catch (const Error& error) {
       EXPECT_STREQ(error.what(), c.error);

@@ -12,23 +12,45 @@ namespace outrider {
 
 const DrafterKind& lookup_kind();
 
-void LookupDrafter::begin(DraftSequence sequence, CacheScope) {
-  CHECK(texts_.try_emplace(sequence, Text{.own = SuffixText(options_.memory_bytes)}).second);
+namespace {
+
+constexpr std::size_t kOtherScopes = 8;
+
+}  // namespace
+
+void LookupDrafter::begin(DraftSequence sequence, CacheScope scope) {
+  Text text{.own = SuffixText(options_.memory_bytes), .answers = answers_of(scope)};
+  CHECK(texts_.try_emplace(sequence, std::move(text)).second);
+}
+
+std::shared_ptr<EarlierAnswers> LookupDrafter::answers_of(CacheScope scope) {
+  if (!options_.earlier || scope == CacheScope{}) return options_.earlier;
+  auto place =
+      std::ranges::find(other_answers_, scope, [](const auto& other) { return other.first; });
+  if (place == other_answers_.end()) {
+    auto made = std::make_shared<EarlierAnswers>(
+        EarlierAnswers::Options{.memory_bytes = options_.earlier_bytes});
+    if (other_answers_.size() == kOtherScopes) other_answers_.pop_back();
+    other_answers_.emplace_back(scope, std::move(made));
+    place = other_answers_.end() - 1;
+  }
+  std::rotate(other_answers_.begin(), place, place + 1);
+  return other_answers_.front().second;
 }
 
 void LookupDrafter::observe(DraftSequence sequence, std::span<const Token> tokens) {
   Text& text = texts_.at(sequence);
   text.own.append(tokens);
-  if (!options_.earlier) return;
-  const SuffixText& earlier = options_.earlier->text();
-  if (options_.earlier->version() != text.version) return;
+  if (!text.answers) return;
+  const SuffixText& earlier = text.answers->text();
+  if (text.answers->version() != text.version) return;
   for (const Token token : tokens) text.earlier = earlier.after(text.earlier, token);
 }
 
 void LookupDrafter::expect(DraftSequence sequence, std::span<const Token>) {
   Text& text = texts_.at(sequence);
   text.answer = text.own.size();
-  if (options_.earlier) options_.earlier->load();
+  if (text.answers) text.answers->load();
 }
 
 void LookupDrafter::propose(std::span<const DraftRequest> requests) {
@@ -42,7 +64,7 @@ void LookupDrafter::propose(const DraftRequest& request) {
   Text& text = texts_.at(request.sequence);
   using Sources = std::vector<SuffixText::Source>;
   std::vector<Sources> sources{{{&text.own, text.own.end()}}};  // for each node that was expanded
-  if (options_.earlier) {
+  if (text.answers) {
     const SuffixText& earlier = find_earlier(text);
     sources[0].push_back({&earlier, text.earlier});
   }
@@ -81,18 +103,18 @@ void LookupDrafter::propose(const DraftRequest& request) {
 }
 
 // The answers, with the text's end among them.
-const SuffixText& LookupDrafter::find_earlier(Text& text) const {
-  const SuffixText& earlier = options_.earlier->text();
-  if (text.version == options_.earlier->version()) return earlier;
-  text.version = options_.earlier->version();
+const SuffixText& LookupDrafter::find_earlier(Text& text) {
+  const SuffixText& earlier = text.answers->text();
+  if (text.version == text.answers->version()) return earlier;
+  text.version = text.answers->version();
   text.earlier = {};
   for (const Token token : text.own.tokens()) text.earlier = earlier.after(text.earlier, token);
   return earlier;
 }
 
 void LookupDrafter::end_answer(Text& text) {
-  if (options_.earlier && text.answer && *text.answer < text.own.size())
-    options_.earlier->add(text.own.tokens().subspan(*text.answer));
+  if (text.answers && text.answer && *text.answer < text.own.size())
+    text.answers->add(text.own.tokens().subspan(*text.answer));
   text.answer.reset();
 }
 
@@ -110,6 +132,7 @@ void LookupDrafter::end(DraftSequence sequence) {
 
 void LookupDrafter::forget() {
   if (options_.earlier) options_.earlier->forget();
+  for (const auto& [scope, answers] : other_answers_) answers->forget();
 }
 
 namespace {
@@ -144,7 +167,7 @@ const DrafterKind& lookup_kind() {
                  .value = "",
                  .standard = "",
                  .help = "drafts come from earlier answers of this model, too; run keeps them on "
-                         "this machine",
+                         "this machine, serve in memory and apart for each API key",
                  .choices = {}}},
       .make = [](const DrafterContext& context) -> std::unique_ptr<Drafter> {
         LookupOptions options{.memory_bytes =

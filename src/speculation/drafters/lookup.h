@@ -11,6 +11,8 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "speculation/drafter.h"
 #include "speculation/drafters/earlier_answers.h"
@@ -21,8 +23,11 @@ namespace outrider {
 
 struct LookupOptions {
   std::size_t memory_bytes = std::size_t{256} << 20;  // of one text's index
-  // Null: drafts come from the text alone. Each drafter needs its own.
+  // Null: drafts come from the text alone. Each drafter needs its own. For texts of the standard
+  // scope; those of others have answers of their own, in memory of the same size, as long as their
+  // scope is one of the last few that were asked for.
   std::shared_ptr<EarlierAnswers> earlier = nullptr;
+  std::size_t earlier_bytes = std::size_t{64} << 20;  // of each other scope
 };
 
 class LookupDrafter final : public Drafter {
@@ -44,17 +49,21 @@ class LookupDrafter final : public Drafter {
  private:
   struct Text {
     SuffixText own;
-    std::optional<std::size_t> answer = {};  // where it begins
+    std::shared_ptr<EarlierAnswers> answers = {};  // of its scope
+    std::optional<std::size_t> answer = {};        // where it begins
     // The end of the text among earlier answers, as they were then.
     SuffixText::End earlier = {};
     long version = -1;
   };
   void propose(const DraftRequest& request);
-  const SuffixText& find_earlier(Text& text) const;
-  void end_answer(Text& text);
+  std::shared_ptr<EarlierAnswers> answers_of(CacheScope scope);
+  static const SuffixText& find_earlier(Text& text);
+  static void end_answer(Text& text);
 
   const LookupOptions options_;
   std::map<DraftSequence, Text> texts_;
+  // Of scopes but the standard one, the last asked for first.
+  std::vector<std::pair<CacheScope, std::shared_ptr<EarlierAnswers>>> other_answers_;
   ProposalTime time_;
 };
 

@@ -195,5 +195,48 @@ TEST(Lookup, StateIsAFunctionOfTheText) {
   }
 }
 
+// What one user's answers taught is no draft for another.
+TEST(Lookup, EarlierAnswersStayInTheirScope) {
+  LookupDrafter drafter({.earlier = std::make_shared<EarlierAnswers>(
+                             EarlierAnswers::Options{.memory_bytes = std::size_t{1} << 20})});
+  const std::vector<Token> answer{5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20};
+  const auto scope = [](std::uint64_t number) { return CacheScope{{number, 0}}; };
+  const auto drafts = [&](std::uint64_t number) {
+    drafter.begin({1}, scope(number));
+    drafter.observe({1}, std::vector<Token>{1});
+    drafter.expect({1}, {});
+    drafter.observe({1}, std::vector<Token>{5, 6, 7});
+    DraftTree tree(7);
+    const SamplingParams sampling;
+    const ProcessorState state(sampling);
+    const DraftRequest request{.sequence = {1},
+                               .tree = &tree,
+                               .drafter = 0,
+                               .limits = {},
+                               .sampling = &sampling,
+                               .state = &state};
+    drafter.propose({&request, 1});
+    drafter.truncate({1}, 1);
+    drafter.end({1});
+    return tree.size() > 1;
+  };
+  const auto teach = [&](std::uint64_t number) {
+    drafter.begin({0}, scope(number));
+    drafter.observe({0}, std::vector<Token>{1, 2});
+    drafter.expect({0}, {});
+    drafter.observe({0}, answer);
+    drafter.end({0});
+  };
+  for (const std::uint64_t taught : {0, 3}) {
+    teach(taught);
+    EXPECT_TRUE(drafts(taught));
+  }
+  for (const std::uint64_t other : {1, 2}) EXPECT_FALSE(drafts(other));
+  for (std::uint64_t other = 10; other < 20; ++other) teach(other);
+  EXPECT_FALSE(drafts(3));  // too many others since
+  EXPECT_TRUE(drafts(19));
+  EXPECT_TRUE(drafts(0));
+}
+
 }  // namespace
 }  // namespace outrider

@@ -1,0 +1,224 @@
+#include <poll.h>
+#include <signal.h>
+
+#include <filesystem>
+#include <sstream>
+
+#include "cli/generate.h"
+#include "cli/signals.h"
+#include "cli/text_input.h"
+#include "cli/version.h"
+#include "runtime/sampling_defaults.h"
+#include "server/anthropic_routes.h"
+#include "server/metrics.h"
+#include "server/openai_routes.h"
+#include "server/server.h"
+#include "server/token_routes.h"
+
+namespace outrider {
+namespace {
+
+std::vector<std::string> api_keys(const Settings& settings) {
+  std::vector<std::string> keys = settings.api_keys;
+  if (!settings.api_key_file) return keys;
+  std::istringstream file(read_text(*settings.api_key_file));
+  const std::size_t n_before = keys.size();
+  for (std::string line; std::getline(file, line);) {
+    const auto first = line.find_first_not_of(" \t\r");
+    if (first == std::string::npos) continue;
+    keys.push_back(line.substr(first, line.find_last_not_of(" \t\r") + 1 - first));
+  }
+  if (keys.size() == n_before)
+    throw Error("--api-key-file {}: holds no key", *settings.api_key_file);
+  return keys;
+}
+
+std::string name_for_clients(const Settings& settings) {
+  return settings.aliases.empty() || settings.aliases[0] == "*" ? settings.model
+                                                                : settings.aliases[0];
+}
+
+std::vector<HttpRoute> api_routes(const std::shared_ptr<const ServedModel>& model) {
+  std::vector<HttpRoute> routes = openai_routes(model);
+  for (const auto& more : {anthropic_routes(model), token_routes(model)})
+    routes.insert(routes.end(), more.begin(), more.end());
+  return routes;
+}
+
+HttpServerOptions http_options(const Settings& settings, Metrics& metrics, Console& console) {
+  HttpServerOptions options{.host = settings.host,
+                            .port = settings.port,
+                            .n_threads = settings.http_threads,
+                            .guards = {api_keys(settings), settings.cors_origins}};
+  options.access_log =
+      [&console, count = metrics.count_requests(api_routes(nullptr))](const HttpAccess& access) {
+        count(access);
+        console.detail(fmt::format("{} {} {} {} bytes {:.1f} ms", access.method, access.path,
+                                   access.status, access.bytes, access.ms));
+      };
+  return options;
+}
+
+std::string url(const Settings& settings, int port) {
+  const bool is_ipv6 = settings.host.find(':') != std::string::npos;
+  return fmt::format("http://{0}{1}{2}:{3}", is_ipv6 ? "[" : "", settings.host, is_ipv6 ? "]" : "",
+                     port);
+}
+
+std::shared_ptr<const ServedModel> served_model(const Settings& settings, const Workbench& bench,
+                                                Scheduler& scheduler, Metrics& metrics) {
+  const OpenedModel& opened = bench.model();
+  auto model = std::make_shared<ServedModel>();
+  model->name = name_for_clients(settings);
+  for (const std::string& alias : settings.aliases)
+    if (alias != model->name) model->aliases.push_back(alias);
+  model->version = fmt::format("outrider-{}-{}", version(), commit());
+  model->created = std::chrono::duration_cast<std::chrono::seconds>(
+                       std::chrono::system_clock::now().time_since_epoch())
+                       .count();
+  model->tokenizer = opened.tokenizer;
+  model->chat_template = opened.chat_template;
+  if (opened.chat_template) model->format = answer_format(*opened.chat_template);
+  model->vocabulary = opened.model.spec.vocabulary;
+  model->context = bench.context();
+  model->filters = [checkpoint = opened.model.checkpoint](const FilterSettings& asked) {
+    return filters_for(asked, checkpoint->metadata);
+  };
+  model->submit = [&](AnswerRequest request, AnswerListener listener) {
+    return scheduler.submit(std::move(request), metrics.watch(std::move(listener)));
+  };
+  model->cancel = [&scheduler](AnswerId id) { scheduler.cancel(id); };
+  return model;
+}
+
+StatusSources status_sources(const Workbench& bench, const ServedModel& model, const Server& server,
+                             const Scheduler& scheduler, const Metrics& metrics,
+                             const Settings& settings, bool drafts) {
+  const auto text_of = [&](std::optional<Token> token) {
+    return token ? std::string(model.tokenizer->text(*token)) : std::string();
+  };
+  ServerProperties properties{
+      .model_name = model.name,
+      .model_path = std::filesystem::path(bench.model().model.checkpoint->path).filename(),
+      .chat_template = model.chat_template ? std::string(model.chat_template->source()) : "",
+      .bos_token = text_of(model.tokenizer->bos),
+      .eos_token = text_of(model.tokenizer->eos),
+      .context = model.context,
+      .n_running = settings.parallel,
+      .drafts = drafts,
+      .filters = model.filters({})};
+  return {.version = std::string(version()),
+          .state = [&server] { return server.state(); },
+          .properties = [properties] { return properties; },
+          .status = [&scheduler] { return scheduler.status(); },
+          .metrics = [&metrics](const SchedulerStatus& status) { return metrics.text(status); }};
+}
+
+// Sleeps until a signal comes; false: the server failed meanwhile.
+bool wait_for_signal(const Server& server) {
+  constexpr int kWaitMs = 500;
+  while (!pending_signal()) {
+    if (server.failure()) return false;
+    ::poll(nullptr, 0, kWaitMs);  // a signal ends it
+  }
+  return true;
+}
+
+int serve(const Machine& machine, const Settings& settings) {
+  DraftSetting draft = parse_draft_settings(settings, {"auto"}).back();
+  check_draft_flags(settings, {&draft, 1}, /*prompts_bring_predictions=*/true);
+  Console console(settings);
+  add_usual_draft(draft, settings, console);
+  for (DraftChoice& choice : draft.choices) choice.late = false;
+
+  Metrics metrics(name_for_clients(settings), std::string(version()));
+  Server server(http_options(settings, metrics, console), std::string(version()));
+  const std::string address = url(settings, server.port());
+  console.note(fmt::format("listening on {}, loading {}", address, settings.model));
+  if (!server.is_loopback() && settings.api_keys.empty() && !settings.api_key_file)
+    console.note(
+        "anyone who reaches this address can use the server: --api-key-file asks for a key");
+
+  Workbench bench(machine, settings, {&draft, 1}, console,
+                  {.n_texts = settings.parallel,
+                   .keeps = true,
+                   .pool = RuntimeOptions::Pool{settings.cache_memory}});
+  note_known_drafts(draft, settings, bench.model().model.checkpoint->metadata, console);
+  const std::unique_ptr<Engine> engine = bench.make_engine(draft);
+  Scheduler scheduler(*engine, bench.tokenizer(),
+                      {.n_running = settings.parallel,
+                       .n_waiting = settings.queue_max,
+                       .max_pause_ms = settings.pause_ms_max});
+  const struct Stop {
+    Server& server;
+    ~Stop() { server.stop(); }
+  } stop{server};
+  stop_if_interrupted();
+  const auto model = served_model(settings, bench, scheduler, metrics);
+  server.serve(status_routes(status_sources(bench, *model, server, scheduler, metrics, settings,
+                                            !engine->drafters().empty())),
+               api_routes(model), scheduler);
+  console.note(fmt::format("{} is ready at {}/v1", bench.model().name, address));
+
+  if (wait_for_signal(server)) {
+    const int signal = take_signal();
+    const std::chrono::seconds most(settings.drain_seconds);
+    if (!server.drain(most, [&] { return !pending_signal() && !server.failure(); }))
+      console.note("answers in progress were ended");
+    server.stop();
+    if (!server.failure()) {
+      bench.keep_profile(*engine);
+      return signal == SIGTERM ? kDone : 128 + signal;
+    }
+  }
+  std::rethrow_exception(server.failure());
+}
+
+}  // namespace
+
+Command serve_command() {
+  std::vector<std::string_view> flags = {"--model",
+                                         "--offline",
+                                         "--threads",
+                                         "--cache-type",
+                                         "--log-file",
+                                         "--quiet",
+                                         "--verbose",
+                                         "--model-draft",
+                                         "--ctx-size",
+                                         "--batch-size",
+                                         "--chat-template-file",
+                                         "--chat-template-kwargs",
+                                         "--reasoning",
+                                         "--draft",
+                                         "--draft-rows",
+                                         "--draft-depth",
+                                         "--draft-width",
+                                         "--budget",
+                                         "--host",
+                                         "--port",
+                                         "--alias",
+                                         "--parallel",
+                                         "--cache-memory",
+                                         "--max-pause-ms",
+                                         "--max-queue",
+                                         "--drain-seconds",
+                                         "--api-key",
+                                         "--api-key-file",
+                                         "--cors-origin",
+                                         "--threads-http"};
+  for (const DrafterKind* kind : drafter_kinds())
+    for (const DrafterFlag& flag : kind->flags) flags.emplace_back(flag.name);
+  return {.name = "serve",
+          .summary = "answer many users by OpenAI's and Anthropic's HTTP APIs",
+          .description =
+              "Loads a model and answers requests over HTTP: /v1/chat/completions, "
+              "/v1/completions, /v1/models, /v1/messages and more. Requests share the model's "
+              "passes and what their texts have in common; speculation goes on as long as it pays "
+              "at the present load. SIGTERM or Ctrl-C lets answers in progress end.",
+          .flag_set = FlagSet::every,
+          .flags = std::move(flags),
+          .run = serve};
+}
+
+}  // namespace outrider
