@@ -47,7 +47,7 @@ TEST(AnthropicRoutes, Answers) {
 TEST(AnthropicRoutes, Streams) {
   Served served;
   const auto reply = served.say("hi", R"("stream":true)");
-  EXPECT_EQ(*reply->heartbeat, "event: ping\ndata: {\"type\": \"ping\"}\n\n");
+  EXPECT_EQ(*reply->stream_heartbeat, "event: ping\ndata: {\"type\": \"ping\"}\n\n");
   ASSERT_EQ(reply->events().size(), 1u);
   EXPECT_EQ(reply->events()[0].substr(0, 21), "event: message_start\n");
   EXPECT_NE(reply->events()[0].find(R"("input_tokens":19)"), std::string::npos);
@@ -55,7 +55,7 @@ TEST(AnthropicRoutes, Streams) {
   EXPECT_EQ(reply->events().size(), 3u);
   served.finish(0);
   EXPECT_EQ(reply->events().back(), "event: message_stop\ndata: {\"type\":\"message_stop\"}");
-  EXPECT_TRUE(reply->has_ended);
+  EXPECT_TRUE(reply->ended);
 }
 
 TEST(AnthropicRoutes, Tools) {
@@ -115,7 +115,7 @@ TEST(AnthropicRoutes, CountsTokens) {
   Served served;
   const auto reply = served.post(R"({"messages":[{"role":"user","content":"hi"}],"system":"s"})",
                                  "/v1/messages/count_tokens");
-  EXPECT_EQ(reply->response->body, R"({"input_tokens":28})");
+  EXPECT_EQ(reply->sent->body, R"({"input_tokens":28})");
   EXPECT_TRUE(served.submitted.empty());
 }
 
@@ -137,15 +137,14 @@ TEST(AnthropicRoutes, FailuresBecomeErrors) {
   Served served;
   const auto whole = served.say("hi");
   served.end(0, {.error = Error("NaN")});
-  EXPECT_EQ(whole->response->status, 500);
-  EXPECT_EQ(whole->response->body,
-            R"({"type":"error","error":{"type":"api_error","message":"NaN"}})");
+  EXPECT_EQ(whole->sent->status, 500);
+  EXPECT_EQ(whole->sent->body, R"({"type":"error","error":{"type":"api_error","message":"NaN"}})");
   const auto stream = served.say("hi", R"("stream":true)");
   served.end(1, {.error = Error("NaN")});
   EXPECT_EQ(stream->events().back(),
             "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"api_error\","
             "\"message\":\"NaN\"}}");
-  EXPECT_TRUE(stream->has_ended);
+  EXPECT_TRUE(stream->ended);
 }
 
 }  // namespace

@@ -10,8 +10,7 @@
 #include <vector>
 
 #include "sampling/fake_tokenizer.h"
-#include "server/fields.h"
-#include "server/http.h"
+#include "server/fake_reply.h"
 #include "server/router.h"
 #include "server/served_model.h"
 
@@ -110,44 +109,6 @@ class FakeScheduler {
 
  private:
   ServedModel model_;
-};
-
-// What a client got.
-class FakeReply : public HttpReply {
- public:
-  void send(HttpResponse sent) override {
-    EXPECT_FALSE(response || heartbeat);
-    response = std::move(sent);
-  }
-  void begin_stream(std::string with) override {
-    EXPECT_FALSE(response || heartbeat);
-    heartbeat = std::move(with);
-  }
-  void write(std::string text) override {
-    EXPECT_TRUE(heartbeat && !has_ended);
-    stream += text;
-  }
-  void end() override { has_ended = true; }
-  void on_gone(std::function<void()> call) override { gone = std::move(call); }
-
-  Json json() const { return Json::parse(response.value().body); }
-  // The data of the stream's events; other lines as they are.
-  std::vector<std::string> events() const {
-    std::vector<std::string> events;
-    for (std::size_t at = 0; at < stream.size();) {
-      const std::size_t end = stream.find("\n\n", at);
-      EXPECT_NE(end, stream.npos);
-      events.push_back(stream.substr(at, end - at));
-      at = end + 2;
-    }
-    return events;
-  }
-
-  std::optional<HttpResponse> response;
-  std::optional<std::string> heartbeat;
-  std::string stream;
-  bool has_ended = false;
-  std::function<void()> gone;
 };
 
 // What these routes say; a RequestError leaves as they throw it.

@@ -45,13 +45,13 @@ TEST(OpenAiRoutes, AnswersAChat) {
   EXPECT_EQ(asked.request.sampling.seed, 3u);
   EXPECT_EQ(asked.options.n_logprobs, std::nullopt);
   EXPECT_EQ(asked.options.scope, CacheScope{});
-  EXPECT_FALSE(reply->response);
+  EXPECT_FALSE(reply->sent);
   served.bring(0, "<think>hm</think>");
   served.bring(0, "Hello");
   served.finish(0);
   const Json json = reply->json();
-  EXPECT_EQ(reply->response->status, 200);
-  EXPECT_EQ(reply->response->content_type, "application/json");
+  EXPECT_EQ(reply->sent->status, 200);
+  EXPECT_EQ(reply->sent->content_type, "application/json");
   EXPECT_EQ(json["model"], "fake");
   EXPECT_EQ(json["seed"], 3);
   EXPECT_EQ(json["id"].get<std::string>().substr(0, 9), "chatcmpl-");
@@ -63,15 +63,15 @@ TEST(OpenAiRoutes, AnswersAChat) {
 TEST(OpenAiRoutes, StreamsAChat) {
   Served served;
   const auto reply = served.chat(R"("stream":true,"stream_options":{"include_usage":true})");
-  EXPECT_EQ(reply->heartbeat.value().substr(0, 1), ":");
-  EXPECT_EQ(reply->heartbeat.value().substr(reply->heartbeat->size() - 2), "\n\n");
+  EXPECT_EQ(reply->stream_heartbeat.value().substr(0, 1), ":");
+  EXPECT_EQ(reply->stream_heartbeat.value().substr(reply->stream_heartbeat->size() - 2), "\n\n");
   EXPECT_EQ(reply->events().size(), 1u) << "the role comes at once";
   served.bring(0, "Hel");
   served.bring(0, "lo");
   EXPECT_EQ(reply->events().size(), 3u) << "each step as it comes";
-  EXPECT_FALSE(reply->has_ended);
+  EXPECT_FALSE(reply->ended);
   served.finish(0);
-  EXPECT_TRUE(reply->has_ended);
+  EXPECT_TRUE(reply->ended);
   EXPECT_EQ(reply->events().size(), 6u);
   EXPECT_EQ(reply->events().back(), "data: [DONE]");
 }
@@ -86,7 +86,7 @@ TEST(OpenAiRoutes, ParallelAnswersAreStreamsOfTheSameSeed) {
     EXPECT_EQ(served.request(i).request.prompt, served.request(0).request.prompt);
   }
   for (const std::size_t i : {2, 0, 1}) {
-    EXPECT_FALSE(reply->response);
+    EXPECT_FALSE(reply->sent);
     served.bring(i, std::string(i + 1, 'x'));
     served.finish(i);
   }
@@ -173,7 +173,7 @@ TEST(OpenAiRoutes, TheFirstCallEndsAnAnswerWithoutParallelCalls) {
   served.bring(0, "1}}</tool_call>");
   EXPECT_TRUE(served.submitted[0].is_cancelled);
   served.end(0, {});  // cancelled
-  EXPECT_EQ(reply->response->status, 200);
+  EXPECT_EQ(reply->sent->status, 200);
   EXPECT_EQ(reply->json()["choices"][0]["finish_reason"], "tool_calls");
 }
 
@@ -370,7 +370,7 @@ TEST(OpenAiRoutes, AClientThatGoesCancelsItsAnswers) {
   Served served;
   const auto reply = served.chat(R"("n":2)");
   EXPECT_FALSE(served.submitted[0].is_cancelled);
-  reply->gone();
+  reply->call_when_gone();
   EXPECT_TRUE(served.submitted[0].is_cancelled);
   EXPECT_TRUE(served.submitted[1].is_cancelled);
 }
@@ -387,8 +387,8 @@ TEST(OpenAiRoutes, EventsBeforeTheStreamWait) {
   };
   for (const char* stream : {"false", "true"}) {
     const auto reply = served.chat(std::string(R"("n":2,"stream":)") + stream);
-    if (reply->heartbeat) {
-      EXPECT_TRUE(reply->has_ended);
+    if (reply->stream_heartbeat) {
+      EXPECT_TRUE(reply->ended);
       EXPECT_EQ(reply->events().size(), 2u * 3 + 1);
       EXPECT_NE(reply->events()[0].find("\"role\":\"assistant\""), std::string::npos);
     } else {
@@ -401,22 +401,22 @@ TEST(OpenAiRoutes, FailuresBecomeErrors) {
   Served served;
   const auto whole = served.chat(R"("n":2)");
   served.end(0, {.error = Error("NaN")});
-  EXPECT_FALSE(whole->response) << "the other is in progress";
+  EXPECT_FALSE(whole->sent) << "the other is in progress";
   served.finish(1);
-  EXPECT_EQ(whole->response->status, 500);
+  EXPECT_EQ(whole->sent->status, 500);
   EXPECT_EQ(whole->json()["error"]["message"], "NaN");
 
   const auto stream = served.chat(R"("stream":true)");
   served.bring(2, "Hel");
   served.end(2, {.error = Error("NaN")});
-  EXPECT_TRUE(stream->has_ended);
+  EXPECT_TRUE(stream->ended);
   const auto events = stream->events();
   EXPECT_EQ(events[events.size() - 1], "data: [DONE]");
   EXPECT_NE(events[events.size() - 2].find("{\"error\":{\"message\":\"NaN\""), std::string::npos);
 
   const auto stopped = served.chat("");
   served.end(3, {});
-  EXPECT_EQ(stopped->response->status, 503);
+  EXPECT_EQ(stopped->sent->status, 503);
 }
 
 }  // namespace
