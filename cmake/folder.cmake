@@ -44,7 +44,7 @@ function(outrider_folder name)
     target_link_libraries(outrider_${name} INTERFACE ${folder_LINK})
   endif()
 
-  if(OUTRIDER_TESTS AND tests)
+  if(OUTRIDER_TESTS AND tests AND (NOT OUTRIDER_TESTED_FOLDERS OR name IN_LIST OUTRIDER_TESTED_FOLDERS))
     add_executable(${name}_tests ${tests})
     target_link_libraries(${name}_tests PRIVATE outrider_${name} ${folder_PRIVATE_LINK} GTest::gtest_main)
     target_compile_definitions(${name}_tests PRIVATE OUTRIDER_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
