@@ -147,5 +147,15 @@ TEST(AnthropicRoutes, FailuresBecomeErrors) {
   EXPECT_TRUE(stream->ended);
 }
 
+// Where the marks of reasoning and calls are control tokens, their text must come all the same.
+TEST(AnthropicRoutes, MarksOfReasoningAndCallsAreShown) {
+  Served served;
+  served.setting().tokenizer = letters({"<think>", "<tool_call>", "<other>"});
+  served.say("hi");
+  served.say("hi", R"("tools":[{"name":"f","input_schema":{}}])");
+  EXPECT_EQ(served.request(0).request.stop.shown_tokens, std::vector<Token>{100});
+  EXPECT_EQ(served.request(1).request.stop.shown_tokens, (std::vector<Token>{100, 101}));
+}
+
 }  // namespace
 }  // namespace outrider

@@ -71,9 +71,10 @@ std::vector<Json> joined(const std::string& stream) {
         }
         for (const Json& call : value) {
           const auto at = call["index"].get<std::size_t>();
-          if (call.contains("id"))
+          if (call.contains("id")) {
+            EXPECT_EQ(at, message.contains("tool_calls") ? message["tool_calls"].size() : 0);
             message["tool_calls"].push_back(call);
-          else
+          } else
             message["tool_calls"][at]["function"]["arguments"].get_ref<std::string&>() +=
                 call["function"]["arguments"].get<std::string>();
         }

@@ -31,13 +31,18 @@ inline constexpr std::string_view kFakeTemplate =
 [assistant]{% if enable_thinking is defined and not enable_thinking %}<think></think>{% endif -%}
 {%- endif -%})";
 
-// 0 ends the text, 1 is a lone first byte of é and 2 its second, 3 is <s>; then ASCII.
-inline std::shared_ptr<FakeTokenizer> letters() {
+// 0 ends the text, 1 is a lone first byte of é and 2 its second, 3 is <s>; then ASCII, and whatever
+// else is a control token.
+inline std::shared_ptr<FakeTokenizer> letters(const std::vector<std::string>& control = {}) {
   std::vector<std::string> entries{"<end>", "\xc3", "\xa9", "<s>"};
   entries.push_back("\n");
   for (char letter = ' '; letter <= '~'; ++letter) entries.push_back({letter});
+  const auto n_letters = static_cast<Token>(entries.size());
+  entries.insert(entries.end(), control.begin(), control.end());
   auto tokenizer = std::make_shared<FakeTokenizer>(std::move(entries));
   tokenizer->control = {0, 3};
+  for (Token token = n_letters; token < tokenizer->size(); ++token)
+    tokenizer->control.push_back(token);
   tokenizer->end_tokens = {0};
   return tokenizer;
 }

@@ -419,5 +419,15 @@ TEST(OpenAiRoutes, FailuresBecomeErrors) {
   EXPECT_EQ(stopped->sent->status, 503);
 }
 
+// Where the marks of reasoning and calls are control tokens, their text must come all the same.
+TEST(OpenAiRoutes, MarksOfReasoningAndCallsAreShown) {
+  Served served;
+  served.setting().tokenizer = letters({"<think>", "<tool_call>", "<other>"});
+  served.chat("");
+  served.chat(R"("tools":[{"type":"function","function":{"name":"f"}}])");
+  EXPECT_EQ(served.request(0).request.stop.shown_tokens, std::vector<Token>{100});
+  EXPECT_EQ(served.request(1).request.stop.shown_tokens, (std::vector<Token>{100, 101}));
+}
+
 }  // namespace
 }  // namespace outrider
