@@ -28,9 +28,9 @@ class Choice {
     if (end.reason == FinishReason::length) return "length";
     return reader_.calls() ? "tool_calls" : "stop";
   }
-  // Of the tokens since the last call.
+  // Of the tokens since the last call; null: there are none, or none are asked for.
   Json take_logprobs() {
-    if (!options_->logprobs) return nullptr;
+    if (logprobs_.empty()) return nullptr;
     return {{"content", std::exchange(logprobs_, Json::array())}};
   }
 
