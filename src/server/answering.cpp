@@ -40,10 +40,14 @@ class Delivery {
 
   void hear(int choice, const AnswerEvent& event) {
     const std::lock_guard lock(mutex_);
-    if (has_begun_)
-      take(choice, event);
-    else
-      early_.emplace_back(choice, event);
+    try {
+      if (has_begun_)
+        take(choice, event);
+      else
+        early_.emplace_back(choice, event);
+    } catch (const std::exception&) {
+      // No memory even to say so. When the last listener is gone, so is the reply: status 500.
+    }
   }
 
  private:
