@@ -1,5 +1,6 @@
 #include "server/http_server.h"
 
+#include <fcntl.h>
 #include <sys/resource.h>
 
 #include <boost/asio/basic_socket_acceptor.hpp>
@@ -52,6 +53,12 @@ std::size_t raise_file_limit() {
   return limit.rlim_cur;
 }
 
+// A child with a copy of a socket would keep the connection, or the port, open.
+template <typename AnySocket>
+void keep_from_children(AnySocket& socket) {
+  ::fcntl(socket.native_handle(), F_SETFD, FD_CLOEXEC);
+}
+
 [[noreturn]] void cannot_listen(const HttpServerOptions& options, const BoostError& error) {
   const bool is_v6 = options.host.find(':') != std::string::npos;
   const std::string where =
@@ -92,6 +99,7 @@ void open_port(Acceptor& acceptor, const tcp::endpoint& endpoint, BoostError& er
   };
   error = {};
   acceptor.open(endpoint.protocol(), error);
+  unless_failed([&] { keep_from_children(acceptor); });
   unless_failed([&] { acceptor.set_option(asio::socket_base::reuse_address(true), error); });
   // "::" means IPv4, too.
   if (endpoint.address().is_v6())
@@ -170,6 +178,7 @@ struct HttpServer::State {
   }
 
   void add_connection(Socket socket) {
+    keep_from_children(socket);
     const std::lock_guard lock(mutex);
     const std::size_t n_connections = connections.size();
     if (context->is_draining || n_connections >= n_connections_max + kRefusedConnections) return;

@@ -1,5 +1,6 @@
 // Many connections, connections that break, limits of the process, the server's beginning and end.
 
+#include <fcntl.h>
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -227,6 +228,21 @@ TEST_F(HttpServerLoadTest, RaisesTheLimitOfFiles) {
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
   start();
   EXPECT_EQ(files_at_most(), limit.rlim_max);
+}
+
+TEST_F(HttpServerLoadTest, ChildrenInheritNothing) {
+  start();
+  Client client = connect();
+  EXPECT_EQ(client.ask(get("/health")).status, 200);
+  int n_sockets = 0;
+  for (int file = 3; file < 100; ++file) {
+    int type = 0;
+    socklen_t size = sizeof type;
+    if (::getsockopt(file, SOL_SOCKET, SO_TYPE, &type, &size) != 0 || type != SOCK_STREAM) continue;
+    ++n_sockets;
+    EXPECT_EQ(::fcntl(file, F_GETFD), FD_CLOEXEC);
+  }
+  EXPECT_GE(n_sockets, 3);
 }
 
 TEST_F(HttpServerLoadTest, PortsThatCannotBeHad) {
