@@ -62,9 +62,9 @@ std::vector<AnswerRequest> mix(const Load& load, int vocabulary, unsigned seed) 
                             .temperature = 1.1f};
         sampling.bias = {{17, 2.5f}, {40, -1.0f}};
     }
-    if (below(3) == 0) request.request.prediction.assign(common.begin() + 60, common.end());
-    if (below(5) == 0) request.options.draft_rows = below(3);
-    if (below(4) == 0) request.options.n_logprobs = 1;
+    if (below(3) == 0) request.request.options.prediction.assign(common.begin() + 60, common.end());
+    if (below(5) == 0) request.request.options.draft_rows = below(3);
+    if (below(4) == 0) request.request.options.n_logprobs = 1;
     for (int stream = below(4) == 0 ? 2 : 0; stream >= 0; --stream) {
       sampling.stream = static_cast<std::uint32_t>(stream);
       requests.push_back(request);

@@ -7,10 +7,6 @@
 namespace outrider {
 namespace {
 
-int pages_for(int positions) {
-  return (positions + kPagePositions - 1) / kPagePositions;
-}
-
 // SplitMix64's finalizer over a state and the next value.
 std::uint64_t mixed(std::uint64_t state, std::uint64_t value) {
   state = (state ^ (value + 1)) * 0x9e3779b97f4a7c15u + 0x632be59bd9b4e019u;

@@ -59,6 +59,16 @@ struct CacheCopy {
   int count;
 };
 
+constexpr int pages_for(int positions) {
+  return (positions + kPagePositions - 1) / kPagePositions;
+}
+
+// Pages with which a sequence gets on that is alone, at its longest and with the rows of a step:
+// history with a page that is copied before it is written, and scratch.
+constexpr int pages_of_one(int context, int rows) {
+  return context / kPagePositions + 1 + rows / kPagePositions + 2;
+}
+
 class Cache {
  public:
   explicit Cache(const CacheLimits& limits);

@@ -200,7 +200,8 @@ Request Workbench::request(std::vector<Token> prompt, const DraftSetting& draft,
   if (std::ranges::any_of(draft.choices, [](const DraftChoice& choice) {
         return choice.kind->value_is_prediction;
       }))
-    request.prediction = tokenizer().encode(prediction.empty() ? draft.prediction : prediction);
+    request.options.prediction =
+        tokenizer().encode(prediction.empty() ? draft.prediction : prediction);
   return request;
 }
 

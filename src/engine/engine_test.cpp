@@ -116,8 +116,7 @@ std::vector<Outcome> generate(Engine& engine, const Tokenizer& tokenizer,
       }
       if (!generations[i])
         generations[i] = engine.begin(requests[i].prompt, requests[i].sampling,
-                                      StopRules(tokenizer, requests[i].stop),
-                                      {.prediction = requests[i].prediction});
+                                      StopRules(tokenizer, requests[i].stop), requests[i].options);
       outcomes[i].finished = generations[i]->finish_reason;
       if (!generations[i]->ended()) alive.push_back(generations[i].get());
     }
@@ -167,7 +166,7 @@ std::vector<Request> requests() {
       {{3, 3, 3}, greedy_with_penalties, {.n_predict = 20, .texts = {"qa", "bb", "l"}}},
   };
   for (Request& request : requests)
-    request.prediction = changed(decode_plainly({}, words(), request, 200).tokens);
+    request.options.prediction = changed(decode_plainly({}, words(), request, 200).tokens);
   return requests;
 }
 

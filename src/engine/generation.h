@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/token.h"
+#include "engine/request.h"
 #include "model/backend.h"
 #include "sampling/logprobs.h"
 #include "sampling/sampling.h"
@@ -25,20 +26,6 @@ struct Emitted {
   std::optional<int> drafter;             // who proposed it first, if it was an accepted draft
   std::string text;                       // became showable with it: whole characters, perhaps none
   std::optional<ScoredToken> score = {};  // if AnswerOptions::n_logprobs asks for it
-};
-
-// What an answer may be asked besides its sampling and its end.
-struct AnswerOptions {
-  // How it is expected to read mostly, if that is known. Drafters may use it.
-  std::vector<Token> prediction = {};
-  // Whose texts it may share pages with.
-  CacheScope scope = {};
-  // Drafted nodes of a step at most; 0: no drafts. Nothing: as the budget's options allow.
-  std::optional<int> draft_rows = {};
-  // For each of its tokens the log probability, and so many best ones; nothing: none.
-  std::optional<int> n_logprobs = {};
-  // The same for the tokens of the prompt: then all of it is computed, cached or not.
-  bool prompt_logprobs = false;
 };
 
 struct DrafterCounts {

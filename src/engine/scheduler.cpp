@@ -21,6 +21,14 @@ double ms_between(std::chrono::steady_clock::time_point from,
   return std::chrono::duration<double, std::milli>(to - from).count();
 }
 
+void add_counters(SchedulerStatus& status, const Counters& counters) {
+  status.counters += counters;
+  for (std::size_t i = 0; i < status.drafters.size(); ++i) {
+    status.drafters[i].counts.proposed += counters.drafters[i].proposed;
+    status.drafters[i].counts.accepted += counters.drafters[i].accepted;
+  }
+}
+
 }  // namespace
 
 int SchedulerStatus::count(State state) const {
@@ -31,8 +39,7 @@ Scheduler::Scheduler(Engine& engine, const Tokenizer& tokenizer, SchedulerOption
     : engine_(engine), tokenizer_(tokenizer), options_(options) {
   const LoadOptions& target = engine.target().options();
   CHECK(options.n_running >= 1 && options.n_running <= target.n_sequences);
-  CHECK(engine.target().free_pages() >=
-        target.context / kPagePositions + 1 + target.batch_rows / kPagePositions + 2);
+  CHECK(engine.target().free_pages() >= pages_of_one(target.context, target.batch_rows));
   status_.pages = engine.target().free_pages();
   for (const auto& drafter : engine.drafters())
     status_.drafters.push_back({std::string(drafter->name()), {}});
@@ -49,7 +56,7 @@ void Scheduler::end_all(const std::optional<Error>& error) {
 }
 
 AnswerId Scheduler::submit(AnswerRequest request, AnswerListener listener) {
-  engine_.check(request.request.prompt, request.request.prediction);
+  engine_.check(request.request.prompt, request.request.options.prediction);
   check_sampling(request.request.sampling);
   StopRules(tokenizer_, request.request.stop);  // throws if they are wrong
   auto answer = std::make_unique<Answer>();
@@ -169,16 +176,14 @@ void Scheduler::admit() {
 
 // False if it ended at once.
 bool Scheduler::begin(Answer& answer) {
-  Request& request = answer.asked.request;
-  AnswerOptions& options = answer.asked.options;
-  options.prediction = std::move(request.prediction);
+  const Request& request = answer.asked.request;
   // A prompt is read by steps, which need something to generate.
   answer.hides_tokens = request.stop.n_predict == 0;
   StopParams stop = request.stop;
   if (answer.hides_tokens) stop.n_predict = 1;
   try {
     answer.generation = engine_.begin(request.prompt, sampling_of(request, tokenizer_),
-                                      StopRules(tokenizer_, std::move(stop)), options);
+                                      StopRules(tokenizer_, std::move(stop)), request.options);
   } catch (const Error& error) {
     end(answer, std::nullopt, error);
     return false;
@@ -199,11 +204,12 @@ bool Scheduler::begin(Answer& answer) {
 // What a running answer is about to compute of its prompt is worth waiting for. Parallel answers to
 // one prompt begin so.
 bool Scheduler::will_be_read_by_another(const Answer& answer) const {
-  if (!engine_.target().options().shares_texts || answer.asked.options.prompt_logprobs)
+  if (!engine_.target().options().shares_texts || answer.asked.request.options.prompt_logprobs)
     return false;
   const std::vector<Token>& prompt = answer.asked.request.prompt;
   for (const auto& other : answers_) {
-    if (!other->runs() || other->asked.options.scope != answer.asked.options.scope) continue;
+    if (!other->runs() || other->asked.request.options.scope != answer.asked.request.options.scope)
+      continue;
     const Generation& generation = *other->generation;
     const int n_read = engine_.target().committed(generation.sequence);
     if (n_read + 1 >= generation.n_prompt) continue;
@@ -346,11 +352,7 @@ void Scheduler::end(Answer& answer, std::optional<FinishReason> reason, std::opt
       figures.prediction_accepted = counts.accepted;
       figures.prediction_rejected = counts.proposed - counts.accepted;
     }
-    status_.counters += figures.counters;
-    for (std::size_t i = 0; i < status_.drafters.size(); ++i) {
-      status_.drafters[i].counts.proposed += figures.counters.drafters[i].proposed;
-      status_.drafters[i].counts.accepted += figures.counters.drafters[i].accepted;
-    }
+    add_counters(status_, figures.counters);
   }
   if (error)
     ++status_.failed;
@@ -375,13 +377,6 @@ void Scheduler::end(Answer& answer, std::optional<FinishReason> reason, std::opt
 void Scheduler::publish() {
   SchedulerStatus status = status_;
   status.free_pages = engine_.target().free_pages();
-  const auto add = [&](const Counters& counters) {
-    status.counters += counters;
-    for (std::size_t i = 0; i < status.drafters.size(); ++i) {
-      status.drafters[i].counts.proposed += counters.drafters[i].proposed;
-      status.drafters[i].counts.accepted += counters.drafters[i].accepted;
-    }
-  };
   for (const auto& answer : answers_) {
     using enum SchedulerStatus::State;
     const Generation* const generation = answer->generation.get();
@@ -394,7 +389,7 @@ void Scheduler::publish() {
         .completion_tokens = answer->figures.completion_tokens,
         .n_predict = answer->asked.request.stop.n_predict});
     if (!generation) continue;
-    add(generation->counters);
+    add_counters(status, generation->counters);
     added.read_tokens =
         std::min(engine_.target().committed(generation->sequence), generation->n_prompt);
     added.state = answer->is_suspended ? suspended : answer->first ? generating : reading;

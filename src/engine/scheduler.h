@@ -27,8 +27,7 @@ namespace outrider {
 
 struct AnswerRequest {
   Request request;
-  AnswerOptions options = {};  // its prediction is the request's
-  int priority = 0;            // lower goes first; among equals first come, first served
+  int priority = 0;  // lower goes first; among equals first come, first served
 };
 
 struct AnswerToken {
@@ -45,7 +44,7 @@ struct AnswerFigures {
   int first_tokens = 0;  // that came with the step that ended the prompt
   int n_preempted = 0;
   Counters counters = {};
-  // Of Request::prediction: drafted tokens that became text, and those that did not.
+  // Of AnswerOptions::prediction: drafted tokens that became text, and those that did not.
   long prediction_accepted = 0, prediction_rejected = 0;
 };
 

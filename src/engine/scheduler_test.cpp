@@ -138,10 +138,10 @@ TEST(Scheduler, AnswersAreThoseOfPlainDecoding) {
           if (below(2) == 0) request.request.sampling.filters.temperature = 0;
           request.request.stop.ignore_eos = below(2) == 0;
           if (below(4) == 0) request.request.stop.texts = {"ab", "cde", "q"};
-          if (below(2) == 0) request.request.prediction = text(seed, 30);
-          if (below(4) == 0) request.options.draft_rows = below(4);
-          if (below(3) == 0) request.options.n_logprobs = below(3);
-          request.options.scope.value[0] = below(2);
+          if (below(2) == 0) request.request.options.prediction = text(seed, 30);
+          if (below(4) == 0) request.request.options.draft_rows = below(4);
+          if (below(3) == 0) request.request.options.n_logprobs = below(3);
+          request.request.options.scope.value[0] = below(2);
           request.priority = below(3) - 1;
           const Request plain = request.request;
           const int n = 1 + below(3);
@@ -213,7 +213,7 @@ TEST(Scheduler, ParallelAnswersReadTheirPromptOnce) {
 
   // Another scope reads it again; the same one does not.
   AnswerRequest stranger = ask(prompt, 1);
-  stranger.options.scope.value[1] = 1;
+  stranger.request.options.scope.value[1] = 1;
   const AnswerId other = served.submit(stranger), same = served.submit(ask(prompt, 1));
   served.finish();
   EXPECT_EQ(served.figures(other).cached_tokens, 0);
@@ -346,10 +346,10 @@ TEST(Scheduler, TellsLogProbabilities) {
     Served served(setting);
     const std::vector<Token> prompt = text(3, 150);
     AnswerRequest request = ask(prompt, 30);
-    request.options.n_logprobs = 2;
+    request.request.options.n_logprobs = 2;
     const AnswerId warm = served.submit(request);
     served.finish();
-    request.options.prompt_logprobs = true;
+    request.request.options.prompt_logprobs = true;
     const AnswerId id = served.submit(request);
     request.request.stop.n_predict = 0;
     const AnswerId prompt_alone = served.submit(request);
@@ -379,7 +379,7 @@ TEST(Scheduler, SaysWhatItDoes) {
   Served served({});
   const AnswerId id = served.submit(ask({1, 2, 3, 1, 2, 3}, 30));
   AnswerRequest without = ask({4, 5}, 10);
-  without.options.draft_rows = 0;
+  without.request.options.draft_rows = 0;
   const AnswerId plain = served.submit(without);
   served.scheduler->turn();
   SchedulerStatus status = served.scheduler->status();

@@ -32,15 +32,14 @@ Completion Session::complete(Request request, const ShowText& show,
 
 void Session::begin(Request request, ShowText show) {
   SamplingParams sampling = sampling_of(request, tokenizer_);
-  auto& [prompt, unused, stop, prediction] = request;
-  StopRules rules(tokenizer_, std::move(stop));
+  StopRules rules(tokenizer_, std::move(request.stop));
   const Stopwatch watch;
   if (generation_)
-    engine_.restart(*generation_, prompt, std::move(sampling), std::move(rules),
-                    {.prediction = std::move(prediction)});
+    engine_.restart(*generation_, request.prompt, std::move(sampling), std::move(rules),
+                    std::move(request.options));
   else
-    generation_ = engine_.begin(prompt, std::move(sampling), std::move(rules),
-                                {.prediction = std::move(prediction)});
+    generation_ = engine_.begin(request.prompt, std::move(sampling), std::move(rules),
+                                std::move(request.options));
   answer_ = {.show = std::move(show), .ms = watch.ms()};
 }
 

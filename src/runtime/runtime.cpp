@@ -132,10 +132,9 @@ Runtime::Need Runtime::need_of_all() {
   };
 }
 
-// For one text at its longest and the rows of a step; 0: as many as all texts need.
+// 0: as many as all texts need.
 int Runtime::least_pages(int context) const {
-  if (!options_.pool) return 0;
-  return context / kPagePositions + 1 + load_options_.batch_rows / kPagePositions + 2;
+  return options_.pool ? pages_of_one(context, load_options_.batch_rows) : 0;
 }
 
 void Runtime::choose_context() {

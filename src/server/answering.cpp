@@ -131,10 +131,10 @@ AnswerRequest answer_request(const ServedModel& model, const GenerationFields& f
   answer.request.stop = {.n_predict = fields.max_tokens.value_or(-1),
                          .texts = fields.stop,
                          .ignore_eos = fields.ignore_eos};
-  answer.request.prediction = model.tokenizer->encode(fields.prediction);
-  answer.options = {.scope = cache_scope(api_key, fields.cache_salt),
-                    .draft_rows = fields.draft_rows,
-                    .n_logprobs = fields.n_logprobs};
+  answer.request.options = {.prediction = model.tokenizer->encode(fields.prediction),
+                            .scope = cache_scope(api_key, fields.cache_salt),
+                            .draft_rows = fields.draft_rows,
+                            .n_logprobs = fields.n_logprobs};
   answer.priority = fields.priority;
   return answer;
 }

@@ -70,7 +70,7 @@ void complete(const ServedModel& model, const HttpRequest& http, Reply reply) {
     prompts.push_back(tokens_of(model, request, prompt));
     check_prompt(model, prompts.back(), "prompt");
     AnswerRequest first = answer_request(model, request, prompts.back(), http.api_key);
-    first.options.prompt_logprobs = request.echo && request.n_logprobs;
+    first.request.options.prompt_logprobs = request.echo && request.n_logprobs;
     add_choices(answers, first, request.n);
   }
 

@@ -43,8 +43,8 @@ TEST(OpenAiRoutes, AnswersAChat) {
   EXPECT_EQ(asked.request.stop.n_predict, 7);
   EXPECT_EQ(asked.request.sampling.filters.temperature, 0);
   EXPECT_EQ(asked.request.sampling.seed, 3u);
-  EXPECT_EQ(asked.options.n_logprobs, std::nullopt);
-  EXPECT_EQ(asked.options.scope, CacheScope{});
+  EXPECT_EQ(asked.request.options.n_logprobs, std::nullopt);
+  EXPECT_EQ(asked.request.options.scope, CacheScope{});
   EXPECT_FALSE(reply->sent);
   served.bring(0, "<think>hm</think>");
   served.bring(0, "Hello");
@@ -111,12 +111,12 @@ TEST(OpenAiRoutes, PassesOnWhatIsAsked) {
   EXPECT_EQ(asked.request.stop.texts, std::vector<std::string>{"x"});
   EXPECT_TRUE(asked.request.stop.ignore_eos);
   EXPECT_EQ(asked.request.stop.n_predict, -1);
-  EXPECT_EQ(asked.request.prediction, letters()->encode("ab"));
-  EXPECT_EQ(asked.options.n_logprobs, 4);
-  EXPECT_FALSE(asked.options.prompt_logprobs);
-  EXPECT_EQ(asked.options.draft_rows, 3);
+  EXPECT_EQ(asked.request.options.prediction, letters()->encode("ab"));
+  EXPECT_EQ(asked.request.options.n_logprobs, 4);
+  EXPECT_FALSE(asked.request.options.prompt_logprobs);
+  EXPECT_EQ(asked.request.options.draft_rows, 3);
   EXPECT_EQ(asked.priority, -2);
-  EXPECT_NE(asked.options.scope, CacheScope{});
+  EXPECT_NE(asked.request.options.scope, CacheScope{});
   EXPECT_EQ(asked.request.sampling.bias.at(0).token, 5);
   EXPECT_EQ(asked.request.sampling.repeat_last_n, 9);
   EXPECT_EQ(asked.request.sampling.filters.top_k, 0);
@@ -128,7 +128,7 @@ TEST(OpenAiRoutes, KeysAndSaltsSeparateTheCache) {
   const auto scope = [&](std::optional<std::size_t> key, const std::string& salt) {
     const std::string body = R"({"prompt":"x","cache_salt":")" + salt + "\"}";
     served.post("/v1/completions", body, key);
-    return served.submitted.back().request.options.scope;
+    return served.submitted.back().request.request.options.scope;
   };
   const std::vector<CacheScope> scopes = {scope({}, ""),  scope(0, ""),   scope(1, ""),
                                           scope({}, "a"), scope({}, "b"), scope(0, "a"),
@@ -233,8 +233,8 @@ TEST(OpenAiRoutes, Completes) {
   for (std::size_t i = 0; i < 4; ++i) {
     EXPECT_EQ(served.request(i).request.sampling.seed, 4u);
     EXPECT_EQ(served.request(i).request.stop.n_predict, 0);
-    EXPECT_EQ(served.request(i).options.n_logprobs, 1);
-    EXPECT_TRUE(served.request(i).options.prompt_logprobs);
+    EXPECT_EQ(served.request(i).request.options.n_logprobs, 1);
+    EXPECT_TRUE(served.request(i).request.options.prompt_logprobs);
     served.finish(i, FinishReason::length);
   }
   const Json json = reply->json();

@@ -277,8 +277,7 @@ bool ModelDrafter::make_room(Sequence& sequence, const DraftRequest& request,
   const int length = std::min(sequence.length() + request.limits.depth, options.context);
   const int n_history =
       backend_->pages_wanted(sequence.id, 0, length - backend_->committed(sequence.id));
-  const int n_wanted =
-      std::min(kScratchPages, (options.n_slots + kPagePositions - 1) / kPagePositions);
+  const int n_wanted = std::min(kScratchPages, pages_for(options.n_slots));
   const auto n_free = [&] { return backend_->free_pages() - n_promised - n_history; };
   for (const auto& [number, other] : sequences_) {
     if (n_free() >= n_wanted) break;
