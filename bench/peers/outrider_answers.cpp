@@ -1,5 +1,5 @@
-// outrider as bench/peers/generate asks for it: outrider-answers MODEL.gguf THREADS HOW, where HOW
-// is what --draft takes. Each line of standard input is a number of tokens and the tokens of a
+// outrider as bench/peers/generate asks for it: outrider-answers MODEL.gguf THREADS HOW
+// [ignore-eos], where HOW is what --draft takes. Each line of standard input is a number of tokens and the tokens of a
 // prompt; the answer is a line with the milliseconds of the prompt, how many tokens came with it,
 // and all tokens of the answer but one that ends it.
 
@@ -10,6 +10,7 @@
 #include <iostream>
 #include <sstream>
 #include <string>
+#include <string_view>
 
 #include "base/error.h"
 #include "cpu/backend.h"
@@ -19,7 +20,9 @@ using namespace outrider;
 
 int main(int argc, char** argv) {
   try {
-    if (argc != 4) throw Error("usage: outrider-answers MODEL.gguf THREADS HOW");
+    const bool ignore_eos = argc == 5 && argv[4] == std::string_view("ignore-eos");
+    if (argc != 4 && !ignore_eos)
+      throw Error("usage: outrider-answers MODEL.gguf THREADS HOW [ignore-eos]");
     const std::vector<DraftChoice> drafters = parse_draft(argv[3], "");
     Runtime runtime({.model = argv[1],
                      .offline = true,
@@ -40,7 +43,7 @@ int main(int argc, char** argv) {
       engine->forget_texts();
       Session session = runtime.open_session(*engine);  // with nothing of the answer before
       Completion answer = session.complete(
-          {.prompt = prompt, .sampling = greedy, .stop = {.n_predict = n_predict}});
+          {.prompt = prompt, .sampling = greedy, .stop = {.n_predict = n_predict, .ignore_eos = ignore_eos}});
       // The others' texts do not show the token that ends them.
       if (answer.finish_reason == FinishReason::stop) answer.tokens.pop_back();
       std::cout << fmt::format("{:.3f} {} {}", answer.prompt_ms, answer.first_tokens,

@@ -1,8 +1,13 @@
 """The engines that outrider is measured beside: how they are built, and what measuring them shares."""
+import http.client
+import json
 import os
+import signal
+import socket
 import statistics
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -31,6 +36,8 @@ configure_file(${CMAKE_CURRENT_LIST_DIR}/../build-info.cpp.in ${CMAKE_CURRENT_LI
 """
 # Huge pages for weights that live in malloc's memory: some 8 % of decoding.
 ENVIRONMENT = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
+STARTING_S = 120
+ANSWERING_S = 1800
 
 
 def say(text):
@@ -98,3 +105,82 @@ def cores():
 
 def spread(values):
     return {"median": statistics.median(values), "min": min(values), "max": max(values)}
+
+
+class Process:
+    """Loaded, and stopped whenever it is not its turn."""
+
+    def __init__(self, name, command, **options):
+        self.name = name
+        self.process = subprocess.Popen([str(word) for word in command], env={**os.environ, **ENVIRONMENT}, **options)
+
+    def stop(self):
+        self.process.send_signal(signal.SIGSTOP)
+
+    def go_on(self):
+        self.process.send_signal(signal.SIGCONT)
+
+    def end(self):
+        self.process.kill()
+        self.process.wait()
+
+    def fail(self, what):
+        self.end()
+        sys.exit(f"{self.name} {what}")
+
+
+class Outrider(Process):
+    """outrider without a server: bench/outrider-answers, with further arguments."""
+
+    def __init__(self, name, options, *arguments):
+        super().__init__(name, [options.build / "bench/outrider-answers", options.model, options.threads, *arguments],
+                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        if self.process.stdout.readline() != "ready\n":
+            self.fail(f"cannot load {options.model}")
+
+    def answer(self, prompt, n):
+        """(tokens, tokens that came with the first, ms to the first, ms of all)"""
+        start = time.perf_counter()
+        self.process.stdin.write(" ".join(map(str, [n, *prompt])) + "\n")
+        self.process.stdin.flush()
+        words = self.process.stdout.readline().split()
+        whole = 1000 * (time.perf_counter() - start)
+        if not words:
+            self.fail("ended")
+        return len(words) - 2, int(words[1]), float(words[0]), whole
+
+
+class Server(Process):
+    """A server of any engine: the command without host and port."""
+
+    def __init__(self, name, command):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        super().__init__(name, [*command, "--host", "127.0.0.1", "--port", self.port], stdout=subprocess.DEVNULL,
+                         stderr=subprocess.DEVNULL)
+        for _ in range(10 * STARTING_S):
+            if self.process.poll() is not None:
+                self.fail("ended while it loaded its model")
+            try:
+                if self.request("GET", "/health").status == 200:
+                    return
+            except OSError:
+                pass
+            time.sleep(0.1)
+        self.fail("did not start")
+
+    def connect(self):
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=ANSWERING_S)
+
+    def request(self, method, path, body=None):
+        connection = self.connect()
+        connection.request(method, path, body and json.dumps(body), {"Content-Type": "application/json"})
+        return connection.getresponse()
+
+
+def tokens_of(program, model, prompt):
+    conversation = json.dumps([{"role": "user", "content": prompt}])
+    result = subprocess.run([program, "tokenize", "-m", model, "--chat", "-", "--json"], input=conversation, text=True,
+                            capture_output=True, check=True)
+    return json.loads(result.stdout)["tokens"]

@@ -1,0 +1,57 @@
+"""Answers whose pieces carry the time at which they came, and passes without a server."""
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "bench/peers"))
+from peers import Outrider, Process, Server, cores, install, say, tokens_of  # noqa: E402, F401
+
+
+class Passes(Process):
+    """outrider's passes without a server."""
+
+    def __init__(self, options):
+        super().__init__("outrider-batch-passes",
+                         [options.build / "bench/outrider-batch-passes", options.model, options.threads],
+                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        if self.process.stdout.readline() != "ready\n":
+            self.fail(f"cannot load {options.model}")
+
+    def ms(self, what, n, length):
+        """What the program's source says of `texts` and `prompt`."""
+        self.process.stdin.write(f"{what} {n} {length}\n")
+        self.process.stdin.flush()
+        return float(self.process.stdout.readline() or self.fail("ended"))
+
+
+class Streamed:
+    """An answer: when it was asked and when its pieces came, in seconds of one clock."""
+
+    def __init__(self, server, prompt, n, salt):
+        # llama.cpp's server must not reuse a prompt's beginning, outrider shares none with other salts.
+        body = {"prompt": prompt, "max_tokens": n, "temperature": 0, "ignore_eos": True, "stream": True,
+                "stream_options": {"include_usage": True}}
+        body |= {"cache_salt": salt} if server.name.startswith("outrider") else {"cache_prompt": False}
+        self.asked = time.perf_counter()
+        connection = server.connect()  # each its own: llama.cpp's server closes them after a stream
+        connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
+        response = connection.getresponse()
+        if response.status != 200:
+            raise RuntimeError(f"{server.name} says {response.status}: {response.read()[:300]}")
+        lines = []
+        for line in response:  # parsed afterwards: a client's work is no part of a server's time
+            if line.startswith(b"data: {"):
+                lines.append((time.perf_counter(), line))
+        connection.close()
+        pieces = [(at, json.loads(line.removeprefix(b"data: "))) for at, line in lines]
+        self.n_tokens = next(piece["usage"]["completion_tokens"] for _, piece in reversed(pieces) if piece.get("usage"))
+        texts = [(at, piece["choices"][0]["text"]) for at, piece in pieces if piece["choices"]]
+        self.text = "".join(text for _, text in texts)
+        texts = [(at, text) for at, text in texts if text]
+        # A piece may have several tokens: each has its share by its length.
+        self.pieces = [(at, self.n_tokens * len(text) / len(self.text)) for at, text in texts]
+        self.first = self.pieces[0][0]
+        self.last = pieces[-1][0]
