@@ -180,8 +180,8 @@ int Engine::draft_rows_max(const Generation& generation) const {
   return std::min(rows, generation.options.draft_rows.value_or(rows));
 }
 
-void Engine::step(std::span<const Part> parts) {
-  Step(*this, parts).run();
+void Engine::step(std::span<const Part> parts, int n_waiting) {
+  Step(*this, parts, n_waiting).run();
 }
 
 void Engine::step(std::span<Generation* const> generations) {

@@ -71,7 +71,9 @@ class Engine {
   // fewer pages than all sequences need, pages_wanted() of all must be free. A failure ends
   // generations with an error, and the engine stays usable: a text whose logits cannot be used
   // (NaN) ends alone; if a stage fails (memory), all texts of this step end as they were before it.
-  void step(std::span<const Part> parts);
+  // n_waiting texts have no part in the step and wait for its end: drafts have to be worth their
+  // time, too.
+  void step(std::span<const Part> parts, int n_waiting = 0);
   // Each with as much of its prompt as EngineOptions allow, in turn.
   void step(std::span<Generation* const> generations);
 

@@ -284,7 +284,8 @@ void Scheduler::suspend(Answer& answer) {
 }
 
 void Scheduler::step(std::span<const Engine::Part> parts) {
-  engine_.step(parts);
+  const auto n_running = std::ranges::count_if(answers_, [](const auto& a) { return a->runs(); });
+  engine_.step(parts, static_cast<int>(n_running) - static_cast<int>(parts.size()));
   ++status_.steps;
   const auto failed = [](const Engine::Part& part) { return part.generation->error.has_value(); };
   if (parts.size() > 1 && std::ranges::all_of(parts, failed)) {

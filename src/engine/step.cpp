@@ -33,7 +33,7 @@ void Step::run() {
 }
 
 // Shares out the pass: a row for every sequence, then prompt rows as far as they fit.
-Step::Step(Engine& engine, std::span<const Engine::Part> parts) : engine_(engine) {
+Step::Step(Engine& engine, std::span<const Engine::Part> parts, int n_waiting) : engine_(engine) {
   const LoadOptions& target = engine_.target_->options();
   load_.rows_max = std::min(target.batch_rows, target.n_slots);
   int room = load_.rows_max - static_cast<int>(parts.size());
@@ -74,7 +74,7 @@ Step::Step(Engine& engine, std::span<const Engine::Part> parts) : engine_(engine
     load_.length += length;
     load_.prompt_rows += turns_.back().n_tokens - (turns_.back().generates ? 1 : 0);
   }
-  load_.texts = static_cast<int>(turns_.size());
+  load_.texts = static_cast<int>(turns_.size()) + n_waiting;
 }
 
 std::vector<Step::Turn*> Step::generating() {

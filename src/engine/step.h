@@ -15,7 +15,7 @@ namespace outrider {
 
 class Step {
  public:
-  Step(Engine& engine, std::span<const Engine::Part> parts);
+  Step(Engine& engine, std::span<const Engine::Part> parts, int n_waiting);
   void run();
 
  private:

@@ -107,8 +107,8 @@ double Budget::speed(const TextBudget& text) const {
   return std::max(1.0, (text.tokens_ + kStepsAtFirst) / (text.passes_ + kStepsAtFirst));
 }
 
-// What the texts of a step would get from another millisecond; those that read their prompts count
-// as if they decoded without drafts.
+// What all texts would get from another millisecond; those that read their prompts, or wait to,
+// count as if they decoded without drafts.
 double Budget::tokens_per_ms(std::span<const DraftTurn> turns, const PassLoad& load) const {
   double sum = static_cast<double>(load.texts) - static_cast<double>(turns.size());
   for (const DraftTurn& turn : turns) sum += speed(*turn.budget);

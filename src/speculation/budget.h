@@ -37,8 +37,8 @@ struct PassLoad {
   int rows = 0;         // node 0 of every text, and prompt rows
   int rows_max = 0;     // that the pass may have, with drafts
   int prompt_rows = 0;  // rows without logits
-  int texts = 1;
-  long length = 0;  // of all texts together, in tokens
+  int texts = 1;    // that wait for the pass, with or without rows of it
+  long length = 0;  // of the texts with rows together, in tokens
 };
 
 // What the budget knows about one text: begun by Budget::begin_text, read and changed by it alone.
