@@ -1,7 +1,7 @@
 // outrider as bench/peers/generate asks for it: outrider-answers MODEL.gguf THREADS HOW
-// [ignore-eos], where HOW is what --draft takes. Each line of standard input is a number of tokens and the tokens of a
-// prompt; the answer is a line with the milliseconds of the prompt, how many tokens came with it,
-// and all tokens of the answer but one that ends it.
+// [ignore-eos], where HOW is what --draft takes. Each line of standard input is a number of tokens
+// and the tokens of a prompt; the answer is a line with the milliseconds of the prompt, how many
+// tokens came with it, and all tokens of the answer but one that ends it.
 
 #include <fmt/ranges.h>
 
@@ -42,8 +42,10 @@ int main(int argc, char** argv) {
       for (Token token; numbers >> token;) prompt.push_back(token);
       engine->forget_texts();
       Session session = runtime.open_session(*engine);  // with nothing of the answer before
-      Completion answer = session.complete(
-          {.prompt = prompt, .sampling = greedy, .stop = {.n_predict = n_predict, .ignore_eos = ignore_eos}});
+      Completion answer =
+          session.complete({.prompt = prompt,
+                            .sampling = greedy,
+                            .stop = {.n_predict = n_predict, .ignore_eos = ignore_eos}});
       // The others' texts do not show the token that ends them.
       if (answer.finish_reason == FinishReason::stop) answer.tokens.pop_back();
       std::cout << fmt::format("{:.3f} {} {}", answer.prompt_ms, answer.first_tokens,

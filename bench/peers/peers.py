@@ -129,24 +129,32 @@ class Process:
         sys.exit(f"{self.name} {what}")
 
 
-class Outrider(Process):
-    """outrider without a server: bench/outrider-answers, with further arguments."""
+class Program(Process):
+    """One of outrider's programs in bench/, which answers a line with a line once it is ready."""
 
-    def __init__(self, name, options, *arguments):
-        super().__init__(name, [options.build / "bench/outrider-answers", options.model, options.threads, *arguments],
+    def __init__(self, name, program, options, *arguments):
+        super().__init__(name, [options.build / "bench" / program, options.model, options.threads, *arguments],
                          stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         if self.process.stdout.readline() != "ready\n":
             self.fail(f"cannot load {options.model}")
 
+    def ask(self, *words):
+        self.process.stdin.write(" ".join(map(str, words)) + "\n")
+        self.process.stdin.flush()
+        return self.process.stdout.readline().split() or self.fail("ended")
+
+
+class Outrider(Program):
+    """outrider without a server: bench/outrider-answers, with further arguments."""
+
+    def __init__(self, name, options, *arguments):
+        super().__init__(name, "outrider-answers", options, *arguments)
+
     def answer(self, prompt, n):
         """(tokens, tokens that came with the first, ms to the first, ms of all)"""
         start = time.perf_counter()
-        self.process.stdin.write(" ".join(map(str, [n, *prompt])) + "\n")
-        self.process.stdin.flush()
-        words = self.process.stdout.readline().split()
+        words = self.ask(n, *prompt)
         whole = 1000 * (time.perf_counter() - start)
-        if not words:
-            self.fail("ended")
         return len(words) - 2, int(words[1]), float(words[0]), whole
 
 

@@ -1,30 +1,42 @@
 """Answers whose pieces carry the time at which they came, and passes without a server."""
 import json
-import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "bench/peers"))
-from peers import Outrider, Process, Server, cores, install, say, tokens_of  # noqa: E402, F401
+from peers import Outrider, Program, Server, cores, install, say, tokens_of  # noqa: E402, F401
 
 
-class Passes(Process):
+class Passes(Program):
     """outrider's passes without a server."""
 
     def __init__(self, options):
-        super().__init__("outrider-batch-passes",
-                         [options.build / "bench/outrider-batch-passes", options.model, options.threads],
-                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        if self.process.stdout.readline() != "ready\n":
-            self.fail(f"cannot load {options.model}")
+        super().__init__("outrider-batch-passes", "outrider-batch-passes", options)
 
     def ms(self, what, n, length):
         """What the program's source says of `texts` and `prompt`."""
-        self.process.stdin.write(f"{what} {n} {length}\n")
-        self.process.stdin.flush()
-        return float(self.process.stdout.readline() or self.fail("ended"))
+        return float(self.ask(what, n, length)[0])
+
+
+def together(tasks):
+    """Calls all at once and returns when all have returned, with their errors."""
+    errors = []
+
+    def call(task):
+        try:
+            task()
+        except Exception as error:  # of a thread: it would be lost
+            errors.append(error)
+
+    threads = [threading.Thread(target=call, args=(task,)) for task in tasks]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return errors
 
 
 class Streamed:
