@@ -197,10 +197,18 @@ void Engine::step(std::span<Generation* const> generations) {
   step(parts);
 }
 
-std::optional<double> Engine::pass_ms(int n_texts, long length, int n_read) const {
+std::optional<double> Engine::pass_ms(std::span<const Part> parts) const {
   const CostCurve& curve = budget_.curve();
   if (curve.empty()) return std::nullopt;
-  return curve.ms(n_texts + n_read, length, n_read);
+  PassWork work{.rows = 0};
+  for (const auto& [generation, n_read] : parts) {
+    const int first = target_->committed(generation->sequence);
+    const int n_rows = 1 + n_read;
+    work.rows += n_rows;
+    work.without_logits += n_rows - (first + n_rows == std::ssize(generation->tokens) ? 1 : 0);
+    work.attended += attended(target_->spec(), first, n_rows);
+  }
+  return curve.ms(work);
 }
 
 void Engine::set_drafters(std::vector<std::unique_ptr<Drafter>> drafters) {

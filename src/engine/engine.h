@@ -77,9 +77,9 @@ class Engine {
   // Each with as much of its prompt as EngineOptions allow, in turn.
   void step(std::span<Generation* const> generations);
 
-  // What a step's pass is expected to take beside `texts` of `length` tokens together that read
-  // nothing, if it reads n_read tokens more; nothing: not known yet.
-  std::optional<double> pass_ms(int n_texts, long length, int n_read) const;
+  // What the pass of a step with these parts, at least one, is expected to take without drafts;
+  // nothing: not known yet.
+  std::optional<double> pass_ms(std::span<const Part> parts) const;
 
   // For an automatic budget: times the drafters and, the first time, the target on as many rows as
   // a step of one text may have. On top of a living generation's text, which stays as it is, or if

@@ -233,38 +233,42 @@ std::vector<Engine::Part> Scheduler::plan() {
   for (const auto& answer : answers_)
     if (answer->runs()) running.push_back(answer.get());
   const LoadOptions& target = engine_.target().options();
+  std::vector<Unread> texts;
+  for (const Answer* answer : running)
+    texts.push_back({answer->generation.get(), engine_.n_unread(*answer->generation)});
   for (;;) {
-    std::vector<Engine::Part> parts;
-    std::vector<int> unread;
-    int n_decoding = 0, n_rows = 0;
-    long length = 0;
-    for (const Answer* answer : running) {
-      Generation& generation = *answer->generation;
-      unread.push_back(engine_.n_unread(generation));
-      n_decoding += unread.back() == 0;
-      n_rows += 1 + (unread.back() == 0 ? engine_.draft_rows_max(generation) : 0);
-      length += static_cast<long>(generation.tokens.size());
-    }
+    int n_rows = 0, n_pages = 0;
+    for (const auto& [generation, unread] : texts)
+      n_rows += 1 + (unread == 0 ? engine_.draft_rows_max(*generation) : 0);
     const int room = std::min(target.batch_rows, target.n_slots) - n_rows;
-    int n_left = tokens_to_read(n_decoding, length, std::max(kLeastRead, room));
-    int n_pages = 0;
-    for (std::size_t i = 0; i < running.size(); ++i) {
-      const int n_read = std::min(unread[i], n_left);
-      if (unread[i] > 0 && n_read == 0) continue;  // its turn comes
-      n_left -= n_read;
-      parts.push_back({running[i]->generation.get(), n_read});
-      n_pages += engine_.pages_wanted(*running[i]->generation, n_read);
-    }
+    std::vector<Engine::Part> parts =
+        parts_that_read(texts, tokens_to_read(texts, std::max(kLeastRead, room)));
+    for (const auto& [generation, n_read] : parts)
+      n_pages += engine_.pages_wanted(*generation, n_read);
     if (n_pages <= engine_.target().free_pages() || running.size() <= 1) return parts;
     suspend(*running.back());
     running.pop_back();
+    texts.pop_back();
   }
 }
 
+// A step that reads so many tokens of prompts, in turn.
+std::vector<Engine::Part> Scheduler::parts_that_read(std::span<const Unread> texts, int n_left) {
+  std::vector<Engine::Part> parts;
+  for (const auto& [generation, unread] : texts) {
+    const int n_read = std::min(unread, n_left);
+    if (unread > 0 && n_read == 0) continue;  // its turn comes
+    n_left -= n_read;
+    parts.push_back({generation, n_read});
+  }
+  return parts;
+}
+
 // As many as the pause allows that others then have.
-int Scheduler::tokens_to_read(int n_decoding, long length, int room) const {
-  if (n_decoding == 0) return std::min(room, engine_.options().prompt_chunk);
-  const auto pass_ms = [&](int n) { return engine_.pass_ms(n_decoding, length, n); };
+int Scheduler::tokens_to_read(std::span<const Unread> texts, int room) const {
+  if (std::ranges::none_of(texts, [](const Unread& text) { return text.n == 0; }))
+    return std::min(room, engine_.options().prompt_chunk);
+  const auto pass_ms = [&](int n) { return engine_.pass_ms(parts_that_read(texts, n)); };
   const std::optional<double> without = pass_ms(0);
   if (!without) return std::min(room, kLeastRead);
   const double most = options_.max_pause_ms.value_or(kUsualPause * *without);

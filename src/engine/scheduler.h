@@ -150,6 +150,10 @@ class Scheduler {
 
     bool runs() const { return generation && !is_suspended; }
   };
+  struct Unread {
+    Generation* generation;
+    int n;  // Engine::n_unread() of it
+  };
   struct Mail {
     std::vector<std::unique_ptr<Answer>> submitted;
     std::set<AnswerId> cancelled;
@@ -162,7 +166,8 @@ class Scheduler {
   bool will_be_read_by_another(const Answer& answer) const;
   int pages_to_read(const Answer& answer);
   std::vector<Engine::Part> plan();
-  int tokens_to_read(int n_decoding, long length, int room) const;
+  int tokens_to_read(std::span<const Unread> texts, int room) const;
+  static std::vector<Engine::Part> parts_that_read(std::span<const Unread> texts, int n_left);
   void suspend(Answer& answer);
   void step(std::span<const Engine::Part> parts);
   void tell(Answer& answer);

@@ -71,7 +71,8 @@ Step::Step(Engine& engine, std::span<const Engine::Part> parts, int n_waiting) :
                       .choices = {},
                       .verdict = {}});
     load_.rows += turns_.back().n_tokens;
-    load_.length += length;
+    load_.attended += attended(engine_.target_->spec(), first, turns_.back().n_tokens);
+    load_.node_attended += attended(engine_.target_->spec(), length, 1) / parts.size();
     load_.prompt_rows += turns_.back().n_tokens - (turns_.back().generates ? 1 : 0);
   }
   load_.texts = static_cast<int>(turns_.size()) + n_waiting;

@@ -70,6 +70,7 @@ Json json_of(const Profile& profile) {
   return {{"tuning", profile.tuning},
           {"passes", json_of(profile.learned.passes)},
           {"logits", profile.learned.logits_ms},
+          {"attention", profile.learned.attention_ms},
           {"drafters", drafters}};
 }
 
@@ -80,7 +81,9 @@ std::optional<Profile> profile_from(const Json& json) {
     if (!passes) return {};
     profile.learned.passes = *passes;
     profile.learned.logits_ms = json.at("logits").get<double>();
-    if (!(profile.learned.logits_ms >= 0 && profile.learned.logits_ms < 1e9)) return {};
+    profile.learned.attention_ms = json.at("attention").get<double>();
+    for (const double ms : {profile.learned.logits_ms, profile.learned.attention_ms})
+      if (!(ms >= 0 && ms < 1e9)) return {};
     for (const Json& entry : json.at("drafters")) {
       const auto own = points_from(entry.at("passes"));
       const auto confidences = fits_from(entry.at("confidences"));

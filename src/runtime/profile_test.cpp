@@ -25,6 +25,7 @@ TEST(Profile, ComesBackAsItWas) {
   EXPECT_EQ(back->tuning, "avx512 processor");
   EXPECT_EQ(back->learned.passes[2].ms, 38);
   EXPECT_EQ(back->learned.logits_ms, 1);
+  EXPECT_EQ(back->learned.attention_ms, profile().learned.attention_ms);
   EXPECT_EQ(back->learned.drafters[1].passes[1].rows, 64);
   EXPECT_EQ(back->learned.drafters[1].yield.tokens, 1.5);
 }
@@ -38,7 +39,7 @@ TEST(Profile, RefusesWhatItCannotHaveWritten) {
     change(json);
     EXPECT_FALSE(profile_from(json)) << json.dump();
   };
-  for (const char* field : {"tuning", "passes", "logits", "drafters"}) {
+  for (const char* field : {"tuning", "passes", "logits", "attention", "drafters"}) {
     refuses([&](auto& json) { json.erase(field); });
     refuses([&](auto& json) { json[field] = -7; });
   }

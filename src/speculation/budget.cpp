@@ -72,14 +72,18 @@ TextBudget Budget::begin_text(int n_read, std::optional<int> n_left) const {
   text.acceptance_ = calibration_.begin_text();
   text.drafters_.resize(costs_.size());
   double prompt_passes = 0;
-  if (decides() && n_read > 0) prompt_passes = curve_.ms(n_read, 0, n_read - 1) / curve_.ms(1);
+  if (decides() && n_read > 0)
+    prompt_passes = curve_.ms({.rows = n_read, .without_logits = n_read - 1}) / curve_.ms(1);
   text.n_expected_ = std::min(n_left.value_or(kAnswerExpected), kAnswerExpected);
   text.allowance_ = kShareAtFirst * (prompt_passes + text.n_expected_);
   return text;
 }
 
 Learned Budget::learned() const {
-  Learned learned{.passes = curve_.points(), .logits_ms = curve_.logits_ms(), .drafters = {}};
+  Learned learned{.passes = curve_.points(),
+                  .logits_ms = curve_.logits_ms(),
+                  .attention_ms = curve_.attention_ms(),
+                  .drafters = {}};
   for (std::size_t drafter = 0; drafter < yields_.size(); ++drafter)
     learned.drafters.push_back(
         {.passes = {}, .acceptance = calibration_.of_drafter(drafter), .yield = yields_[drafter]});
@@ -88,7 +92,7 @@ Learned Budget::learned() const {
 
 void Budget::restore(const Learned& learned) {
   CHECK(learned.drafters.size() == yields_.size());
-  curve_.restore(learned.passes, learned.logits_ms);
+  curve_.restore(learned.passes, learned.logits_ms, learned.attention_ms);
   for (std::size_t drafter = 0; drafter < yields_.size(); ++drafter) {
     calibration_.restore(drafter, learned.drafters[drafter].acceptance);
     yields_[drafter] = learned.drafters[drafter].yield;
@@ -115,8 +119,14 @@ double Budget::tokens_per_ms(std::span<const DraftTurn> turns, const PassLoad& l
   return sum / pass_ms(load);
 }
 
+PassWork Budget::work(const PassLoad& load, int n_nodes) {
+  return {.rows = load.rows + n_nodes,
+          .without_logits = load.prompt_rows,
+          .attended = load.attended + n_nodes * load.node_attended};
+}
+
 double Budget::pass_ms(const PassLoad& load, int n_nodes) const {
-  return curve_.ms(load.rows + n_nodes, load.length, load.prompt_rows);
+  return curve_.ms(work(load, n_nodes));
 }
 
 // What n more rows take.
@@ -492,8 +502,8 @@ void Budget::observe(std::span<const DraftOutcome> outcomes, const PassLoad& loa
     draft_ms += outcome.budget->draft_ms_;
   }
   if (!options_.automatic) return;
+  curve_.refine(work(load, n_nodes), forward_ms);
   if (load.prompt_rows == 0) {
-    curve_.refine(load.rows + n_nodes, forward_ms, load.length);
     n_since_plain_ = n_nodes == 0 ? 0 : n_since_plain_ + 1;
     if (n_nodes == 0) n_plain_ = std::min(n_plain_ + 1, kDraftsBetweenPlain);
   }

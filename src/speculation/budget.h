@@ -34,11 +34,12 @@ struct BudgetOptions {
 
 // A step's pass without drafts.
 struct PassLoad {
-  int rows = 0;         // node 0 of every text, and prompt rows
-  int rows_max = 0;     // that the pass may have, with drafts
-  int prompt_rows = 0;  // rows without logits
-  int texts = 1;    // that wait for the pass, with or without rows of it
-  long length = 0;  // of the texts with rows together, in tokens
+  int rows = 0;              // node 0 of every text, and prompt rows
+  int rows_max = 0;          // that the pass may have, with drafts
+  int prompt_rows = 0;       // rows without logits
+  int texts = 1;             // that wait for the pass, with or without rows of it
+  double attended = 0;       // by these rows
+  double node_attended = 0;  // by a drafted node's row, in the mean of the texts
 };
 
 // What the budget knows about one text: begun by Budget::begin_text, read and changed by it alone.
@@ -144,6 +145,7 @@ class Budget {
   }
   static double kept_back(const DraftTurn& turn);
   double tokens_per_ms(std::span<const DraftTurn> turns, const PassLoad& load) const;
+  static PassWork work(const PassLoad& load, int n_nodes = 0);
   double pass_ms(const PassLoad& load, int n_nodes = 0) const;
   double added_ms(const PassLoad& load, int n_nodes) const;
   std::vector<double> row_prices(const PassLoad& load, int n_max, double tokens_per_ms) const;

@@ -190,7 +190,7 @@ struct World {
     FakeDrafter* const drafters[] = {&lookup, &model};
     for (int place = 0; place < n;) {
       DraftTree drafted(1);
-      const PassLoad load{.rows = 1, .rows_max = 64, .texts = 1, .length = place};
+      const PassLoad load{.rows = 1, .rows_max = 64, .texts = 1};
       DraftTurn turn{.budget = &state,
                      .sequence = {0},
                      .tree = &drafted,

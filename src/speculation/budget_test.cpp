@@ -338,15 +338,6 @@ TEST(Budget, RowsOfAPromptHaveNoLogits) {
   EXPECT_LT(n_kept(30), n_kept(110));
 }
 
-TEST(Budget, PassesThatReadAPromptTellNothing) {
-  Setting setting(kLikeReal);
-  PassLoad load = setting.load();
-  load.rows = 8;
-  load.prompt_rows = 7;
-  for (int i = 0; i < 10; ++i) setting.budget.observe({}, load, 400);
-  EXPECT_EQ(setting.budget.curve().ms(8), 40);
-}
-
 TEST(Budget, PassesWithoutDraftsStayKnown) {
   Setting setting(kLikeReal);
   EXPECT_TRUE(setting.budget.plain_step_is_due());  // the first are

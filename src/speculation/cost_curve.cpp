@@ -1,7 +1,6 @@
 #include "speculation/cost_curve.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <utility>
 
@@ -21,6 +20,14 @@ constexpr double kRateMin = 0.02;  // of an error, that moves a point that stand
 constexpr double kRestoredWeight = 10;
 constexpr double kOutlier = 0.5;   // largest error that counts, as a share of the estimate
 constexpr std::size_t kFirst = 5;  // passes whose median counts
+// Reading a text's keys and values, in rows of as many positions. Of the 1.5B on a Zen 4 and on a
+// Granite Rapids.
+constexpr double kReading = 1.5;
+// Before any pass has told: a thousand positions as a share of a row.
+constexpr double kAttentionAtFirst = 0.4;
+// A guess may be wrong by as much as it says, which is ten times as much as one pass usually is.
+constexpr double kGuessWeight = 0.01;
+constexpr double kAttentionWeightMax = 1;  // so that it goes on learning
 
 double median(std::vector<double> values) {
   std::ranges::sort(values);
@@ -28,87 +35,114 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
-std::size_t length_range(long length) {
-  return std::bit_width(static_cast<unsigned long>(std::max(length, 0L)) / 1024);
-}
-
 }  // namespace
 
-void CostCurve::measure(int rows, double ms) {
-  if (empty()) by_length_.emplace_back();
-  for (Points& points : by_length_) {
-    const auto at = std::ranges::lower_bound(points, rows, {}, &Point::rows);
-    if (at != points.end() && at->rows == rows)
-      *at = {.rows = rows, .ms = ms, .first = {ms}};
-    else
-      points.insert(at, {.rows = rows, .ms = ms, .first = {ms}});
+double attended(const ModelSpec& spec, int length, int n_rows) {
+  double sum = 0;
+  int n_layers = 0;
+  for (const LayerSpec& layer : spec.layers) {
+    const Attention* const attention = attention_of(layer);
+    if (!attention) continue;
+    const double most = attention->window.value_or(HUGE_VAL);
+    sum +=
+        n_rows * std::min(most, length + n_rows / 2.0) + kReading * std::min<double>(most, length);
+    ++n_layers;
   }
-  rising_.assign(by_length_.size(), {});
-  std::ranges::transform(by_length_, rising_.begin(), rising);
+  return n_layers == 0 ? 0 : sum / n_layers;
+}
+
+void CostCurve::measure(int rows, double ms) {
+  const auto at = std::ranges::lower_bound(points_, rows, {}, &Point::rows);
+  const Point point{.rows = rows, .ms = ms, .first = {ms}};
+  if (at != points_.end() && at->rows == rows)
+    *at = point;
+  else
+    points_.insert(at, point);
+  rising_ = rising(points_);
+  if (attention_weight_ > 0) return;
+  attention_ms_ = kAttentionAtFirst / 1000 * points_.back().ms / points_.back().rows;
 }
 
 void CostCurve::measure_one_logit_row(int rows, double ms) {
   if (rows > 1) logits_ms_ = std::max(0.0, (CostCurve::ms(rows) - ms) / (rows - 1));
 }
 
-void CostCurve::refine(int rows, double ms, long length) {
-  if (empty() || rows > by_length_[0].back().rows) return measure(rows, ms);
-  while (by_length_.size() <= length_range(length)) {
-    by_length_.push_back(by_length_.back());
-    for (Point& point : by_length_.back()) point.first = {point.ms}, point.weight = 1;
+void CostCurve::refine(const PassWork& work, double ms) {
+  const auto& [rows, without_logits, attended] = work;
+  if (empty() || rows > points_.back().rows) {
+    if (without_logits == 0) measure(rows, std::max(ms / 2, ms - attention_ms_ * attended));
+    return;
   }
-  Points& points = by_length_[length_range(length)];
-  const double estimate = CostCurve::ms(points, rows);
-  if (std::exchange(speed_is_old_, false)) return scale(ms / estimate, ms / estimate);
-  const double error = std::clamp(ms / estimate - 1, -kOutlier, kOutlier);
-  const Segment at = segment(points, rows);
+  // Of the points as they are, not as rising_ has them: each learns for itself.
+  const auto estimate = [&] {
+    const double points_ms = CostCurve::ms(points_, rows);
+    return points_ms - std::min(without_logits * logits_ms_, points_ms / 2) +
+           attention_ms_ * attended;
+  };
+  const double expected = estimate();
+  if (std::exchange(speed_is_old_, false)) return scale(ms / expected, ms / expected);
+  const double error = std::clamp(ms / expected - 1, -kOutlier, kOutlier);
+  const Segment at = segment(points_, rows);
   const double weight =
-      points[at.first].weight * (1 - at.weight) + points[at.second].weight * at.weight;
+      points_[at.first].weight * (1 - at.weight) + points_[at.second].weight * at.weight;
   const double speed_rate = kSpeedRate * weight / (weight + kManyPasses);
-  const double work = work_share(points.back(), rows, estimate);
+  const double cores = work_share(points_.back(), rows, CostCurve::ms(points_, rows));
   // A pass that waits for memory tells nothing of the cores. One that does not is taken for the
   // whole machine, else memory's speed would rest on the few plain passes.
   const double factor = 1 + speed_rate * error;
-  scale(factor, work < 0.5 ? 1 : factor);
+  scale(factor, cores < 0.5 ? 1 : factor);
+
+  // Points and attention share the error by how much of it each may be (a Kalman filter's diagonal:
+  // Kalman 1960): a time that stands for n passes is uncertain by its square over n, a pass by its
+  // own.
+  const double all_ms = estimate();
+  const double points_ms = CostCurve::ms(points_, rows);
+  const double attention_ms = attention_ms_ * attended;
+  const double attention_part =
+      attention_ms * attention_ms / std::max(attention_weight_, kGuessWeight);
+  const double gain =
+      attention_part / (attention_part + points_ms * points_ms / weight + all_ms * all_ms);
+  const double off_ms = error * all_ms;
+  if (attended > 0) attention_ms_ += std::max(gain * off_ms, -attention_ms / 2) / attended;
+  attention_weight_ =
+      std::min(kAttentionWeightMax, std::max(attention_weight_, kGuessWeight) / (1 - gain));
+  const double points_error = (1 - gain) * off_ms / points_ms;
   const auto move = [&](Point& point, double share) {
     if (point.first.size() < kFirst) {
       if (share < 0.5) return;
-      point.first.push_back(point.ms * (1 + error));
+      point.first.push_back(point.ms * (1 + points_error));
       point.ms = median(point.first);
       point.weight += 1;
       return;
     }
-    point.ms *= 1 + share * error * std::max(kRateMin, 1 / (1 + point.weight));
+    point.ms *= 1 + share * points_error * std::max(kRateMin, 1 / (1 + point.weight));
     point.weight += share;
   };
-  move(points[at.first], 1 - at.weight);
-  move(points[at.second], at.weight);
-  rising_.resize(by_length_.size());
-  std::ranges::transform(by_length_, rising_.begin(), rising);
+  move(points_[at.first], 1 - at.weight);
+  move(points_[at.second], at.weight);
+  rising_ = rising(points_);
 }
 
-void CostCurve::restore(std::span<const Point> points, double logits_ms) {
+void CostCurve::restore(std::span<const Point> points, double logits_ms, double attention_ms) {
+  points_.clear();
+  attention_weight_ = 0;
+  for (const Point& point : points) {
+    measure(point.rows, point.ms);
+    points_.back().first = {point.ms, point.ms, point.ms};
+    points_.back().weight = kRestoredWeight;
+  }
+  rising_ = rising(points_);
   logits_ms_ = logits_ms;
-  by_length_ = {{}};
-  for (const Point& point : points)
-    by_length_[0].push_back({.rows = point.rows,
-                             .ms = point.ms,
-                             .first = {point.ms, point.ms, point.ms},
-                             .weight = kRestoredWeight});
-  if (points.empty()) by_length_.clear();
-  rising_.assign(by_length_.size(), {});
-  std::ranges::transform(by_length_, rising_.begin(), rising);
+  if (attention_ms > 0) attention_ms_ = attention_ms, attention_weight_ = kAttentionWeightMax;
   speed_is_old_ = !points.empty();
 }
 
-double CostCurve::ms(int rows, long length, int n_without) const {
+double CostCurve::ms(const PassWork& work) const {
   CHECK(!empty());
-  const Points& points = rising_[range_of(length)];
-  return std::max(ms(points, 1), ms(points, rows) - n_without * logits_ms_);
-}
-
-std::size_t CostCurve::range_of(long length) const {
-  return std::min(length_range(length), by_length_.size() - 1);
+  // Rows without logits take some time, too.
+  const double least = ms(rising_, std::max(1, work.rows - work.without_logits));
+  return std::max(least, ms(rising_, work.rows) - work.without_logits * logits_ms_) +
+         work.attended * attention_ms_;
 }
 
 // The arithmetic's part of the time of a pass, as if it were all of that of the most rows.
@@ -118,18 +152,16 @@ double CostCurve::work_share(const Point& most, int rows, double ms) {
 
 void CostCurve::scale(double memory, double work) {
   logits_ms_ *= work;
+  attention_ms_ *= work;
   const double memory_power = std::pow(memory, kOverlap), work_power = std::pow(work, kOverlap);
-  for (Points& points : by_length_) {
-    const Point most = points.back();
-    for (Point& point : points) {
-      const double share = work_share(most, point.rows, point.ms);
-      const double factor = std::pow((1 - share) * memory_power + share * work_power, 1 / kOverlap);
-      point.ms *= factor;
-      for (double& ms : point.first) ms *= factor;
-    }
+  const Point most = points_.back();
+  for (Point& point : points_) {
+    const double share = work_share(most, point.rows, point.ms);
+    const double factor = std::pow((1 - share) * memory_power + share * work_power, 1 / kOverlap);
+    point.ms *= factor;
+    for (double& ms : point.first) ms *= factor;
   }
-  rising_.resize(by_length_.size());
-  std::ranges::transform(by_length_, rising_.begin(), rising);
+  rising_ = rising(points_);
 }
 
 // The nearest points that nowhere fall with the rows: where some do, they take their mean (pool

@@ -6,15 +6,28 @@
 #include <span>
 #include <vector>
 
+#include "model/spec.h"
+
 namespace outrider {
 
-// Milliseconds of one pass over n rows, choices included, after texts of some length. All have
-// logits; those of rows without take as much less as was measured once. Linear between measured
-// points and constant below the first. Beyond the last point the curve goes on with the slope
-// between the last two; if there is only one point, in proportion to the rows.
-//
-// Long texts take attention more time, so each power of two of the length, from 1024 tokens on, has
-// points of its own. They begin as copies of the next shorter ones.
+// What a pass has to do.
+struct PassWork {
+  int rows = 1;
+  int without_logits = 0;  // of these
+  double attended = 0;     // of all texts
+};
+
+// What n rows of a text after its first `length` tokens add to PassWork::attended: for each row the
+// positions before it, and `length` more for reading these keys and values from memory, which takes
+// about as long as the arithmetic of a row and a half. The mean of the layers, some of which may
+// have windows.
+double attended(const ModelSpec& spec, int length, int n_rows);
+
+// Milliseconds of one pass, choices included: of its rows if all have logits and texts are short,
+// less what logits take of those without, and more by what attention takes, in proportion to the
+// positions. The first is linear between measured points and constant below the first. Beyond the
+// last point it goes on with the slope between the last two; if there is only one point, in
+// proportion to the rows.
 class CostCurve {
  public:
   struct Point {
@@ -32,26 +45,27 @@ class CostCurve {
   // as many rows that all have.
   void measure_one_logit_row(int rows, double ms);
 
-  // Takes the time of a pass in normal work over `rows` rows, for texts of `length` tokens
-  // together. What it differs from the estimate is first taken as a change of the machine's speed:
-  // of its memory's, which moves points by the share of their time that waits for memory, and if
-  // this pass hardly waits for it, of the cores', too. Beyond that it moves the points next to
-  // `rows`, the less the more passes they stand for. The first few passes make a point their
+  // Takes the time of a pass in normal work. What it differs from the estimate is first taken as a
+  // change of the machine's speed: of its memory's, which moves points by the share of their time
+  // that waits for memory, and if this pass hardly waits for it, of the cores', too. Beyond that it
+  // moves the points next to its rows, the less the more passes they stand for, and what attention
+  // takes, the more the larger its part in this pass is. The first few passes make a point their
   // median. An outlier counts no more than a pass that was half as slow again. Beyond the last
-  // point it is added as a measurement.
-  void refine(int rows, double ms, long length = 0);
+  // point a pass is added as a measurement if all its rows have logits, else it is not looked at.
+  void refine(const PassWork& work, double ms);
 
   // Begins with points() of an earlier time. Their ratios are believed; how fast the machine is
-  // now, the first pass tells.
-  void restore(std::span<const Point> points, double logits_ms = 0);
+  // now, the first pass tells. attention_ms of 0 is not known.
+  void restore(std::span<const Point> points, double logits_ms = 0, double attention_ms = 0);
 
-  bool empty() const { return by_length_.empty(); }
-  // Not empty; rows >= 1, of which n_without have no logits.
-  double ms(int rows, long length = 0, int n_without = 0) const;
+  bool empty() const { return points_.empty(); }
+  // Not empty; work.rows >= 1.
+  double ms(const PassWork& work) const;
+  double ms(int rows) const { return ms({.rows = rows}); }
 
-  // The points for short texts; rows ascending.
-  std::vector<Point> points() const { return empty() ? std::vector<Point>{} : by_length_[0]; }
-  double logits_ms() const { return logits_ms_; }  // of one row
+  const std::vector<Point>& points() const { return points_; }  // rows ascending
+  double logits_ms() const { return logits_ms_; }               // of one row
+  double attention_ms() const { return attention_ms_; }         // of one position
 
  private:
   using Points = std::vector<Point>;  // rows ascending
@@ -65,14 +79,14 @@ class CostCurve {
   static Points rising(const Points& points);
   static double ms(const Points& points, int rows);
 
-  std::size_t range_of(long length) const;
   static double work_share(const Point& most, int rows, double ms);
   void scale(double memory, double work);
 
-  std::vector<Points> by_length_;  // [ranges of lengths]
-  std::vector<Points> rising_;     // rising() of each
+  Points points_, rising_;  // rising() of them
   double logits_ms_ = 0;
-  bool speed_is_old_ = false;  // restored, and no pass seen since
+  double attention_ms_ = 0;
+  double attention_weight_ = 0;  // passes that it stands for
+  bool speed_is_old_ = false;    // restored, and no pass seen since
 };
 
 }  // namespace outrider

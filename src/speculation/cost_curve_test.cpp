@@ -22,7 +22,6 @@ TEST(CostCurve, IsLinearBetweenWhatWasMeasured) {
   EXPECT_EQ(curve.ms(10), 70);
   EXPECT_EQ(curve.ms(16), 100);
   EXPECT_EQ(curve.ms(28), 160);  // as steep as before
-  EXPECT_EQ(curve.ms(28, 100000), 160);
   EXPECT_EQ(curve.points().size(), 3u);
 }
 
@@ -30,19 +29,18 @@ TEST(CostCurve, RowsWithoutLogitsTakeLess) {
   CostCurve curve;
   curve.measure(1, 30);
   curve.measure(17, 110);
-  EXPECT_EQ(curve.ms(17, 0, 16), 110);
+  EXPECT_EQ(curve.ms({.rows = 17, .without_logits = 16}), 110);
   curve.measure_one_logit_row(17, 94);
   CostCurve later;
   later.restore(curve.points(), curve.logits_ms());
   for (const CostCurve& known : {curve, later}) {
-    EXPECT_EQ(known.ms(17, 0, 16), 94);
-    EXPECT_EQ(known.ms(33, 0, 16), 174);
-    EXPECT_EQ(known.ms(17, 5000, 16), 94);
+    EXPECT_EQ(known.ms({.rows = 17, .without_logits = 16}), 94);
+    EXPECT_EQ(known.ms({.rows = 33, .without_logits = 16}), 174);
   }
-  later.refine(1, 60);  // the machine is half as fast
-  EXPECT_EQ(later.ms(17, 0, 16), 188);
+  later.refine({.rows = 1}, 60);  // the machine is half as fast
+  EXPECT_EQ(later.ms({.rows = 17, .without_logits = 16}), 188);
   curve.measure_one_logit_row(17, 14);
-  EXPECT_EQ(curve.ms(17, 0, 16), 30);  // weights are read for one row, too
+  EXPECT_EQ(curve.ms({.rows = 17, .without_logits = 16}), 30);  // weights are read for one row, too
 }
 
 // More rows are never taken to be faster: where they were measured so, the times take their mean.
@@ -63,8 +61,8 @@ TEST(CostCurve, FollowsWhatItSees) {
   curve.measure(1, 30);
   curve.measure(8, 40);
   for (int i = 0; i < 300; ++i) {
-    curve.refine(1, 30);
-    curve.refine(8, 80);
+    curve.refine({.rows = 1}, 30);
+    curve.refine({.rows = 8}, 80);
   }
   EXPECT_NEAR(curve.ms(8), 80, 1);
   EXPECT_NEAR(curve.ms(1), 30, 0.5);
@@ -79,8 +77,8 @@ TEST(CostCurve, AFasterMemoryHelpsOnlyPassesThatWaitForIt) {
     curve.measure(rows, ms);
   const std::vector<CostCurve::Point> slow = curve.points();
   for (int i = 0; i < 50; ++i)
-    for (const CostCurve::Point& point : slow) curve.refine(point.rows, point.ms);
-  for (int i = 0; i < 50; ++i) curve.refine(1, 19.2);
+    for (const CostCurve::Point& point : slow) curve.refine({.rows = point.rows}, point.ms);
+  for (int i = 0; i < 50; ++i) curve.refine({.rows = 1}, 19.2);
   EXPECT_NEAR(curve.ms(1), 19.2, 0.5);
   EXPECT_NEAR(curve.ms(4), 22.4, 2.5);
   EXPECT_NEAR(curve.ms(6), 28.7, 2.5);
@@ -94,7 +92,7 @@ TEST(CostCurve, AWrongMeasurementIsSoonCorrected) {
     CostCurve curve;
     for (int rows : {2, 4, 8}) curve.measure(rows, 30 + rows);
     curve.measure(1, 30 * factor);
-    for (int i = 0; i < 2; ++i) curve.refine(1, 30);
+    for (int i = 0; i < 2; ++i) curve.refine({.rows = 1}, 30);
     EXPECT_NEAR(curve.ms(1), 30, 3) << factor;
     EXPECT_NEAR(curve.ms(8), 38, 3) << factor;
   }
@@ -109,10 +107,10 @@ TEST(CostCurve, RestoresRatios) {
   CostCurve curve;
   curve.restore(before.points());
   EXPECT_EQ(curve.ms(8), 40);
-  curve.refine(1, 60);
+  curve.refine({.rows = 1}, 60);
   EXPECT_NEAR(curve.ms(1), 60, 1e-9);
   EXPECT_NEAR(curve.ms(16), 150, 1e-9);
-  curve.refine(16, 200);
+  curve.refine({.rows = 16}, 200);
   EXPECT_LT(curve.ms(1), 65);
   CostCurve none;
   none.restore({});
@@ -126,8 +124,9 @@ TEST(CostCurve, SlowerCoresSlowAllPasses) {
   curve.measure(8, 40);
   curve.measure(16, 80);
   for (int i = 0; i < 100; ++i)
-    for (const auto& [rows, ms] : {std::pair{1, 30}, {8, 40}, {16, 80}}) curve.refine(rows, ms);
-  for (int i = 0; i < 20; ++i) curve.refine(16, 160);
+    for (const auto& [rows, ms] : {std::pair{1, 30}, {8, 40}, {16, 80}})
+      curve.refine({.rows = rows}, ms);
+  for (int i = 0; i < 20; ++i) curve.refine({.rows = 16}, 160);
   EXPECT_GT(curve.ms(16), 145);
   EXPECT_NEAR(curve.ms(8) / curve.ms(1), 40.0 / 30, 0.1);
   EXPECT_GT(curve.ms(1), 45);
@@ -140,8 +139,8 @@ TEST(CostCurve, AveragesNoise) {
   curve.measure(1, 30);
   curve.measure(8, 40);
   for (int i = 0; i < 500; ++i) {
-    curve.refine(1, 30 * noise(random));
-    curve.refine(8, 40 * noise(random));
+    curve.refine({.rows = 1}, 30 * noise(random));
+    curve.refine({.rows = 8}, 40 * noise(random));
   }
   EXPECT_NEAR(curve.ms(8) / curve.ms(1), 40.0 / 30, 0.1);
 }
@@ -150,37 +149,83 @@ TEST(CostCurve, AnOutlierCountsLittle) {
   CostCurve curve;
   curve.measure(1, 30);
   curve.measure(8, 40);
-  for (int i = 0; i < 20; ++i) curve.refine(8, 40);
-  curve.refine(8, 40000);
+  for (int i = 0; i < 20; ++i) curve.refine({.rows = 8}, 40);
+  curve.refine({.rows = 8}, 40000);
   EXPECT_LE(curve.ms(8), 43);
-  curve.refine(8, 0);
+  curve.refine({.rows = 8}, 0);
   EXPECT_GE(curve.ms(8), 37);
 }
 
-// Passes after long texts take longer, and teach nothing about short ones.
-TEST(CostCurve, KnowsLengthsApart) {
+double true_ms(const PassWork& work) {
+  return 30 + 1.5 * work.rows - 0.2 * work.without_logits + work.attended * 0.001;
+}
+
+CostCurve measured_on_short_texts() {
   CostCurve curve;
-  curve.measure(1, 30);
-  curve.measure(8, 40);
-  for (int i = 0; i < 100; ++i) curve.refine(1, 30, 500), curve.refine(8, 40, 500);
-  for (int i = 0; i < 200; ++i) {
-    curve.refine(1, 60, 9000);
-    curve.refine(8, 120, 9000);
-    curve.refine(1, 30, 500);
-    curve.refine(8, 40, 500);
+  for (const int rows : {1, 2, 4, 8, 16, 32, 65}) curve.measure(rows, true_ms({.rows = rows}));
+  curve.measure_one_logit_row(65, true_ms({.rows = 65, .without_logits = 64}));
+  return curve;
+}
+
+// Passes after long texts tell what attention takes, and how long passes after short ones take
+// stays as it was.
+TEST(CostCurve, LearnsAttention) {
+  std::mt19937 random(5);
+  std::normal_distribution<double> noise(1, 0.05);
+  std::uniform_int_distribution rows(1, 40), length(100, 4000);
+  for (const double guess : {0.3, 1.0, 3.0}) {
+    CostCurve curve = measured_on_short_texts();
+    const double scale = guess * 0.001 / curve.attention_ms();
+    for (int i = 0; i < 200; ++i) {
+      const int n = rows(random);
+      const PassWork work{.rows = n, .attended = (n + 1.5) * length(random)};
+      const double ms = true_ms(work) - work.attended * 0.001 + work.attended * 0.001 / scale;
+      curve.refine(work, ms * noise(random));
+    }
+    EXPECT_NEAR(curve.attention_ms() * scale / 0.001, 1, 0.15) << guess;
+    EXPECT_NEAR(curve.ms(8) / true_ms({.rows = 8}), 1, 0.1) << guess;
+    EXPECT_NEAR(curve.ms(32) / true_ms({.rows = 32}), 1, 0.1) << guess;
   }
-  EXPECT_NEAR(curve.ms(8, 9000) / curve.ms(1, 9000), 2, 0.1);
-  EXPECT_NEAR(curve.ms(8, 500) / curve.ms(1, 500), 40.0 / 30, 0.1);
-  EXPECT_NEAR(curve.ms(1, 9000), 60, 4);
-  EXPECT_NEAR(curve.ms(1, 500), 30, 2);
-  // A length that was never seen is as the next shorter one.
-  EXPECT_EQ(curve.ms(8, 100000), curve.ms(8, 9000));
+}
+
+// A prompt's rows beside others' tell as much; passes over more rows than were measured do not.
+TEST(CostCurve, LearnsFromPrompts) {
+  CostCurve curve = measured_on_short_texts();
+  for (int i = 0; i < 40; ++i) {
+    const PassWork work{.rows = 16, .without_logits = 12, .attended = 25'000};
+    curve.refine(work, true_ms(work));
+    curve.refine({.rows = 512, .without_logits = 511, .attended = 500'000}, 1e6);
+  }
+  EXPECT_NEAR(curve.attention_ms(), 0.001, 0.0001);
+  EXPECT_EQ(curve.points().back().rows, 65);
+  EXPECT_NEAR(curve.ms(8), true_ms({.rows = 8}), 2);
+}
+
+// A text that goes on a little after a short one teaches next to nothing of attention.
+TEST(CostCurve, ShortTextsTellNothingOfAttention) {
+  CostCurve curve = measured_on_short_texts();
+  const double guessed = curve.attention_ms();
+  for (int i = 0; i < 100; ++i) curve.refine({.rows = 1, .attended = 50}, 40);
+  EXPECT_NEAR(curve.attention_ms() / guessed, 40 / 31.5, 0.3);
+}
+
+// Of the layers with a window counts what the window shows.
+TEST(CostCurve, WindowsLimitWhatIsAttended) {
+  ModelSpec spec;
+  EXPECT_EQ(attended(spec, 1000, 4), 0);
+  spec.layers.resize(3);
+  Attention attention;
+  spec.layers[0].operations = {{.pre_norm = {}, .body = attention, .post_norm = {}}};
+  EXPECT_EQ(attended(spec, 1000, 4), 1.5 * 1000 + 4 * 1002);
+  attention.window = 100;
+  spec.layers[1].operations = {{.pre_norm = {}, .body = attention, .post_norm = {}}};
+  EXPECT_EQ(attended(spec, 1000, 4), (5508 + 5.5 * 100) / 2);
 }
 
 TEST(CostCurve, GrowsWhereWorkGoesBeyondIt) {
   CostCurve curve;
-  curve.refine(1, 30);
-  curve.refine(20, 90);
+  curve.refine({.rows = 1}, 30);
+  curve.refine({.rows = 20}, 90);
   EXPECT_EQ(curve.ms(1), 30);
   EXPECT_EQ(curve.ms(20), 90);
 }

@@ -18,8 +18,8 @@ struct Yield {
 };
 
 struct Learned {
-  std::vector<CostCurve::Point> passes;  // of the target
-  double logits_ms = 0;                  // of one row
+  std::vector<CostCurve::Point> passes;    // of the target
+  double logits_ms = 0, attention_ms = 0;  // of one row, of one position
   struct OfDrafter {
     std::vector<CostCurve::Point> passes;  // of its own model; empty: it runs none
     Calibration::OfDrafter acceptance;

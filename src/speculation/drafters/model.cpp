@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 #include <queue>
+#include <set>
 #include <utility>
 
 #include "base/error.h"
@@ -379,11 +380,11 @@ bool ModelDrafter::read(std::span<Draft> drafts, double& passes) {
   }
   const int n_read = static_cast<int>(batch.rows.size());
   add_guesses(batch, guessing);
+  const PassWork work = work_of(batch);
   const Pass pass = compute(batch);
   rehearse(pass, rehearsals);
-  const int n_rows = static_cast<int>(batch.rows.size());
-  curve_.refine(n_rows, watch.ms(), batch.length);
-  passes += (curve_.ms(n_rows, batch.length) - curve_.ms(n_read, batch.length)) /
+  curve_.refine(work, watch.ms());
+  passes += (curve_.ms(work) - curve_.ms({.rows = n_read, .attended = work.attended})) /
             usual_pass_ms(std::ssize(drafts), batch.length);
 
   for (const auto& [sequence, first_row, n_rows] : parts) {
@@ -460,10 +461,10 @@ bool ModelDrafter::grow(std::span<Draft> drafts, double& passes) {
   }
   if (batch.rows.empty()) return false;
   add_guesses(batch, growing);
+  const PassWork work = work_of(batch);
   compute(batch);
-  const int n_rows = static_cast<int>(batch.rows.size());
-  curve_.refine(n_rows, watch.ms(), batch.length);
-  passes += curve_.ms(n_rows, batch.length) / usual_pass_ms(std::ssize(growing), batch.length);
+  curve_.refine(work, watch.ms());
+  passes += curve_.ms(work) / usual_pass_ms(std::ssize(growing), batch.length);
   return true;
 }
 
@@ -511,6 +512,18 @@ bool ModelDrafter::guess_pays(const DraftRequest& request, double probability, i
   if (!request.worth || request.worth->row_prices.empty() || curve_.empty())
     return n_rows < kRowsWithGuesses && probability >= kGuessMin;
   return probability * usual_pass_ms(1, 0) > curve_.ms(n_rows + 1) - curve_.ms(n_rows);
+}
+
+// Logits do not count: the curve was measured with those of a few rows.
+PassWork ModelDrafter::work_of(const Batch& batch) const {
+  PassWork work{.rows = static_cast<int>(batch.rows.size())};
+  std::set<SequenceId> sequences;
+  for (const Row& row : batch.rows) {
+    const double reading = attended(backend_->spec(), row.position, 0);
+    work.attended += attended(backend_->spec(), row.position, 1) - reading;
+    if (sequences.insert(row.sequence).second) work.attended += reading;
+  }
+  return work;
 }
 
 // The pass, and what the model said in it.
@@ -599,7 +612,9 @@ void ModelDrafter::measure_costs() {
 
 // What levels after the first are counted in: a pass over two rows of each text.
 double ModelDrafter::usual_pass_ms(std::size_t n_texts, long length) const {
-  return curve_.ms(2 * static_cast<int>(n_texts), length);
+  const auto n = static_cast<int>(n_texts);
+  return curve_.ms(
+      {.rows = 2 * n, .attended = n * attended(backend_->spec(), static_cast<int>(length / n), 2)});
 }
 
 // That a level after the first takes, with guesses for them in the pass that reads. Begins as one.
@@ -610,10 +625,14 @@ double ModelDrafter::passes_per_level() const {
 DraftCost ModelDrafter::cost(int n_texts, int length) const {
   if (curve_.empty()) return {};
   const long all = static_cast<long>(n_texts) * length;
-  return {.fixed_ms = curve_.ms(n_texts, all),
+  const double by_texts = n_texts * attended(backend_->spec(), length, 1);
+  const auto reading_ms = [&](int n) {
+    return curve_.ms({.rows = n, .attended = attended(backend_->spec(), length / 2, n)});
+  };
+  return {.fixed_ms = curve_.ms({.rows = n_texts, .attended = by_texts}),
           .per_depth_ms = usual_pass_ms(n_texts, all) * passes_per_level(),
-          .per_unread_ms = std::max(0.0, curve_.ms(64, length) - curve_.ms(kUsualCatchUp, length)) /
-                           (64 - kUsualCatchUp)};
+          .per_unread_ms =
+              std::max(0.0, reading_ms(64) - reading_ms(kUsualCatchUp)) / (64 - kUsualCatchUp)};
 }
 
 void ModelDrafter::truncate(DraftSequence number, int length) {

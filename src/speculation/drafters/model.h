@@ -136,6 +136,7 @@ class ModelDrafter final : public Drafter {
   void add_guesses(Batch& batch, std::span<Draft* const> drafts) const;
   bool guess_pays(const DraftRequest& request, double probability, int n_rows) const;
   Pass compute(const Batch& batch);
+  PassWork work_of(const Batch& batch) const;
   double usual_pass_ms(std::size_t n_texts, long length) const;
   double passes_per_level() const;
   ChoiceRequest question(const Draft& draft, int said, int row,
