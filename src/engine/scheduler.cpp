@@ -14,7 +14,7 @@ constexpr int kLeastRead = 8;
 // text computed each time.
 constexpr int kPagesAhead = 2;
 // Without max_pause_ms. Steps are not exactly as long as expected, so this stays below 2.
-constexpr double kUsualPause = 1.8;
+constexpr double kUsualPause = 1.6;
 
 double ms_between(std::chrono::steady_clock::time_point from,
                   std::chrono::steady_clock::time_point to) {
