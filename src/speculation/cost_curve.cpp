@@ -68,16 +68,17 @@ void CostCurve::measure_one_logit_row(int rows, double ms) {
 }
 
 void CostCurve::refine(const PassWork& work, double ms) {
-  const auto& [rows, without_logits, attended] = work;
+  const int rows = work.rows;
   if (empty() || rows > points_.back().rows) {
-    if (without_logits == 0) measure(rows, std::max(ms / 2, ms - attention_ms_ * attended));
+    if (work.without_logits == 0)
+      measure(rows, std::max(ms / 2, ms - attention_ms_ * work.attended));
     return;
   }
   // Of the points as they are, not as rising_ has them: each learns for itself.
   const auto estimate = [&] {
     const double points_ms = CostCurve::ms(points_, rows);
-    return points_ms - std::min(without_logits * logits_ms_, points_ms / 2) +
-           attention_ms_ * attended;
+    return points_ms - std::min(work.without_logits * logits_ms_, points_ms / 2) +
+           attention_ms_ * work.attended;
   };
   const double expected = estimate();
   if (std::exchange(speed_is_old_, false)) return scale(ms / expected, ms / expected);
@@ -97,13 +98,14 @@ void CostCurve::refine(const PassWork& work, double ms) {
   // own.
   const double all_ms = estimate();
   const double points_ms = CostCurve::ms(points_, rows);
-  const double attention_ms = attention_ms_ * attended;
+  const double attention_ms = attention_ms_ * work.attended;
   const double attention_part =
       attention_ms * attention_ms / std::max(attention_weight_, kGuessWeight);
   const double gain =
       attention_part / (attention_part + points_ms * points_ms / weight + all_ms * all_ms);
   const double off_ms = error * all_ms;
-  if (attended > 0) attention_ms_ += std::max(gain * off_ms, -attention_ms / 2) / attended;
+  if (work.attended > 0)
+    attention_ms_ += std::max(gain * off_ms, -attention_ms / 2) / work.attended;
   attention_weight_ =
       std::min(kAttentionWeightMax, std::max(attention_weight_, kGuessWeight) / (1 - gain));
   const double points_error = (1 - gain) * off_ms / points_ms;
