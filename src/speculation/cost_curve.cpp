@@ -93,22 +93,9 @@ void CostCurve::refine(const PassWork& work, double ms) {
   const double factor = 1 + speed_rate * error;
   scale(factor, cores < 0.5 ? 1 : factor);
 
-  // Points and attention share the error by how much of it each may be (a Kalman filter's diagonal:
-  // Kalman 1960): a time that stands for n passes is uncertain by its square over n, a pass by its
-  // own.
-  const double all_ms = estimate();
+  const double off_ms = error * estimate();
   const double points_ms = CostCurve::ms(points_, rows);
-  const double attention_ms = attention_ms_ * work.attended;
-  const double attention_part =
-      attention_ms * attention_ms / std::max(attention_weight_, kGuessWeight);
-  const double gain =
-      attention_part / (attention_part + points_ms * points_ms / weight + all_ms * all_ms);
-  const double off_ms = error * all_ms;
-  if (work.attended > 0)
-    attention_ms_ += std::max(gain * off_ms, -attention_ms / 2) / work.attended;
-  attention_weight_ =
-      std::min(kAttentionWeightMax, std::max(attention_weight_, kGuessWeight) / (1 - gain));
-  const double points_error = (1 - gain) * off_ms / points_ms;
+  const double points_error = (off_ms - learn_attention(work, off_ms, weight)) / points_ms;
   const auto move = [&](Point& point, double share) {
     if (point.first.size() < kFirst) {
       if (share < 0.5) return;
@@ -123,6 +110,22 @@ void CostCurve::refine(const PassWork& work, double ms) {
   move(points_[at.first], 1 - at.weight);
   move(points_[at.second], at.weight);
   rising_ = rising(points_);
+}
+
+// Points and attention share what a pass is off by how much of it each may be (a Kalman filter's
+// diagonal: Kalman 1960): a time that stands for n passes is uncertain by its square over n, a pass
+// by its own. Returns the part that attention took. `weight` is that of the points.
+double CostCurve::learn_attention(const PassWork& work, double off_ms, double weight) {
+  if (work.attended == 0) return 0;
+  const double points_ms = ms(points_, work.rows);
+  const double attention_ms = attention_ms_ * work.attended;
+  const double all_ms = points_ms + attention_ms;
+  const double own_weight = std::max(attention_weight_, kGuessWeight);
+  const double own = attention_ms * attention_ms / own_weight;
+  const double gain = own / (own + points_ms * points_ms / weight + all_ms * all_ms);
+  attention_ms_ += std::max(gain * off_ms, -attention_ms / 2) / work.attended;
+  attention_weight_ = std::min(kAttentionWeightMax, own_weight / (1 - gain));
+  return gain * off_ms;
 }
 
 void CostCurve::restore(std::span<const Point> points, double logits_ms, double attention_ms) {

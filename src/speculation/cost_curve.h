@@ -81,6 +81,7 @@ class CostCurve {
 
   static double work_share(const Point& most, int rows, double ms);
   void scale(double memory, double work);
+  double learn_attention(const PassWork& work, double off_ms, double weight);
 
   Points points_, rising_;  // rising() of them
   double logits_ms_ = 0;
