@@ -282,6 +282,43 @@ TEST(Scheduler, PromptsAreReadInChunksBesideOthers) {
   served.finish();
 }
 
+// A step beside one that generates reads what keeps its expected time below 1.6 times that without,
+// and so less and less of a long prompt, as its attention grows.
+TEST(Scheduler, LongPromptsAreReadInSmallerParts) {
+  Setting setting;
+  setting.drafters = "";
+  setting.load.context = 4000;
+  setting.load.n_pages = 80;
+  Served served(setting);
+  Learned learned = served.engine->learned();
+  learned.passes = {{.rows = 1, .ms = 100}, {.rows = 101, .ms = 200}};
+  learned.attention_ms = 0.001;
+  ASSERT_TRUE(served.engine->restore(learned));
+  std::vector<int> read;
+  served.engine->on_step([&](const StepReport& report) {
+    if (report.sequences.size() < 2) return;
+    const auto ms = [&](int n) {
+      const int first = report.sequences[1].position, length = report.sequences[0].position;
+      return 100 + n + 0.001 * (2.5 * length + n * (first + n / 2.0) + 1.5 * first);
+    };
+    const int n = report.sequences[1].n_tokens;
+    const double most = 1.6 * (ms(0) - 0.0015 * report.sequences[1].position);
+    EXPECT_LE(ms(n), most + 0.01) << report.step;
+    if (report.sequences[1].emitted.empty()) {
+      EXPECT_GT(ms(n + 1), most - 0.01) << report.step;
+      read.push_back(n);
+    }
+  });
+  served.submit(ask({1, 2, 3}, 300));
+  served.scheduler->turn();
+  served.submit(ask(text(2, 3000), 5));
+  served.finish();
+  ASSERT_GT(read.size(), 3u);
+  EXPECT_GT(read.front(), 50);
+  EXPECT_LT(read.back(), 20);
+  EXPECT_TRUE(std::ranges::is_sorted(read, std::greater<>()));
+}
+
 TEST(Scheduler, OneFailureEndsOneAnswer) {
   Setting setting;
   setting.model.unusable = [](std::span<const Token> path) {

@@ -69,7 +69,8 @@ class FakeBackend final : public Backend {
     spec_.vocabulary = model_.vocabulary;
     spec_.embedding = 1;
     spec_.context_trained = options_.context;
-    spec_.layers.resize(2);
+    spec_.layers.resize(2,
+                        {.operations = {{.pre_norm = {}, .body = Attention{}, .post_norm = {}}}});
     cache_.emplace(CacheLimits{.context = options_.context,
                                .n_sequences = options_.n_sequences,
                                .n_slots = options_.n_slots,
