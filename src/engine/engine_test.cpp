@@ -764,6 +764,30 @@ TEST(Engine, DraftersCanChangeInMidText) {
   }
 }
 
+// Texts that wait for a step without rows of it lose time to its drafts like those with rows.
+TEST(Engine, DraftsHaveToPayForTextsThatWait) {
+  const FakeTokenizer tokenizer = words();
+  std::map<int, long> drafted;
+  for (const int n_waiting : {0, 1000}) {
+    Setting setting;
+    setting.engine.budget.automatic = true;
+    WatchedEngine engine(setting, list(lookup()));
+    Learned learned = engine.learned();
+    learned.passes = {{.rows = 1, .ms = 10}, {.rows = 64, .ms = 10.5}};
+    ASSERT_TRUE(engine.restore(learned));
+    const auto generation =
+        engine.begin(std::vector<Token>{1, 2, 3}, greedy(),
+                     StopRules(tokenizer, {.n_predict = 150, .ignore_eos = true}));
+    while (!generation->ended()) {
+      const Engine::Part part{generation.get(), engine.n_unread(*generation)};
+      engine.step(std::span(&part, 1), n_waiting);
+    }
+    drafted[n_waiting] = engine.drafted;
+  }
+  EXPECT_GT(drafted[0], 20);
+  EXPECT_LT(4 * drafted[1000], drafted[0]);
+}
+
 TEST(Engine, ReportsEachStep) {
   const FakeTokenizer tokenizer = words();
   WatchedEngine engine({}, list(lookup(), model({})));
