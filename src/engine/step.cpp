@@ -71,8 +71,10 @@ Step::Step(Engine& engine, std::span<const Engine::Part> parts, int n_waiting) :
                       .choices = {},
                       .verdict = {}});
     load_.rows += turns_.back().n_tokens;
-    load_.attended += attended(engine_.target_->spec(), first, turns_.back().n_tokens);
-    load_.node_attended += attended(engine_.target_->spec(), length, 1) / parts.size();
+    const ModelSpec& spec = engine_.target_->spec();
+    load_.attended += attended(spec, first, turns_.back().n_tokens);
+    const double of_node = attended(spec, length, 1) - attended(spec, length, 0);
+    load_.node_attended += of_node / static_cast<double>(parts.size());
     load_.prompt_rows += turns_.back().n_tokens - (turns_.back().generates ? 1 : 0);
   }
   load_.texts = static_cast<int>(turns_.size()) + n_waiting;
