@@ -17,9 +17,9 @@ struct PassWork {
   double attended = 0;     // of all texts
 };
 
-// What n rows of a text after its first `length` tokens add to PassWork::attended, in positions: for
-// each row those before it, and for all one and a half times `length` more, since reading keys and
-// values from memory takes about as long as what a row and a half do with them. The mean of the
+// What n rows of a text after its first `length` tokens add to PassWork::attended, in positions:
+// for each row those before it, and for all one and a half times `length` more, since reading keys
+// and values from memory takes about as long as what a row and a half do with them. The mean of the
 // layers, some of which may have windows.
 double attended(const ModelSpec& spec, int length, int n_rows);
 
