@@ -175,14 +175,13 @@ TEST(CostCurve, LearnsAttention) {
   std::uniform_int_distribution rows(1, 40), length(100, 4000);
   for (const double guess : {0.3, 1.0, 3.0}) {
     CostCurve curve = measured_on_short_texts();
-    const double scale = guess * 0.001 / curve.attention_ms();
+    const double truth = curve.attention_ms() / guess;
     for (int i = 0; i < 200; ++i) {
       const int n = rows(random);
       const PassWork work{.rows = n, .attended = (n + 1.5) * length(random)};
-      const double ms = true_ms(work) - work.attended * 0.001 + work.attended * 0.001 / scale;
-      curve.refine(work, ms * noise(random));
+      curve.refine(work, (true_ms({.rows = n}) + work.attended * truth) * noise(random));
     }
-    EXPECT_NEAR(curve.attention_ms() * scale / 0.001, 1, 0.15) << guess;
+    EXPECT_NEAR(curve.attention_ms() / truth, 1, 0.15) << guess;
     EXPECT_NEAR(curve.ms(8) / true_ms({.rows = 8}), 1, 0.1) << guess;
     EXPECT_NEAR(curve.ms(32) / true_ms({.rows = 32}), 1, 0.1) << guess;
   }
