@@ -60,8 +60,7 @@ Step::Step(Engine& engine, std::span<const Engine::Part> parts, int n_waiting) :
                       .first = first,
                       .n_tokens = 1 + more,
                       .generates = first + 1 + more == length,
-                      .drafts = length > generation->n_prompt && more == 0 &&
-                                engine_.draft_rows_max(*generation) > 0,
+                      .drafts = length > generation->n_prompt && more == 0,
                       .rows_max = engine_.draft_rows_max(*generation),
                       .depth_max = depth_max,
                       .drafted = node_0,
@@ -364,7 +363,7 @@ void Step::count_not_drafted(const Turn& turn) const {
       turn.generates && turn.n_tokens == 1 && turn.length > turn.generation->n_prompt;
   if (!could_draft || turn.checked.size() > 1) return;
   NotDrafted& reasons = turn.generation->counters.not_drafted;
-  if (!turn.drafts || engine_.drafters_.empty())
+  if (turn.rows_max == 0 || engine_.drafters_.empty())
     ++reasons.off;
   else if (is_measured_)
     ++reasons.measured;

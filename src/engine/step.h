@@ -29,10 +29,10 @@ class Step {
     int n_tokens;
     bool generates;  // the last of them is the last of the text: node 0
 
-    // Whether drafts are checked: not in a pass that reads of the prompt, so that they delay no
+    // Whether drafts may be checked: not in a pass that reads of the prompt, so that they delay no
     // first token.
     bool drafts;
-    int rows_max;                // of drafts
+    int rows_max;                // of drafts; 0: the text shall have none
     int depth_max;               // of drafts: what the context and the token limit leave room for
     bool was_asked_for = false;  // a drafter was asked for its drafts
     DraftTree drafted;           // as proposed; node 0 alone unless it generates

@@ -51,22 +51,23 @@ std::optional<Fits> fits_from(const Json& json) {
 }
 
 std::optional<Yield> yield_from(const Json& json) {
-  const auto [weight, tokens, passes] = json.get<std::array<double, 3>>();
-  for (const double number : {weight, tokens, passes})
+  const auto [weight, tokens, levels, rows] = json.get<std::array<double, 4>>();
+  for (const double number : {weight, tokens, levels, rows})
     if (!(number >= 0 && number < 1e6)) return {};
-  return Yield{weight, tokens, passes};
+  return Yield{weight, tokens, levels, rows};
 }
 
 }  // namespace
 
 Json json_of(const Profile& profile) {
   Json drafters = Json::array();
-  for (const Learned::OfDrafter& drafter : profile.learned.drafters)
-    drafters.push_back(
-        {{"passes", json_of(drafter.passes)},
-         {"confidences", json_of(drafter.acceptance.confidences)},
-         {"levels", json_of(drafter.acceptance.levels)},
-         {"yield", {drafter.yield.weight, drafter.yield.tokens, drafter.yield.passes}}});
+  for (const Learned::OfDrafter& drafter : profile.learned.drafters) {
+    const auto& [weight, tokens, levels, rows] = drafter.yield;
+    drafters.push_back({{"passes", json_of(drafter.passes)},
+                        {"confidences", json_of(drafter.acceptance.confidences)},
+                        {"levels", json_of(drafter.acceptance.levels)},
+                        {"yield", {weight, tokens, levels, rows}}});
+  }
   return {{"tuning", profile.tuning},
           {"passes", json_of(profile.learned.passes)},
           {"logits", profile.learned.logits_ms},

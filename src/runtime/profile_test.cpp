@@ -13,7 +13,7 @@ Profile profile() {
   budget.curve().measure_one_logit_row(8, 31);
   Profile profile{.tuning = "avx512 processor", .learned = budget.learned()};
   profile.learned.drafters[1].passes = {{.rows = 1, .ms = 7.5}, {.rows = 64, .ms = 80}};
-  profile.learned.drafters[1].yield = {12, 1.5, 0.75};
+  profile.learned.drafters[1].yield = {12, 1.5, 2.5, 2};
   return profile;
 }
 

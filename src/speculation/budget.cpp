@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include "base/error.h"
@@ -22,6 +23,9 @@ constexpr double kStepsAtFirst = 2;    // plain ones with which a text's speed b
 // up to kAnswerExpected tokens take without drafts, and a smaller share of each token that it gets.
 constexpr double kShareAtFirst = 0.02, kShareOfTokens = 0.006;
 constexpr int kAnswerExpected = 128;
+// A text that gains little waits for the drafts of others for no more than this share of what it
+// has got.
+constexpr double kShareForOthers = 0.025;
 // Many answers are short: of that share, rows and reading get what an answer twice as long as now
 // may invest, or one of so many tokens.
 constexpr int kAnswerMin = 24;
@@ -29,6 +33,8 @@ constexpr int kAnswerMin = 24;
 constexpr double kDoubt = 0.5;
 // What rows leave of the account where a drafter is to be tried again.
 constexpr double kReserve = 0.4;
+// Many texts learn from each other, so trials take less of what each may invest.
+constexpr double kReserveOfMany = 0.5;
 
 // The first steps are plain. Later ones come after 16, 32, ... steps with drafts, at last this
 // many, times the speed.
@@ -166,181 +172,283 @@ std::vector<Budget::Ask> Budget::ask(int drafter, const Drafter& asked,
   std::vector<Ask> asks(turns.size());
   if (turns.empty() || options_.rows == 0 || options_.depth == 0 || options_.width == 0)
     return asks;
-  long length = 0;
-  for (const DraftTurn& turn : turns) length += turn.length;
-  const int n_turns = static_cast<int>(turns.size());
-  DraftCost& cost = costs_[drafter];
-  cost = asked.cost(n_turns, static_cast<int>(length / n_turns));
-  // A text's share.
-  cost.fixed_ms /= n_turns;
-  cost.per_depth_ms /= n_turns;
-
   const double price = decides() ? tokens_per_ms(turns, load) : 0;
+  const int rows_left = std::max(0, load.rows_max - load.rows);
+  std::vector<double> prices;
+  if (decides()) prices = row_prices(load, std::min(options_.rows, rows_left), price);
   for (std::size_t i = 0; i < turns.size(); ++i) {
     const DraftTurn& turn = turns[i];
-    TextBudget::OfDrafter& state = turn.budget->drafters_[drafter];
-    if (turn.depth_max <= 0) continue;
-    asks[i] = {.limits = DraftLimits{std::min(options_.rows, turn.rows_max), options_.depth,
-                                     options_.width},
-               .n_context = kWhole,
-               .worth = {.calibration = options_.automatic ? &calibration_ : nullptr,
-                         .text = &turn.budget->acceptance_,
-                         .drafter = drafter,
-                         .row_prices = {}}};
-    if (decides()) decide(asks[i], asked, turn, load, cost, price);
-    if (asks[i].limits) asks[i].limits->depth = std::min(asks[i].limits->depth, turn.depth_max);
-    state.was_asked = asks[i].limits.has_value();
+    const int n_max = std::min(options_.rows, turn.rows_max);
+    if (turn.depth_max <= 0 || n_max <= 0) continue;
+    asks[i] = {
+        .limits = DraftLimits{n_max, std::min(options_.depth, turn.depth_max), options_.width},
+        .n_context = kWhole,
+        .worth = {.calibration = options_.automatic ? &calibration_ : nullptr,
+                  .text = &turn.budget->acceptance_,
+                  .drafter = drafter,
+                  .row_prices = prices,
+                  .ms_price = price}};
+    if (decides()) asks[i].worth.row_prices.resize(std::min(n_max, rows_left) + 1);
   }
+  if (decides()) decide(asks, asked, turns, load);
+
+  int n_asked = 0;
+  long length = 0;
+  for (std::size_t i = 0; i < turns.size(); ++i) {
+    turns[i].budget->drafters_[drafter].was_asked = asks[i].limits.has_value();
+    if (!asks[i].limits) continue;
+    ++n_asked;
+    length += turns[i].length;
+  }
+  if (n_asked > 0) costs_[drafter] = asked.cost(n_asked, static_cast<int>(length / n_asked));
   return asks;
 }
 
 // A drafter that takes time may be asked for a text whose tree may hold other proposals already.
 struct Budget::Occasion {
   const DraftTurn& turn;
-  int drafter;
+  Ask& ask;
   const Drafter& asked;
-  const DraftCost& cost;
-  const std::vector<double>& row_prices;
-  double first;             // the probability that the best first guess of the tree is accepted
-  BestGain without;         // of the tree
-  double plain_ms;          // of the pass without drafts
-  double tokens_per_ms;     // what time costs
-  double passes_per_ms;     // of this text
-  double kept_back, funds;  // in passes
+  double first;      // the probability that the best first guess of the tree is accepted
+  BestGain without;  // of the tree
+  std::vector<Prospect> knowing_all = {};  // [levels + 1] if it reads the whole text
+  // Of the levels that are best for all: what it gains, and less its share of their time.
+  Prospect prospect = {};
+  double net = 0;
+  bool is_granted = false;
 
-  TextBudget::OfDrafter& state() const { return turn.budget->drafters_[drafter]; }
+  TextBudget::OfDrafter& state() const { return turn.budget->drafters_[ask.worth.drafter]; }
+  int unread(int n_context) const { return asked.unread(turn.sequence, n_context); }
 
-  Reading reading(int n_context) const {
-    return {n_context, asked.unread(turn.sequence, n_context) * cost.per_unread_ms};
-  }
-  bool can_afford(const Reading& reading) const {
-    const double drafts = reading.n_context == kWhole && reading.ms > 0 ? kDraftsAfterReading : 1;
-    return (drafts * cost.fixed_ms + reading.ms) * passes_per_ms <=
-           funds - (reading.ms > 0 ? kept_back : 0);
-  }
   // In tokens, of a draft of this depth that is expected to bring so many: in place of the others,
   // or where their first guess is wrong.
-  double gain(double tokens, int depth) const {
-    const int n_both = std::min(without.n + depth, static_cast<int>(row_prices.size()) - 1);
-    return std::max(tokens - row_prices[depth] - without.gain,
-                    (1 - first) * tokens - (row_prices[n_both] - row_prices[without.n])) -
-           tokens_per_ms * cost.ms(depth);
+  double gain(double tokens, double depth) const {
+    return std::max(tokens - price(depth) - without.gain,
+                    (1 - first) * tokens - (price(without.n + depth) - price(without.n)));
+  }
+  // Of rows, which may be a mean number of them.
+  double price(double n_rows) const {
+    const std::vector<double>& prices = ask.worth.row_prices;
+    const double n = std::min(n_rows, static_cast<double>(prices.size()) - 1);
+    const auto whole = static_cast<std::size_t>(n);
+    const double part = n - static_cast<double>(whole);
+    return prices[whole] + (part > 0 ? part * (prices[whole + 1] - prices[whole]) : 0);
   }
 };
 
-void Budget::decide(Ask& ask, const Drafter& asked, const DraftTurn& turn, const PassLoad& load,
-                    const DraftCost& cost, double tokens_per_ms) {
-  const int drafter = ask.worth.drafter;
+// The texts that a drafter is asked about together.
+struct Budget::Round {
+  std::vector<DraftCost> costs;  // [texts + 1]
+  double ms_price;               // in tokens
+  double passes_per_ms;          // of all texts that wait
+  Purse purse;
+  int levels = 1;         // that are best for all
+  double share_left = 0;  // of what a text gains by them, when their time is paid
+  int n_granted = 0;
+  double reading_ms = 0;  // of those
+
+  // Whether so many more texts may be asked about, which read for so long.
+  bool can_afford(double ms, double n_drafts, int n_more = 1) const {
+    const double fixed_ms = n_drafts * costs[n_granted + n_more].fixed_ms;
+    return fixed_ms + reading_ms + ms <= purse.ms - (ms > 0 ? purse.kept_back_ms : 0);
+  }
+  void grant(Occasion& occasion, int n_context, double ms) {
+    occasion.is_granted = true;
+    occasion.ask.n_context = n_context;
+    occasion.state().reading_ms = ms;
+    occasion.turn.budget->acceptance_.handicaps[occasion.ask.worth.drafter] =
+        Calibration::handicap(occasion.asked.n_known(occasion.turn.sequence, n_context));
+    ++n_granted;
+    reading_ms += ms;
+  }
+};
+
+void Budget::decide(std::vector<Ask>& asks, const Drafter& asked, std::span<const DraftTurn> turns,
+                    const PassLoad& load) {
+  std::vector<Occasion> occasions;
+  long length = 0;
+  for (std::size_t i = 0; i < turns.size(); ++i) {
+    if (!asks[i].limits) continue;
+    length += turns[i].length;
+    occasions.push_back(
+        {.turn = turns[i], .ask = asks[i], .asked = asked, .first = 0, .without = {}});
+  }
+  if (occasions.empty()) return;
+  const int n = static_cast<int>(occasions.size());
+  Round round{
+      .costs = {{}}, .ms_price = occasions[0].ask.worth.ms_price, .passes_per_ms = 0, .purse = {}};
+  for (int i = 1; i <= n; ++i) round.costs.push_back(asked.cost(i, static_cast<int>(length / n)));
   const double plain_ms = pass_ms(load);
-  const int n_max = std::min(ask.limits->nodes, load.rows_max - load.rows);
-  ask.worth.row_prices = row_prices(load, n_max, tokens_per_ms);
-  ask.worth.level_price = tokens_per_ms * cost.per_depth_ms;
-  if (cost.fixed_ms <= kNextToNoTime * plain_ms) return;
+  if (round.costs[n].fixed_ms <= kNextToNoTime * plain_ms) return;
 
-  std::vector<double> values = this->values(turn);
-  values.erase(values.begin());
-  std::ranges::sort(values, std::greater<>{});
-  const double passes_per_ms = static_cast<double>(load.texts) / plain_ms;
-  const Occasion occasion{
-      .turn = turn,
-      .drafter = drafter,
-      .asked = asked,
-      .cost = cost,
-      .row_prices = ask.worth.row_prices,
-      .first = values.empty() ? 0 : values[0],
-      .without = best_gain(values, ask.worth.row_prices),
-      .plain_ms = plain_ms,
-      .tokens_per_ms = tokens_per_ms,
-      .passes_per_ms = passes_per_ms,
-      .kept_back = kept_back(turn),
-      .funds = funds(*turn.budget, plain_ms) - added_ms(load, kProbe) * passes_per_ms};
+  round.passes_per_ms = static_cast<double>(load.texts) / plain_ms;
+  for (Occasion& occasion : occasions) {
+    std::vector<double> values = this->values(occasion.turn);
+    values.erase(values.begin());
+    std::ranges::sort(values, std::greater<>{});
+    occasion.first = values.empty() ? 0 : values[0];
+    occasion.without = best_gain(values, occasion.ask.worth.row_prices);
+    occasion.knowing_all = prospects(occasion, 0);
+  }
+  share(occasions, round);
+  std::vector<double> expected(turns.size());
+  for (const Occasion& occasion : occasions)
+    if (occasion.net > 0) expected[&occasion.turn - turns.data()] = occasion.prospect.tokens;
+  round.purse = purse(turns, load, expected);
+  round.purse.ms -= added_ms(load, kProbe);
+  std::vector<Occasion*> order;
+  for (Occasion& occasion : occasions) order.push_back(&occasion);
+  std::ranges::stable_sort(order, std::greater<>{}, &Occasion::net);
+  for (Occasion* occasion : order) grant_what_pays(*occasion, round);
+  if (round.n_granted > 0) {
+    const DraftCost& cost = round.costs[round.n_granted];
+    const double left = round.purse.ms - cost.fixed_ms - round.reading_ms;
+    const double levels = left / std::max(1e-9, cost.per_depth_ms);
+    const int depth = 1 + static_cast<int>(std::min<double>(options_.depth - 1, levels));
+    for (Occasion& occasion : occasions)
+      if (occasion.is_granted)
+        occasion.ask.limits->depth = std::min(occasion.ask.limits->depth, depth);
+  }
+  try_again(occasions, round);
+  for (Occasion& occasion : occasions)
+    if (!occasion.is_granted) occasion.ask.limits.reset();
+}
 
-  TextBudget::OfDrafter& state = occasion.state();
-  std::optional<Reading> reading = reading_that_pays(occasion);
-  if (reading) {
-    state.gap = 0;
-    const double left = occasion.funds - (cost.fixed_ms + reading->ms) * passes_per_ms;
-    const double levels = left / std::max(1e-9, cost.per_depth_ms * passes_per_ms);
-    ask.limits->depth = 1 + static_cast<int>(std::min<double>(options_.depth - 1, levels));
-  } else {
-    reading = trial(occasion);
-    ask.limits->depth = 1;
+// The levels at which the texts that draft together gain most, and what that leaves for each.
+void Budget::share(std::vector<Occasion>& occasions, Round& round) const {
+  double most = 0, least_gain = 0;
+  for (int levels = 1; levels <= options_.depth; ++levels) {
+    std::vector<double> gains;
+    for (const Occasion& occasion : occasions) {
+      const auto last = static_cast<int>(occasion.knowing_all.size()) - 1;
+      gains.push_back(occasion.knowing_all[std::min(levels, last)].gain);
+    }
+    std::ranges::sort(gains, std::greater<>{});
+    const int n =
+        n_that_share(gains, [&](int n) { return round.ms_price * round.costs[n].ms(levels); });
+    if (n == 0) continue;
+    const double sum = std::accumulate(gains.begin(), gains.begin() + n, 0.0);
+    const double left = sum - round.ms_price * round.costs[n].ms(levels);
+    if (left <= most) continue;
+    most = left;
+    least_gain = gains[n - 1];
+    round.levels = levels;
+    round.share_left = left / sum;
   }
-  if (!reading) {
-    ask.limits.reset();
-    return;
+  for (Occasion& occasion : occasions) {
+    const auto last = static_cast<int>(occasion.knowing_all.size()) - 1;
+    occasion.prospect = occasion.knowing_all[std::min(round.levels, last)];
+    if (round.share_left > 0 && occasion.prospect.gain >= least_gain)
+      occasion.net = round.share_left * occasion.prospect.gain;
   }
-  ask.n_context = reading->n_context;
-  state.reading_ms = reading->ms;
-  turn.budget->acceptance_.handicaps[drafter] =
-      Calibration::handicap(asked.n_known(turn.sequence, reading->n_context));
 }
 
 // Reading all that it lacks is an investment, which the rest of the answer has to bring in. Or it
 // is asked with what it knows.
-std::optional<Budget::Reading> Budget::reading_that_pays(const Occasion& occasion) {
+void Budget::grant_what_pays(Occasion& occasion, Round& round) const {
   const DraftTurn& turn = occasion.turn;
   TextBudget::OfDrafter& state = occasion.state();
-  const Prospect knowing_all = prospect(occasion, 0);
   state.n_gains = std::min(state.n_gains + 1, kGainsOfText);
-  state.gain += (std::max(0.0, knowing_all.gain) - state.gain) / state.n_gains;
+  state.gain += (occasion.net - state.gain) / state.n_gains;
 
-  const Reading some = occasion.reading(kTrialContext);
+  const double per_unread_ms = round.costs[round.n_granted + 1].per_unread_ms;
   double gain_as_it_is = 0;
-  if (some.ms == 0) {
+  const bool has_to_read = occasion.unread(kTrialContext) > 0;
+  if (!has_to_read && occasion.net > 0) {
     const int n_known = occasion.asked.n_known(turn.sequence, kTrialContext);
-    gain_as_it_is = std::max(0.0, prospect(occasion, Calibration::handicap(n_known)).gain);
+    const std::vector<Prospect> now = prospects(occasion, Calibration::handicap(n_known));
+    const double gain = now[std::min(round.levels, static_cast<int>(now.size()) - 1)].gain;
+    gain_as_it_is = std::max(0.0, gain - (occasion.prospect.gain - occasion.net));
   }
   const int n_expected = std::max(turn.n_answered, kAnswerLeftMin);
   const double n_steps =
-      std::min(n_expected, turn.n_left.value_or(n_expected)) / (1 + knowing_all.tokens);
-  const Reading all = occasion.reading(kWhole);
-  if (knowing_all.gain > 0 &&
-      n_steps * (state.gain - gain_as_it_is) > occasion.tokens_per_ms * all.ms &&
-      occasion.can_afford(all))
-    return all;
-  if (gain_as_it_is > 0 && occasion.can_afford(some)) return some;
-  return std::nullopt;
+      std::min(n_expected, turn.n_left.value_or(n_expected)) / (1 + occasion.prospect.tokens);
+  const double all_ms = occasion.unread(kWhole) * per_unread_ms;
+  if (occasion.net > 0 && n_steps * (state.gain - gain_as_it_is) > round.ms_price * all_ms &&
+      round.can_afford(all_ms, all_ms > 0 ? kDraftsAfterReading : 1)) {
+    round.grant(occasion, kWhole, all_ms);
+  } else if (gain_as_it_is > 0 && round.can_afford(0, 1)) {
+    round.grant(occasion, kTrialContext, 0);
+  }
+  if (occasion.is_granted) state.gap = 0;
 }
 
-// It is not right often enough, as far as is known, or has too much to read. If a trial is due:
-// with all of the text if little is missing, else with its end.
-std::optional<Budget::Reading> Budget::trial(const Occasion& occasion) const {
-  TextBudget::OfDrafter& state = occasion.state();
-  if (state.gap == 0) state.gap = state.steps_left = kGapMin;
-  if (--state.steps_left > 0 || occasion.gain(1, 1) <= 0) return std::nullopt;
-  Reading reading = occasion.reading(kWhole);
-  if (reading.ms * occasion.passes_per_ms > kTrialShare) reading = occasion.reading(kTrialContext);
-  // While some of the account is kept back, a trial waits for it instead of reading less.
-  if (occasion.kept_back == 0 &&
-      (occasion.cost.fixed_ms + reading.ms) * occasion.passes_per_ms > occasion.funds / 2)
-    reading = occasion.reading(kTrialContext / 2);
-  if (!occasion.can_afford(reading)) return std::nullopt;
-  state.gap = std::min(2 * state.gap, kGapMax);
-  state.steps_left = state.gap;
-  return reading;
+// Where it is not right often enough, as far as is known, or has too much to read. Trials share
+// their time, so with one that is due go those that have waited for half of theirs, and where no
+// text drafts anyway they wait until all can be afforded.
+void Budget::try_again(std::vector<Occasion>& occasions, Round& round) const {
+  bool is_due = false;
+  for (Occasion& occasion : occasions) {
+    if (occasion.is_granted) continue;
+    TextBudget::OfDrafter& state = occasion.state();
+    if (state.gap == 0) state.gap = state.steps_left = kGapMin;
+    is_due = --state.steps_left <= 0 || is_due;
+  }
+  if (!is_due) return;
+  const double fixed_ms = round.costs.back().fixed_ms;  // of all together
+  const double per_unread_ms = round.costs[1].per_unread_ms;
+  const int n = static_cast<int>(round.costs.size()) - 1;
+  struct Trial {
+    Occasion* occasion;
+    int n_context;
+    double reading_ms;
+  };
+  std::vector<Trial> trials;
+  double ms = 0;
+  for (Occasion& occasion : occasions) {
+    if (occasion.is_granted || 2 * occasion.state().steps_left > occasion.state().gap ||
+        occasion.gain(1, 1) <= round.ms_price * fixed_ms / n)
+      continue;
+    // With all of the text if little is missing, else with its end. While some of the account is
+    // kept back, a trial waits for it instead of reading less.
+    Trial trial{&occasion, kWhole, occasion.unread(kWhole) * per_unread_ms};
+    const auto read = [&](int n_context) {
+      trial.n_context = n_context;
+      trial.reading_ms = occasion.unread(n_context) * per_unread_ms;
+    };
+    if (trial.reading_ms * round.passes_per_ms > kTrialShare) read(kTrialContext);
+    if (round.purse.kept_back_ms == 0 && fixed_ms + trial.reading_ms > round.purse.ms / 2)
+      read(kTrialContext / 2);
+    ms += trial.reading_ms;
+    trials.push_back(trial);
+  }
+  if (round.n_granted == 0 &&
+      !round.can_afford(ms + round.purse.reserve_ms, 1, static_cast<int>(trials.size())))
+    return;
+  for (const auto& [occasion, n_context, reading_ms] : trials) {
+    if (!round.can_afford(reading_ms, 1)) continue;
+    round.grant(*occasion, n_context, reading_ms);
+    occasion->ask.limits->depth = 1;
+    TextBudget::OfDrafter& state = occasion->state();
+    state.gap = std::min(2 * state.gap, kGapMax);
+    state.steps_left = state.gap;
+  }
 }
 
-// Of the depth at which it is best.
-Budget::Prospect Budget::prospect(const Occasion& occasion, double handicap) const {
+// [levels + 1] of drafts up to so many levels, as many as there are rows for.
+std::vector<Budget::Prospect> Budget::prospects(const Occasion& occasion, double handicap) const {
   const TextBudget& text = *occasion.turn.budget;
-  Prospect best;
+  const int drafter = occasion.ask.worth.drafter;
+  const auto n_rows = static_cast<int>(occasion.ask.worth.row_prices.size()) - 1;
+  const int levels_max = std::min(occasion.ask.limits->depth, n_rows);
+  std::vector<Prospect> best(1);
   double tokens = 0, path = 1, tokens_now = 0, path_now = 1;
-  for (int depth = 1;
-       depth <= options_.depth && depth < static_cast<int>(occasion.row_prices.size()); ++depth) {
+  for (int depth = 1; depth <= levels_max; ++depth) {
     const auto level = [&](double with) {
-      return calibration_.level(text.acceptance_, occasion.drafter, depth, with);
+      return calibration_.level(text.acceptance_, drafter, depth, with);
     };
     tokens += path *= level(handicap);
-    tokens_now += path_now *= level(text.acceptance_.handicaps[occasion.drafter]);
-    if (const double gain = occasion.gain(tokens, depth); gain > best.gain) best = {gain, tokens};
+    tokens_now += path_now *= level(text.acceptance_.handicaps[drafter]);
+    const double gain = occasion.gain(tokens, depth);
+    best.push_back(gain > best.back().gain ? Prospect{gain, tokens} : best.back());
   }
   // What it has brought shows what stopping early where it is unsure is worth.
-  if (const Yield yield = expected_yield(text, occasion.drafter); yield.weight > 0) {
+  if (const Yield yield = expected_yield(text, drafter); yield.weight > 0 && levels_max > 0) {
     const double brought = yield.tokens * tokens / tokens_now;
-    const double price = occasion.tokens_per_ms * occasion.plain_ms * yield.passes;
-    const double gain = (1 - occasion.first) * brought - price;
-    if (gain > best.gain) best = {gain, brought};
+    const double gain = (1 - occasion.first) * brought - occasion.price(yield.rows);
+    for (int levels = std::max(1, static_cast<int>(std::lround(yield.levels)));
+         levels <= levels_max; ++levels)
+      if (gain > best[levels].gain) best[levels] = {gain, brought};
   }
   return best;
 }
@@ -359,11 +467,13 @@ void Budget::plan(std::span<const DraftTurn> turns, const PassLoad& load) {
     double value;
   };
   std::vector<Ranked> all;
+  std::vector<double> expected;  // [turns] tokens, if all nodes are checked
   for (int turn = 0; turn < static_cast<int>(turns.size()); ++turn) {
     const std::vector<double> values = this->values(turns[turn]);
     const bool is_unproven =
-        decides() && kept_back(turns[turn]) > 0 && earned(*turns[turn].budget, pass_ms(load)) <= 0;
+        decides() && kept_back(turns[turn]) > 0 && earned(*turns[turn].budget) <= 0;
     const double doubt = is_unproven ? kDoubt : 1;
+    expected.push_back(std::accumulate(values.begin() + 1, values.end(), 0.0));
     for (int node = 1; node < static_cast<int>(values.size()); ++node)
       all.push_back({turn, node, doubt * values[node]});
   }
@@ -375,15 +485,15 @@ void Budget::plan(std::span<const DraftTurn> turns, const PassLoad& load) {
   std::vector<int> room;
   for (const DraftTurn& turn : turns) room.push_back(std::min(options_.rows, turn.rows_max));
   const bool probes = decides() && !all.empty() && probe_is_due();
-  if (decides())
-    for (std::size_t i = 0; i < turns.size(); ++i) {
-      charge_drafting(turns[i]);
-      room[i] = std::min(room[i], affordable_nodes(turns[i], load, probes));
-    }
+  std::size_t n_affordable = n_max;
+  if (decides()) {
+    count_drafting(turns);
+    n_affordable = std::min<std::size_t>(n_max, affordable_nodes(turns, load, expected, probes));
+  }
   std::vector<Ranked> kept;
   std::vector<double> values;
   for (const Ranked& node : all)
-    if (kept.size() < n_max && room[node.turn]-- > 0) {
+    if (kept.size() < n_affordable && room[node.turn]-- > 0) {
       kept.push_back(node);
       values.push_back(node.value);
     }
@@ -412,20 +522,26 @@ bool Budget::probe_is_due() {
   return true;
 }
 
-// What drafting for this text has cost in this step.
-void Budget::charge_drafting(const DraftTurn& turn) {
-  TextBudget& text = *turn.budget;
-  text.draft_ms_ = text.reading_ms_ = 0;
+// What drafting has cost in this step.
+void Budget::count_drafting(std::span<const DraftTurn> turns) {
+  draft_ms_ = reading_ms_ = 0;
   for (int drafter = 0; drafter < static_cast<int>(costs_.size()); ++drafter) {
-    TextBudget::OfDrafter& state = text.drafters_[drafter];
-    text.reading_ms_ += std::exchange(state.reading_ms, 0);
-    if (!std::exchange(state.was_asked, false)) continue;
-    int depth = 0;
-    for (int node = 1; node < turn.tree->size(); ++node)
-      for (const Proposal& proposal : (*turn.tree)[node].proposals)
-        if (proposal.drafter == drafter) depth = std::max(depth, (*turn.tree)[node].depth);
-    state.draft_ms = costs_[drafter].ms(depth);
-    text.draft_ms_ += state.draft_ms;
+    int deepest = 0;
+    bool was_asked = false;
+    for (const DraftTurn& turn : turns) {
+      TextBudget::OfDrafter& state = turn.budget->drafters_[drafter];
+      reading_ms_ += std::exchange(state.reading_ms, 0);
+      state.levels = 0;
+      if (!std::exchange(state.was_asked, false)) continue;
+      was_asked = true;
+      for (int node = 1; node < turn.tree->size(); ++node)
+        for (const Proposal& proposal : (*turn.tree)[node].proposals)
+          if (proposal.drafter == drafter)
+            state.levels = std::max(state.levels, (*turn.tree)[node].depth);
+      deepest = std::max(deepest, state.levels);
+      state.levels = costs_[drafter].fixed_ms > 0 ? std::max(1, state.levels) : 0;
+    }
+    if (was_asked) draft_ms_ += costs_[drafter].ms(deepest);
   }
 }
 
@@ -436,18 +552,19 @@ Yield Budget::expected_yield(const TextBudget& text, int drafter) const {
   if (usual.weight == 0) return yield;
   const double n = yield.weight + kUsualWeight;
   yield.tokens = (yield.weight * yield.tokens + kUsualWeight * usual.tokens) / n;
-  yield.passes = (yield.weight * yield.passes + kUsualWeight * usual.passes) / n;
+  yield.levels = (yield.weight * yield.levels + kUsualWeight * usual.levels) / n;
+  yield.rows = (yield.weight * yield.rows + kUsualWeight * usual.rows) / n;
   yield.weight = n;
   return yield;
 }
 
-void Budget::learn_yields(const DraftOutcome& outcome, double plain_ms, double row_ms) {
+void Budget::learn_yields(const DraftOutcome& outcome) {
   TextBudget& text = *outcome.budget;
   const DraftTree& checked = *outcome.checked;
   for (int drafter = 0; drafter < static_cast<int>(yields_.size()); ++drafter) {
     TextBudget::OfDrafter& state = text.drafters_[drafter];
-    const double draft_ms = std::exchange(state.draft_ms, 0);
-    if (draft_ms == 0) continue;
+    const int levels = std::exchange(state.levels, 0);
+    if (levels == 0) continue;
     if (!outcome.taken.empty() && guessed(*outcome.drafted, drafter, outcome.taken[0]))
       state.go_on_with_trial();
     int n_rows = 0, n_accepted = 0;
@@ -459,12 +576,12 @@ void Budget::learn_yields(const DraftOutcome& outcome, double plain_ms, double r
       if (!node) break;
       n_accepted += checked[*node].proposals[0].drafter == drafter;
     }
-    const double passes = (draft_ms + n_rows * row_ms) / plain_ms;
     for (auto [yield, most] :
          {std::pair{&state.yield, kYieldOfText}, std::pair{&yields_[drafter], kYieldUsual}}) {
       yield->weight = std::min(yield->weight + 1, most);
       yield->tokens += (n_accepted - yield->tokens) / yield->weight;
-      yield->passes += (passes - yield->passes) / yield->weight;
+      yield->levels += (levels - yield->levels) / yield->weight;
+      yield->rows += (n_rows - yield->rows) / yield->weight;
     }
   }
 }
@@ -475,32 +592,60 @@ double Budget::kept_back(const DraftTurn& turn) {
   return kShareAtFirst * std::max(0, n_counted - std::max(kAnswerMin, 2 * turn.n_answered));
 }
 
-// The most nodes of a text whose rows its account can pay.
-int Budget::affordable_nodes(const DraftTurn& turn, const PassLoad& load, bool probes) const {
+double Budget::earned(const TextBudget& text) const {
+  return text.saved_ - text.spent_ms_ / curve_.ms(1);
+}
+
+// What the accounts have in the mean, if that leaves no text too far behind. expected: the tokens
+// that drafts are expected to bring in this step, [turns].
+Budget::Purse Budget::purse(std::span<const DraftTurn> turns, const PassLoad& load,
+                            std::span<const double> expected) const {
+  const auto n = static_cast<double>(turns.size());
+  double funds = 0, allowance = 0, kept_back = 0, least = HUGE_VAL;
+  for (std::size_t i = 0; i < turns.size(); ++i) {
+    const TextBudget& text = *turns[i].budget;
+    funds += text.allowance_ + earned(text);
+    allowance += text.allowance_;
+    kept_back += this->kept_back(turns[i]);
+    const double for_others = kShareForOthers * turns[i].n_answered;
+    least = std::min(least, text.allowance_ + for_others + earned(text) + expected[i]);
+  }
+  const double ms_per_pass = pass_ms(load) * n / static_cast<double>(load.texts);
+  return {.ms = std::min(funds / n, least) * ms_per_pass,
+          .kept_back_ms = kept_back / n * ms_per_pass,
+          .reserve_ms = kReserveOfMany * (1 - 1 / n) * allowance / n * ms_per_pass};
+}
+
+// The most nodes whose rows the accounts can pay.
+int Budget::affordable_nodes(std::span<const DraftTurn> turns, const PassLoad& load,
+                             std::span<const double> expected, bool probes) const {
+  if (turns.empty()) return 0;
+  const Purse purse = this->purse(turns, load, expected);
   const double plain_ms = pass_ms(load);
-  const double price_of_ms = static_cast<double>(load.texts) / plain_ms;
-  const double funds = this->funds(*turn.budget, plain_ms) -
-                       (turn.budget->draft_ms_ + turn.budget->reading_ms_) * price_of_ms;
+  double most = purse.ms - draft_ms_ - reading_ms_;
   // What has been drafted at a price is checked if anything is left.
-  const bool paid = turn.budget->draft_ms_ > kNextToNoTime * plain_ms;
-  const bool tries =
-      std::ranges::any_of(turn.budget->drafters_, [](const auto& state) { return state.gap > 0; });
-  const double most =
-      probes || paid ? funds : funds - std::max(kept_back(turn), tries ? kReserve : 0);
+  const bool paid = draft_ms_ > kNextToNoTime * plain_ms;
+  if (!probes && !paid) {
+    const bool tries = std::ranges::any_of(turns, [](const DraftTurn& turn) {
+      return std::ranges::any_of(turn.budget->drafters_, [](const auto& d) { return d.gap > 0; });
+    });
+    const double ms_per_pass = plain_ms * static_cast<double>(turns.size()) / load.texts;
+    most -= std::max(purse.kept_back_ms, tries ? kReserve * ms_per_pass : 0);
+  }
+  const int n_max = options_.rows * static_cast<int>(turns.size());
   int n = 0;
-  while (n < options_.rows && added_ms(load, n + 1) * price_of_ms <= most) ++n;
+  while (n < n_max && added_ms(load, n + 1) <= most) ++n;
   return n;
 }
 
 void Budget::observe(std::span<const DraftOutcome> outcomes, const PassLoad& load,
                      double forward_ms) {
   int n_nodes = 0;
-  double draft_ms = 0;
   for (const DraftOutcome& outcome : outcomes) {
     calibration_.observe(outcome.budget->acceptance_, *outcome.drafted, outcome.taken);
     n_nodes += outcome.checked->size() - 1;
-    draft_ms += outcome.budget->draft_ms_;
   }
+  const double draft_ms = std::exchange(draft_ms_, 0), reading_ms = std::exchange(reading_ms_, 0);
   if (!options_.automatic) return;
   curve_.refine(work(load, n_nodes), forward_ms);
   if (load.prompt_rows == 0) {
@@ -510,24 +655,24 @@ void Budget::observe(std::span<const DraftOutcome> outcomes, const PassLoad& loa
   if (outcomes.empty() || curve_.empty()) return;
 
   const double plain_ms = pass_ms(load);
-  const double added = added_ms(load, n_nodes);
+  const double added = n_nodes > 0 ? added_ms(load, n_nodes) : 0;
+  const auto n = static_cast<double>(outcomes.size());
+  // Texts that wait without getting tokens have no account; the others answer for them.
+  const double spent_ms = (added + draft_ms + reading_ms) * (load.texts / n);
   double speeds = 0;
   for (const DraftOutcome& outcome : outcomes) {
     TextBudget& text = *outcome.budget;
     const double n_taken = static_cast<double>(outcome.taken.size());
-    const int n_own = outcome.checked->size() - 1;
-    const double own_ms = text.draft_ms_ + (n_own > 0 ? added * n_own / n_nodes : 0);
-    learn_yields(outcome, plain_ms, n_nodes > 0 ? added / n_nodes : 0);
+    learn_yields(outcome);
     text.saved_ += n_taken - 1;
-    text.spent_ms_ += (own_ms + text.reading_ms_) * load.texts;
+    text.spent_ms_ += spent_ms * curve_.ms(1) / plain_ms;
     text.n_expected_ = std::max(0, text.n_expected_ - static_cast<int>(outcome.taken.size()));
     text.allowance_ += kShareOfTokens * n_taken;
     text.tokens_ = kRecent * text.tokens_ + n_taken;
     text.passes_ = kRecent * text.passes_ + 1 + (added + draft_ms) / plain_ms;
-    text.draft_ms_ = text.reading_ms_ = 0;
     speeds += speed(text);
   }
-  speed_ = speeds / static_cast<double>(outcomes.size());
+  speed_ = speeds / n;
 }
 
 }  // namespace outrider

@@ -5,10 +5,13 @@
 // would get that from any time, so drafting is worth its time only if it brings more: a drafter is
 // asked, a draft made longer and a node checked where the expected tokens exceed speed · added
 // time. This is the condition for the most tokens per time of a renewal process (Cox 1962). In a
-// batch every text waits for the same pass, so time costs what all of them would get from it.
+// batch every text waits for the same passes, those of drafters, too, so time costs what all of
+// them would get from it, and those draft that together gain more than that.
 //
 // What is expected comes from acceptance learned in this text, which begins as texts usually are
-// (calibration.h). What it may cost to be wrong is bounded by an account of each text.
+// (calibration.h). What it may cost to be wrong is bounded by an account of each text: a step may
+// take for drafts what the accounts of its texts have in the mean, and never so much that a text
+// which gains nothing itself falls far behind.
 
 #pragma once
 
@@ -54,23 +57,22 @@ class TextBudget {
     int n_gains = 0;
     int gap = 0;             // steps from the last trial to the next; 0: it is expected to pay
     int steps_left = 0;      // of these
-    double reading_ms = 0;   // in this step
-    double draft_ms = 0;     // in this step, without reading
     bool was_asked = false;  // in this step
+    double reading_ms = 0;   // in this step
+    int levels = 0;          // of its draft in this step; 0: none, or it takes next to no time
   };
   Calibration::Text acceptance_;
   std::vector<OfDrafter> drafters_;
   // Of the recent steps: tokens, and time in passes without drafts.
   double tokens_ = 0, passes_ = 0;
-  // The account: what the answer may invest and what drafting has saved, in passes without drafts,
-  // and the time that it has taken, of all texts that waited. How many passes that is may turn out
-  // later.
+  // The account: what the answer may invest and what its drafts have saved, in passes without
+  // drafts, and the time by which drafts of whichever text made its steps longer, as if each had
+  // been a step of one text. How many passes that is may turn out later.
   double allowance_ = 0, saved_ = 0, spent_ms_ = 0;
   int n_expected_ = 0;  // tokens of the answer that the allowance has counted already
-  double draft_ms_ = 0, reading_ms_ = 0;  // of this step, as estimated
 };
 
-// A text that may be drafted for in this step.
+// A text that gets tokens in this step, and waits for drafts of others even if it may have none.
 struct DraftTurn {
   TextBudget* budget;
   DraftSequence sequence;
@@ -108,10 +110,12 @@ class Budget {
   // Whether this step should draft nothing, so that the time of a pass without drafts stays known.
   bool plain_step_is_due() const;
 
-  // What the drafter may add to each of these texts' trees, [turns]. The trees may hold proposals
-  // of other drafters. A drafter that takes next to no time is always asked. Another one is not
-  // asked where it is not expected to pay, but tried at growing intervals. It reads all that it
-  // lacks of a text if that is expected to pay and the account allows it; a trial reads the end.
+  // What the drafter may add to each of these texts' trees, [turns]: all texts of the step that
+  // have a token already. The trees may hold proposals of other drafters. A drafter that takes next
+  // to no time is always asked. Another one is asked for the texts that together are expected to
+  // gain the most beyond the time that they share, and tried for the others at growing intervals.
+  // It reads all that it lacks of a text if that is expected to pay and the accounts allow it; a
+  // trial reads the end.
   std::vector<Ask> ask(int drafter, const Drafter& asked, std::span<const DraftTurn> turns,
                        const PassLoad& load);
 
@@ -136,50 +140,51 @@ class Budget {
  private:
   bool decides() const { return options_.automatic && !curve_.empty(); }
   double speed(const TextBudget& text) const;
-  // What drafting has saved beyond what it took, in passes.
-  static double earned(const TextBudget& text, double plain_ms) {
-    return text.saved_ - text.spent_ms_ / plain_ms;
-  }
-  static double funds(const TextBudget& text, double plain_ms) {
-    return text.allowance_ + earned(text, plain_ms);
-  }
+  // What its drafts have saved beyond what it waited for drafts, in passes.
+  double earned(const TextBudget& text) const;
   static double kept_back(const DraftTurn& turn);
+  // What a step may take for drafts, how much of that not for reading and for rows, and how much
+  // not for trials.
+  struct Purse {
+    double ms, kept_back_ms, reserve_ms;
+  };
+  Purse purse(std::span<const DraftTurn> turns, const PassLoad& load,
+              std::span<const double> expected) const;
   double tokens_per_ms(std::span<const DraftTurn> turns, const PassLoad& load) const;
   static PassWork work(const PassLoad& load, int n_nodes = 0);
   double pass_ms(const PassLoad& load, int n_nodes = 0) const;
   double added_ms(const PassLoad& load, int n_nodes) const;
   std::vector<double> row_prices(const PassLoad& load, int n_max, double tokens_per_ms) const;
   std::vector<double> values(const DraftTurn& turn) const;
-  // What asking a drafter in this step is expected to bring.
+  // What asking a drafter is expected to bring, in tokens: beyond the other drafters and the price
+  // of rows, but not of its time; and in all.
   struct Prospect {
-    double gain = -HUGE_VAL;  // in tokens
-    double tokens = 0;
-  };
-  // What a drafter reads before a draft.
-  struct Reading {
-    int n_context;
-    double ms;
+    double gain = 0, tokens = 0;
   };
   struct Occasion;
-  void decide(Ask& ask, const Drafter& asked, const DraftTurn& turn, const PassLoad& load,
-              const DraftCost& cost, double tokens_per_ms);
-  std::optional<Reading> reading_that_pays(const Occasion& occasion);
-  std::optional<Reading> trial(const Occasion& occasion) const;
-  Prospect prospect(const Occasion& occasion, double handicap) const;
+  struct Round;
+  void decide(std::vector<Ask>& asks, const Drafter& asked, std::span<const DraftTurn> turns,
+              const PassLoad& load);
+  std::vector<Prospect> prospects(const Occasion& occasion, double handicap) const;
+  void share(std::vector<Occasion>& occasions, Round& round) const;
+  void grant_what_pays(Occasion& occasion, Round& round) const;
+  void try_again(std::vector<Occasion>& occasions, Round& round) const;
   bool probe_is_due();
   Yield expected_yield(const TextBudget& text, int drafter) const;
-  void learn_yields(const DraftOutcome& outcome, double plain_ms, double row_ms);
-  void charge_drafting(const DraftTurn& turn);
-  int affordable_nodes(const DraftTurn& turn, const PassLoad& load, bool probes) const;
+  void learn_yields(const DraftOutcome& outcome);
+  void count_drafting(std::span<const DraftTurn> turns);
+  int affordable_nodes(std::span<const DraftTurn> turns, const PassLoad& load,
+                       std::span<const double> expected, bool probes) const;
 
   BudgetOptions options_;
   CostCurve curve_;
   Calibration calibration_;
   std::vector<Yield> yields_;     // [drafters] over all texts
-  std::vector<DraftCost> costs_;  // [drafters] of this step
-  int n_since_plain_ = 0;         // steps with drafts
-  int n_plain_ = 0;               // passes without
-  int n_since_probe_ = 0;         // steps that could have checked nodes and did not
+  std::vector<DraftCost> costs_;  // [drafters] of this step, for the texts that were asked about
+  double draft_ms_ = 0, reading_ms_ = 0;  // of this step, as estimated
+  int n_since_plain_ = 0;                 // steps with drafts
+  int n_plain_ = 0;                       // passes without
+  int n_since_probe_ = 0;                 // steps that could have checked nodes and did not
   int probe_gap_ = 4;
   double speed_ = 1;  // of the last step's texts, their mean
 };

@@ -4,6 +4,7 @@
 
 #pragma once
 
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -20,13 +21,18 @@ struct BestGain {
 };
 BestGain best_gain(std::span<const double> values, std::span<const double> prices);
 
+// How many of the texts that may share a pass should: the n with the largest sum of the first n
+// gains less price(n), that of a pass for n texts; 0: it does not pay. gains: descending, in
+// tokens.
+int n_that_share(std::span<const double> gains, const std::function<double(int)>& price);
+
 // For a drafter that grows a text's draft level by level, each of which takes time.
 struct DraftWorth {
   const Calibration* calibration = nullptr;  // null: confidences stand
   const Calibration::Text* text = nullptr;
   int drafter = 0;
   std::vector<double> row_prices = {};  // as for best_gain(); empty: time has no price
-  double level_price = 0;               // of the time of a further level
+  double ms_price = 0;                  // of a millisecond
 
   double acceptance(float confidence, int depth) const {
     return calibration ? calibration->acceptance(*text, {drafter, confidence}, depth) : confidence;
@@ -35,9 +41,9 @@ struct DraftWorth {
     return calibration ? calibration->level(*text, drafter, depth) : 1;
   }
 
-  // Whether a further level is worth its time: with nodes of the `expected` values beside those
-  // that are drafted already, in any order.
-  bool level_pays(std::vector<double> drafted, std::span<const double> expected) const;
+  // What a further level brings before its time is paid: nodes of the `expected` values beside
+  // those that are drafted already, in any order.
+  double level_gain(std::vector<double> drafted, std::span<const double> expected) const;
 };
 
 }  // namespace outrider

@@ -19,17 +19,26 @@ TEST(BestGain, IsOverAllNumbersOfRows) {
   EXPECT_EQ(best_gain({}, std::vector<double>{0, 0}).n, 0);
 }
 
-TEST(DraftWorth, ALevelPaysByWhatItAdds) {
-  DraftWorth worth{.row_prices = {0, 0.1, 0.2, 0.3, 0.4}, .level_price = 0.3};
-  EXPECT_TRUE(worth.level_pays({0.9}, std::vector<double>{0.5}));  // 0.5 - 0.1 > 0.3
-  EXPECT_FALSE(worth.level_pays({0.9}, std::vector<double>{0.35}));
-  // Two nodes together may be worth what one is not.
-  EXPECT_TRUE(worth.level_pays({0.9, 0.5}, std::vector<double>{0.35, 0.3}));
+TEST(DraftWorth, ALevelGainsWhatItAdds) {
+  DraftWorth worth{.row_prices = {0, 0.1, 0.2, 0.3, 0.4}};
+  EXPECT_NEAR(worth.level_gain({0.9}, std::vector<double>{0.5}), 0.4, 1e-9);
+  // Two nodes, of which one would be too dear as the third row.
+  worth.row_prices = {0, 0.1, 0.2, 0.6};
+  EXPECT_NEAR(worth.level_gain({0.9}, std::vector<double>{0.35, 0.3}), 0.25, 1e-9);
   // Nodes for which there is no row left are worth nothing.
-  EXPECT_FALSE(worth.level_pays({0.9, 0.9, 0.9, 0.9}, std::vector<double>{0.9}));
-  worth.row_prices.clear();
-  EXPECT_TRUE(worth.level_pays({0.9}, std::vector<double>{0.01}));  // time has no price
-  EXPECT_FALSE(worth.level_pays({0.9}, {}));
+  EXPECT_NEAR(worth.level_gain({0.9, 0.9, 0.9}, std::vector<double>{0.9}), 0, 1e-9);
+  worth.row_prices.clear();  // time has no price
+  EXPECT_GT(worth.level_gain({0.9}, std::vector<double>{0.01}), 0);
+  EXPECT_EQ(worth.level_gain({0.9}, {}), 0);
+}
+
+// A pass for many texts takes little more than one for few.
+TEST(DraftWorth, TextsShareAPassThatTheyGainMoreFrom) {
+  const auto price = [](int n) { return n == 0 ? 0 : 0.9 + 0.1 * n; };
+  EXPECT_EQ(n_that_share(std::vector<double>{0.5, 0.4, 0.3, 0.05}, price), 0);
+  EXPECT_EQ(n_that_share(std::vector<double>{0.7, 0.6, 0.3, 0.05}, price), 3);
+  EXPECT_EQ(n_that_share(std::vector<double>{1.5, 0.05}, price), 1);
+  EXPECT_EQ(n_that_share({}, price), 0);
 }
 
 }  // namespace

@@ -14,7 +14,8 @@ namespace outrider {
 struct Yield {
   double weight = 0;  // times
   double tokens = 0;  // accepted, that no drafter before it had proposed
-  double passes = 0;  // time of drafting and of its rows, in passes without drafts
+  double levels = 0;  // of its drafts
+  double rows = 0;    // of these that were checked
 };
 
 struct Learned {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <numeric>
 #include <queue>
@@ -73,9 +74,9 @@ struct ModelDrafter::Draft {
     return order;
   }
 
-  // Whether children of these nodes are expected to be worth a level's time.
-  bool is_worth_a_level(std::span<const int> nodes) const {
-    if (!request->worth) return !nodes.empty();
+  // What children of these nodes are expected to bring; 0: nothing.
+  double level_gain(std::span<const int> nodes) const {
+    if (!request->worth) return nodes.empty() ? 0 : 1;
     std::vector<double> values, expected;
     for (const int node : best())
       if (node != 0) values.push_back(sequence->tree[node].value);
@@ -83,7 +84,7 @@ struct ModelDrafter::Draft {
       const Node& parent = sequence->tree[node];
       expected.push_back(parent.value * request->worth->level(parent.depth + 1));
     }
-    return request->worth->level_pays(std::move(values), expected);
+    return request->worth->level_gain(std::move(values), expected);
   }
 
   // Of these, nodes whose children may be among the best: of as many as may be proposed, the last
@@ -427,40 +428,64 @@ void ModelDrafter::expand(Draft& draft) const {
 }
 
 // One pass over the best nodes that are not computed, at most `width` of each sequence, and over
-// guesses at what follows them. False if no node may or should have children.
+// guesses at what follows them. All texts wait for it, so those go on that together gain more than
+// it costs. False if none do.
 bool ModelDrafter::grow(std::span<Draft> drafts, double& passes) {
   const Stopwatch watch;
-  Batch batch;
-  std::vector<Draft*> growing;
+  struct Growth {
+    Draft* draft;
+    std::vector<int> nodes;
+    double gain;
+  };
+  std::vector<Growth> growing;
+  long length = 0;
+  int n_rows = 0;
   for (Draft& draft : drafts) {
     if (draft.ended) continue;
     const DraftLimits& limits = draft.request->limits;
-    Sequence& sequence = *draft.sequence;
-    const int length = sequence.length();
+    const Sequence& sequence = *draft.sequence;
     std::vector<int> nodes;
-    int n_left = std::min({limits.width, free_rows(sequence),
-                           backend_->options().batch_rows - static_cast<int>(batch.rows.size())});
+    int n_left =
+        std::min({limits.width, free_rows(sequence), backend_->options().batch_rows - n_rows});
     for (const int i : draft.parents()) {
-      const Node& node = sequence.tree[i];
-      if (n_left == 0 || length - 1 + node.depth >= backend_->options().context) break;
+      const int depth = sequence.tree[i].depth;
+      if (n_left == 0 || sequence.length() - 1 + depth >= backend_->options().context) break;
       --n_left;
       nodes.push_back(i);
     }
-    if (!draft.is_worth_a_level(nodes)) continue;
-    growing.push_back(&draft);
-    batch.length += length;
+    const double gain = draft.level_gain(nodes);
+    if (gain <= 0) continue;
+    n_rows += static_cast<int>(nodes.size());
+    length += sequence.length();
+    growing.push_back({&draft, std::move(nodes), gain});
+  }
+  if (growing.empty()) return false;
+  std::ranges::stable_sort(growing, std::greater<>{}, &Growth::gain);
+  std::vector<double> gains;
+  for (const Growth& growth : growing) gains.push_back(growth.gain);
+  const DraftWorth* const worth = growing[0].draft->request->worth;
+  const long usual_length = length / std::ssize(growing);
+  growing.resize(n_that_share(
+      gains, [&](int n) { return worth ? worth->ms_price * level_ms(n, n * usual_length) : 0; }));
+  if (growing.empty()) return false;
+
+  Batch batch;
+  std::vector<Draft*> guessing;
+  for (const auto& [draft, nodes, gain] : growing) {
+    Sequence& sequence = *draft->sequence;
+    guessing.push_back(draft);
+    batch.length += sequence.length();
     for (const int i : nodes) {
       Node& node = sequence.tree[i];
       const int parent = *sequence.tree[node.parent].said;
       const Said& said = sequence.said[parent];
       node.said = static_cast<int>(sequence.said.size());
-      batch.ask(draft, parent, node.token, sequence.index.after(said.end, node.token),
+      batch.ask(*draft, parent, node.token, sequence.index.after(said.end, node.token),
                 said.slot ? Parent{*said.slot} : Parent{CommittedText{}},
                 node.value / sequence.tree[nodes[0]].value);
     }
   }
-  if (batch.rows.empty()) return false;
-  add_guesses(batch, growing);
+  add_guesses(batch, guessing);
   const PassWork work = work_of(batch);
   compute(batch);
   curve_.refine(work, watch.ms());
@@ -622,6 +647,10 @@ double ModelDrafter::passes_per_level() const {
   return (1 + recent_passes_) / (1 + recent_levels_);
 }
 
+double ModelDrafter::level_ms(std::size_t n_texts, long length) const {
+  return usual_pass_ms(n_texts, length) * passes_per_level();
+}
+
 DraftCost ModelDrafter::cost(int n_texts, int length) const {
   if (curve_.empty()) return {};
   const long all = static_cast<long>(n_texts) * length;
@@ -630,7 +659,7 @@ DraftCost ModelDrafter::cost(int n_texts, int length) const {
     return curve_.ms({.rows = n, .attended = attended(backend_->spec(), length / 2, n)});
   };
   return {.fixed_ms = curve_.ms({.rows = n_texts, .attended = by_texts}),
-          .per_depth_ms = usual_pass_ms(n_texts, all) * passes_per_level(),
+          .per_depth_ms = level_ms(n_texts, all),
           .per_unread_ms =
               std::max(0.0, reading_ms(64) - reading_ms(kUsualCatchUp)) / (64 - kUsualCatchUp)};
 }

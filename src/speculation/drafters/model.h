@@ -139,6 +139,7 @@ class ModelDrafter final : public Drafter {
   PassWork work_of(const Batch& batch) const;
   double usual_pass_ms(std::size_t n_texts, long length) const;
   double passes_per_level() const;
+  double level_ms(std::size_t n_texts, long length) const;
   ChoiceRequest question(const Draft& draft, int said, int row,
                          std::vector<TokenCount>& counts) const;
   void rehearse(const Pass& pass, std::span<const Rehearsal> rehearsals);
