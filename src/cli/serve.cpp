@@ -66,7 +66,8 @@ std::string url(const Settings& settings, int port) {
 }
 
 std::shared_ptr<const ServedModel> served_model(const Settings& settings, const Workbench& bench,
-                                                Scheduler& scheduler, Metrics& metrics) {
+                                                const Engine& engine, Scheduler& scheduler,
+                                                Metrics& metrics) {
   const OpenedModel& opened = bench.model();
   auto model = std::make_shared<ServedModel>();
   model->name = name_for_clients(settings);
@@ -81,6 +82,7 @@ std::shared_ptr<const ServedModel> served_model(const Settings& settings, const 
   if (opened.chat_template) model->format = answer_format(*opened.chat_template);
   model->vocabulary = opened.model.spec.vocabulary;
   model->context = bench.context();
+  for (const auto& drafter : engine.drafters()) model->drafters.emplace_back(drafter->name());
   model->filters = [checkpoint = opened.model.checkpoint](const FilterSettings& asked) {
     return filters_for(asked, checkpoint->metadata);
   };
@@ -154,7 +156,7 @@ int serve(const Machine& machine, const Settings& settings) {
     ~Stop() { server.stop(); }
   } stop{server};
   stop_if_interrupted();
-  const auto model = served_model(settings, bench, scheduler, metrics);
+  const auto model = served_model(settings, bench, *engine, scheduler, metrics);
   server.serve(status_routes(status_sources(bench, *model, server, scheduler, metrics, settings,
                                             !engine->drafters().empty())),
                api_routes(model), scheduler);

@@ -790,6 +790,26 @@ TEST(Engine, DraftsHaveToPayForTextsThatWait) {
   EXPECT_LT(4 * drafted[1000], drafted[0]);
 }
 
+// Beside a text for which all are asked.
+TEST(Engine, ATextHasTheDraftersThatItAsksFor) {
+  const FakeTokenizer tokenizer = words();
+  WatchedEngine engine({}, list(lookup(), model({})));
+  const std::vector<Token> prompt{1, 2, 3, 1, 2};
+  const StopParams stop{.n_predict = 30, .ignore_eos = true};
+  const auto all = engine.begin(prompt, greedy(), StopRules(tokenizer, stop));
+  const auto one =
+      engine.begin(prompt, greedy(), StopRules(tokenizer, stop), {.drafters = {{"model"}}});
+  while (!all->ended()) {
+    std::vector<Generation*> running{all.get()};
+    if (!one->ended()) running.push_back(one.get());
+    engine.step(running);
+  }
+  EXPECT_GT(all->counters.drafters[0].proposed, 0);
+  EXPECT_EQ(one->counters.drafters[0].proposed, 0);
+  EXPECT_GT(one->counters.drafters[1].proposed, 0);
+  EXPECT_EQ(one->tokens, all->tokens);
+}
+
 TEST(Engine, ReportsEachStep) {
   const FakeTokenizer tokenizer = words();
   WatchedEngine engine({}, list(lookup(), model({})));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/token.h"
@@ -20,6 +21,8 @@ struct AnswerOptions {
   CacheScope scope = {};
   // Drafted nodes of a step at most; 0: no drafts. Nothing: as the budget's options allow.
   std::optional<int> draft_rows = {};
+  // The names of the drafters that may propose; nothing: all of the engine's.
+  std::optional<std::vector<std::string>> drafters = {};
   // For each of its tokens the log probability, and so many best ones; nothing: none.
   std::optional<int> n_logprobs = {};
   // The same for the tokens of the prompt: then all of it is computed, cached or not.

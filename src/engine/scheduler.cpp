@@ -382,6 +382,7 @@ void Scheduler::end(Answer& answer, std::optional<FinishReason> reason, std::opt
 void Scheduler::publish() {
   SchedulerStatus status = status_;
   status.free_pages = engine_.target().free_pages();
+  status.cached_pages = engine_.target().cached_pages();
   for (const auto& answer : answers_) {
     using enum SchedulerStatus::State;
     const Generation* const generation = answer->generation.get();

@@ -97,7 +97,7 @@ struct SchedulerStatus {
   };
   std::vector<Answer> answers;  // in the order of their turn; waiting ones last
 
-  int pages = 0, free_pages = 0;
+  int pages = 0, free_pages = 0, cached_pages = 0;
   long steps = 0;
   long stopped = 0, reached_length = 0, failed = 0, cancelled = 0;  // answers that have ended
   long preemptions = 0;

@@ -140,6 +140,7 @@ TEST(Scheduler, AnswersAreThoseOfPlainDecoding) {
           if (below(4) == 0) request.request.stop.texts = {"ab", "cde", "q"};
           if (below(2) == 0) request.request.options.prediction = text(seed, 30);
           if (below(4) == 0) request.request.options.draft_rows = below(4);
+          if (below(4) == 0) request.request.options.drafters = {{"lookup"}};
           if (below(3) == 0) request.request.options.n_logprobs = below(3);
           request.request.options.scope.value[0] = below(2);
           request.priority = below(3) - 1;

@@ -119,7 +119,12 @@ void Step::draft() {
 
 void Step::ask(int index, std::span<Turn* const> turns, std::span<const DraftTurn> draft_turns) {
   Drafter& drafter = *engine_.drafters_[index];
-  const std::vector<Budget::Ask> asks = engine_.budget_.ask(index, drafter, draft_turns, load_);
+  std::vector<DraftTurn> allowed(draft_turns.begin(), draft_turns.end());
+  for (std::size_t i = 0; i < turns.size(); ++i) {
+    const auto& names = turns[i]->generation->options.drafters;
+    if (names && std::ranges::find(*names, drafter.name()) == names->end()) allowed[i].rows_max = 0;
+  }
+  const std::vector<Budget::Ask> asks = engine_.budget_.ask(index, drafter, allowed, load_);
   const long passes_before = drafter.n_passes(), levels_before = drafter.n_levels();
   std::vector<DraftRequest> requests;
   std::vector<std::vector<Rehearsed>> rehearsed(turns.size());

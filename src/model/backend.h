@@ -125,6 +125,8 @@ class Backend {
   // Pages of n_pages that nobody uses. A forward and a commit take at most pages_wanted(); who
   // gives the backend fewer pages than all sequences need sees to it that there are as many.
   virtual int free_pages() const = 0;
+  // Of these, pages whose text a sequence may adopt.
+  virtual int cached_pages() const = 0;
   virtual int pages_wanted(SequenceId sequence, int n_rows, int n_committed) const = 0;
   // A second sequence with the same committed text; scratch is not copied.
   virtual SequenceId fork(SequenceId sequence) = 0;

@@ -195,6 +195,7 @@ class FakeBackend final : public Backend {
     return cache_->committed(id);
   }
   int free_pages() const override { return cache_->free_pages(); }
+  int cached_pages() const override { return cache_->unused_known_pages(); }
   int pages_wanted(SequenceId sequence, int n_rows, int n_committed) const override {
     return cache_->pages_wanted(sequence, n_rows, n_committed);
   }

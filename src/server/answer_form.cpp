@@ -68,14 +68,16 @@ void add_figures(AnswerFigures& sum, const AnswerFigures& figures, bool with_pro
   sum.prediction_rejected += figures.prediction_rejected;
 }
 
-Json openai_usage_json(const AnswerFigures& figures) {
-  return {{"prompt_tokens", figures.prompt_tokens},
-          {"completion_tokens", figures.completion_tokens},
-          {"total_tokens", figures.prompt_tokens + figures.completion_tokens},
-          {"prompt_tokens_details", {{"cached_tokens", figures.cached_tokens}}},
-          {"completion_tokens_details",
-           {{"accepted_prediction_tokens", figures.prediction_accepted},
-            {"rejected_prediction_tokens", figures.prediction_rejected}}}};
+Json openai_usage_json(const AnswerFigures& figures, std::optional<int> n_reasoning) {
+  Json json = {{"prompt_tokens", figures.prompt_tokens},
+               {"completion_tokens", figures.completion_tokens},
+               {"total_tokens", figures.prompt_tokens + figures.completion_tokens},
+               {"prompt_tokens_details", {{"cached_tokens", figures.cached_tokens}}},
+               {"completion_tokens_details",
+                {{"accepted_prediction_tokens", figures.prediction_accepted},
+                 {"rejected_prediction_tokens", figures.prediction_rejected}}}};
+  if (n_reasoning) json["completion_tokens_details"]["reasoning_tokens"] = *n_reasoning;
+  return json;
 }
 
 Json timings_json(const AnswerFigures& figures) {

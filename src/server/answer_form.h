@@ -56,9 +56,9 @@ std::string event_text(std::string_view name, const Json& json);
 // answers to the same prompt one counts it.
 void add_figures(AnswerFigures& sum, const AnswerFigures& figures, bool with_prompt);
 
-// OpenAI's usage, and llama-server's timings with what is ours: how many drafted tokens steps
-// accepted, and why steps had no drafts.
-Json openai_usage_json(const AnswerFigures& figures);
+// OpenAI's usage, with the tokens spent on reasoning if that is known, and llama-server's timings
+// with what is ours: how many drafted tokens steps accepted, and why steps had no drafts.
+Json openai_usage_json(const AnswerFigures& figures, std::optional<int> n_reasoning = {});
 Json timings_json(const AnswerFigures& figures);
 
 // The error that a client gets for an answer that has failed, or was cancelled by the server.

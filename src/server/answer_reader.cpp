@@ -13,11 +13,15 @@ AnswerReader::AnswerReader(const AnswerFormat& format, const AnswerParserOptions
 }
 
 std::vector<AnswerDelta> AnswerReader::read(const AnswerEvent& event) {
-  std::string text;
-  for (const AnswerToken& token : event.tokens) text += token.text;
-  text += event.held_text;
   std::vector<AnswerDelta> deltas;
-  for (AnswerDelta& delta : parser_.push(text)) add(deltas, std::move(delta));
+  for (const AnswerToken& token : event.tokens) {
+    for (AnswerDelta& delta : parser_.push(token.text)) {
+      is_reasoning_ = delta.kind == Kind::reasoning;
+      add(deltas, std::move(delta));
+    }
+    n_reasoning_ += is_reasoning_;
+  }
+  for (AnswerDelta& delta : parser_.push(event.held_text)) add(deltas, std::move(delta));
   if (!event.end) return deltas;
   for (AnswerDelta& delta : parser_.finish()) add(deltas, std::move(delta));
   return deltas;

@@ -19,6 +19,8 @@ class AnswerReader {
 
   // The answer calls tools: calls that have begun and are not void.
   bool calls() const { return n_calls_ > 0; }
+  // Tokens that the model spent on reasoning, to the token that ends it.
+  int n_reasoning() const { return n_reasoning_; }
   // Without parallel calls: what follows is ignored.
   bool has_enough() const { return parser_.ended(); }
 
@@ -26,7 +28,8 @@ class AnswerReader {
   void add(std::vector<AnswerDelta>& deltas, AnswerDelta delta);
 
   AnswerParser parser_;
-  int n_calls_ = 0;
+  int n_calls_ = 0, n_reasoning_ = 0;
+  bool is_reasoning_ = false;
 };
 
 }  // namespace outrider

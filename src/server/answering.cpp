@@ -1,7 +1,9 @@
 #include "server/answering.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <mutex>
@@ -99,6 +101,16 @@ void check_bias(const ServedModel& model, const std::vector<TokenBias>& bias) {
                    fmt::format("no such token; the model has {}", model.vocabulary));
 }
 
+void check_drafters(const ServedModel& model,
+                    const std::optional<std::vector<std::string>>& names) {
+  for (const std::string& name : names.value_or(std::vector<std::string>{}))
+    if (std::ranges::find(model.drafters, name) == model.drafters.end())
+      refuse_field(
+          "speculation.draft",
+          fmt::format("no drafter \"{}\"; expected \"auto\", \"off\" or of this server's: {}", name,
+                      fmt::join(model.drafters, ", ")));
+}
+
 }  // namespace
 
 void check_prompt(const ServedModel& model, const std::vector<Token>& prompt,
@@ -122,6 +134,7 @@ void draw_seed(GenerationFields& fields) {
 AnswerRequest answer_request(const ServedModel& model, const GenerationFields& fields,
                              std::vector<Token> prompt, std::optional<std::size_t> api_key) {
   check_bias(model, fields.logit_bias);
+  check_drafters(model, fields.drafters);
   AnswerRequest answer{.request = {.prompt = std::move(prompt), .sampling = {}}};
   SamplingParams& sampling = answer.request.sampling;
   sampling.filters = model.filters(fields.filters);
@@ -134,6 +147,7 @@ AnswerRequest answer_request(const ServedModel& model, const GenerationFields& f
   answer.request.options = {.prediction = model.tokenizer->encode(fields.prediction),
                             .scope = cache_scope(api_key, fields.cache_salt),
                             .draft_rows = fields.draft_rows,
+                            .drafters = fields.drafters,
                             .n_logprobs = fields.n_logprobs};
   answer.priority = fields.priority;
   return answer;

@@ -24,6 +24,7 @@ class Choice {
     return reader_.read(event);
   }
   bool has_enough() const { return reader_.has_enough(); }
+  int n_reasoning() const { return reader_.n_reasoning(); }
   std::string_view finish_reason(const AnswerEnd& end) const {
     if (end.reason == FinishReason::length) return "length";
     return reader_.calls() ? "tool_calls" : "stop";
@@ -56,6 +57,11 @@ class ChatForm : public AnswerForm {
             {"type", "function"},
             {"function", {{"name", name}, {"arguments", ""}}}};
   }
+  Json usage_json() const {
+    int n_reasoning = 0;
+    for (const Choice& choice : choices_) n_reasoning += choice.n_reasoning();
+    return openai_usage_json(figures_, n_reasoning);
+  }
 
   const ChatAnswerOptions options_;
   std::vector<Choice> choices_;
@@ -84,7 +90,7 @@ class ChatDocument final : public ChatForm {
                                  {"message", message_json(messages_[i])},
                                  {"logprobs", choices_[i].take_logprobs()},
                                  {"finish_reason", messages_[i].finish_reason}});
-    json["usage"] = openai_usage_json(figures_);
+    json["usage"] = usage_json();
     json["timings"] = timings_json(figures_);
     return json_text(json);
   }
@@ -148,7 +154,7 @@ class ChatStream final : public ChatForm {
     if (!options_.include_usage) return std::string(kOpenAiDone);
     Json chunk = head_json(options_.head, kObject);
     chunk["choices"] = Json::array();
-    chunk["usage"] = openai_usage_json(figures_);
+    chunk["usage"] = usage_json();
     chunk["timings"] = timings_json(figures_);
     return event_text(chunk).append(kOpenAiDone);
   }

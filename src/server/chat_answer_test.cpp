@@ -306,6 +306,8 @@ TEST(ChatAnswer, GoesOnWithWhatWasBegun) {
   begun.parser.begun = "<think>";
   const Json reasoning = Json::parse(run(*chat_document(begun), {{{"hm</think>so"}}}));
   EXPECT_EQ(reasoning["choices"][0]["message"]["reasoning_content"], "hm");
+  // "hm</think>", in letters.
+  EXPECT_EQ(reasoning["usage"]["completion_tokens_details"]["reasoning_tokens"], 10);
 }
 
 }  // namespace

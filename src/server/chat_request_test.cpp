@@ -38,7 +38,12 @@ const std::vector<Case>& cases() {
       {"model", R"("m")", [](R r) { return r.model == "m"; }},
       {"stream", "true", [](R r) { return r.stream; }},
       {"speculation", R"({"draft":"off"})", [](R r) { return r.draft_rows == 0; }},
-      {"speculation", R"({"draft":"auto","rows":5})", [](R r) { return r.draft_rows == 5; }},
+      {"speculation", R"({"draft":"auto","rows":5})",
+       [](R r) { return r.draft_rows == 5 && !r.drafters; }},
+      {"speculation", R"({"draft":"lookup+model"})",
+       [](R r) {
+         return !r.draft_rows && r.drafters == std::vector<std::string>{"lookup", "model"};
+       }},
       {"priority", "-7", [](R r) { return r.priority == -7; }},
       {"cache_salt", R"("s")", [](R r) { return r.cache_salt == "s"; }},
       {"n", "3", [](R r) { return r.n == 3; }},
@@ -203,7 +208,7 @@ TEST(ChatRequest, RefusesByName) {
       {"logit_bias", R"({"a":1})", "logit_bias.a", "expected the id of a token"},
       {"logit_bias", R"({"-1":1})", "logit_bias.-1", "expected the id of a token"},
       {"logit_bias", R"({"1":101})", "logit_bias.1", "expected a number from -100 to 100"},
-      {"speculation", R"({"draft":"eagle"})", "speculation.draft", "found \"eagle\""},
+      {"speculation", R"({"draft":7})", "speculation.draft", "found 7, expected a string"},
       {"speculation", R"({"rows":65})", "speculation.rows", "expected an integer from 0 to 64"},
       {"prediction", R"({"type":"content"})", "prediction.content", "is missing"},
       {"prediction", R"({"type":"x","content":""})", "prediction.type", "\"x\" is not supported"},

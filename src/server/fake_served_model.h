@@ -71,6 +71,7 @@ class FakeScheduler {
     model_.tokenizer = letters();
     model_.vocabulary = model_.tokenizer->size();
     model_.context = 1000;
+    model_.drafters = {"prediction", "lookup"};
     model_.chat_template = std::make_shared<ChatTemplate>(kFakeTemplate, "fake", "", "<end>");
     model_.format = answer_format(*model_.chat_template);
     model_.filters = [](const FilterSettings& settings) {

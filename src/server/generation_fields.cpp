@@ -67,6 +67,16 @@ Reader prediction_field() {
           }};
 }
 
+std::vector<std::string> parts(const std::string& text, char separator) {
+  std::vector<std::string> result(1);
+  for (const char c : text)
+    if (c == separator)
+      result.emplace_back();
+    else
+      result.back() += c;
+  return result;
+}
+
 Reader speculation_field() {
   constexpr int kRowsMax = 64;
   struct Speculation {
@@ -74,15 +84,18 @@ Reader speculation_field() {
     std::optional<int> rows;
   };
   FieldTable<Speculation> table;
-  // Other drafters than the server's would have to be loaded.
-  table.obeyed("draft", word_field(&Speculation::draft, {"auto", "off"}));
+  // Which names there are only the served model knows.
+  table.obeyed("draft", text_field(&Speculation::draft));
   table.obeyed("rows", integer_field(&Speculation::rows, 0, kRowsMax));
-  return {fmt::format(R"(an object with `draft`, "auto" or "off", and `rows`, {})",
+  return {fmt::format(R"(an object with `draft`, "auto", "off" or drafters of the server such as )"
+                      R"("lookup+model", and `rows`, {})",
                       integer_text(0, kRowsMax)),
           [table](const FieldValue& value, Fields& fields) {
             Speculation speculation;
             table.read(value, speculation);
             fields.draft_rows = speculation.draft == "off" ? 0 : speculation.rows;
+            if (speculation.draft != "off" && speculation.draft != "auto")
+              fields.drafters = parts(speculation.draft, '+');
           }};
 }
 

@@ -40,7 +40,8 @@ struct GenerationFields {
   std::vector<TokenBias> logit_bias = {};
   std::optional<int> n_logprobs = {};  // as AnswerRequest has it
   std::string prediction = {};         // how the answer is expected to read; empty: not known
-  std::optional<int> draft_rows = {};  // as AnswerRequest has it
+  std::optional<int> draft_rows = {};  // as AnswerOptions have it
+  std::optional<std::vector<std::string>> drafters = {};
   int priority = 0;
   std::string cache_salt = {};
 };

@@ -144,6 +144,7 @@ void HttpConnection::close() {
   if (stage_ == Stage::closed) return;
   const std::shared_ptr<HttpConnection> self = shared_from_this();
   stage_ = Stage::closed;
+  hold_body(0);
   BoostError ignored;
   socket_.close(ignored);
   timer_.cancel(ignored);
@@ -212,12 +213,20 @@ void HttpConnection::parse() {
       const std::size_t n_bytes = parser_->parse(unread_);
       if (n_bytes == 0) return await_input();
       unread_.erase(0, n_bytes);
+      hold_body(parser_->request().body.size());
+      if (context_.n_body_bytes > context_.options.limits.all_bodies_bytes)
+        throw RequestError(503, "", "", "too many long requests at once; try again later");
       if (stage_ == Stage::head && parser_->has_head() && !admit()) return;
     }
   } catch (const RequestError& error) {
     return refuse(error_response(parser_->request().path, error));
   }
   call_route();
+}
+
+void HttpConnection::hold_body(std::size_t n_bytes) {
+  context_.n_body_bytes += n_bytes - n_body_bytes_;
+  n_body_bytes_ = n_bytes;
 }
 
 bool HttpConnection::admit() {
@@ -278,6 +287,7 @@ void HttpConnection::refuse(HttpResponse response) {
 void HttpConnection::begin_answer() {
   stage_ = Stage::answer;
   clear_deadline();
+  hold_body(0);
   unread_.shrink_to_fit();  // an answer may take minutes, and the next request as long
   ++context_.n_in_progress;
   answer_ = std::make_unique<Answer>();

@@ -39,6 +39,7 @@ struct ConnectionContext {
   std::function<void(HttpConnection*)> closed;  // each connection calls it once, at its end
   std::atomic<bool> is_draining = false;
   std::atomic<int> n_in_progress = 0;
+  std::atomic<std::size_t> n_body_bytes = 0;  // of requests that are being received
 };
 
 // Public functions may be called on any thread; all else happens on the socket's strand. Each step
@@ -81,6 +82,8 @@ class HttpConnection final : public AnswerSender,
   void parse();
   // Once the head is there. False: the request was refused.
   bool admit();
+  // Counts what the connection holds of a body.
+  void hold_body(std::size_t n_bytes);
   void call_route();
   // An answer of the server's own.
   void refuse(HttpResponse response);
@@ -113,7 +116,8 @@ class HttpConnection final : public AnswerSender,
   std::string unread_;  // input that no parser took yet
   bool awaits_input_ = false;
   std::unique_ptr<RequestParser> parser_;  // from the first byte of a request to its last
-  std::shared_ptr<const Router> router_;   // when the request came
+  std::size_t n_body_bytes_ = 0;
+  std::shared_ptr<const Router> router_;  // when the request came
   const HttpHandler* route_ = nullptr;
 
   // The answer in progress.

@@ -94,6 +94,33 @@ TEST_F(HttpServerLoadTest, ManyWritersAndClientsThatGo) {
   EXPECT_TRUE(wait_until([&] { return server_->n_in_progress() == 0; }));
 }
 
+// Many clients that each send less than one may do not take all memory.
+TEST_F(HttpServerLoadTest, BodiesTogetherHaveALimit) {
+  HttpServerOptions o = options();
+  o.limits.all_bodies_bytes = 100'000;
+  start(o);
+  const std::string whole = post("/echo", std::string(40'000, 'a'));
+  std::vector<Client> clients;
+  for (int i = 0; i < 2; ++i) {
+    clients.push_back(connect());
+    EXPECT_TRUE(clients.back().send(whole.substr(0, whole.size() - 1)));
+  }
+  // The others' bodies have come once a third one is too much.
+  EXPECT_TRUE(wait_until([&] { return ask(whole).status == 503; }));
+  const Answer refusal = ask(whole);
+  EXPECT_EQ(refusal.status, 503);
+  EXPECT_EQ(refusal.header("retry-after"), "1");
+  EXPECT_TRUE(clients[0].send("a"));
+  EXPECT_EQ(clients[0].receive_answer().status, 200);
+  EXPECT_EQ(ask(whole).status, 200);
+  clients.pop_back();  // in the middle of its body
+  EXPECT_TRUE(wait_until([&] {
+    Client two = connect();
+    return two.send(whole.substr(0, whole.size() - 1)) && ask(whole).status == 200 &&
+           two.send("a") && two.receive_answer().status == 200;
+  }));
+}
+
 TEST_F(HttpServerLoadTest, ConnectionsBeyondTheLimitAreRefused) {
   HttpServerOptions o = options();
   o.limits.n_connections = 3;

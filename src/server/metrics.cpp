@@ -127,9 +127,13 @@ void add_answers(Exposition& out, const SchedulerStatus& status) {
 void add_work(Exposition& out, const SchedulerStatus& status) {
   const int used = status.pages - status.free_pages;
   out.gauge("outrider_pages", "", "Pages of the cache of keys and values.", status.pages);
-  out.gauge("outrider_pages_free", "",
-            "Pages that can be taken; they may hold texts that a later prompt begins with.",
-            status.free_pages);
+  out.gauge(
+      "outrider_pages_free", "",
+      "Pages that can be taken, those with texts that a later prompt may begin with among them.",
+      status.free_pages);
+  out.gauge("outrider_pages_cached", "",
+            "Of the free pages, those with texts that a later prompt may begin with.",
+            status.cached_pages);
   out.gauge("outrider_pages_used", "", "Pages that hold answers in progress.", used);
   out.gauge("outrider_pages_used_ratio", "vllm:kv_cache_usage_perc",
             "Pages that hold answers in progress; 1: all.",

@@ -73,6 +73,7 @@ SchedulerStatus busy_status() {
                               .n_predict = -1});
   status.pages = 80;
   status.free_pages = 60;
+  status.cached_pages = 50;
   status.steps = 100;
   status.stopped = 11;
   status.reached_length = 12;
@@ -127,6 +128,7 @@ TEST(Metrics, ShowTheStatus) {
       {"outrider_preemptions_total", "", "counter", 5, "vllm:num_preemptions_total"},
       {"outrider_pages", "", "gauge", 80},
       {"outrider_pages_free", "", "gauge", 60},
+      {"outrider_pages_cached", "", "gauge", 50},
       {"outrider_pages_used", "", "gauge", 20},
       {"outrider_pages_used_ratio", "", "gauge", .25, "vllm:kv_cache_usage_perc"},
       {"outrider_steps_total", "", "counter", 100},

@@ -123,6 +123,20 @@ TEST(OpenAiRoutes, PassesOnWhatIsAsked) {
   EXPECT_EQ(asked.request.sampling.filters.presence_penalty, 1);
 }
 
+TEST(OpenAiRoutes, OnlyDraftersOfTheServerCanBeAskedFor) {
+  Served served;
+  served.chat(R"("speculation":{"draft":"lookup"})");
+  EXPECT_EQ(served.request().request.options.drafters, std::vector<std::string>{"lookup"});
+  const RequestError error =
+      refused([&] { served.chat(R"("speculation":{"draft":"lookup+eagle"})"); });
+  EXPECT_EQ(error.status, 400);
+  EXPECT_EQ(error.param, "speculation.draft");
+  EXPECT_EQ(
+      std::string_view(error.what()),
+      "speculation.draft: no drafter \"eagle\"; expected \"auto\", \"off\" or of this server's: "
+      "prediction, lookup");
+}
+
 TEST(OpenAiRoutes, KeysAndSaltsSeparateTheCache) {
   Served served;
   const auto scope = [&](std::optional<std::size_t> key, const std::string& salt) {

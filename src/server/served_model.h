@@ -28,7 +28,8 @@ struct ServedModel {
   std::shared_ptr<const ChatTemplate> chat_template = nullptr;  // null: it holds no conversations
   AnswerFormat format = {};                                     // of the template
   int vocabulary = 0;                                           // tokens that the model has
-  int context = 0;  // tokens of prompt and answer together
+  int context = 0;                         // tokens of prompt and answer together
+  std::vector<std::string> drafters = {};  // their names
   GenerationLimits limits = {};
   // What a request says, then the model's own, then ours.
   std::function<Filters(const FilterSettings&)> filters = {};

@@ -43,7 +43,7 @@ double attended(const ModelSpec& spec, int length, int n_rows) {
   for (const LayerSpec& layer : spec.layers) {
     const Attention* const attention = attention_of(layer);
     if (!attention) continue;
-    const double most = attention->window.value_or(HUGE_VAL);
+    const double most = attention->window ? *attention->window : HUGE_VAL;
     sum +=
         n_rows * std::min(most, length + n_rows / 2.0) + kReading * std::min<double>(most, length);
     ++n_layers;

@@ -1,12 +1,10 @@
-"""Rules and dashboard in deploy/ on Debian's Prometheus, which scrapes a server.
+"""Rules and dashboard in deploy/ on Debian's Prometheus, which scrapes a server that answers with drafts.
 
-OUTRIDER_PROMETHEUS is the folder that scripts/prometheus made; without it the tests skip. OUTRIDER_METRICS_URL is the
-server to scrape, as in http://127.0.0.1:8080, which has to answer requests with drafts meanwhile; without it a stand-in
-serves what the program EXAMPLE_METRICS writes, with counters that grow.
+OUTRIDER_PROMETHEUS is the folder that scripts/prometheus made; without it the tests skip. OUTRIDER_METRICS_URL is another
+server to scrape, as in http://127.0.0.1:8080, which has to answer requests meanwhile.
 """
 
 import contextlib
-import http.server
 import json
 import math
 import os
@@ -21,6 +19,8 @@ import unittest
 import urllib.error
 import urllib.parse
 import urllib.request
+
+from serving import MODEL, Server, needs_model, request
 
 ROOT = pathlib.Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -39,42 +39,28 @@ def dashboard_queries():
             yield target["expr"].replace("$__rate_interval", "30s").replace("$instance", ".*")
 
 
-def stand_in():
-    """A server with the example's metrics: each scrape shows as much more again of all that only grows."""
-    example = subprocess.run([os.environ["EXAMPLE_METRICS"]], capture_output=True, text=True, check=True).stdout
-    sample = re.compile(r"^(\w[\w:]*_(?:total|bucket|sum|count)(?:\{.*\})?) (\S+)$", re.MULTILINE)
-
-    class Answer(http.server.BaseHTTPRequestHandler):
-        n_scrapes = 0
-
-        def do_GET(self):
-            Answer.n_scrapes += 1
-            text = sample.sub(lambda match: f"{match[1]} {float(match[2]) * Answer.n_scrapes}", example)
-            self.send_response(200)
-            self.send_header("Content-Type", "text/plain; version=0.0.4")
-            self.end_headers()
-            self.wfile.write(text.encode())
-
-        def log_message(self, *_):
-            pass
-
-    return http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answer)
-
-
 @contextlib.contextmanager
 def server():
-    """Where the server listens, as "127.0.0.1:8080"."""
+    """Where a server listens that is asked all the while, as "127.0.0.1:8080"."""
     if url := os.environ.get("OUTRIDER_METRICS_URL"):
         yield urllib.parse.urlsplit(url).netloc
         return
-    with stand_in() as listening:
-        thread = threading.Thread(target=listening.serve_forever)
-        thread.start()
+    with Server("-np", "4", "--draft", "lookup", "--budget", "fixed") as running:
+        has_ended = threading.Event()
+
+        def ask_on():
+            while not has_ended.is_set():
+                request(running.port, "POST", "/v1/completions", {"prompt": "1, 2, 3, 1, 2, 3, 1,", "max_tokens": 24})
+
+        users = [threading.Thread(target=ask_on) for _ in range(2)]
+        for user in users:
+            user.start()
         try:
-            yield f"127.0.0.1:{listening.server_port}"
+            yield f"127.0.0.1:{running.port}"
         finally:
-            listening.shutdown()
-            thread.join()
+            has_ended.set()
+            for user in users:
+                user.join()
 
 
 @contextlib.contextmanager
@@ -137,6 +123,7 @@ class Metrics(unittest.TestCase):
             shutil.copy(ROOT / "tests/server/rules_test.yml", folder)
             self.run_promtool("test", "rules", f"{folder}/rules_test.yml")
 
+    @needs_model(MODEL)
     def test_exposition_is_well_formed(self):
         with server() as target, urllib.request.urlopen(f"http://{target}/metrics") as answer:
             result = subprocess.run([program("promtool"), "check", "metrics"], input=answer.read(),
@@ -146,6 +133,7 @@ class Metrics(unittest.TestCase):
         wrong = [line for line in said if not line.endswith("metric names should not contain ':'")]
         self.assertEqual(wrong, [])
 
+    @needs_model(MODEL)
     def test_every_query_has_a_result(self):
         queries = list(dashboard_queries())
         rules = (DEPLOY / "outrider.rules.yml").read_text()
