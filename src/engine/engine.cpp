@@ -115,11 +115,9 @@ void Engine::start(Generation& generation, std::span<const Token> prompt, Answer
   generation.error = Error("the prompt could not be taken in");
   generation.tokens.resize(kept);
   target_->truncate(generation.sequence, kept);
-  for (const auto& drafter : drafters_) {
-    drafter->truncate(generation.draft_sequence, kept);
-    drafter->observe(generation.draft_sequence, prompt.subspan(kept));
-    drafter->expect(generation.draft_sequence, prediction);
-  }
+  generation.n_shown = std::min(generation.n_shown, kept);
+  for (const auto& drafter : drafters_)
+    drafter->truncate(generation.draft_sequence, generation.n_shown);
   generation.options = std::move(options);
   generation.tokens.assign(prompt.begin(), prompt.end());
   generation.n_prompt = static_cast<int>(prompt.size());
@@ -180,6 +178,21 @@ int Engine::draft_rows_max(const Generation& generation) const {
   return std::min(rows, generation.options.draft_rows.value_or(rows));
 }
 
+// Drafters see what is new of the text. That may take as long as many rows, so that it happens no
+// earlier than they are asked, after the answer's first token.
+void Engine::show(Generation& generation) {
+  const std::span<const Token> text = generation.tokens;
+  const int first = generation.n_shown, n_prompt = generation.n_prompt;
+  for (const auto& drafter : drafters_) {
+    if (first < n_prompt) {
+      drafter->observe(generation.draft_sequence, text.subspan(first, n_prompt - first));
+      drafter->expect(generation.draft_sequence, generation.options.prediction);
+    }
+    drafter->observe(generation.draft_sequence, text.subspan(std::max(first, n_prompt)));
+  }
+  generation.n_shown = static_cast<int>(text.size());
+}
+
 void Engine::step(std::span<const Part> parts, int n_waiting) {
   Step(*this, parts, n_waiting).run();
 }
@@ -216,17 +229,14 @@ void Engine::set_drafters(std::vector<std::unique_ptr<Drafter>> drafters) {
     for (const Generation* generation : living_) drafter->end(generation->draft_sequence);
   drafters_.clear();
   for (Generation* generation : living_) {
-    for (const auto& drafter : drafters) {
-      const std::span<const Token> text = generation->tokens;
+    for (const auto& drafter : drafters)
       drafter->begin(generation->draft_sequence, generation->options.scope);
-      drafter->observe(generation->draft_sequence, text.first(generation->n_prompt));
-      drafter->expect(generation->draft_sequence, generation->options.prediction);
-      drafter->observe(generation->draft_sequence, text.subspan(generation->n_prompt));
-    }
+    generation->n_shown = 0;
     generation->counters = {};
     generation->counters.drafters.resize(drafters.size());
   }
   drafters_ = std::move(drafters);
+  for (Generation* generation : living_) show(*generation);
   CostCurve curve = budget_.curve();
   budget_ = Budget(options_.budget, static_cast<int>(drafters_.size()));
   budget_.curve() = std::move(curve);

@@ -58,6 +58,7 @@ class Engine {
   // Adopts what there is of them by now.
   int n_unread(Generation& generation);
   int draft_rows_max(const Generation& generation) const;  // of a step
+  void show(Generation& generation);
   // The most pages of the target that steps take which compute so many of these.
   int pages_wanted(const Generation& generation, int n_read) const;
 

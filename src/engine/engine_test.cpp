@@ -84,7 +84,8 @@ struct WatchedEngine : Engine {
   long rows = 0, drafted = 0, accepted = 0, emitted = 0;
 };
 
-// The cache holds all but the last token; drafters saw the whole text.
+// The cache holds all but the last token; drafters saw the text up to a step before, and all of an
+// answer that has ended.
 void check_state(const Engine& engine, const Generation& generation) {
   const auto& backend = dynamic_cast<const FakeBackend&>(engine.target());
   const auto cached = backend.text(generation.sequence);
@@ -96,7 +97,12 @@ void check_state(const Engine& engine, const Generation& generation) {
   ASSERT_EQ(backend.free_slots(generation.sequence), backend.options().n_slots);
   for (const auto& drafter : engine.drafters())
     if (const auto* scripted = dynamic_cast<const ScriptedDrafter*>(drafter.get())) {
-      ASSERT_EQ(scripted->texts().at(generation.draft_sequence), generation.tokens);
+      ASSERT_EQ(scripted->texts().at(generation.draft_sequence),
+                std::vector<Token>(generation.tokens.begin(),
+                                   generation.tokens.begin() + generation.n_shown));
+      if (generation.finish_reason) {
+        ASSERT_EQ(generation.n_shown, std::ssize(generation.tokens));
+      }
     }
 }
 
@@ -609,7 +615,7 @@ TEST(Engine, AFailureInAnyStageUndoesItsStep) {
   const Outcome wanted = decode_plainly({}, tokenizer, request, 200);
   std::vector<Token> whole = request.prompt;
   whole.insert(whole.end(), wanted.tokens.begin(), wanted.tokens.end());
-  for (const char* stage : {"draft", "forward", "commit", "learn"}) {
+  for (const char* stage : {"show", "draft", "forward", "commit"}) {
     SCOPED_TRACE(stage);
     const std::function<void()> fails = [] { throw std::bad_alloc(); };
     bool drafting_fails = false;
@@ -632,24 +638,26 @@ TEST(Engine, AFailureInAnyStageUndoesItsStep) {
     drafting_fails = at == "draft";
     if (at == "forward") target->before_forward = fails;
     if (at == "commit") target->before_commit = fails;
-    if (at == "learn") scripted.before_observe = fails;
+    if (at == "show") scripted.before_observe = fails;
     engine.step(alive);
     drafting_fails = false;
     target->before_forward = target->before_commit = scripted.before_observe = nullptr;
     ASSERT_TRUE(generation->error);
     EXPECT_FALSE(generation->finish_reason);
     EXPECT_EQ(generation->tokens, before);
-    EXPECT_EQ(scripted.texts().at(generation->draft_sequence), before);
+    ASSERT_LE(generation->n_shown, std::ssize(before));
+    EXPECT_EQ(scripted.texts().at(generation->draft_sequence),
+              std::vector<Token>(before.begin(), before.begin() + generation->n_shown));
     EXPECT_EQ(std::vector<Token>(target->text(generation->sequence).begin(),
                                  target->text(generation->sequence).end()),
               std::vector<Token>(before.begin(), before.end() - 1));
 
     // A prompt that drafters fail to take in, then one that they take.
     scripted.before_observe = fails;
-    EXPECT_THROW(engine.restart(*generation, request.prompt, request.sampling,
-                                StopRules(tokenizer, request.stop)),
-                 std::bad_alloc);
-    EXPECT_TRUE(generation->ended());
+    engine.restart(*generation, request.prompt, request.sampling,
+                   StopRules(tokenizer, request.stop));
+    while (!generation->ended()) engine.step(alive);
+    EXPECT_TRUE(generation->error);
     scripted.before_observe = nullptr;
     engine.restart(*generation, request.prompt, request.sampling,
                    StopRules(tokenizer, request.stop));
@@ -788,6 +796,27 @@ TEST(Engine, DraftsHaveToPayForTextsThatWait) {
   }
   EXPECT_GT(drafted[0], 200);
   EXPECT_LT(4 * drafted[1000], drafted[0]);
+}
+
+// What they do with a prompt may take as long as many rows.
+TEST(Engine, TheFirstTokenDoesNotWaitForDrafters) {
+  const FakeTokenizer tokenizer = words();
+  auto drafter = std::make_unique<ScriptedDrafter>([](auto, const auto&) {});
+  ScriptedDrafter& scripted = *drafter;
+  WatchedEngine engine({}, {});
+  Drafters drafters;
+  drafters.push_back(std::move(drafter));
+  engine.set_drafters(std::move(drafters));
+  const auto generation = engine.begin(std::vector<Token>{1, 2, 3}, greedy(),
+                                       StopRules(tokenizer, {.n_predict = 9, .ignore_eos = true}));
+  Generation* const alive[] = {generation.get()};
+  engine.step(alive);
+  EXPECT_EQ(generation->emitted.size(), 1u);
+  EXPECT_TRUE(scripted.texts().at(generation->draft_sequence).empty());
+  engine.step(alive);
+  EXPECT_EQ(scripted.texts().at(generation->draft_sequence).size(), 4u);
+  while (!generation->ended()) engine.step(alive);
+  EXPECT_EQ(scripted.texts().at(generation->draft_sequence), generation->tokens);
 }
 
 // Beside a text for which all are asked.

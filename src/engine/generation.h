@@ -99,6 +99,7 @@ struct Generation {
   AnswerOptions options;      // the scope never changes
   std::vector<Token> tokens;  // prompt and answer
   int n_prompt = 0;
+  int n_shown = 0;   // tokens that the drafters have seen
   int n_reused = 0;  // tokens of the prompt that the cache had already
   SamplingParams sampling;
   ProcessorState state;  // after `tokens`

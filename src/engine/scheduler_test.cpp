@@ -123,7 +123,7 @@ TEST(Scheduler, AnswersAreThoseOfPlainDecoding) {
       Setting setting;
       setting.drafters = drafters;
       setting.budget.automatic = seed % 3 == 0;
-      setting.load.n_pages = 11 + below(5);
+      setting.load.n_pages = 11 + below(3);
       Served served(setting);
       const std::vector<Token> common = text(seed, 250);
       std::map<AnswerId, Request> asked;

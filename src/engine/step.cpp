@@ -111,6 +111,7 @@ void Step::draft() {
   const std::vector<Turn*> turns = drafting();
   is_measured_ = !turns.empty() && engine_.budget_.plain_step_is_due();
   if (turns.empty() || is_measured_) return;
+  for (Turn* turn : turns) engine_.show(*turn->generation);
   std::vector<DraftTurn> draft_turns;
   for (Turn* turn : turns) draft_turns.push_back(draft_turn(*turn, turn->drafted));
   for (int i = 0; i < static_cast<int>(engine_.drafters_.size()); ++i) ask(i, turns, draft_turns);
@@ -308,15 +309,13 @@ void Step::commit() {
   }
 }
 
-// Drafters see the new tokens, the budget what drafts cost and what became of them.
+// The budget sees what drafts cost and what became of them, drafters what an answer ended with.
 void Step::learn() {
   std::vector<DraftOutcome> outcomes;
   for (const Turn& turn : turns_) {
-    const Generation& generation = *turn.generation;
+    Generation& generation = *turn.generation;
     const auto taken = std::span(generation.tokens).last(generation.emitted.size());
-    if (!taken.empty())
-      for (const auto& drafter : engine_.drafters_)
-        drafter->observe(generation.draft_sequence, taken);
+    if (generation.ended()) engine_.show(generation);
     if (turn.generates)
       outcomes.push_back({&turn.generation->budget, &turn.drafted, &turn.checked, taken});
     count(turn);
@@ -386,8 +385,9 @@ void Step::fail(const Error& error) {
     Generation& generation = *turn.generation;
     generation.tokens.resize(turn.length);
     engine_.target_->truncate(generation.sequence, turn.first);  // drops scratch rows, too
+    generation.n_shown = std::min(generation.n_shown, turn.length);
     for (const auto& drafter : engine_.drafters_)
-      drafter->truncate(generation.draft_sequence, turn.length);
+      drafter->truncate(generation.draft_sequence, generation.n_shown);
     generation.emitted.clear();
     generation.finish_reason.reset();
     generation.error = error;

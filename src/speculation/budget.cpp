@@ -23,14 +23,14 @@ constexpr double kStepsAtFirst = 2;    // plain ones with which a text's speed b
 // up to kAnswerExpected tokens take without drafts, and a smaller share of each token that it gets.
 constexpr double kShareAtFirst = 0.02, kShareOfTokens = 0.006;
 constexpr int kAnswerExpected = 128;
-// A text that gains little waits for the drafts of others for no more than this share of what it
-// has got.
-constexpr double kShareForOthers = 0.025;
 // Many answers are short: of that share, rows and reading get what an answer twice as long as now
 // may invest, or one of so many tokens.
 constexpr int kAnswerMin = 24;
 // What nodes count meanwhile, as long as drafts have not saved more than they cost.
 constexpr double kDoubt = 0.5;
+// Besides its allowance, a text may fall behind by this share of its tokens for the drafts of
+// others.
+constexpr double kShareForOthers = 0.025;
 // What rows leave of the account where a drafter is to be tried again.
 constexpr double kReserve = 0.4;
 // Many texts learn from each other, so trials take less of what each may invest.
@@ -252,6 +252,8 @@ struct Budget::Round {
     const double fixed_ms = n_drafts * costs[n_granted + n_more].fixed_ms;
     return fixed_ms + reading_ms + ms <= purse.ms - (ms > 0 ? purse.kept_back_ms : 0);
   }
+  // Whether the others have the patience for it.
+  bool can_wait() const { return costs[n_granted + 1].fixed_ms <= purse.patience_ms; }
   void grant(Occasion& occasion, int n_context, double ms) {
     occasion.is_granted = true;
     occasion.ask.n_context = n_context;
@@ -296,13 +298,15 @@ void Budget::decide(std::vector<Ask>& asks, const Drafter& asked, std::span<cons
     if (occasion.net > 0) expected[&occasion.turn - turns.data()] = occasion.prospect.tokens;
   round.purse = purse(turns, load, expected);
   round.purse.ms -= added_ms(load, kProbe);
+  round.purse.patience_ms -= added_ms(load, kProbe);
   std::vector<Occasion*> order;
   for (Occasion& occasion : occasions) order.push_back(&occasion);
   std::ranges::stable_sort(order, std::greater<>{}, &Occasion::net);
   for (Occasion* occasion : order) grant_what_pays(*occasion, round);
   if (round.n_granted > 0) {
     const DraftCost& cost = round.costs[round.n_granted];
-    const double left = round.purse.ms - cost.fixed_ms - round.reading_ms;
+    const double left =
+        std::min(round.purse.ms - round.reading_ms, round.purse.patience_ms) - cost.fixed_ms;
     const double levels = left / std::max(1e-9, cost.per_depth_ms);
     const int depth = 1 + static_cast<int>(std::min<double>(options_.depth - 1, levels));
     for (Occasion& occasion : occasions)
@@ -364,6 +368,7 @@ void Budget::grant_what_pays(Occasion& occasion, Round& round) const {
   const double n_steps =
       std::min(n_expected, turn.n_left.value_or(n_expected)) / (1 + occasion.prospect.tokens);
   const double all_ms = occasion.unread(kWhole) * per_unread_ms;
+  if (!round.can_wait()) return;
   if (occasion.net > 0 && n_steps * (state.gain - gain_as_it_is) > round.ms_price * all_ms &&
       round.can_afford(all_ms, all_ms > 0 ? kDraftsAfterReading : 1)) {
     round.grant(occasion, kWhole, all_ms);
@@ -525,15 +530,18 @@ bool Budget::probe_is_due() {
 // What drafting has cost in this step.
 void Budget::count_drafting(std::span<const DraftTurn> turns) {
   draft_ms_ = reading_ms_ = 0;
+  for (const DraftTurn& turn : turns) turn.budget->own_ms_ = 0;
   for (int drafter = 0; drafter < static_cast<int>(costs_.size()); ++drafter) {
     int deepest = 0;
-    bool was_asked = false;
+    std::vector<TextBudget*> asked;
     for (const DraftTurn& turn : turns) {
       TextBudget::OfDrafter& state = turn.budget->drafters_[drafter];
-      reading_ms_ += std::exchange(state.reading_ms, 0);
+      const double reading_ms = std::exchange(state.reading_ms, 0);
+      turn.budget->own_ms_ += reading_ms;
+      reading_ms_ += reading_ms;
       state.levels = 0;
       if (!std::exchange(state.was_asked, false)) continue;
-      was_asked = true;
+      asked.push_back(turn.budget);
       for (int node = 1; node < turn.tree->size(); ++node)
         for (const Proposal& proposal : (*turn.tree)[node].proposals)
           if (proposal.drafter == drafter)
@@ -541,7 +549,10 @@ void Budget::count_drafting(std::span<const DraftTurn> turns) {
       deepest = std::max(deepest, state.levels);
       state.levels = costs_[drafter].fixed_ms > 0 ? std::max(1, state.levels) : 0;
     }
-    if (was_asked) draft_ms_ += costs_[drafter].ms(deepest);
+    if (asked.empty()) continue;
+    const double ms = costs_[drafter].ms(deepest);
+    draft_ms_ += ms;
+    for (TextBudget* text : asked) text->own_ms_ += ms / static_cast<double>(asked.size());
   }
 }
 
@@ -596,8 +607,7 @@ double Budget::earned(const TextBudget& text) const {
   return text.saved_ - text.spent_ms_ / curve_.ms(1);
 }
 
-// What the accounts have in the mean, if that leaves no text too far behind. expected: the tokens
-// that drafts are expected to bring in this step, [turns].
+// expected: the tokens that drafts are expected to bring in this step, [turns].
 Budget::Purse Budget::purse(std::span<const DraftTurn> turns, const PassLoad& load,
                             std::span<const double> expected) const {
   const auto n = static_cast<double>(turns.size());
@@ -607,13 +617,16 @@ Budget::Purse Budget::purse(std::span<const DraftTurn> turns, const PassLoad& lo
     funds += text.allowance_ + earned(text);
     allowance += text.allowance_;
     kept_back += this->kept_back(turns[i]);
-    const double for_others = kShareForOthers * turns[i].n_answered;
-    least = std::min(least, text.allowance_ + for_others + earned(text) + expected[i]);
+    // A step that is expected to bring a text what it takes leaves it no further behind.
+    const double for_others = text.allowance_ + kShareForOthers * turns[i].n_answered;
+    const double lead = text.saved_ - text.waited_ms_ / curve_.ms(1);
+    least = std::min(least, std::max(0.0, for_others + lead) + expected[i]);
   }
   const double ms_per_pass = pass_ms(load) * n / static_cast<double>(load.texts);
-  return {.ms = std::min(funds / n, least) * ms_per_pass,
+  return {.ms = funds / n * ms_per_pass,
           .kept_back_ms = kept_back / n * ms_per_pass,
-          .reserve_ms = kReserveOfMany * (1 - 1 / n) * allowance / n * ms_per_pass};
+          .reserve_ms = kReserveOfMany * (1 - 1 / n) * allowance / n * ms_per_pass,
+          .patience_ms = least * pass_ms(load)};
 }
 
 // The most nodes whose rows the accounts can pay.
@@ -622,7 +635,7 @@ int Budget::affordable_nodes(std::span<const DraftTurn> turns, const PassLoad& l
   if (turns.empty()) return 0;
   const Purse purse = this->purse(turns, load, expected);
   const double plain_ms = pass_ms(load);
-  double most = purse.ms - draft_ms_ - reading_ms_;
+  double most = std::min(purse.ms - reading_ms_, purse.patience_ms) - draft_ms_;
   // What has been drafted at a price is checked if anything is left.
   const bool paid = draft_ms_ > kNextToNoTime * plain_ms;
   if (!probes && !paid) {
@@ -657,15 +670,17 @@ void Budget::observe(std::span<const DraftOutcome> outcomes, const PassLoad& loa
   const double plain_ms = pass_ms(load);
   const double added = n_nodes > 0 ? added_ms(load, n_nodes) : 0;
   const auto n = static_cast<double>(outcomes.size());
-  // Texts that wait without getting tokens have no account; the others answer for them.
-  const double spent_ms = (added + draft_ms + reading_ms) * (load.texts / n);
+  const double of_one = curve_.ms(1) / plain_ms;
   double speeds = 0;
   for (const DraftOutcome& outcome : outcomes) {
     TextBudget& text = *outcome.budget;
     const double n_taken = static_cast<double>(outcome.taken.size());
     learn_yields(outcome);
     text.saved_ += n_taken - 1;
-    text.spent_ms_ += spent_ms * curve_.ms(1) / plain_ms;
+    const int n_own = outcome.checked->size() - 1;
+    const double rows_ms = n_own > 0 ? added * n_own / n_nodes : 0;
+    text.spent_ms_ += (std::exchange(text.own_ms_, 0) + rows_ms) * load.texts * of_one;
+    text.waited_ms_ += (added + draft_ms + reading_ms) * of_one;
     text.n_expected_ = std::max(0, text.n_expected_ - static_cast<int>(outcome.taken.size()));
     text.allowance_ += kShareOfTokens * n_taken;
     text.tokens_ = kRecent * text.tokens_ + n_taken;

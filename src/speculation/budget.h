@@ -66,9 +66,11 @@ class TextBudget {
   // Of the recent steps: tokens, and time in passes without drafts.
   double tokens_ = 0, passes_ = 0;
   // The account: what the answer may invest and what its drafts have saved, in passes without
-  // drafts, and the time by which drafts of whichever text made its steps longer, as if each had
-  // been a step of one text. How many passes that is may turn out later.
-  double allowance_ = 0, saved_ = 0, spent_ms_ = 0;
+  // drafts, and the time that they took, of all texts that waited for them. Beside it, the time
+  // that the text waited for drafts of whichever text. Times are as if steps had been those of one
+  // text; how many passes they are may turn out later.
+  double allowance_ = 0, saved_ = 0, spent_ms_ = 0, waited_ms_ = 0;
+  double own_ms_ = 0;   // of this step: reading, and its share of the drafters' time
   int n_expected_ = 0;  // tokens of the answer that the allowance has counted already
 };
 
@@ -140,13 +142,14 @@ class Budget {
  private:
   bool decides() const { return options_.automatic && !curve_.empty(); }
   double speed(const TextBudget& text) const;
-  // What its drafts have saved beyond what it waited for drafts, in passes.
+  // What its drafts have saved beyond what they took, in passes.
   double earned(const TextBudget& text) const;
   static double kept_back(const DraftTurn& turn);
-  // What a step may take for drafts, how much of that not for reading and for rows, and how much
-  // not for trials.
+  // What a step may take for drafts as far as its accounts have it, how much of that not for
+  // reading and for rows, and how much not for trials; and what it may take for drafts that are
+  // expected to pay, without leaving a text behind.
   struct Purse {
-    double ms, kept_back_ms, reserve_ms;
+    double ms, kept_back_ms, reserve_ms, patience_ms;
   };
   Purse purse(std::span<const DraftTurn> turns, const PassLoad& load,
               std::span<const double> expected) const;
