@@ -209,6 +209,7 @@ struct Budget::Occasion {
   const DraftTurn& turn;
   Ask& ask;
   const Drafter& asked;
+  Purse own;         // of the text alone, whose account invests in reading and trials
   double first;      // the probability that the best first guess of the tree is accepted
   BestGain without;  // of the tree
   std::vector<Prospect> knowing_all = {};  // [levels + 1] if it reads the whole text
@@ -252,6 +253,12 @@ struct Budget::Round {
     const double fixed_ms = n_drafts * costs[n_granted + n_more].fixed_ms;
     return fixed_ms + reading_ms + ms <= purse.ms - (ms > 0 ? purse.kept_back_ms : 0);
   }
+  // Whether its own account has a share of so many drafts, and the time of reading.
+  bool can_invest(const Occasion& occasion, double ms, double n_drafts, int n_more) const {
+    const int n = n_granted + n_more;
+    return n_drafts * costs[n].fixed_ms / n + ms <=
+           occasion.own.ms - (ms > 0 ? occasion.own.kept_back_ms : 0);
+  }
   // Whether the others have the patience for it.
   bool can_wait() const { return costs[n_granted + 1].fixed_ms <= purse.patience_ms; }
   void grant(Occasion& occasion, int n_context, double ms) {
@@ -272,8 +279,13 @@ void Budget::decide(std::vector<Ask>& asks, const Drafter& asked, std::span<cons
   for (std::size_t i = 0; i < turns.size(); ++i) {
     if (!asks[i].limits) continue;
     length += turns[i].length;
-    occasions.push_back(
-        {.turn = turns[i], .ask = asks[i], .asked = asked, .first = 0, .without = {}});
+    const double nothing_expected = 0;
+    occasions.push_back({.turn = turns[i],
+                         .ask = asks[i],
+                         .asked = asked,
+                         .own = purse(turns.subspan(i, 1), load, {&nothing_expected, 1}),
+                         .first = 0,
+                         .without = {}});
   }
   if (occasions.empty()) return;
   const int n = static_cast<int>(occasions.size());
@@ -370,7 +382,8 @@ void Budget::grant_what_pays(Occasion& occasion, Round& round) const {
   const double all_ms = occasion.unread(kWhole) * per_unread_ms;
   if (!round.can_wait()) return;
   if (occasion.net > 0 && n_steps * (state.gain - gain_as_it_is) > round.ms_price * all_ms &&
-      round.can_afford(all_ms, all_ms > 0 ? kDraftsAfterReading : 1)) {
+      round.can_afford(all_ms, all_ms > 0 ? kDraftsAfterReading : 1) &&
+      (all_ms == 0 || round.can_invest(occasion, all_ms, kDraftsAfterReading, 1))) {
     round.grant(occasion, kWhole, all_ms);
   } else if (gain_as_it_is > 0 && round.can_afford(0, 1)) {
     round.grant(occasion, kTrialContext, 0);
@@ -420,13 +433,16 @@ void Budget::try_again(std::vector<Occasion>& occasions, Round& round) const {
   if (round.n_granted == 0 &&
       !round.can_afford(ms + round.purse.reserve_ms, 1, static_cast<int>(trials.size())))
     return;
+  int n_trials = static_cast<int>(trials.size());
   for (const auto& [occasion, n_context, reading_ms] : trials) {
-    if (!round.can_afford(reading_ms, 1)) continue;
+    if (!round.can_afford(reading_ms, 1) || !round.can_invest(*occasion, reading_ms, 1, n_trials))
+      continue;
     round.grant(*occasion, n_context, reading_ms);
     occasion->ask.limits->depth = 1;
     TextBudget::OfDrafter& state = occasion->state();
     state.gap = std::min(2 * state.gap, kGapMax);
     state.steps_left = state.gap;
+    --n_trials;
   }
 }
 
