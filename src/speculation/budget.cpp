@@ -209,9 +209,9 @@ struct Budget::Occasion {
   const DraftTurn& turn;
   Ask& ask;
   const Drafter& asked;
-  Purse own;         // of the text alone, whose account invests in reading and trials
-  double first;      // the probability that the best first guess of the tree is accepted
-  BestGain without;  // of the tree
+  Purse own = {};         // of the text alone, whose account invests in reading and trials
+  double first = 0;       // the probability that the best first guess of the tree is accepted
+  BestGain without = {};  // of the tree
   std::vector<Prospect> knowing_all = {};  // [levels + 1] if it reads the whole text
   // Of the levels that are best for all: what it gains, and less its share of their time.
   Prospect prospect = {};
@@ -220,6 +220,10 @@ struct Budget::Occasion {
 
   TextBudget::OfDrafter& state() const { return turn.budget->drafters_[ask.worth.drafter]; }
   int unread(int n_context) const { return asked.unread(turn.sequence, n_context); }
+  // With at most so many levels.
+  static const Prospect& at(const std::vector<Prospect>& prospects, int levels) {
+    return prospects[std::min(levels, static_cast<int>(prospects.size()) - 1)];
+  }
 
   // In tokens, of a draft of this depth that is expected to bring so many: in place of the others,
   // or where their first guess is wrong.
@@ -243,8 +247,7 @@ struct Budget::Round {
   double ms_price;               // in tokens
   double passes_per_ms;          // of all texts that wait
   Purse purse;
-  int levels = 1;         // that are best for all
-  double share_left = 0;  // of what a text gains by them, when their time is paid
+  int levels = 1;  // that are best for all
   int n_granted = 0;
   double reading_ms = 0;  // of those
 
@@ -279,13 +282,7 @@ void Budget::decide(std::vector<Ask>& asks, const Drafter& asked, std::span<cons
   for (std::size_t i = 0; i < turns.size(); ++i) {
     if (!asks[i].limits) continue;
     length += turns[i].length;
-    const double nothing_expected = 0;
-    occasions.push_back({.turn = turns[i],
-                         .ask = asks[i],
-                         .asked = asked,
-                         .own = purse(turns.subspan(i, 1), load, {&nothing_expected, 1}),
-                         .first = 0,
-                         .without = {}});
+    occasions.push_back({.turn = turns[i], .ask = asks[i], .asked = asked});
   }
   if (occasions.empty()) return;
   const int n = static_cast<int>(occasions.size());
@@ -297,6 +294,8 @@ void Budget::decide(std::vector<Ask>& asks, const Drafter& asked, std::span<cons
 
   round.passes_per_ms = static_cast<double>(load.texts) / plain_ms;
   for (Occasion& occasion : occasions) {
+    const double nothing_expected = 0;
+    occasion.own = purse({&occasion.turn, 1}, load, {&nothing_expected, 1});
     std::vector<double> values = this->values(occasion.turn);
     values.erase(values.begin());
     std::ranges::sort(values, std::greater<>{});
@@ -333,12 +332,11 @@ void Budget::decide(std::vector<Ask>& asks, const Drafter& asked, std::span<cons
 // The levels at which the texts that draft together gain most, and what that leaves for each.
 void Budget::share(std::vector<Occasion>& occasions, Round& round) const {
   double most = 0, least_gain = 0;
+  double share_left = 0;  // of what a text gains, when the time is paid
   for (int levels = 1; levels <= options_.depth; ++levels) {
     std::vector<double> gains;
-    for (const Occasion& occasion : occasions) {
-      const auto last = static_cast<int>(occasion.knowing_all.size()) - 1;
-      gains.push_back(occasion.knowing_all[std::min(levels, last)].gain);
-    }
+    for (const Occasion& occasion : occasions)
+      gains.push_back(Occasion::at(occasion.knowing_all, levels).gain);
     std::ranges::sort(gains, std::greater<>{});
     const int n =
         n_that_share(gains, [&](int n) { return round.ms_price * round.costs[n].ms(levels); });
@@ -349,13 +347,12 @@ void Budget::share(std::vector<Occasion>& occasions, Round& round) const {
     most = left;
     least_gain = gains[n - 1];
     round.levels = levels;
-    round.share_left = left / sum;
+    share_left = left / sum;
   }
   for (Occasion& occasion : occasions) {
-    const auto last = static_cast<int>(occasion.knowing_all.size()) - 1;
-    occasion.prospect = occasion.knowing_all[std::min(round.levels, last)];
-    if (round.share_left > 0 && occasion.prospect.gain >= least_gain)
-      occasion.net = round.share_left * occasion.prospect.gain;
+    occasion.prospect = Occasion::at(occasion.knowing_all, round.levels);
+    if (share_left > 0 && occasion.prospect.gain >= least_gain)
+      occasion.net = share_left * occasion.prospect.gain;
   }
 }
 
@@ -373,7 +370,7 @@ void Budget::grant_what_pays(Occasion& occasion, Round& round) const {
   if (!has_to_read && occasion.net > 0) {
     const int n_known = occasion.asked.n_known(turn.sequence, kTrialContext);
     const std::vector<Prospect> now = prospects(occasion, Calibration::handicap(n_known));
-    const double gain = now[std::min(round.levels, static_cast<int>(now.size()) - 1)].gain;
+    const double gain = Occasion::at(now, round.levels).gain;
     gain_as_it_is = std::max(0.0, gain - (occasion.prospect.gain - occasion.net));
   }
   const int n_expected = std::max(turn.n_answered, kAnswerLeftMin);
