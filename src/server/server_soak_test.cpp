@@ -99,7 +99,8 @@ using Texts = std::map<int, std::string>;  // by choice
 Texts texts_of(const Answer& answer, bool streams) {
   Texts texts;
   const auto add = [&](const std::string& text) {
-    for (const Json& choice : Json::parse(text)["choices"])
+    const Json json = Json::parse(text);
+    for (const Json& choice : json.at("choices"))
       texts[choice["index"].get<int>()] += choice["text"].get<std::string>();
   };
   if (!streams) {
