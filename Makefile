@@ -42,7 +42,7 @@ demo: build
 	  $(OUTRIDER) prove --model '$(MODEL)' --temp 0 --predict 256 "$$@"
 demo: override export PROMPT := $(value PROMPT)
 
-# One ctest over both builds, so that one line closes it. The timeout, many times what any test takes, names a test
+# One ctest over all builds, so that one line closes it. The timeout, many times what any test takes, names a test
 # that hangs.
 test:
 	@scripts/install-packages build test
@@ -50,8 +50,10 @@ test:
 	@$(call configure,asan,build/asan)
 	@cmake --build build/release -j $(JOBS)
 	@cmake --build build/asan -j $(JOBS)
+	@$(call configure,tsan,build/tsan)
+	@cmake --build build/tsan -j $(JOBS)
 	@OUTRIDER_CACHE='$(CACHE)' $(OUTRIDER) pull $(TEST_MODELS)
-	@echo 'subdirs(release asan)' >build/CTestTestfile.cmake
+	@echo 'subdirs(release asan tsan)' >build/CTestTestfile.cmake
 	@OUTRIDER_CACHE='$(CACHE)' ctest --test-dir build --output-on-failure --no-tests=error --timeout 900 -j $(JOBS)
 
 # The folders whose tests run no kernel, so that qemu's speed does: minutes. Models are not looked for.

@@ -30,7 +30,7 @@ function(outrider_folder name)
   set(tests ${sources})
   set(fuzzers ${sources})
   list(FILTER sources EXCLUDE REGEX "((_test|_fuzz)\\.cpp|^main\\.cpp)$")
-  list(FILTER tests INCLUDE REGEX "_test\\.cpp$")
+  list(FILTER tests INCLUDE REGEX "(${OUTRIDER_TESTED_FILES})_test\\.cpp$")
   list(FILTER fuzzers INCLUDE REGEX "_fuzz\\.cpp$")
 
   if(sources)
