@@ -50,6 +50,8 @@ class TextBudget {
  private:
   friend class Budget;
   struct OfDrafter {
+    static constexpr int kGapMin = 16, kGapMax = 64;  // steps between trials
+
     void go_on_with_trial();
 
     Yield yield;
@@ -140,6 +142,9 @@ class Budget {
   const Reliability& reliability() const { return calibration_.reliability(); }
 
  private:
+  static constexpr double kNextToNoTime = 0.005;  // as a share of a pass
+  static constexpr int kProbe = 3;                // nodes
+
   bool decides() const { return options_.automatic && !curve_.empty(); }
   double speed(const TextBudget& text) const;
   // What its drafts have saved beyond what they took, in passes.
