@@ -83,9 +83,11 @@ std::shared_ptr<const ServedModel> served_model(const Settings& settings, const 
   model->vocabulary = opened.model.spec.vocabulary;
   model->context = bench.context();
   for (const auto& drafter : engine.drafters()) model->drafters.emplace_back(drafter->name());
-  model->filters = [checkpoint = opened.model.checkpoint](const FilterSettings& asked) {
-    return filters_for(asked, checkpoint->metadata);
+  model->filters = [checkpoint = opened.model.checkpoint,
+                    standard = settings.filters](const FilterSettings& asked) {
+    return filters_for(asked.or_else(standard), checkpoint->metadata);
   };
+  model->repeat_last_n = settings.repeat_last_n;
   model->submit = [&](AnswerRequest request, AnswerListener listener) {
     return scheduler.submit(std::move(request), metrics.watch(std::move(listener)));
   };
@@ -192,6 +194,15 @@ Command serve_command() {
                                          "--chat-template-file",
                                          "--chat-template-kwargs",
                                          "--reasoning",
+                                         "--temp",
+                                         "--top-k",
+                                         "--typical",
+                                         "--top-p",
+                                         "--min-p",
+                                         "--repeat-penalty",
+                                         "--repeat-last-n",
+                                         "--presence-penalty",
+                                         "--frequency-penalty",
                                          "--draft",
                                          "--draft-rows",
                                          "--draft-depth",
@@ -217,7 +228,8 @@ Command serve_command() {
               "Loads a model and answers requests over HTTP: /v1/chat/completions, "
               "/v1/completions, /v1/models, /v1/messages and more. Requests share the model's "
               "passes and what their texts have in common; speculation goes on as long as it pays "
-              "at the present load. SIGTERM or Ctrl-C lets answers in progress end.",
+              "at the present load. Sampling flags hold for requests that leave them out. SIGTERM "
+              "or Ctrl-C lets answers in progress end.",
           .flag_set = FlagSet::every,
           .flags = std::move(flags),
           .run = serve};

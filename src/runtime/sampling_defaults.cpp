@@ -6,6 +6,20 @@
 
 namespace outrider {
 
+FilterSettings FilterSettings::or_else(const FilterSettings& others) const {
+  FilterSettings all = *this;
+  const auto fill = [&](auto FilterSettings::*filter) {
+    if (!(all.*filter)) all.*filter = others.*filter;
+  };
+  fill(&FilterSettings::top_k);
+  for (const auto filter :
+       {&FilterSettings::temperature, &FilterSettings::top_p, &FilterSettings::min_p,
+        &FilterSettings::typical_p, &FilterSettings::repeat_penalty,
+        &FilterSettings::presence_penalty, &FilterSettings::frequency_penalty})
+    fill(filter);
+  return all;
+}
+
 Filters filters_for(const FilterSettings& settings, const Metadata& metadata) {
   const auto from_file = [&](const char* key, float standard, float least, float most) {
     const double value =

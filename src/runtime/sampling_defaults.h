@@ -1,4 +1,5 @@
-// Filters of a request: what it says, then what the model's file recommends, then ours.
+// Filters of a request: what it says, then what the server's flags say, then what the model's file
+// recommends, then ours.
 
 #pragma once
 
@@ -18,6 +19,9 @@ struct FilterSettings {
   std::optional<int> top_k;
   std::optional<float> temperature, top_p, min_p, typical_p;
   std::optional<float> repeat_penalty, presence_penalty, frequency_penalty;
+
+  // With what `others` say where these leave something out.
+  FilterSettings or_else(const FilterSettings& others) const;
 };
 
 // A file recommends by the keys general.sampling.*, as llama.cpp writes them. A value there that

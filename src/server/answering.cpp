@@ -139,7 +139,7 @@ AnswerRequest answer_request(const ServedModel& model, const GenerationFields& f
   SamplingParams& sampling = answer.request.sampling;
   sampling.filters = model.filters(fields.filters);
   sampling.bias = fields.logit_bias;
-  if (fields.repeat_last_n) sampling.repeat_last_n = *fields.repeat_last_n;
+  sampling.repeat_last_n = fields.repeat_last_n.value_or(model.repeat_last_n);
   sampling.seed = fields.seed.value();
   answer.request.stop = {.n_predict = fields.max_tokens.value_or(-1),
                          .texts = fields.stop,

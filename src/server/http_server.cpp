@@ -1,8 +1,11 @@
 #include "server/http_server.h"
 
 #include <fcntl.h>
+#include <netinet/tcp.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 
+#include <algorithm>
 #include <boost/asio/basic_socket_acceptor.hpp>
 #include <boost/asio/basic_waitable_timer.hpp>
 #include <boost/asio/executor_work_guard.hpp>
@@ -13,6 +16,7 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/strand.hpp>
 #include <condition_variable>
+#include <cstdint>
 #include <future>
 #include <mutex>
 #include <optional>
@@ -59,6 +63,21 @@ void keep_from_children(AnySocket& socket) {
   ::fcntl(socket.native_handle(), F_SETFD, FD_CLOEXEC);
 }
 
+// A machine that lost power or its network ends no connection. It is gone once it acknowledges
+// nothing for so long; where nothing is to be sent, the system asks it whether it is there.
+// Accepted connections inherit this.
+void notice_lost_machines(Acceptor& acceptor, std::chrono::milliseconds wait) {
+  const auto set = [&](int level, int option, std::int64_t value) {
+    const int number = static_cast<int>(value);
+    ::setsockopt(acceptor.native_handle(), level, option, &number, sizeof number);
+  };
+  const auto seconds = std::max<std::int64_t>(1, wait / std::chrono::seconds(1));
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, seconds);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, std::max<std::int64_t>(1, seconds / 3));
+  set(IPPROTO_TCP, TCP_USER_TIMEOUT, wait.count());
+}
+
 [[noreturn]] void cannot_listen(const HttpServerOptions& options, const BoostError& error) {
   const bool is_v6 = options.host.find(':') != std::string::npos;
   const std::string where =
@@ -93,13 +112,15 @@ std::vector<asio::ip::address> addresses_of(const HttpServerOptions& options) {
   return addresses;
 }
 
-void open_port(Acceptor& acceptor, const tcp::endpoint& endpoint, BoostError& error) {
+void open_port(Acceptor& acceptor, const tcp::endpoint& endpoint, std::chrono::milliseconds stall,
+               BoostError& error) {
   const auto unless_failed = [&](auto step) {
     if (!error) step();
   };
   error = {};
   acceptor.open(endpoint.protocol(), error);
   unless_failed([&] { keep_from_children(acceptor); });
+  unless_failed([&] { notice_lost_machines(acceptor, stall); });
   unless_failed([&] { acceptor.set_option(asio::socket_base::reuse_address(true), error); });
   // "::" means IPv4, too.
   if (endpoint.address().is_v6())
@@ -125,7 +146,8 @@ struct HttpServer::State {
       for (const asio::ip::address& address : addresses) {
         auto acceptor = std::make_unique<Acceptor>(asio::make_strand(io));
         BoostError problem;
-        open_port(*acceptor, {address, static_cast<std::uint16_t>(port)}, problem);
+        open_port(*acceptor, {address, static_cast<std::uint16_t>(port)}, options.times.write_stall,
+                  problem);
         if (!problem) {
           port = acceptor->local_endpoint().port();
           acceptors.push_back(std::move(acceptor));

@@ -38,10 +38,11 @@ struct HttpLimits {
 struct HttpTimes {
   // From a request's first byte, or the connection's beginning, to the end of the head; else 408.
   std::chrono::milliseconds head = std::chrono::seconds(10);
-  std::chrono::milliseconds body = std::chrono::seconds(60);         // from the head on; else 408
-  std::chrono::milliseconds idle = std::chrono::seconds(75);         // between requests
-  std::chrono::milliseconds write_stall = std::chrono::seconds(30);  // the client reads nothing
-  std::chrono::milliseconds heartbeat = std::chrono::seconds(10);    // of a silent stream
+  std::chrono::milliseconds body = std::chrono::seconds(60);  // from the head on; else 408
+  std::chrono::milliseconds idle = std::chrono::seconds(75);  // between requests
+  // The client reads nothing, or its machine no longer acknowledges anything.
+  std::chrono::milliseconds write_stall = std::chrono::seconds(30);
+  std::chrono::milliseconds heartbeat = std::chrono::seconds(10);  // of a silent stream
   // How long a client may go on sending after an answer that ends the connection. If we closed at
   // once, its system could drop the answer before the client reads it.
   std::chrono::milliseconds linger = std::chrono::seconds(5);

@@ -1,5 +1,7 @@
 #include "server/http_server_test.h"
 
+#include <cstdio>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 namespace outrider {
@@ -377,6 +379,33 @@ TEST_F(HttpServerTest, ClientsThatDoNotReadAreGone) {
     reply->end();
     EXPECT_EQ(held_.n_gone(), n_gone);
   }
+}
+
+// The timers that the system keeps for the server's connections, in hundredths of a second; only
+// those that ask a silent client's machine whether it is there.
+std::vector<int> probe_timers(int port) {
+  std::vector<int> timers;
+  std::ifstream connections("/proc/net/tcp");
+  for (std::string line; std::getline(connections, line);) {
+    int local = 0, state = 0, timer = 0, ticks = 0;
+    std::sscanf(line.c_str(), " %*d: %*8X:%X %*8X:%*X %X %*X:%*X %X:%X", &local, &state, &timer,
+                &ticks);
+    const bool is_established = state == 1, probes = timer == 2;
+    if (local == port && is_established && probes) timers.push_back(ticks);
+  }
+  return timers;
+}
+
+TEST_F(HttpServerTest, SilentMachinesAreAskedWhetherTheyAreThere) {
+  HttpServerOptions o = options();
+  o.times.write_stall = 20s;
+  start(o);
+  Client client = connect();
+  client.send(get("/hold"));
+  const auto reply = held_.take();
+  EXPECT_TRUE(wait_until([&] { return probe_timers(server_->port()).size() == 1; }));
+  for (const int ticks : probe_timers(server_->port())) EXPECT_LE(ticks, 2000);
+  reply->send({});
 }
 
 // What a route gives at once may be as large as it likes.

@@ -31,8 +31,9 @@ struct ServedModel {
   int context = 0;                         // tokens of prompt and answer together
   std::vector<std::string> drafters = {};  // their names
   GenerationLimits limits = {};
-  // What a request says, then the model's own, then ours.
+  // What a request says, then the server's flags, then the model's own, then ours.
   std::function<Filters(const FilterSettings&)> filters = {};
+  int repeat_last_n = SamplingParams{}.repeat_last_n;  // of a request that does not say it
   // The scheduler's.
   std::function<AnswerId(AnswerRequest, AnswerListener)> submit = {};
   std::function<void(AnswerId)> cancel = {};

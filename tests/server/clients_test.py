@@ -176,6 +176,13 @@ class Chat(ServerTest):
             with self.assertRaises(openai.NotFoundError):
                 client.completions.create(model="three", prompt="x", max_tokens=1)
 
+    def test_sampling_flags_hold_where_a_request_says_nothing(self):
+        with Server("--temp", "0") as server, openai_client(server) as client:
+            fields = {"model": MODEL, "prompt": "Once upon a time", "max_tokens": 40}
+            best = client.completions.create(**fields, temperature=0).choices[0].text
+            self.assertEqual(client.completions.create(**fields).choices[0].text, best)
+            self.assertNotEqual(client.completions.create(**fields, temperature=2).choices[0].text, best)
+
     def test_errors(self):
         cases = [
             ("another model", openai.NotFoundError, "model_not_found", {"model": "gpt-4"}),
