@@ -60,6 +60,15 @@ TEST(OpenAiRoutes, AnswersAChat) {
   EXPECT_EQ(json["usage"]["prompt_tokens_details"]["cached_tokens"], 1);
 }
 
+TEST(OpenAiRoutes, PenaltiesLookAsFarAsTheServerSays) {
+  Served served;
+  served.setting().repeat_last_n = 7;
+  served.chat("");
+  served.chat(R"("repeat_last_n":0)");
+  EXPECT_EQ(served.request(0).request.sampling.repeat_last_n, 7);
+  EXPECT_EQ(served.request(1).request.sampling.repeat_last_n, 0);
+}
+
 TEST(OpenAiRoutes, StreamsAChat) {
   Served served;
   const auto reply = served.chat(R"("stream":true,"stream_options":{"include_usage":true})");

@@ -11,6 +11,7 @@
 
 #include "engine/scheduler.h"
 #include "runtime/sampling_defaults.h"
+#include "sampling/sampling.h"
 #include "server/generation_fields.h"
 #include "text/answer_format.h"
 #include "text/chat_template.h"
