@@ -47,7 +47,8 @@ inline Outcome decode_plainly(const FakeModel& model, const Tokenizer& tokenizer
     const auto counts = state.counts();
     const ChoiceRequest question =
         choice_request(request.sampling, counts, 0, static_cast<int>(text.size()));
-    text.push_back(choose_reference(model.logits(text), question).token.value());
+    const Token choice = choose_reference(model.logits(text), question).token.value();
+    text.push_back(state.forced().value_or(choice));
     outcome.tokens.push_back(text.back());
     outcome.finished = rules.push(text.back());
     if (!outcome.finished && static_cast<int>(text.size()) == context) {

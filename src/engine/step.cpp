@@ -192,8 +192,11 @@ void Step::forward() {
 
   std::size_t next = 0;
   for (Turn* turn : generating())
-    for (int node = 0; node < turn->checked.size(); ++node)
-      turn->choices.push_back(choices[next++].token);
+    for (int node = 0; node < turn->checked.size(); ++node) {
+      const Choice& choice = choices[next++];
+      const auto forced = turn->generation->state.forced(turn->checked.path(node));
+      turn->choices.push_back(choice.token && forced ? forced : choice.token);
+    }
 }
 
 // A sequence's rows: a chain of its text's tokens, then the drafted nodes, parents first.

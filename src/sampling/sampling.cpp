@@ -18,6 +18,13 @@ std::size_t window(const SamplingParams& params) {
   return params.repeat_last_n < 0 ? kWholeText : static_cast<std::size_t>(params.repeat_last_n);
 }
 
+// Whether it reasons after more tokens of the answer.
+bool reasons_after(const ReasoningLimit& limit, bool reasons, std::span<const Token> tokens) {
+  for (const Token token : tokens)
+    if (token == limit.open || token == limit.close) reasons = token == limit.open;
+  return reasons;
+}
+
 // counts: ids ascending, each token once.
 void add(std::vector<TokenCount>& counts, Token token, int change) {
   const auto place = std::ranges::lower_bound(counts, token, {}, &TokenCount::token);
@@ -40,9 +47,16 @@ void check_sampling(const SamplingParams& params) {
                 kTemperatureMin);
 }
 
-ProcessorState::ProcessorState(const SamplingParams& params) : window_(window(params)) {}
+ProcessorState::ProcessorState(const SamplingParams& params)
+    : window_(window(params)), limit_(params.reasoning), reasons_(limit_ && limit_->is_begun) {}
 
 void ProcessorState::advance(std::span<const Token> tokens) {
+  if (limit_) {
+    const int n_of_prompt =
+        std::clamp(limit_->n_prompt - length_, 0, static_cast<int>(tokens.size()));
+    reasons_ = reasons_after(*limit_, reasons_, tokens.subspan(n_of_prompt));
+    length_ += static_cast<int>(tokens.size());
+  }
   if (window_ == 0) return;
   for (Token token : tokens) {
     add(counts_, token, 1);
@@ -65,6 +79,13 @@ std::vector<TokenCount> ProcessorState::counts(std::span<const Token> path) cons
     for (std::size_t i = 0; i < last_.size() + path.size() - window_; ++i)
       add(counts, last_[i], -1);
   return counts;
+}
+
+std::optional<Token> ProcessorState::forced(std::span<const Token> path) const {
+  if (!limit_ || length_ + std::ssize(path) != limit_->n_prompt + limit_->n_tokens)
+    return std::nullopt;
+  if (!reasons_after(*limit_, reasons_, path)) return std::nullopt;
+  return limit_->close;
 }
 
 ChoiceRequest choice_request(const SamplingParams& params, std::span<const TokenCount> counts,

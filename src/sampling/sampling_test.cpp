@@ -167,6 +167,50 @@ TEST(SamplingParams, RefusesTemperaturesThatOverflow) {
   EXPECT_TRUE(std::isfinite(3.4e32f / kTemperatureMin));
 }
 
+TEST(ProcessorState, EndsReasoningThatGetsTooLong) {
+  constexpr Token kOpen = 8, kClose = 9;
+  const ReasoningLimit begun{
+      .n_prompt = 2, .n_tokens = 3, .open = kOpen, .close = kClose, .is_begun = true};
+  ReasoningLimit silent = begun;
+  silent.is_begun = false;
+  ReasoningLimit unopened = begun;
+  unopened.open = -1;
+  struct Case {
+    const char* name;
+    std::optional<ReasoningLimit> limit;
+    std::vector<Token> text;
+    std::optional<Token> forced;
+  };
+  const Case cases[] = {
+      {"no limit", {}, {1, 2, 3, 4, 5}, {}},
+      {"begun by the prompt", begun, {1, 2, 3, 4, 5}, kClose},
+      {"the prompt's own marks", begun, {1, kClose, 3, 4, 5}, kClose},
+      {"too early", begun, {1, 2, 3, 4}, {}},
+      {"once only", begun, {1, 2, 3, 4, 5, 6}, {}},
+      {"ended already", begun, {1, 2, 3, kClose, 5}, {}},
+      {"ended and begun again", begun, {1, 2, kClose, kOpen, 5}, kClose},
+      {"no reasoning", silent, {1, kOpen, 3, 4, 5}, {}},
+      {"begun by the answer", silent, {1, 2, kOpen, 4, 5}, kClose},
+      {"begun without a token", unopened, {1, 2, 3, 4, 5}, kClose},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.name);
+    SamplingParams params;
+    params.reasoning = c.limit;
+    const std::span<const Token> text = c.text;
+    // Read at once, in pieces, or as a path, it is the same text.
+    for (std::size_t first = 0; first <= text.size(); ++first) {
+      ProcessorState state(params);
+      state.advance(text.first(first));
+      if (first >= 2) {
+        EXPECT_EQ(state.forced(text.subspan(first)), c.forced);
+      }
+      state.advance(text.subspan(first));
+      EXPECT_EQ(state.forced(), c.forced);
+    }
+  }
+}
+
 TEST(ChoiceRequest, CarriesTheNoiseOfItsPosition) {
   SamplingParams params;
   params.seed = 0x123456789abcdef;

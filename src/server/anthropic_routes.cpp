@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <optional>
 #include <utility>
 
 #include "server/answering.h"
@@ -32,6 +33,22 @@ void check_length(const ServedModel& model, std::size_t n_tokens) {
         fmt::format("prompt is too long: {} tokens > {} maximum", n_tokens, model.context - 1));
 }
 
+// Nothing where the model does not reason.
+std::optional<ReasoningLimit> reasoning_limit(const ServedModel& model, const ChatPrompt& prompt,
+                                              std::size_t n_prompt, int budget) {
+  if (model.format.reasoning == nullptr) return std::nullopt;
+  const auto tokens = reasoning_tokens(model.format, *model.tokenizer);
+  if (!tokens)
+    throw RequestError(400, "unsupported_value", "thinking.budget_tokens",
+                       "thinking.budget_tokens: not supported with this model, whose thinking no "
+                       "one token ends; leave it out with \"type\": \"adaptive\"");
+  return ReasoningLimit{.n_prompt = static_cast<int>(n_prompt),
+                        .n_tokens = budget,
+                        .open = tokens->open,
+                        .close = tokens->close,
+                        .is_begun = is_reasoning(model.format, prompt.begun)};
+}
+
 void answer(const ServedModel& model, const HttpRequest& http, Reply reply) {
   MessagesRequest request = read_messages_request(http.body, model.limits);
   draw_seed(request);
@@ -53,6 +70,9 @@ void answer(const ServedModel& model, const HttpRequest& http, Reply reply) {
               .heartbeat = std::string(kHeartbeat),
               .overloaded_status = kOverloaded};
   AnswerRequest ask = answer_request(model, request, std::move(tokens), http.api_key);
+  if (request.thinking_budget)
+    ask.request.sampling.reasoning =
+        reasoning_limit(model, prompt, ask.request.prompt.size(), *request.thinking_budget);
   ask.request.stop.shown_tokens = shown_tokens(model.format, *model.tokenizer, request.has_tools());
   asked.answers.push_back(std::move(ask));
   give_answers(model, std::move(asked), std::move(reply));

@@ -90,6 +90,44 @@ TEST(AnthropicRoutes, Thinking) {
   }
 }
 
+TEST(AnthropicRoutes, LimitsThinking) {
+  const std::string budget =
+      R"("thinking":{"type":"enabled","budget_tokens":1024},"max_tokens":2000)";
+  const auto with_marks = [](Served& served) {
+    served.setting().tokenizer = letters({"<think>", "</think>"});
+    served.setting().vocabulary = served.setting().tokenizer->size();
+  };
+  const auto ask = [&](Served& served) {
+    return served.post(R"({"messages":[{"role":"user","content":"hi"}],)" + budget + "}");
+  };
+  Served served;
+  with_marks(served);
+  ask(served);
+  const SamplingParams& sampling = served.request().request.sampling;
+  ASSERT_TRUE(sampling.reasoning);
+  const Tokenizer& tokenizer = *served.setting().tokenizer;
+  EXPECT_EQ(sampling.reasoning->n_prompt, std::ssize(served.request().request.prompt));
+  EXPECT_EQ(sampling.reasoning->n_tokens, 1024);
+  EXPECT_EQ(tokenizer.text(sampling.reasoning->open), "<think>");
+  EXPECT_EQ(tokenizer.text(sampling.reasoning->close), "</think>");
+  EXPECT_FALSE(sampling.reasoning->is_begun);
+
+  Served begun;
+  with_marks(begun);
+  begun.setting().chat_template = std::make_shared<ChatTemplate>(
+      "{{ messages[0].content }}<think>{# </think> #}", "fake", "", "<end>");
+  begun.setting().format = answer_format(*begun.setting().chat_template);
+  ask(begun);
+  EXPECT_TRUE(begun.request().request.sampling.reasoning->is_begun);
+
+  Served no_marks;
+  EXPECT_EQ(refused([&] { ask(no_marks); }).param, "thinking.budget_tokens");
+  Served no_reasoning;
+  no_reasoning.setting().format.reasoning = nullptr;
+  ask(no_reasoning);
+  EXPECT_FALSE(no_reasoning.request().request.sampling.reasoning);
+}
+
 // The same text again is found in the cache, whatever the client's header says.
 TEST(AnthropicRoutes, TheBillingHeaderDoesNotChangeThePrompt) {
   Served served;

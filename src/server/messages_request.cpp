@@ -12,7 +12,6 @@ namespace {
 // With what other fields decide the meaning of.
 struct Fields : MessagesRequest {
   std::string system;
-  std::optional<int> thinking_budget;
 };
 
 using Reader = FieldReader<Fields>;
@@ -295,7 +294,8 @@ FieldTable<Fields> make_table(const GenerationLimits& limits) {
   table.obeyed("top_p", filter_field(&FilterSettings::top_p, 0, 1));
   table.obeyed("top_k", top_k_field(), "0 or -1: all");
   table.obeyed("thinking", thinking_field(),
-               "whether to think, where the chat template has a switch; the budget is not kept to");
+               "whether to think, where the chat template has a switch; thinking that takes more "
+               "than `budget_tokens` is ended");
   table.obeyed("output_config", output_config_field(), "where the chat template knows an effort");
   table.obeyed("tools", tools_field(limits), "refused where the model's format is not known");
   table.obeyed("tool_choice", tool_choice_field());

@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -15,6 +16,7 @@ namespace outrider {
 // of their own. The conversation continues an assistant's last text.
 struct MessagesRequest : GenerationFields, Conversation {
   bool shows_thinking = true;
+  std::optional<int> thinking_budget = {};  // tokens
 };
 
 // Both throw RequestError (400). The second's needs no max_tokens.

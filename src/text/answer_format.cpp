@@ -52,6 +52,16 @@ bool has_marks(const Row& row, const ChatTemplate& chat_template) {
                              [&](std::string_view mark) { return chat_template.names(mark); });
 }
 
+// That stands for one of the texts; -1: none does.
+Token token_of_any(const Texts& texts, const Tokenizer& tokenizer) {
+  for (const std::string_view text : texts) {
+    const TextPiece pieces[] = {{std::string(text), true}};
+    const std::vector<Token> tokens = tokenizer.encode(pieces);
+    if (tokens.size() == 1) return tokens[0];
+  }
+  return -1;
+}
+
 bool is_in_any(const Texts& texts, std::string_view part) {
   return std::ranges::any_of(
       texts, [&](std::string_view text) { return text.find(part) != std::string_view::npos; });
@@ -221,6 +231,19 @@ std::vector<Token> shown_tokens(const AnswerFormat& format, const Tokenizer& tok
     if (!text.empty() && is_in_any(texts, text)) shown.push_back(token);
   }
   return shown;
+}
+
+std::optional<ReasoningTokens> reasoning_tokens(const AnswerFormat& format,
+                                                const Tokenizer& tokenizer) {
+  const Token close = token_of_any(format.reasoning->closes, tokenizer);
+  if (close == -1) return std::nullopt;
+  return ReasoningTokens{token_of_any(format.reasoning->opens, tokenizer), close};
+}
+
+bool is_reasoning(const AnswerFormat& format, std::string_view begun) {
+  const auto is_in = [&](std::string_view text) { return begun.find(text) != begun.npos; };
+  return format.reasoning != nullptr && std::ranges::any_of(format.reasoning->opens, is_in) &&
+         std::ranges::none_of(format.reasoning->closes, is_in);
 }
 
 std::string begun_answer(const AnswerFormat& format, std::span<const TextPiece> prompt) {

@@ -72,6 +72,17 @@ std::optional<std::string> why_no_calls(const AnswerFormat& format);
 std::vector<Token> shown_tokens(const AnswerFormat& format, const Tokenizer& tokenizer,
                                 bool with_tools);
 
+// The tokens by which the model begins and ends its reasoning; `open` -1: several, or none.
+struct ReasoningTokens {
+  Token open, close;
+};
+// Nothing if no one token ends it. The format knows reasoning.
+std::optional<ReasoningTokens> reasoning_tokens(const AnswerFormat& format,
+                                                const Tokenizer& tokenizer);
+
+// Whether an answer of which this is the beginning (begun_answer) is in the midst of reasoning.
+bool is_reasoning(const AnswerFormat& format, std::string_view begun);
+
 // What of the answer the prompt has written already: "<think>\n", say, or "<think>\n\n</think>\n\n"
 // where reasoning is off. Empty: nothing. `prompt`: what the template rendered.
 std::string begun_answer(const AnswerFormat& format, std::span<const TextPiece> prompt);

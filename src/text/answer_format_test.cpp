@@ -119,11 +119,16 @@ TEST(AnswerFormat, FollowsFromTheTemplate) {
         << row.name;
 }
 
-// A vocabulary of control tokens, but for those that begin with a space.
+// A vocabulary of control tokens, but for those that begin with a space. Text is one of its
+// entries, or as many tokens 0 as it has bytes.
 class Vocabulary final : public Tokenizer {
  public:
   explicit Vocabulary(std::vector<std::string> entries) : entries_(std::move(entries)) {}
-  std::vector<Token> encode(std::span<const TextPiece>) const override { return {}; }
+  std::vector<Token> encode(std::span<const TextPiece> pieces) const override {
+    const auto entry = std::ranges::find(entries_, pieces[0].text);
+    if (entry == entries_.end()) return std::vector<Token>(pieces[0].text.size());
+    return {static_cast<Token>(entry - entries_.begin())};
+  }
   std::string bytes(Token token, bool) const override { return entries_[token]; }
   int size() const override { return static_cast<int>(entries_.size()); }
   TokenKind kind(Token token) const override {
@@ -157,6 +162,28 @@ TEST(AnswerFormat, ShowsTheTokensOfItsDelimiters) {
     const AnswerFormat format{reasoning_syntax(c.reasoning), tool_syntax(c.tools)};
     EXPECT_EQ(shown_tokens(format, vocabulary, c.with_tools), c.expected);
   }
+}
+
+TEST(AnswerFormat, FindsTheTokensOfReasoning) {
+  const Vocabulary tokenizer({"", "<think>", "</think>", "[THINK]"});
+  struct Case {
+    const char* reasoning;
+    Token open, close;  // -1: none
+  };
+  const Case cases[] = {{"think", 1, 2}, {"THINK", 3, -1}};
+  for (const auto& [reasoning, open, close] : cases) {
+    SCOPED_TRACE(reasoning);
+    const auto tokens = reasoning_tokens({reasoning_syntax(reasoning)}, tokenizer);
+    ASSERT_EQ(tokens.has_value(), close != -1);
+    if (!tokens) continue;
+    EXPECT_EQ(tokens->open, open);
+    EXPECT_EQ(tokens->close, close);
+  }
+  const AnswerFormat format{reasoning_syntax("think")};
+  EXPECT_TRUE(is_reasoning(format, "<think>\n"));
+  EXPECT_FALSE(is_reasoning(format, "<think>\n\n</think>\n\n"));
+  EXPECT_FALSE(is_reasoning(format, ""));
+  EXPECT_FALSE(is_reasoning({}, "<think>\n"));
 }
 
 TEST(AnswerFormat, FindsWhatThePromptHasBegun) {
