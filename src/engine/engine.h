@@ -107,6 +107,9 @@ class Engine {
   // Whether drafts came true as often as the budget expected, since the drafters were set.
   const Reliability& reliability() const { return budget_.reliability(); }
 
+  // Since the engine began.
+  const DraftWork& draft_work() const { return draft_work_; }
+
   const EngineOptions& options() const { return options_; }
   const Backend& target() const { return *target_; }
   std::span<const std::unique_ptr<Drafter>> drafters() const { return drafters_; }
@@ -120,6 +123,7 @@ class Engine {
   std::vector<std::unique_ptr<Drafter>> drafters_;
   EngineOptions options_;
   Budget budget_;
+  DraftWork draft_work_;
   std::vector<Generation*> living_;
   int next_draft_sequence_ = 0;
   long n_steps_ = 0;

@@ -364,6 +364,23 @@ TEST(Engine, CountsWhatDraftsWereLike) {
   EXPECT_EQ(counters.draft_levels, 3 * 60 / 4);
   EXPECT_GE(counters.draft_passes, 60 / 4);
   EXPECT_LT(counters.draft_passes, counters.draft_levels);  // guesses decided some
+  EXPECT_EQ(engine.draft_work().passes, counters.draft_passes);
+  EXPECT_EQ(engine.draft_work().levels, counters.draft_levels);
+  EXPECT_NEAR(engine.draft_work().ms, counters.draft_ms, 1e-6 * counters.draft_ms);
+
+  // What texts share is counted once.
+  WatchedEngine shared(setting, list(model({})));
+  const auto one =
+      shared.begin(request.prompt, request.sampling, StopRules(tokenizer, request.stop));
+  const auto two =
+      shared.begin(request.prompt, request.sampling, StopRules(tokenizer, request.stop));
+  Generation* const both[] = {one.get(), two.get()};
+  while (!one->ended()) shared.step(both);
+  EXPECT_TRUE(two->ended());
+  EXPECT_EQ(one->counters.draft_passes, two->counters.draft_passes);
+  EXPECT_EQ(shared.draft_work().passes, one->counters.draft_passes);
+  EXPECT_EQ(shared.draft_work().levels, one->counters.draft_levels);
+  EXPECT_NEAR(shared.draft_work().ms, one->counters.draft_ms, 1e-6 * one->counters.draft_ms);
 }
 
 // Random trees around the true continuation, two drafters that overlap, random limits, chunks and

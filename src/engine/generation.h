@@ -44,6 +44,12 @@ struct NotDrafted {
   long sum() const { return off + limit + no_match + does_not_pay + measured; }
 };
 
+// What drafting took, each step counted once however many texts shared it.
+struct DraftWork {
+  long passes = 0, levels = 0;  // of drafters' own models, and what these decided
+  double ms = 0;                // of Drafter::propose, reading included, indexing not
+};
+
 // Of one answer.
 struct Counters {
   long steps = 0;

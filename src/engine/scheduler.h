@@ -103,6 +103,7 @@ struct SchedulerStatus {
   long preemptions = 0;
   long prompt_tokens = 0, cached_tokens = 0, completion_tokens = 0;  // of answers that have begun
   Counters counters;  // of answers, those in progress among them
+  DraftWork draft_work;
   struct OfDrafter {
     std::string name;
     DrafterCounts counts;

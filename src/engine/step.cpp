@@ -109,7 +109,7 @@ DraftTurn Step::draft_turn(const Turn& turn, DraftTree& tree) {
 void Step::draft() {
   const Stopwatch watch;
   const std::vector<Turn*> turns = drafting();
-  is_measured_ = !turns.empty() && engine_.budget_.plain_step_is_due();
+  is_measured_ = !turns.empty() && engine_.budget_.plain_step_is_due(load_);
   if (turns.empty() || is_measured_) return;
   for (Turn* turn : turns) engine_.show(*turn->generation);
   std::vector<DraftTurn> draft_turns;
@@ -320,10 +320,17 @@ void Step::learn() {
     const auto taken = std::span(generation.tokens).last(generation.emitted.size());
     if (generation.ended()) engine_.show(generation);
     if (turn.generates)
-      outcomes.push_back({&turn.generation->budget, &turn.drafted, &turn.checked, taken});
+      outcomes.push_back({.budget = &generation.budget,
+                          .drafted = &turn.drafted,
+                          .checked = &turn.checked,
+                          .taken = taken,
+                          .ends = generation.ended()});
     count(turn);
   }
   engine_.budget_.observe(outcomes, load_, forward_ms_);
+  engine_.draft_work_.passes += draft_passes_;
+  engine_.draft_work_.levels += draft_levels_;
+  engine_.draft_work_.ms += draft_ms_;
 }
 
 void Step::count(const Turn& turn) const {

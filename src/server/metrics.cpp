@@ -175,7 +175,7 @@ std::vector<Value> accepted_by_position(const std::vector<long>& accepted_length
   return result;
 }
 
-void add_drafts(Exposition& out, const SchedulerStatus& status, double draft_seconds) {
+void add_drafts(Exposition& out, const SchedulerStatus& status) {
   const Counters& counters = status.counters;
   out.counter("outrider_answer_steps_total", "", "Steps, counted for each answer that took part.",
               counters.steps);
@@ -196,10 +196,11 @@ void add_drafts(Exposition& out, const SchedulerStatus& status, double draft_sec
   out.counter("outrider_draft_depth_total", "", "Sum of the lengths of drafts.",
               counters.draft_depth);
   out.counter("outrider_draft_seconds_total", "", "Time that drafters took to propose.",
-              draft_seconds);
-  out.counter("outrider_draft_passes_total", "", "Passes of draft models.", counters.draft_passes);
+              status.draft_work.ms / 1000);
+  out.counter("outrider_draft_passes_total", "", "Passes of draft models.",
+              status.draft_work.passes);
   out.counter("outrider_draft_levels_total", "", "Levels of drafts that these decided.",
-              counters.draft_levels);
+              status.draft_work.levels);
 
   std::vector<Value> proposed, accepted;
   for (const auto& [name, counts] : counts_by_drafter(status)) {
@@ -256,7 +257,6 @@ struct Metrics::State {
 
   std::mutex mutex = {};                                      // of what follows
   std::map<std::pair<std::string, int>, long> requests = {};  // by route and status
-  double draft_seconds = 0;                                   // the most that was shown
 };
 
 Metrics::Metrics(std::string model_name, std::string version, Now now)
@@ -319,13 +319,7 @@ std::string Metrics::text(const SchedulerStatus& status) const {
             {{1, {{"model_name", state_->model_name}, {"version", state_->version}}}});
   add_answers(out, status);
   add_work(out, status);
-  {
-    // The status sums its answers' times in changing order, so that the last bits may fall, which
-    // Prometheus would take for a new start.
-    const std::lock_guard lock(state_->mutex);
-    state_->draft_seconds = std::max(state_->draft_seconds, status.counters.draft_ms / 1000);
-    add_drafts(out, status, state_->draft_seconds);
-  }
+  add_drafts(out, status);
   for (const State::Observed* observed :
        {&state_->first_token, &state_->step, &state_->token, &state_->answer, &state_->queue,
         &state_->prompt, &state_->generation, &state_->prompt_tokens, &state_->answer_tokens})

@@ -43,6 +43,12 @@ constexpr double kYieldOfText = 8, kYieldUsual = 64, kUsualWeight = 1;
 
 constexpr int kProbeGapMax = 64;  // steps
 
+// The most that the fund holds, so that what was right of earlier texts loses little in others.
+constexpr double kFundMax = 40;
+// How long an answer is before any has ended, and what one that ends leaves of the weight of those
+// before it.
+constexpr double kAnswerUsual = 48, kRecentAnswers = 7.0 / 8;
+
 // Whether one of the drafter's proposals for node 0 is this token.
 bool guessed(const DraftTree& tree, int drafter, Token token) {
   const std::optional<int> child = tree.child(0, token);
@@ -60,7 +66,11 @@ void TextBudget::OfDrafter::go_on_with_trial() {
 }
 
 Budget::Budget(BudgetOptions options, int n_drafters)
-    : options_(options), calibration_(n_drafters), yields_(n_drafters), costs_(n_drafters) {}
+    : options_(options),
+      calibration_(n_drafters),
+      yields_(n_drafters),
+      costs_(n_drafters),
+      tokens_(kAnswerUsual) {}
 
 TextBudget Budget::begin_text(int n_read, std::optional<int> n_left) const {
   TextBudget text;
@@ -94,8 +104,8 @@ void Budget::restore(const Learned& learned) {
   }
 }
 
-bool Budget::plain_step_is_due() const {
-  if (!decides()) return false;
+bool Budget::plain_step_is_due(const PassLoad& load) const {
+  if (!decides() || load.prompt_rows > 0) return false;
   if (n_plain_ < kPlainAtFirst) return true;
   const double n_between =
       std::min<double>(kDraftsBetweenPlain, std::exp2(n_plain_ - kPlainAtFirst + 4));
@@ -160,8 +170,11 @@ void Budget::learn(int drafter, TextBudget& text, std::span<const Rehearsed> reh
   for (const Rehearsed& guess : rehearsed)
     calibration_.observe(text.acceptance_, {drafter, guess.confidence}, guess.was_right,
                          Calibration::handicap(guess.n_known));
-  if (2 * std::ranges::count_if(rehearsed, &Rehearsed::was_right) > std::ssize(rehearsed))
-    text.drafters_[drafter].go_on_with_trial();
+  TextBudget::OfDrafter& state = text.drafters_[drafter];
+  const auto n_right = std::ranges::count_if(rehearsed, &Rehearsed::was_right);
+  state.n_guesses += static_cast<int>(rehearsed.size());
+  state.n_right += static_cast<int>(n_right);
+  if (2 * n_right > std::ssize(rehearsed)) state.go_on_with_trial();
 }
 
 void Budget::plan(std::span<const DraftTurn> turns, const PassLoad& load) {
@@ -274,8 +287,11 @@ void Budget::learn_yields(const DraftOutcome& outcome) {
     TextBudget::OfDrafter& state = text.drafters_[drafter];
     const int levels = std::exchange(state.levels, 0);
     if (levels == 0) continue;
-    if (!outcome.taken.empty() && guessed(*outcome.drafted, drafter, outcome.taken[0]))
+    ++state.n_guesses;
+    if (!outcome.taken.empty() && guessed(*outcome.drafted, drafter, outcome.taken[0])) {
+      ++state.n_right;
       state.go_on_with_trial();
+    }
     int n_rows = 0, n_accepted = 0;
     for (int node = 1; node < checked.size(); ++node)
       n_rows += checked[node].proposals[0].drafter == drafter;
@@ -302,7 +318,15 @@ double Budget::kept_back(const DraftTurn& turn) {
 }
 
 double Budget::earned(const TextBudget& text) const {
-  return text.saved_ - text.spent_ms_ / curve_.ms(1);
+  return text.lent_ + text.saved_ - text.spent_ms_ / curve_.ms(1);
+}
+
+// A step that is expected to bring a text what it takes leaves it no further behind.
+double Budget::patience(const DraftTurn& turn, double expected) const {
+  const TextBudget& text = *turn.budget;
+  const double for_others = text.allowance_ + kShareForOthers * turn.n_answered;
+  const double lead = text.lent_ + text.saved_ - text.waited_ms_ / curve_.ms(1);
+  return std::max(0.0, for_others + lead) + expected;
 }
 
 // expected: the tokens that drafts are expected to bring in this step, [turns].
@@ -315,10 +339,7 @@ Budget::Purse Budget::purse(std::span<const DraftTurn> turns, const PassLoad& lo
     funds += text.allowance_ + earned(text);
     allowance += text.allowance_;
     kept_back += this->kept_back(turns[i]);
-    // A step that is expected to bring a text what it takes leaves it no further behind.
-    const double for_others = text.allowance_ + kShareForOthers * turns[i].n_answered;
-    const double lead = text.saved_ - text.waited_ms_ / curve_.ms(1);
-    least = std::min(least, std::max(0.0, for_others + lead) + expected[i]);
+    least = std::min(least, patience(turns[i], expected[i]));
   }
   const double ms_per_pass = pass_ms(load) * n / static_cast<double>(load.texts);
   return {.ms = funds / n * ms_per_pass,
@@ -377,8 +398,16 @@ void Budget::observe(std::span<const DraftOutcome> outcomes, const PassLoad& loa
     text.saved_ += n_taken - 1;
     const int n_own = outcome.checked->size() - 1;
     const double rows_ms = n_own > 0 ? added * n_own / n_nodes : 0;
-    text.spent_ms_ += (std::exchange(text.own_ms_, 0) + rows_ms) * load.texts * of_one;
+    const double spent_ms = (std::exchange(text.own_ms_, 0) + rows_ms) * load.texts * of_one;
+    text.spent_ms_ += spent_ms;
     text.waited_ms_ += (added + draft_ms + reading_ms) * of_one;
+    fund_ += n_taken - 1 - spent_ms / curve_.ms(1);
+    tokens_ += n_taken;
+    if (outcome.ends) {
+      fund_ += std::exchange(text.lent_, 0);  // what of it was lost is counted already
+      tokens_ *= kRecentAnswers;
+      ended_ = kRecentAnswers * (ended_ + 1);
+    }
     text.n_expected_ = std::max(0, text.n_expected_ - static_cast<int>(outcome.taken.size()));
     text.allowance_ += kShareOfTokens * n_taken;
     text.tokens_ = kRecent * text.tokens_ + n_taken;
@@ -386,6 +415,7 @@ void Budget::observe(std::span<const DraftOutcome> outcomes, const PassLoad& loa
     speeds += speed(text);
   }
   speed_ = speeds / n;
+  fund_ = std::clamp(fund_, 0.0, kFundMax);
 }
 
 }  // namespace outrider

@@ -61,17 +61,19 @@ class TextBudget {
     int steps_left = 0;      // of these
     bool was_asked = false;  // in this step
     double reading_ms = 0;   // in this step
-    int levels = 0;          // of its draft in this step; 0: none, or it takes next to no time
+    // Of the first guesses of its drafts, and of those at tokens of the answer that it has read.
+    int n_guesses = 0, n_right = 0;
+    int levels = 0;  // of its draft in this step; 0: none, or it takes next to no time
   };
   Calibration::Text acceptance_;
   std::vector<OfDrafter> drafters_;
   // Of the recent steps: tokens, and time in passes without drafts.
   double tokens_ = 0, passes_ = 0;
-  // The account: what the answer may invest and what its drafts have saved, in passes without
-  // drafts, and the time that they took, of all texts that waited for them. Beside it, the time
-  // that the text waited for drafts of whichever text. Times are as if steps had been those of one
-  // text; how many passes they are may turn out later.
-  double allowance_ = 0, saved_ = 0, spent_ms_ = 0, waited_ms_ = 0;
+  // The account: what the answer may invest, what the fund has lent it and what its drafts have
+  // saved, in passes without drafts, and the time that they took, of all texts that waited for
+  // them. Beside it, the time that the text waited for drafts of whichever text. Times are as if
+  // steps had been those of one text; how many passes they are may turn out later.
+  double allowance_ = 0, lent_ = 0, saved_ = 0, spent_ms_ = 0, waited_ms_ = 0;
   double own_ms_ = 0;   // of this step: reading, and its share of the drafters' time
   int n_expected_ = 0;  // tokens of the answer that the allowance has counted already
 };
@@ -94,6 +96,7 @@ struct DraftOutcome {
   const DraftTree* drafted;      // as proposed
   const DraftTree* checked;      // as planned
   std::span<const Token> taken;  // tokens that the step added to the text
+  bool ends = false;             // with them
 };
 
 class Budget {
@@ -111,8 +114,9 @@ class Budget {
   // have n_left tokens.
   TextBudget begin_text(int n_read, std::optional<int> n_left) const;
 
-  // Whether this step should draft nothing, so that the time of a pass without drafts stays known.
-  bool plain_step_is_due() const;
+  // Whether this step should draft nothing, so that the time of a pass without drafts, and without
+  // rows of prompts, stays known.
+  bool plain_step_is_due(const PassLoad& load) const;
 
   // What the drafter may add to each of these texts' trees, [turns]: all texts of the step that
   // have a token already. The trees may hold proposals of other drafters. A drafter that takes next
@@ -147,7 +151,7 @@ class Budget {
 
   bool decides() const { return options_.automatic && !curve_.empty(); }
   double speed(const TextBudget& text) const;
-  // What its drafts have saved beyond what they took, in passes.
+  // What its drafts have saved, and the fund lent, beyond what they took, in passes.
   double earned(const TextBudget& text) const;
   static double kept_back(const DraftTurn& turn);
   // What a step may take for drafts as far as its accounts have it, how much of that not for
@@ -158,6 +162,8 @@ class Budget {
   };
   Purse purse(std::span<const DraftTurn> turns, const PassLoad& load,
               std::span<const double> expected) const;
+  // In passes: how far a step that brings the text so many tokens may put it back for others.
+  double patience(const DraftTurn& turn, double expected) const;
   double tokens_per_ms(std::span<const DraftTurn> turns, const PassLoad& load) const;
   static PassWork work(const PassLoad& load, int n_nodes = 0);
   double pass_ms(const PassLoad& load, int n_nodes = 0) const;
@@ -175,7 +181,8 @@ class Budget {
               const PassLoad& load);
   std::vector<Prospect> prospects(const Occasion& occasion, double handicap) const;
   void share(std::vector<Occasion>& occasions, Round& round) const;
-  void grant_what_pays(Occasion& occasion, Round& round) const;
+  void grant_what_pays(Occasion& occasion, Round& round);
+  void lend(Occasion& occasion, Round& round, double ms, double passes_max);
   void try_again(std::vector<Occasion>& occasions, Round& round) const;
   bool probe_is_due();
   Yield expected_yield(const TextBudget& text, int drafter) const;
@@ -190,9 +197,12 @@ class Budget {
   std::vector<Yield> yields_;     // [drafters] over all texts
   std::vector<DraftCost> costs_;  // [drafters] of this step, for the texts that were asked about
   double draft_ms_ = 0, reading_ms_ = 0;  // of this step, as estimated
-  int n_since_plain_ = 0;                 // steps with drafts
-  int n_plain_ = 0;                       // passes without
-  int n_since_probe_ = 0;                 // steps that could have checked nodes and did not
+  double fund_ = 0;   // what drafts have saved lately, less what they took, in passes of one text
+  double ended_ = 1;  // answers, of late
+  double tokens_;     // that these had
+  int n_since_plain_ = 0;  // steps with drafts
+  int n_plain_ = 0;        // passes without
+  int n_since_probe_ = 0;  // steps that could have checked nodes and did not
   int probe_gap_ = 4;
   double speed_ = 1;  // of the last step's texts, their mean
 };

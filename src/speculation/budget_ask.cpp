@@ -17,8 +17,12 @@ constexpr double kTrialShare = 1.5;  // passes for which a trial reads all that 
 constexpr int kTrialContext = 16;    // tokens of its end that it reads otherwise
 // Who reads all of a text keeps enough for so many drafts, of which the first may be wrong.
 constexpr int kDraftsAfterReading = 3;
-constexpr int kGainsOfText = 16;    // steps over which the mean of what asking would gain is taken
-constexpr int kAnswerLeftMin = 48;  // tokens by which an answer is assumed to go on at least
+constexpr int kGainsOfText = 16;  // steps over which the mean of what asking would gain is taken
+// The fund lends to a text in which a drafter has made so many guesses and this share of them was
+// right, if its reading is expected to bring so many times what it takes: up to a share of the time
+// that the answer is expected to take without drafts.
+constexpr int kGuessesForFund = 8;
+constexpr double kRightForFund = 0.25, kGainOfFund = 2, kShareOfFund = 0.125;
 
 }  // namespace
 
@@ -102,7 +106,8 @@ struct Budget::Round {
   double ms_price;               // in tokens
   double passes_per_ms;          // of all texts that wait
   Purse purse;
-  int levels = 1;  // that are best for all
+  std::vector<std::pair<const DraftTurn*, double>> patience_ms;  // of every text
+  int levels = 1;                                                // that are best for all
   int n_granted = 0;
   double reading_ms = 0;  // of those
 
@@ -119,6 +124,21 @@ struct Budget::Round {
   }
   // Whether the others have the patience for it.
   bool can_wait() const { return costs[n_granted + 1].fixed_ms <= purse.patience_ms; }
+  // Whether the other texts have the patience for it.
+  bool others_can_wait(const Occasion& occasion, double ms) const {
+    return std::ranges::all_of(patience_ms, [&](const auto& text) {
+      return text.first == &occasion.turn || reading_ms + ms <= text.second;
+    });
+  }
+  // What the accounts lack for this.
+  double lacking_ms(const Occasion& occasion, double ms, double n_drafts) const {
+    const double fixed_ms = n_drafts * costs[n_granted + 1].fixed_ms;
+    const double of_all =
+        fixed_ms + reading_ms + ms - (purse.ms - (ms > 0 ? purse.kept_back_ms : 0));
+    const double own = fixed_ms / (n_granted + 1) + ms -
+                       (occasion.own.ms - (ms > 0 ? occasion.own.kept_back_ms : 0));
+    return std::max({0.0, of_all, own});
+  }
   void grant(Occasion& occasion, int n_context, double ms) {
     occasion.is_granted = true;
     occasion.ask.n_context = n_context;
@@ -148,7 +168,8 @@ void Budget::decide(std::vector<Ask>& asks, const Drafter& asked, std::span<cons
   Round round{.costs = {{}},
               .ms_price = occasions[0].ask.worth.ms_price,
               .passes_per_ms = static_cast<double>(load.texts) / plain_ms,
-              .purse = {}};
+              .purse = {},
+              .patience_ms = {}};
   for (int i = 1; i <= n; ++i) round.costs.push_back(asked.cost(i, mean_length));
   for (Occasion& occasion : occasions) {
     const double nothing_expected = 0;
@@ -167,6 +188,8 @@ void Budget::decide(std::vector<Ask>& asks, const Drafter& asked, std::span<cons
   round.purse = purse(turns, load, expected);
   round.purse.ms -= added_ms(load, kProbe);
   round.purse.patience_ms -= added_ms(load, kProbe);
+  for (std::size_t i = 0; i < turns.size(); ++i)
+    round.patience_ms.emplace_back(&turns[i], patience(turns[i], expected[i]) * plain_ms);
   std::vector<Occasion*> order;
   for (Occasion& occasion : occasions) order.push_back(&occasion);
   std::ranges::stable_sort(order, std::greater<>{}, &Occasion::net);
@@ -215,7 +238,7 @@ void Budget::share(std::vector<Occasion>& occasions, Round& round) const {
 
 // Reading all that it lacks is an investment, which the rest of the answer has to bring in. Or it
 // is asked with what it knows.
-void Budget::grant_what_pays(Occasion& occasion, Round& round) const {
+void Budget::grant_what_pays(Occasion& occasion, Round& round) {
   const DraftTurn& turn = occasion.turn;
   TextBudget::OfDrafter& state = occasion.state();
   state.n_gains = std::min(state.n_gains + 1, kGainsOfText);
@@ -230,12 +253,19 @@ void Budget::grant_what_pays(Occasion& occasion, Round& round) const {
     const double gain = Occasion::at(now, round.levels).gain;
     gain_as_it_is = std::max(0.0, gain - (occasion.prospect.gain - occasion.net));
   }
-  const int n_expected = std::max(turn.n_answered, kAnswerLeftMin);
-  const double n_steps =
-      std::min(n_expected, turn.n_left.value_or(n_expected)) / (1 + occasion.prospect.tokens);
+  // An answer goes on for as long as answers are, or as it has gone on already.
+  const double n_expected = std::max<double>(turn.n_answered, tokens_ / ended_);
+  const double n_left = std::min<double>(n_expected, turn.n_left.value_or(kWhole));
+  const double n_steps = n_left / (1 + occasion.prospect.tokens);
   const double all_ms = occasion.unread(kWhole) * per_unread_ms;
+  const double gain_of_all = n_steps * (state.gain - gain_as_it_is);
   if (!round.can_wait()) return;
-  if (occasion.net > 0 && n_steps * (state.gain - gain_as_it_is) > round.ms_price * all_ms &&
+  if (occasion.net > 0 && gain_of_all > kGainOfFund * round.ms_price * all_ms &&
+      state.n_guesses >= kGuessesForFund && state.n_right >= kRightForFund * state.n_guesses &&
+      round.others_can_wait(occasion, all_ms))
+    lend(occasion, round, round.lacking_ms(occasion, all_ms, kDraftsAfterReading),
+         kShareOfFund * (turn.n_answered + n_left));
+  if (occasion.net > 0 && gain_of_all > round.ms_price * all_ms &&
       round.can_afford(all_ms, all_ms > 0 ? kDraftsAfterReading : 1) &&
       (all_ms == 0 || round.can_invest(occasion, all_ms, kDraftsAfterReading, 1))) {
     round.grant(occasion, kWhole, all_ms);
@@ -243,6 +273,18 @@ void Budget::grant_what_pays(Occasion& occasion, Round& round) const {
     round.grant(occasion, kTrialContext, 0);
   }
   if (occasion.is_granted) state.gap = 0;
+}
+
+// Puts so much of the fund into the text's account, if the fund has it and the text then has had at
+// most so many passes of it.
+void Budget::lend(Occasion& occasion, Round& round, double ms, double passes_max) {
+  TextBudget& text = *occasion.turn.budget;
+  const double passes = ms * round.passes_per_ms;
+  if (passes > fund_ || text.lent_ + passes > passes_max) return;
+  fund_ -= passes;
+  text.lent_ += passes;
+  occasion.own.ms += ms;
+  round.purse.ms += ms;
 }
 
 // Where it is not right often enough, as far as is known, or has too much to read. Trials share

@@ -262,7 +262,7 @@ struct World {
                          .depth_max = n_limit - place - 1});
       }
       const double spent = lookup.spent + model.spent;
-      if (!is_first && !budget.plain_step_is_due())
+      if (!is_first && !budget.plain_step_is_due(load))
         for (int d = 0; d < 1 + with_model; ++d) {
           const auto asks = budget.ask(d, *drafters[d], turns, load);
           std::vector<std::vector<Rehearsed>> rehearsed(n_running);
@@ -295,7 +295,8 @@ struct World {
         int node = 0;
         while (const auto child = checked[k].child(node, 1)) taken[k].push_back(1), node = *child;
         taken[k].push_back(1);
-        outcomes.push_back({&states[running[k]], &drafted[k], &checked[k], taken[k]});
+        const bool ends = places[running[k]] + std::ssize(taken[k]) >= n;
+        outcomes.push_back({&states[running[k]], &drafted[k], &checked[k], taken[k], ends});
       }
       const double time = costs.pass(n_rows);
       now += time + lookup.spent + model.spent - spent;
@@ -418,6 +419,32 @@ TEST(BudgetSimulation, LosesNothingAndGainsWhatThereIs) {
       EXPECT_GE(s.of_plain_512, 0.99);
       EXPECT_GE(s.of_best_512, c.of_best);
     }
+}
+
+// What the draft model saved in earlier answers pays for reading the prompt of one in which it has
+// shown that it is right; and not much is lost where it is not, not even if the fund is full.
+TEST(BudgetSimulation, EarlierAnswersPayForReading) {
+  constexpr int kTokens = 128, kPrompt = 200;  // read in ten passes' time
+  struct Kind {
+    double rate;        // of the draft model
+    double mean, most;  // times what the answer takes without drafts
+  };
+  for (const Kind& kind : {Kind{0.8, 0.87, 1.04}, Kind{0.1, 1.02, 1.12}}) {
+    SCOPED_TRACE(kind.rate);
+    std::vector<double> ratios;
+    for (int seed = 0; seed < 100; ++seed) {
+      World world(0.1, seed);
+      for (int i = 0; i < 3; ++i)
+        world.answer(make_text(256, always(0.03), always(0.8), world.random), 256, 8);
+      for (int i = 0; i < 4; ++i) {
+        const Text text = make_text(kTokens, always(0.03), always(kind.rate), world.random);
+        ratios.push_back(world.answer(text, kTokens, kPrompt).cost / kTokens);
+      }
+    }
+    // 0.95 and 1.01 without a fund.
+    EXPECT_LE(std::accumulate(ratios.begin(), ratios.end(), 0.0) / std::ssize(ratios), kind.mean);
+    EXPECT_LE(std::ranges::max(ratios), kind.most);
+  }
 }
 
 // Nobody knows that an answer will be short: it spends little of what a long one might invest. Its

@@ -184,7 +184,7 @@ TEST(Budget, FixedLooksAtNoClock) {
     EXPECT_EQ(asks[0].limits->nodes, 8);
     EXPECT_GT(asks[0].n_context, 1000000);
     EXPECT_TRUE(asks[0].worth.row_prices.empty());
-    EXPECT_FALSE(fixed.budget.plain_step_is_due());
+    EXPECT_FALSE(fixed.budget.plain_step_is_due({1, 512}));
     EXPECT_EQ(fixed.plan({tree}, {1, 512})[0], 8);
     const std::vector<Token> taken{9};
     const DraftOutcome outcome{&fixed.texts[0], &tree, &tree, taken};
@@ -340,10 +340,14 @@ TEST(Budget, RowsOfAPromptHaveNoLogits) {
 
 TEST(Budget, PassesWithoutDraftsStayKnown) {
   Setting setting(kLikeReal);
-  EXPECT_TRUE(setting.budget.plain_step_is_due());  // the first are
+  EXPECT_TRUE(setting.budget.plain_step_is_due(setting.load()));  // the first are
+  PassLoad reading = setting.load();
+  reading.rows += 8;
+  reading.prompt_rows = 8;
+  EXPECT_FALSE(setting.budget.plain_step_is_due(reading));  // its time would tell nothing
   int n_plain = 0;
   for (int i = 0; i < 1000; ++i) {
-    const bool is_plain = setting.budget.plain_step_is_due();
+    const bool is_plain = setting.budget.plain_step_is_due(setting.load());
     n_plain += is_plain;
     const DraftTree none(0), tree = chain({0.9f, 0.9f, 0.9f});
     const DraftTree& drafted = is_plain ? none : tree;
