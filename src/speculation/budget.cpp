@@ -70,7 +70,7 @@ Budget::Budget(BudgetOptions options, int n_drafters)
       calibration_(n_drafters),
       yields_(n_drafters),
       costs_(n_drafters),
-      tokens_(kAnswerUsual) {}
+      answer_tokens_(kAnswerUsual) {}
 
 TextBudget Budget::begin_text(int n_read, std::optional<int> n_left) const {
   TextBudget text;
@@ -402,11 +402,11 @@ void Budget::observe(std::span<const DraftOutcome> outcomes, const PassLoad& loa
     text.spent_ms_ += spent_ms;
     text.waited_ms_ += (added + draft_ms + reading_ms) * of_one;
     fund_ += n_taken - 1 - spent_ms / curve_.ms(1);
-    tokens_ += n_taken;
+    answer_tokens_ += n_taken;
     if (outcome.ends) {
       fund_ += std::exchange(text.lent_, 0);  // what of it was lost is counted already
-      tokens_ *= kRecentAnswers;
-      ended_ = kRecentAnswers * (ended_ + 1);
+      answer_tokens_ *= kRecentAnswers;
+      answers_ = kRecentAnswers * (answers_ + 1);
     }
     text.n_expected_ = std::max(0, text.n_expected_ - static_cast<int>(outcome.taken.size()));
     text.allowance_ += kShareOfTokens * n_taken;

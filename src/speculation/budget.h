@@ -197,12 +197,11 @@ class Budget {
   std::vector<Yield> yields_;     // [drafters] over all texts
   std::vector<DraftCost> costs_;  // [drafters] of this step, for the texts that were asked about
   double draft_ms_ = 0, reading_ms_ = 0;  // of this step, as estimated
-  double fund_ = 0;   // what drafts have saved lately, less what they took, in passes of one text
-  double ended_ = 1;  // answers, of late
-  double tokens_;     // that these had
-  int n_since_plain_ = 0;  // steps with drafts
-  int n_plain_ = 0;        // passes without
-  int n_since_probe_ = 0;  // steps that could have checked nodes and did not
+  double fund_ = 0;  // what drafts have saved lately, less what they took, in passes of one text
+  double answers_ = 1, answer_tokens_;  // that have ended lately, and the tokens of all
+  int n_since_plain_ = 0;               // steps with drafts
+  int n_plain_ = 0;                     // passes without
+  int n_since_probe_ = 0;               // steps that could have checked nodes and did not
   int probe_gap_ = 4;
   double speed_ = 1;  // of the last step's texts, their mean
 };

@@ -254,7 +254,7 @@ void Budget::grant_what_pays(Occasion& occasion, Round& round) {
     gain_as_it_is = std::max(0.0, gain - (occasion.prospect.gain - occasion.net));
   }
   // An answer goes on for as long as answers are, or as it has gone on already.
-  const double n_expected = std::max<double>(turn.n_answered, tokens_ / ended_);
+  const double n_expected = std::max<double>(turn.n_answered, answer_tokens_ / answers_);
   const double n_left = std::min<double>(n_expected, turn.n_left.value_or(kWhole));
   const double n_steps = n_left / (1 + occasion.prospect.tokens);
   const double all_ms = occasion.unread(kWhole) * per_unread_ms;
