@@ -179,6 +179,10 @@ def soak(port, arguments, server=None):
             test.problems.append(f"memory grew by {(last - middle) / 1e6:.1f} MB in the last third")
     if server and server.program.poll() is not None:
         test.problems.append(f"the server ended: {server.log[-3:]}")
+    # The thread sanitizer reports and goes on.
+    reported = [line for line in server.log if line and "Sanitizer" in line] if server else []
+    if reported:
+        test.problems.append(f"{len(reported)} reports of a sanitizer, the first: {reported[0]}")
     return test.problems
 
 
