@@ -116,7 +116,7 @@ AnswerRequest ask(std::vector<Token> prompt, int n_predict, SamplingParams sampl
 TEST(Scheduler, AnswersAreThoseOfPlainDecoding) {
   long n_preempted = 0, n_cached = 0, n_cancelled = 0, n_accepted = 0;
   for (const char* drafters : {"", "lookup", "model", "lookup model prediction"})
-    for (unsigned seed = 1; seed <= 6; ++seed) {
+    for (unsigned seed = 1; seed <= 8; ++seed) {
       SCOPED_TRACE(fmt::format("drafters '{}', seed {}", drafters, seed));
       std::mt19937 random(seed);
       const auto below = [&](int n) { return static_cast<int>(random() % n); };
@@ -192,7 +192,7 @@ TEST(Scheduler, AnswersAreThoseOfPlainDecoding) {
         EXPECT_EQ(served.draft->n_alive(), 0);
       }
     }
-  EXPECT_GT(n_preempted, 5);
+  EXPECT_GT(n_preempted, 10);
   EXPECT_GT(n_cached, 5000);
   EXPECT_GT(n_cancelled, 10);
   EXPECT_GT(n_accepted, 500);

@@ -174,9 +174,13 @@ void Step::forward() {
 
   // The questions: each node's choice, with the penalties of its own path.
   std::vector<std::vector<TokenCount>> counts;
+  std::vector<std::optional<Token>> forced;
   for (const Turn* turn : generating())
-    for (int node = 0; node < turn->checked.size(); ++node)
-      counts.push_back(turn->generation->state.counts(turn->checked.path(node)));
+    for (int node = 0; node < turn->checked.size(); ++node) {
+      const std::vector<Token> path = turn->checked.path(node);
+      counts.push_back(turn->generation->state.counts(path));
+      forced.push_back(turn->generation->state.forced(path));
+    }
   std::vector<ChoiceRequest> requests;
   for (const Turn* turn : generating())
     for (int node = 0; node < turn->checked.size(); ++node) {
@@ -192,10 +196,9 @@ void Step::forward() {
 
   std::size_t next = 0;
   for (Turn* turn : generating())
-    for (int node = 0; node < turn->checked.size(); ++node) {
-      const Choice& choice = choices[next++];
-      const auto forced = turn->generation->state.forced(turn->checked.path(node));
-      turn->choices.push_back(choice.token && forced ? forced : choice.token);
+    for (int node = 0; node < turn->checked.size(); ++node, ++next) {
+      const std::optional<Token>& token = choices[next].token;
+      turn->choices.push_back(token && forced[next] ? forced[next] : token);
     }
 }
 
