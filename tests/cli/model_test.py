@@ -319,10 +319,12 @@ class Model(TestCase):
                 for more in (["--history"], ["--history"], [], ["--history", "--draft", "suffix"]))
             for answer in (again, without, other_name):
                 self.assertEqual(answer["tokens"], first["tokens"])
-            self.assertGreaterEqual(again["draft"]["lookup"]["accepted"], 8)
+            # Their index is made on another thread, which may be late by a step or two.
+            for answer in (again, other_name):
+                self.assertGreaterEqual(answer["draft"]["lookup"]["accepted"], 8)
             for answer in (first, without):
                 self.assertLess(answer["draft"]["lookup"]["accepted"], 8)
-            self.assertEqual(other_name["draft"], {"lookup": again["draft"]["lookup"]})
+            self.assertEqual(set(other_name["draft"]), {"lookup"})
             self.assertEqual(os.stat(os.path.join(folder, "history.db")).st_mode & 0o777, 0o600)
             def history(*words):
                 result = outrider("history", *words, OUTRIDER_CACHE=folder)
