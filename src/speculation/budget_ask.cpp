@@ -111,16 +111,19 @@ struct Budget::Round {
   int n_granted = 0;
   double reading_ms = 0;  // of those
 
-  // Whether so many more texts may be asked about, which read for so long.
-  bool can_afford(double ms, double n_drafts, int n_more = 1) const {
+  // What the accounts of all texts, and that of this one, lack for so many drafts if so many more
+  // texts are asked about and read for so long; below 0 is what they have left.
+  double lacking_ms(double ms, double n_drafts, int n_more = 1) const {
     const double fixed_ms = n_drafts * costs[n_granted + n_more].fixed_ms;
-    return fixed_ms + reading_ms + ms <= purse.ms - (ms > 0 ? purse.kept_back_ms : 0);
+    return fixed_ms + reading_ms + ms - available_ms(purse, ms);
   }
-  // Whether its own account has a share of so many drafts, and the time of reading.
-  bool can_invest(const Occasion& occasion, double ms, double n_drafts, int n_more) const {
+  double own_lacking_ms(const Occasion& occasion, double ms, double n_drafts,
+                        int n_more = 1) const {
     const int n = n_granted + n_more;
-    return n_drafts * costs[n].fixed_ms / n + ms <=
-           occasion.own.ms - (ms > 0 ? occasion.own.kept_back_ms : 0);
+    return n_drafts * costs[n].fixed_ms / n + ms - available_ms(occasion.own, ms);
+  }
+  static double available_ms(const Purse& purse, double reading_ms) {
+    return purse.ms - (reading_ms > 0 ? purse.kept_back_ms : 0);
   }
   // Whether the others have the patience for it.
   bool can_wait() const { return costs[n_granted + 1].fixed_ms <= purse.patience_ms; }
@@ -129,15 +132,6 @@ struct Budget::Round {
     return std::ranges::all_of(patience_ms, [&](const auto& text) {
       return text.first == &occasion.turn || reading_ms + ms <= text.second;
     });
-  }
-  // What the accounts lack for this.
-  double lacking_ms(const Occasion& occasion, double ms, double n_drafts) const {
-    const double fixed_ms = n_drafts * costs[n_granted + 1].fixed_ms;
-    const double of_all =
-        fixed_ms + reading_ms + ms - (purse.ms - (ms > 0 ? purse.kept_back_ms : 0));
-    const double own = fixed_ms / (n_granted + 1) + ms -
-                       (occasion.own.ms - (ms > 0 ? occasion.own.kept_back_ms : 0));
-    return std::max({0.0, of_all, own});
   }
   void grant(Occasion& occasion, int n_context, double ms) {
     occasion.is_granted = true;
@@ -263,13 +257,15 @@ void Budget::grant_what_pays(Occasion& occasion, Round& round) {
   if (occasion.net > 0 && gain_of_all > kGainOfFund * round.ms_price * all_ms &&
       state.n_guesses >= kGuessesForFund && state.n_right >= kRightForFund * state.n_guesses &&
       round.others_can_wait(occasion, all_ms))
-    lend(occasion, round, round.lacking_ms(occasion, all_ms, kDraftsAfterReading),
+    lend(occasion, round,
+         std::max({0.0, round.lacking_ms(all_ms, kDraftsAfterReading),
+                   round.own_lacking_ms(occasion, all_ms, kDraftsAfterReading)}),
          kShareOfFund * (turn.n_answered + n_left));
   if (occasion.net > 0 && gain_of_all > round.ms_price * all_ms &&
-      round.can_afford(all_ms, all_ms > 0 ? kDraftsAfterReading : 1) &&
-      (all_ms == 0 || round.can_invest(occasion, all_ms, kDraftsAfterReading, 1))) {
+      round.lacking_ms(all_ms, all_ms > 0 ? kDraftsAfterReading : 1) <= 0 &&
+      (all_ms == 0 || round.own_lacking_ms(occasion, all_ms, kDraftsAfterReading) <= 0)) {
     round.grant(occasion, kWhole, all_ms);
-  } else if (gain_as_it_is > 0 && round.can_afford(0, 1)) {
+  } else if (gain_as_it_is > 0 && round.lacking_ms(0, 1) <= 0) {
     round.grant(occasion, kTrialContext, 0);
   }
   if (occasion.is_granted) state.gap = 0;
@@ -327,11 +323,12 @@ void Budget::try_again(std::vector<Occasion>& occasions, Round& round) const {
     trials.push_back(trial);
   }
   if (round.n_granted == 0 &&
-      !round.can_afford(ms + round.purse.reserve_ms, 1, static_cast<int>(trials.size())))
+      round.lacking_ms(ms + round.purse.reserve_ms, 1, static_cast<int>(trials.size())) > 0)
     return;
   int n_trials = static_cast<int>(trials.size());
   for (const auto& [occasion, n_context, reading_ms] : trials) {
-    if (!round.can_afford(reading_ms, 1) || !round.can_invest(*occasion, reading_ms, 1, n_trials))
+    if (round.lacking_ms(reading_ms, 1) > 0 ||
+        round.own_lacking_ms(*occasion, reading_ms, 1, n_trials) > 0)
       continue;
     round.grant(*occasion, n_context, reading_ms);
     occasion->ask.limits->depth = 1;
