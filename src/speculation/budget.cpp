@@ -12,6 +12,9 @@ namespace outrider {
 namespace {
 
 constexpr double kRowMin = 0.02;  // what a row is assumed to cost at least, as a share of a pass
+// Of many texts, a row has to bring so much more than its price: estimates are wrong, those that
+// look best the most, and a text that ends early leaves the others a pass that is shared by fewer.
+constexpr double kRowMargin = 0.25;
 constexpr double kRecent = 31.0 / 32;  // what a step leaves of the weight of those before it
 constexpr double kStepsAtFirst = 2;    // plain ones with which a text's speed begins
 
@@ -26,7 +29,7 @@ constexpr int kAnswerMin = 24;
 constexpr double kDoubt = 0.5;
 // Besides its allowance, a text may fall behind by this share of its tokens for the drafts of
 // others.
-constexpr double kShareForOthers = 0.025;
+constexpr double kShareForOthers = 0.022;
 // What rows leave of the account where a drafter is to be tried again.
 constexpr double kReserve = 0.4;
 // Many texts learn from each other, so trials take less of what each may invest.
@@ -143,9 +146,10 @@ double Budget::added_ms(const PassLoad& load, int n) const {
 
 std::vector<double> Budget::row_prices(const PassLoad& load, int n_max,
                                        double tokens_per_ms) const {
+  const double price = tokens_per_ms * (1 + kRowMargin * (1 - 1.0 / load.texts));
   std::vector<double> prices{0};
   for (int n = 1; n <= n_max; ++n)
-    prices.push_back(std::max(prices.back(), tokens_per_ms * added_ms(load, n)));
+    prices.push_back(std::max(prices.back(), price * added_ms(load, n)));
   return prices;
 }
 

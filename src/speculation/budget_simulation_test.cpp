@@ -596,5 +596,32 @@ TEST(BudgetSimulation, TextsThatShareAPassLoseNothing) {
     }
 }
 
+// Where a row more takes as long as a text has of the pass, drafts of a few texts bring next to
+// nothing, and estimates are wrong: the last of 32 texts ends no later than without drafts.
+TEST(BudgetSimulation, WhatBarelyPaysIsLeft) {
+  constexpr int kTexts = 32, kTokens = 128, kSeeds = 20;
+  const Costs costs{.passes = {{1, 1}, {4, 1.25}, {8, 1.65}, {16, 2.1}, {32, 3.3}, {128, 10}},
+                    .level = 0.3,
+                    .level_of_text = 0.02,
+                    .unread = 0.02,
+                    .rows_of_texts = kTexts};
+  double last = 0;
+  for (int seed = 0; seed < kSeeds; ++seed) {
+    World world(0.1, seed, 1, costs);
+    const auto texts = [&] {
+      std::vector<Text> texts;
+      for (int i = 0; i < kTexts; ++i)
+        texts.push_back(
+            make_text(kTokens, always(i % 4 == 0 ? 0.85 : 0.03), always(0.5), world.random));
+      return texts;
+    };
+    world.answers(texts(), kTokens);  // what is usual
+    const std::vector<Answer> answers = world.answers(texts(), kTokens);
+    last += std::ranges::max(answers, {}, &Answer::cost).cost / kSeeds;
+  }
+  // 0.988 if drafts are checked at their price.
+  EXPECT_GE(kTokens * costs.pass(kTexts) / last, 0.993);
+}
+
 }  // namespace
 }  // namespace outrider
