@@ -70,9 +70,9 @@ void CostCurve::measure_one_logit_row(int rows, double ms) {
 void CostCurve::refine(const PassWork& work, double ms) {
   const int rows = work.rows;
   if (empty() || rows > points_.back().rows) {
-    if (work.without_logits == 0)
-      measure(rows, std::max(ms / 2, ms - attention_ms_ * work.attended));
-    return;
+    if (2 * work.without_logits > rows) return;
+    const double with_logits_ms = ms + work.without_logits * logits_ms_;
+    return measure(rows, std::max(ms / 2, with_logits_ms - attention_ms_ * work.attended));
   }
   // Of the points as they are, not as rising_ has them: each learns for itself.
   const auto estimate = [&] {
@@ -201,9 +201,12 @@ double CostCurve::ms(const Points& points, int rows) {
     return only.ms * std::max(1.0, static_cast<double>(rows) / only.rows);
   }
   const Segment at = segment(points, rows);
-  const double first = points[at.first].ms, second = points[at.second].ms;
-  if (at.weight > 1) return second + std::max(0.0, second - first) * (at.weight - 1);
-  return first + (second - first) * at.weight;
+  const Point &first = points[at.first], &second = points[at.second];
+  if (at.weight <= 1) return first.ms + (second.ms - first.ms) * at.weight;
+  const auto slope = [&](const Point& from) {
+    return (second.ms - from.ms) / (second.rows - from.rows);
+  };
+  return second.ms + std::max({0.0, slope(first), slope(points[0])}) * (rows - second.rows);
 }
 
 CostCurve::Segment CostCurve::segment(const Points& points, int rows) {

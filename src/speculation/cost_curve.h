@@ -26,8 +26,9 @@ double attended(const ModelSpec& spec, int length, int n_rows);
 // Milliseconds of one pass, choices included: of its rows if all have logits and texts are short,
 // less what logits take of those without, and more by what attention takes, in proportion to the
 // positions. The first is linear between measured points and constant below the first. Beyond the
-// last point it goes on with the slope between the last two; if there is only one point, in
-// proportion to the rows.
+// last point it goes on with the slope between the last two, or that between the first and the
+// last if it is larger: times of two that are close say little. If there is only one point it goes
+// on in proportion to the rows.
 class CostCurve {
  public:
   struct Point {
@@ -51,7 +52,7 @@ class CostCurve {
   // moves the points next to its rows, the less the more passes they stand for, and what attention
   // takes, the more the larger its part in this pass is. The first few passes make a point their
   // median. An outlier counts no more than a pass that was half as slow again. Beyond the last
-  // point a pass is added as a measurement if all its rows have logits, else it is not looked at.
+  // point a pass is added as a measurement if half of its rows have logits, else not looked at.
   void refine(const PassWork& work, double ms);
 
   // Begins with points() of an earlier time. Their ratios are believed; how fast the machine is

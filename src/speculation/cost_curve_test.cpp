@@ -53,7 +53,7 @@ TEST(CostCurve, NeverFalls) {
   curve.measure(16, 40);
   for (int rows = 1; rows <= 3; ++rows) EXPECT_NEAR(curve.ms(rows), 30, 1e-9);
   EXPECT_NEAR(curve.ms(8), 45, 1e-9);
-  EXPECT_NEAR(curve.ms(32), 45, 1e-9);
+  EXPECT_NEAR(curve.ms(31), 45 + 15, 1e-9);  // as from 1 to 16
 }
 
 TEST(CostCurve, FollowsWhatItSees) {
@@ -227,6 +227,10 @@ TEST(CostCurve, GrowsWhereWorkGoesBeyondIt) {
   curve.refine({.rows = 20}, 90);
   EXPECT_EQ(curve.ms(1), 30);
   EXPECT_EQ(curve.ms(20), 90);
+  curve.refine({.rows = 40, .without_logits = 20}, 150);  // drafts beside a prompt
+  EXPECT_EQ(curve.ms(40), 150);
+  curve.refine({.rows = 41, .without_logits = 21}, 500);
+  EXPECT_EQ(curve.points().back().rows, 40);
 }
 
 }  // namespace
