@@ -201,12 +201,9 @@ double CostCurve::ms(const Points& points, int rows) {
     return only.ms * std::max(1.0, static_cast<double>(rows) / only.rows);
   }
   const Segment at = segment(points, rows);
-  const Point &first = points[at.first], &second = points[at.second];
-  if (at.weight <= 1) return first.ms + (second.ms - first.ms) * at.weight;
-  const auto slope = [&](const Point& from) {
-    return (second.ms - from.ms) / (second.rows - from.rows);
-  };
-  return second.ms + std::max({0.0, slope(first), slope(points[0])}) * (rows - second.rows);
+  const double first = points[at.first].ms, second = points[at.second].ms;
+  if (at.weight > 1) return second + std::max(0.0, second - first) * (at.weight - 1);
+  return first + (second - first) * at.weight;
 }
 
 CostCurve::Segment CostCurve::segment(const Points& points, int rows) {

@@ -26,9 +26,8 @@ double attended(const ModelSpec& spec, int length, int n_rows);
 // Milliseconds of one pass, choices included: of its rows if all have logits and texts are short,
 // less what logits take of those without, and more by what attention takes, in proportion to the
 // positions. The first is linear between measured points and constant below the first. Beyond the
-// last point it goes on with the slope between the last two, or that between the first and the
-// last if it is larger: times of two that are close say little. If there is only one point it goes
-// on in proportion to the rows.
+// last point it goes on with the slope between the last two; if there is only one point, in
+// proportion to the rows.
 class CostCurve {
  public:
   struct Point {
