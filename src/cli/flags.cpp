@@ -321,8 +321,9 @@ std::vector<Flag> make_flags() {
       "memory for the keys and values of all requests, as in 8G (default: what all need at their "
       "longest, at most half of what is available)");
   add({"--max-pause-ms"}, "MS", server, named, Field{set_pause, ""},
-      "how long answers in progress may wait for a step that also reads a prompt (default: twice "
-      "as long as without)");
+      "how long answers in progress may wait for a step that also reads a prompt (default: less "
+      "than "
+      "twice as long as without)");
   add({"--max-queue"}, "N", server, named, integer(&Settings::queue_max, 1, 1 << 20),
       "requests that may wait; others get status 429");
   add({"--drain-seconds"}, "N", server, named, integer(&Settings::drain_seconds, 0, 86400),

@@ -70,6 +70,7 @@ Generation::Generation(Engine& engine, DraftSequence draft_sequence, SamplingPar
 }
 
 Generation::~Generation() {
+  engine.budget_.end_text(budget);
   std::erase(engine.living_, this);
   for (const auto& drafter : engine.drafters_) drafter->end(draft_sequence);
 }
@@ -126,6 +127,7 @@ void Engine::start(Generation& generation, std::span<const Token> prompt, Answer
   generation.state = ProcessorState(generation.sampling);
   generation.state.advance(prompt);
   generation.finish_reason.reset();
+  budget_.end_text(generation.budget);
   generation.budget = budget_.begin_text(generation.n_prompt - kept, generation.stop.n_left());
   if (generation.stop.n_left() == 0) generation.finish_reason = FinishReason::length;
   generation.error.reset();

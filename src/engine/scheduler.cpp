@@ -9,11 +9,14 @@
 namespace outrider {
 namespace {
 
-constexpr int kLeastRead = 8;
+// Tokens of prompts that a step reads beside others where its costs are not known, or where the
+// pass is full of rows that drafts may have.
+constexpr int kUsualRead = 8;
 // That an answer may take before others have to give way: an answer that comes and goes has its
 // text computed each time.
 constexpr int kPagesAhead = 2;
-// Without max_pause_ms. Steps are not exactly as long as expected, so this stays below 2.
+// Without max_pause_ms, over the time of a step without prompts. Steps are not exactly as long as
+// expected, so this stays below 2.
 constexpr double kUsualPause = 1.6;
 
 double ms_between(std::chrono::steady_clock::time_point from,
@@ -242,7 +245,7 @@ std::vector<Engine::Part> Scheduler::plan() {
       n_rows += 1 + (unread == 0 ? engine_.draft_rows_max(*generation) : 0);
     const int room = std::min(target.batch_rows, target.n_slots) - n_rows;
     std::vector<Engine::Part> parts =
-        parts_that_read(texts, tokens_to_read(texts, std::max(kLeastRead, room)));
+        parts_that_read(texts, tokens_to_read(texts, std::max(kUsualRead, room)));
     for (const auto& [generation, n_read] : parts)
       n_pages += engine_.pages_wanted(*generation, n_read);
     if (n_pages <= engine_.target().free_pages() || running.size() <= 1) return parts;
@@ -264,15 +267,19 @@ std::vector<Engine::Part> Scheduler::parts_that_read(std::span<const Unread> tex
   return parts;
 }
 
-// As many as the pause allows that others then have.
+// As many as the pause allows that others then have. Where many wait for their prompts, the usual
+// pause is a step in which all of them generate: soon they shall.
 int Scheduler::tokens_to_read(std::span<const Unread> texts, int room) const {
   if (std::ranges::none_of(texts, [](const Unread& text) { return text.n == 0; }))
     return std::min(room, engine_.options().prompt_chunk);
   const auto pass_ms = [&](int n) { return engine_.pass_ms(parts_that_read(texts, n)); };
   const std::optional<double> without = pass_ms(0);
-  if (!without) return std::min(room, kLeastRead);
-  const double most = options_.max_pause_ms.value_or(kUsualPause * *without);
-  int fitting = kLeastRead, too_many = std::max(engine_.options().prompt_chunk, kLeastRead) + 1;
+  if (!without) return std::min(room, kUsualRead);
+  std::vector<Engine::Part> all;
+  for (const Unread& text : texts) all.push_back({text.generation, 0});
+  const double most =
+      options_.max_pause_ms.value_or(std::max(kUsualPause * *without, *engine_.pass_ms(all)));
+  int fitting = 1, too_many = engine_.options().prompt_chunk + 1;
   while (too_many - fitting > 1) {
     const int middle = (fitting + too_many) / 2;
     (*pass_ms(middle) <= most ? fitting : too_many) = middle;

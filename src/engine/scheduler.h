@@ -81,8 +81,9 @@ class Overloaded : public Error {
 struct SchedulerOptions {
   int n_running = 1;    // answers at once, at most the target's sequences
   int n_waiting = 256;  // others that may wait
-  // How long a step may take in which prompts are read while other answers go on; nothing: less
-  // than twice as long as without. At least eight tokens are read.
+  // How long a step may take in which prompts are read while other answers go on; nothing:
+  // less than twice as long as without, or as one in which all of them generate. At least one token
+  // is read.
   std::optional<double> max_pause_ms = {};
 };
 

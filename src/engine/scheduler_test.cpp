@@ -326,6 +326,31 @@ TEST(Scheduler, LongPromptsAreReadInSmallerParts) {
   EXPECT_TRUE(std::ranges::is_sorted(read, std::greater<>()));
 }
 
+// A step may be as long as one in which all of them generate.
+TEST(Scheduler, WhereManyReadTheirPromptsStepsAreLonger) {
+  const auto rows = [](int n_readers) {
+    Setting setting;
+    setting.drafters = "";
+    setting.load.n_sequences = setting.scheduler.n_running = 1 + n_readers;
+    setting.load.n_pages = 60;
+    Served served(setting);
+    Learned learned = served.engine->learned();
+    learned.passes = {{.rows = 1, .ms = 100}, {.rows = 101, .ms = 2100}};
+    EXPECT_TRUE(served.engine->restore(learned));
+    served.submit(ask({1, 2, 3}, 300));
+    served.scheduler->turn();
+    for (int i = 0; i < n_readers; ++i) served.submit(ask(text(4 + i, 200), 5));
+    int rows = 0;
+    served.engine->on_step([&](const StepReport& report) { rows = report.rows; });
+    served.scheduler->turn();
+    served.engine->on_step({});
+    return rows;
+  };
+  EXPECT_EQ(rows(1), 4);  // 160 ms
+  EXPECT_EQ(rows(3), 4);  // 160 ms
+  EXPECT_GE(rows(7), 7);  // 240 ms
+}
+
 TEST(Scheduler, OneFailureEndsOneAnswer) {
   Setting setting;
   setting.model.unusable = [](std::span<const Token> path) {

@@ -70,11 +70,13 @@ Step::Step(Engine& engine, std::span<const Engine::Part> parts, int n_waiting) :
                       .choices = {},
                       .verdict = {}});
     load_.rows += turns_.back().n_tokens;
+    const int prompt_rows = turns_.back().n_tokens - (turns_.back().generates ? 1 : 0);
+    load_.prompt_rows += prompt_rows;
     const ModelSpec& spec = engine_.target_->spec();
     load_.attended += attended(spec, first, turns_.back().n_tokens);
+    if (prompt_rows > 0) load_.prompt_attended += attended(spec, first, prompt_rows);
     const double of_node = attended(spec, length, 1) - attended(spec, length, 0);
     load_.node_attended += of_node / static_cast<double>(parts.size());
-    load_.prompt_rows += turns_.back().n_tokens - (turns_.back().generates ? 1 : 0);
   }
   load_.texts = static_cast<int>(turns_.size()) + n_waiting;
 }
@@ -326,8 +328,7 @@ void Step::learn() {
       outcomes.push_back({.budget = &generation.budget,
                           .drafted = &turn.drafted,
                           .checked = &turn.checked,
-                          .taken = taken,
-                          .ends = generation.ended()});
+                          .taken = taken});
     count(turn);
   }
   engine_.budget_.observe(outcomes, load_, forward_ms_);

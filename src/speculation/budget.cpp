@@ -52,6 +52,12 @@ constexpr double kFundMax = 40;
 // before it.
 constexpr double kAnswerUsual = 48, kRecentAnswers = 7.0 / 8;
 
+PassLoad without_prompts(PassLoad load) {
+  load.rows -= std::exchange(load.prompt_rows, 0);
+  load.attended -= std::exchange(load.prompt_attended, 0);
+  return load;
+}
+
 // Whether one of the drafter's proposals for node 0 is this token.
 bool guessed(const DraftTree& tree, int drafter, Token token) {
   const std::optional<int> child = tree.child(0, token);
@@ -87,6 +93,13 @@ TextBudget Budget::begin_text(int n_read, std::optional<int> n_left) const {
   return text;
 }
 
+void Budget::end_text(TextBudget& text) {
+  if (text.passes_ == 0) return;                                     // it got nothing
+  fund_ = std::min(kFundMax, fund_ + std::exchange(text.lent_, 0));  // losses are counted already
+  answer_tokens_ *= kRecentAnswers;
+  answers_ = kRecentAnswers * (answers_ + 1);
+}
+
 Learned Budget::learned() const {
   Learned learned{.passes = curve_.points(),
                   .logits_ms = curve_.logits_ms(),
@@ -119,12 +132,13 @@ double Budget::speed(const TextBudget& text) const {
   return std::max(1.0, (text.tokens_ + kStepsAtFirst) / (text.passes_ + kStepsAtFirst));
 }
 
-// What all texts would get from another millisecond; those that read their prompts, or wait to,
-// count as if they decoded without drafts.
+// What all texts would get from another millisecond without prompts; those that read theirs, or
+// wait to, count as if they decoded without drafts.
 double Budget::tokens_per_ms(std::span<const DraftTurn> turns, const PassLoad& load) const {
+  if (turns.empty()) return 0;
   double sum = static_cast<double>(load.texts) - static_cast<double>(turns.size());
   for (const DraftTurn& turn : turns) sum += speed(*turn.budget);
-  return sum / pass_ms(load);
+  return sum / pass_ms(without_prompts(load));
 }
 
 PassWork Budget::work(const PassLoad& load, int n_nodes) {
@@ -140,8 +154,7 @@ double Budget::pass_ms(const PassLoad& load, int n_nodes) const {
 // What n more rows take.
 double Budget::added_ms(const PassLoad& load, int n) const {
   if (n == 0) return 0;
-  const double plain_ms = pass_ms(load);
-  return std::max(pass_ms(load, n) - plain_ms, kRowMin * n * plain_ms);
+  return std::max(pass_ms(load, n) - pass_ms(load), kRowMin * n * pass_ms(without_prompts(load)));
 }
 
 std::vector<double> Budget::row_prices(const PassLoad& load, int n_max,
@@ -407,11 +420,6 @@ void Budget::observe(std::span<const DraftOutcome> outcomes, const PassLoad& loa
     text.waited_ms_ += (added + draft_ms + reading_ms) * of_one;
     fund_ += n_taken - 1 - spent_ms / curve_.ms(1);
     answer_tokens_ += n_taken;
-    if (outcome.ends) {
-      fund_ += std::exchange(text.lent_, 0);  // what of it was lost is counted already
-      answer_tokens_ *= kRecentAnswers;
-      answers_ = kRecentAnswers * (answers_ + 1);
-    }
     text.n_expected_ = std::max(0, text.n_expected_ - static_cast<int>(outcome.taken.size()));
     text.allowance_ += kShareOfTokens * n_taken;
     text.tokens_ = kRecent * text.tokens_ + n_taken;

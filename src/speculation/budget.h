@@ -6,7 +6,8 @@
 // asked, a draft made longer and a node checked where the expected tokens exceed speed · added
 // time. This is the condition for the most tokens per time of a renewal process (Cox 1962). In a
 // batch every text waits for the same passes, those of drafters, too, so time costs what all of
-// them would get from it, and those draft that together gain more than that.
+// them would get from it, and those draft that together gain more than that. Rows of prompts that
+// the pass also has do not change that: they have to be computed, now or later.
 //
 // What is expected comes from acceptance learned in this text, which begins as texts usually are
 // (calibration.h). What it may cost to be wrong is bounded by an account of each text: a step may
@@ -37,12 +38,13 @@ struct BudgetOptions {
 
 // A step's pass without drafts.
 struct PassLoad {
-  int rows = 0;              // node 0 of every text, and prompt rows
-  int rows_max = 0;          // that the pass may have, with drafts
-  int prompt_rows = 0;       // rows without logits
-  int texts = 1;             // that wait for the pass, with or without rows of it
-  double attended = 0;       // by these rows
-  double node_attended = 0;  // by a drafted node's row, in the mean of the texts
+  int rows = 0;                // node 0 of every text, and prompt rows
+  int rows_max = 0;            // that the pass may have, with drafts
+  int prompt_rows = 0;         // rows without logits
+  int texts = 1;               // that wait for the pass, with or without rows of it
+  double attended = 0;         // by these rows
+  double prompt_attended = 0;  // of that, by prompt rows
+  double node_attended = 0;    // by a drafted node's row, in the mean of the texts
 };
 
 // What the budget knows about one text: begun by Budget::begin_text, read and changed by it alone.
@@ -96,7 +98,6 @@ struct DraftOutcome {
   const DraftTree* drafted;      // as proposed
   const DraftTree* checked;      // as planned
   std::span<const Token> taken;  // tokens that the step added to the text
-  bool ends = false;             // with them
 };
 
 class Budget {
@@ -113,6 +114,8 @@ class Budget {
   // A text begins, or goes on with another prompt of which `n_read` tokens have to be read. It may
   // have n_left tokens.
   TextBudget begin_text(int n_read, std::optional<int> n_left) const;
+  // It ends, or its answer does, for whatever reason. Once for each beginning.
+  void end_text(TextBudget& text);
 
   // Whether this step should draft nothing, so that the time of a pass without drafts, and without
   // rows of prompts, stays known.

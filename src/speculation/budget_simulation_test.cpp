@@ -295,8 +295,7 @@ struct World {
         int node = 0;
         while (const auto child = checked[k].child(node, 1)) taken[k].push_back(1), node = *child;
         taken[k].push_back(1);
-        const bool ends = places[running[k]] + std::ssize(taken[k]) >= n;
-        outcomes.push_back({&states[running[k]], &drafted[k], &checked[k], taken[k], ends});
+        outcomes.push_back({&states[running[k]], &drafted[k], &checked[k], taken[k]});
       }
       const double time = costs.pass(n_rows);
       now += time + lookup.spent + model.spent - spent;
@@ -306,6 +305,7 @@ struct World {
         places[i] += static_cast<int>(taken[k].size());
         answers[i].cost = now;
         for (FakeDrafter* drafter : drafters) drafter->observe({i}, taken[k]);
+        if (places[i] >= n) budget.end_text(states[i]);
       }
     }
   }

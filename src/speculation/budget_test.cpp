@@ -325,17 +325,22 @@ TEST(Budget, AnAccountPaysForTheTextsThatWait) {
   EXPECT_EQ(n_kept(8), 0);
 }
 
-// They take less, so a millisecond of the same rows costs more.
-TEST(Budget, RowsOfAPromptHaveNoLogits) {
-  const auto n_kept = [](double one_logit_row_ms) {
-    Setting setting({{1, 30}, {17, 110}});
-    setting.budget.curve().measure_one_logit_row(17, one_logit_row_ms);
+// A row that does not pay alone does not pay beside a prompt either, which only makes the step
+// longer: what it costs is what a row adds.
+TEST(Budget, APromptMakesDraftsNoCheaper) {
+  const auto n_kept = [](int n_prompt, double confidence) {
+    Setting setting({{1, 30}, {1001, 10030}});
+    setting.budget.curve().measure_one_logit_row(1001, 9030);
     PassLoad load = setting.load(2000);
-    load.rows = 1001;
-    load.prompt_rows = 1000;
-    return setting.plan({chain(std::vector<float>(12, 0.5f))}, load)[0];
+    load.rows += n_prompt;
+    load.prompt_rows = n_prompt;
+    load.prompt_attended = load.attended = n_prompt * n_prompt / 2.0;
+    return setting.plan({chain(std::vector<float>(3, confidence))}, load)[0];
   };
-  EXPECT_LT(n_kept(30), n_kept(110));
+  for (const int n_prompt : {0, 8, 900}) {
+    EXPECT_EQ(n_kept(n_prompt, 0.1f), 0) << n_prompt;
+    EXPECT_EQ(n_kept(n_prompt, 0.95f), 3) << n_prompt;
+  }
 }
 
 TEST(Budget, PassesWithoutDraftsStayKnown) {
