@@ -21,6 +21,16 @@ class Passes(Program):
         return float(self.ask(what, n, length)[0])
 
 
+def read_prompts(options):
+    """Those of the file as tokens, one of each group in turn."""
+    groups = {}
+    for prompt in [json.loads(line) for line in options.prompts.read_text().splitlines()]:
+        groups.setdefault(prompt.get("group"), []).append(prompt)
+    mixed = [prompt for place in range(max(map(len, groups.values())))
+             for group in groups.values() for prompt in group[place:place + 1]]
+    return [tokens_of(options.build / "outrider", options.model, prompt["prompt"]) for prompt in mixed]
+
+
 def together(tasks):
     """Calls all at once and returns when all have returned, with their errors."""
     errors = []

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "cli"))
-from program import MODEL, OUTRIDER, TestCase, environment, has_model, needs_model, outrider  # noqa: E402, F401
+from program import MODEL, OUTRIDER, TestCase, environment, has_model, model_path, needs_model, outrider  # noqa: E402, F401
 
 TOOL_MODEL = "qwen2.5-coder:0.5b"  # its chat template takes tools
 PATIENCE = 300  # seconds: whatever is not there by then hangs

@@ -1,6 +1,6 @@
 """Many users who ask everything at once, for a while:
 
-    soak.py [--seconds 60] [--requests 1000000] [--seed N] [--users 12] [--model MODEL] [--sanitized]
+    soak.py [--seconds 60] [--requests 1000000] [--seed N] [--users 12] [--model MODEL] [--layers N] [--sanitized]
             [SERVE-FLAGS...]
     soak.py --url http://127.0.0.1:8080 …     a server that runs already
 
@@ -14,12 +14,15 @@ import http.client
 import json
 import random
 import sys
+import tempfile
 import threading
 import time
 import urllib.parse
 from collections import Counter
+from pathlib import Path
 
-from serving import MODEL, PATIENCE, Server, Stream, has_model, joined, request
+from serving import MODEL, PATIENCE, Server, Stream, has_model, joined, model_path, request
+from shallow_model import write_shallow_model
 
 # Unless --url or other flags are given. A small cache is soon full: requests wait and give way.
 FLAGS = ["-np", "6", "--ctx-size", "2048", "--cache-memory", "96M", "--budget", "fixed", "--history"]
@@ -194,6 +197,7 @@ def main():
     parser.add_argument("--users", type=int, default=12)
     parser.add_argument("--sample", type=float, default=0.1, help="share of answers that are compared")
     parser.add_argument("--model", default=MODEL)
+    parser.add_argument("--layers", type=int, help="of the model only the first: nonsense, and many requests in little time")
     parser.add_argument("--sanitized", action="store_true", help="the program is: OUTRIDER names it")
     parser.add_argument("--url")
     arguments, flags = parser.parse_known_args()
@@ -204,8 +208,13 @@ def main():
     if arguments.url:
         problems = soak(urllib.parse.urlsplit(arguments.url).port, arguments)
     else:
-        with Server(*(flags or FLAGS), model=arguments.model) as server:
-            problems = soak(server.port, arguments, server)
+        with tempfile.TemporaryDirectory() as folder:
+            model = arguments.model
+            if arguments.layers:
+                model = f"{folder}/shallow.gguf"
+                write_shallow_model(Path(model_path(arguments.model)), Path(model), arguments.layers)
+            with Server(*(flags or FLAGS), model=model) as server:
+                problems = soak(server.port, arguments, server)
     for problem in problems[:20]:
         print(f"failed: {problem}", file=sys.stderr)
     return 1 if problems else 0
