@@ -135,7 +135,6 @@ double Budget::speed(const TextBudget& text) const {
 // What all texts would get from another millisecond without prompts; those that read theirs, or
 // wait to, count as if they decoded without drafts.
 double Budget::tokens_per_ms(std::span<const DraftTurn> turns, const PassLoad& load) const {
-  if (turns.empty()) return 0;
   double sum = static_cast<double>(load.texts) - static_cast<double>(turns.size());
   for (const DraftTurn& turn : turns) sum += speed(*turn.budget);
   return sum / pass_ms(without_prompts(load));
@@ -197,18 +196,16 @@ void Budget::learn(int drafter, TextBudget& text, std::span<const Rehearsed> reh
 void Budget::plan(std::span<const DraftTurn> turns, const PassLoad& load) {
   struct Ranked {
     int turn, node;
-    double value;
+    double chance, value;
   };
   std::vector<Ranked> all;
-  std::vector<double> expected;  // [turns] tokens, if all nodes are checked
   for (int turn = 0; turn < static_cast<int>(turns.size()); ++turn) {
-    const std::vector<double> values = this->values(turns[turn]);
+    const std::vector<double> chances = values(turns[turn]);
     const bool is_unproven =
         decides() && kept_back(turns[turn]) > 0 && earned(*turns[turn].budget) <= 0;
     const double doubt = is_unproven ? kDoubt : 1;
-    expected.push_back(std::accumulate(values.begin() + 1, values.end(), 0.0));
-    for (int node = 1; node < static_cast<int>(values.size()); ++node)
-      all.push_back({turn, node, doubt * values[node]});
+    for (int node = 1; node < static_cast<int>(chances.size()); ++node)
+      all.push_back({turn, node, chances[node], doubt * chances[node]});
   }
   // A parent's value is at least its child's, and its number is lower, so a stable sort puts it
   // first.
@@ -218,23 +215,29 @@ void Budget::plan(std::span<const DraftTurn> turns, const PassLoad& load) {
   std::vector<int> room;
   for (const DraftTurn& turn : turns) room.push_back(std::min(options_.rows, turn.rows_max));
   const bool probes = decides() && !all.empty() && probe_is_due();
-  std::size_t n_affordable = n_max;
-  if (decides()) {
-    count_drafting(turns);
-    n_affordable = std::min<std::size_t>(n_max, affordable_nodes(turns, load, expected, probes));
-  }
   std::vector<Ranked> kept;
-  std::vector<double> values;
   for (const Ranked& node : all)
-    if (kept.size() < n_affordable && room[node.turn]-- > 0) {
-      kept.push_back(node);
-      values.push_back(node.value);
+    if (kept.size() < n_max && room[node.turn]-- > 0) kept.push_back(node);
+  if (decides() && !turns.empty()) {
+    count_drafting(turns);
+    const double withheld_ms = this->withheld_ms(turns, load, probes);
+    const double purse_ms = purse(turns, load).ms - reading_ms_;
+    std::vector<double> values, expected(turns.size());
+    std::vector<double> prices =
+        row_prices(load, static_cast<int>(kept.size()), tokens_per_ms(turns, load));
+    int n_probe = 0;
+    for (int n = 1; n <= static_cast<int>(kept.size()); ++n) {
+      values.push_back(kept[n - 1].value);
+      expected[kept[n - 1].turn] += kept[n - 1].chance;
+      const double most_ms = std::min(purse_ms, patience_ms(turns, load, expected));
+      if (draft_ms_ + added_ms(load, n) > most_ms - withheld_ms)
+        prices[n] = HUGE_VAL;
+      else if (n <= kProbe)
+        n_probe = n;
     }
-  if (decides()) {
-    const int n = static_cast<int>(kept.size());
-    const int n_best = best_gain(values, row_prices(load, n, tokens_per_ms(turns, load))).n;
+    const int n_best = best_gain(values, prices).n;
     if (n_best > 0) n_since_probe_ = 0;
-    kept.resize(probes && n_best == 0 ? std::min(n, kProbe) : n_best);
+    kept.resize(probes && n_best == 0 ? n_probe : n_best);
   }
 
   std::vector<std::vector<bool>> keep;
@@ -346,45 +349,42 @@ double Budget::patience(const DraftTurn& turn, double expected) const {
   return std::max(0.0, for_others + lead) + expected;
 }
 
-// expected: the tokens that drafts are expected to bring in this step, [turns].
-Budget::Purse Budget::purse(std::span<const DraftTurn> turns, const PassLoad& load,
-                            std::span<const double> expected) const {
-  const auto n = static_cast<double>(turns.size());
-  double funds = 0, allowance = 0, kept_back = 0, least = HUGE_VAL;
-  for (std::size_t i = 0; i < turns.size(); ++i) {
-    const TextBudget& text = *turns[i].budget;
-    funds += text.allowance_ + earned(text);
-    allowance += text.allowance_;
-    kept_back += this->kept_back(turns[i]);
+// The least patience of a text. expected: the tokens that drafts are expected to bring in this
+// step, [turns].
+double Budget::patience_ms(std::span<const DraftTurn> turns, const PassLoad& load,
+                           std::span<const double> expected) const {
+  double least = HUGE_VAL;
+  for (std::size_t i = 0; i < turns.size(); ++i)
     least = std::min(least, patience(turns[i], expected[i]));
+  return least * pass_ms(load);
+}
+
+Budget::Purse Budget::purse(std::span<const DraftTurn> turns, const PassLoad& load) const {
+  const auto n = static_cast<double>(turns.size());
+  double funds = 0, allowance = 0, kept_back = 0;
+  for (const DraftTurn& turn : turns) {
+    funds += turn.budget->allowance_ + earned(*turn.budget);
+    allowance += turn.budget->allowance_;
+    kept_back += this->kept_back(turn);
   }
   const double ms_per_pass = pass_ms(load) * n / static_cast<double>(load.texts);
   return {.ms = funds / n * ms_per_pass,
           .kept_back_ms = kept_back / n * ms_per_pass,
-          .reserve_ms = kReserveOfMany * (1 - 1 / n) * allowance / n * ms_per_pass,
-          .patience_ms = least * pass_ms(load)};
+          .reserve_ms = kReserveOfMany * (1 - 1 / n) * allowance / n * ms_per_pass};
 }
 
-// The most nodes whose rows the accounts can pay.
-int Budget::affordable_nodes(std::span<const DraftTurn> turns, const PassLoad& load,
-                             std::span<const double> expected, bool probes) const {
-  if (turns.empty()) return 0;
-  const Purse purse = this->purse(turns, load, expected);
+// What rows leave of the accounts.
+double Budget::withheld_ms(std::span<const DraftTurn> turns, const PassLoad& load,
+                           bool probes) const {
   const double plain_ms = pass_ms(load);
-  double most = std::min(purse.ms - reading_ms_, purse.patience_ms) - draft_ms_;
   // What has been drafted at a price is checked if anything is left.
   const bool paid = draft_ms_ > kNextToNoTime * plain_ms;
-  if (!probes && !paid) {
-    const bool tries = std::ranges::any_of(turns, [](const DraftTurn& turn) {
-      return std::ranges::any_of(turn.budget->drafters_, [](const auto& d) { return d.gap > 0; });
-    });
-    const double ms_per_pass = plain_ms * static_cast<double>(turns.size()) / load.texts;
-    most -= std::max(purse.kept_back_ms, tries ? kReserve * ms_per_pass : 0);
-  }
-  const int n_max = options_.rows * static_cast<int>(turns.size());
-  int n = 0;
-  while (n < n_max && added_ms(load, n + 1) <= most) ++n;
-  return n;
+  if (probes || paid) return 0;
+  const bool tries = std::ranges::any_of(turns, [](const DraftTurn& turn) {
+    return std::ranges::any_of(turn.budget->drafters_, [](const auto& d) { return d.gap > 0; });
+  });
+  const double ms_per_pass = plain_ms * static_cast<double>(turns.size()) / load.texts;
+  return std::max(purse(turns, load).kept_back_ms, tries ? kReserve * ms_per_pass : 0);
 }
 
 void Budget::observe(std::span<const DraftOutcome> outcomes, const PassLoad& load,

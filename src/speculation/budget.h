@@ -158,15 +158,16 @@ class Budget {
   double earned(const TextBudget& text) const;
   static double kept_back(const DraftTurn& turn);
   // What a step may take for drafts as far as its accounts have it, how much of that not for
-  // reading and for rows, and how much not for trials; and what it may take for drafts that are
-  // expected to pay, without leaving a text behind.
+  // reading and for rows, and how much not for trials.
   struct Purse {
-    double ms, kept_back_ms, reserve_ms, patience_ms;
+    double ms, kept_back_ms, reserve_ms;
   };
-  Purse purse(std::span<const DraftTurn> turns, const PassLoad& load,
-              std::span<const double> expected) const;
-  // In passes: how far a step that brings the text so many tokens may put it back for others.
+  Purse purse(std::span<const DraftTurn> turns, const PassLoad& load) const;
+  // In passes: how far a step that brings the text so many tokens may put it back for others. And
+  // what a step may take without leaving any text further behind.
   double patience(const DraftTurn& turn, double expected) const;
+  double patience_ms(std::span<const DraftTurn> turns, const PassLoad& load,
+                     std::span<const double> expected) const;
   double tokens_per_ms(std::span<const DraftTurn> turns, const PassLoad& load) const;
   static PassWork work(const PassLoad& load, int n_nodes = 0);
   double pass_ms(const PassLoad& load, int n_nodes = 0) const;
@@ -191,8 +192,7 @@ class Budget {
   Yield expected_yield(const TextBudget& text, int drafter) const;
   void learn_yields(const DraftOutcome& outcome);
   void count_drafting(std::span<const DraftTurn> turns);
-  int affordable_nodes(std::span<const DraftTurn> turns, const PassLoad& load,
-                       std::span<const double> expected, bool probes) const;
+  double withheld_ms(std::span<const DraftTurn> turns, const PassLoad& load, bool probes) const;
 
   BudgetOptions options_;
   CostCurve curve_;

@@ -106,8 +106,9 @@ struct Budget::Round {
   double ms_price;               // in tokens
   double passes_per_ms;          // of all texts that wait
   Purse purse;
-  std::vector<std::pair<const DraftTurn*, double>> patience_ms;  // of every text
-  int levels = 1;                                                // that are best for all
+  double patience_ms;  // the least
+  std::vector<std::pair<const DraftTurn*, double>> patience_of;
+  int levels = 1;  // that are best for all
   int n_granted = 0;
   double reading_ms = 0;  // of those
 
@@ -126,10 +127,10 @@ struct Budget::Round {
     return purse.ms - (reading_ms > 0 ? purse.kept_back_ms : 0);
   }
   // Whether the others have the patience for it.
-  bool can_wait() const { return costs[n_granted + 1].fixed_ms <= purse.patience_ms; }
+  bool can_wait() const { return costs[n_granted + 1].fixed_ms <= patience_ms; }
   // Whether the other texts have the patience for it.
   bool others_can_wait(const Occasion& occasion, double ms) const {
-    return std::ranges::all_of(patience_ms, [&](const auto& text) {
+    return std::ranges::all_of(patience_of, [&](const auto& text) {
       return text.first == &occasion.turn || reading_ms + ms <= text.second;
     });
   }
@@ -162,12 +163,12 @@ void Budget::decide(std::vector<Ask>& asks, const Drafter& asked, std::span<cons
   Round round{.costs = {{}},
               .ms_price = occasions[0].ask.worth.ms_price,
               .passes_per_ms = static_cast<double>(load.texts) / plain_ms,
-              .purse = {},
-              .patience_ms = {}};
+              .purse = purse(turns, load),
+              .patience_ms = 0,
+              .patience_of = {}};
   for (int i = 1; i <= n; ++i) round.costs.push_back(asked.cost(i, mean_length));
   for (Occasion& occasion : occasions) {
-    const double nothing_expected = 0;
-    occasion.own = purse({&occasion.turn, 1}, load, {&nothing_expected, 1});
+    occasion.own = purse({&occasion.turn, 1}, load);
     std::vector<double> values = this->values(occasion.turn);
     values.erase(values.begin());
     std::ranges::sort(values, std::greater<>{});
@@ -179,11 +180,10 @@ void Budget::decide(std::vector<Ask>& asks, const Drafter& asked, std::span<cons
   std::vector<double> expected(turns.size());
   for (const Occasion& occasion : occasions)
     if (occasion.net > 0) expected[&occasion.turn - turns.data()] = occasion.prospect.tokens;
-  round.purse = purse(turns, load, expected);
   round.purse.ms -= added_ms(load, kProbe);
-  round.purse.patience_ms -= added_ms(load, kProbe);
+  round.patience_ms = patience_ms(turns, load, expected) - added_ms(load, kProbe);
   for (std::size_t i = 0; i < turns.size(); ++i)
-    round.patience_ms.emplace_back(&turns[i], patience(turns[i], expected[i]) * plain_ms);
+    round.patience_of.emplace_back(&turns[i], patience(turns[i], expected[i]) * plain_ms);
   std::vector<Occasion*> order;
   for (Occasion& occasion : occasions) order.push_back(&occasion);
   std::ranges::stable_sort(order, std::greater<>{}, &Occasion::net);
@@ -191,7 +191,7 @@ void Budget::decide(std::vector<Ask>& asks, const Drafter& asked, std::span<cons
   if (round.n_granted > 0) {
     const DraftCost& cost = round.costs[round.n_granted];
     const double left =
-        std::min(round.purse.ms - round.reading_ms, round.purse.patience_ms) - cost.fixed_ms;
+        std::min(round.purse.ms - round.reading_ms, round.patience_ms) - cost.fixed_ms;
     const double levels = left / std::max(1e-9, cost.per_depth_ms);
     const int depth = 1 + static_cast<int>(std::min<double>(options_.depth - 1, levels));
     for (Occasion& occasion : occasions)

@@ -325,6 +325,33 @@ TEST(Budget, AnAccountPaysForTheTextsThatWait) {
   EXPECT_EQ(n_kept(8), 0);
 }
 
+// One text gains from all of its drafts; of the other's six one is always right, but which one is
+// not known, so that they are not checked. What they would have brought makes up for nothing.
+TEST(Budget, ATextWaitsForAnotherOnlySoLong) {
+  Setting setting({{1, 30}, {17, 190}}, {}, 1, 2);
+  const std::vector<Token> right{1, 1, 1, 9};
+  int n_kept = 0;
+  std::vector<int> kept;
+  for (int step = 0; step < 60; ++step) {
+    DraftTree good = chain({0.95f, 0.95f, 0.95f}), poor(0);
+    for (Token token = 2; token < 8; ++token) poor.propose(0, token, {0, 0.3f});
+    DraftTree checked[] = {good, poor};
+    const DraftTurn turns[] = {setting.turn(0, checked[0]), setting.turn(1, checked[1])};
+    setting.budget.plan(turns, setting.load());
+    kept.push_back(checked[0].size() - 1);
+    n_kept += kept.back();
+    const std::vector<Token> one_of_six{2 + step % 6};
+    const DraftOutcome outcomes[] = {
+        {&setting.texts[0], &good, &checked[0], std::span(right).last(1 + kept.back())},
+        {&setting.texts[1], &poor, &checked[1], one_of_six}};
+    setting.budget.observe(outcomes, setting.load(), setting.budget.curve().ms(2 + kept.back()));
+  }
+  EXPECT_EQ(kept.front(), 3);
+  EXPECT_EQ(kept.back(), 0);
+  // It may lose 2.56 passes of 40 ms and 2.2 % of 200 tokens, and 0.6 % of those that it gets.
+  EXPECT_LE(n_kept * 10, (2.56 + 4.4 + 0.36 + 1) * 40);
+}
+
 // A row that does not pay alone does not pay beside a prompt either, which only makes the step
 // longer: what it costs is what a row adds.
 TEST(Budget, APromptMakesDraftsNoCheaper) {
