@@ -29,7 +29,7 @@ constexpr int kAnswerMin = 24;
 constexpr double kDoubt = 0.5;
 // Besides its allowance, a text may fall behind by this share of its tokens for the drafts of
 // others.
-constexpr double kShareForOthers = 0.022;
+constexpr double kShareForOthers = 0.012;
 // What rows leave of the account where a drafter is to be tried again.
 constexpr double kReserve = 0.4;
 // Many texts learn from each other, so trials take less of what each may invest.
