@@ -106,9 +106,9 @@ struct Budget::Round {
   double ms_price;               // in tokens
   double passes_per_ms;          // of all texts that wait
   Purse purse;
-  double patience_ms;  // the least
-  std::vector<std::pair<const DraftTurn*, double>> patience_of;
-  int levels = 1;  // that are best for all
+  double patience_ms;  // of the text that has the least, less a probe
+  std::vector<std::pair<const DraftTurn*, double>> patience_of;  // ms of each text
+  int levels = 1;                                                // that are best for all
   int n_granted = 0;
   double reading_ms = 0;  // of those
 
@@ -126,9 +126,9 @@ struct Budget::Round {
   static double available_ms(const Purse& purse, double reading_ms) {
     return purse.ms - (reading_ms > 0 ? purse.kept_back_ms : 0);
   }
-  // Whether the others have the patience for it.
+  // Whether all texts have the patience for a draft with one text more.
   bool can_wait() const { return costs[n_granted + 1].fixed_ms <= patience_ms; }
-  // Whether the other texts have the patience for it.
+  // Whether the other texts have the patience for reading so long.
   bool others_can_wait(const Occasion& occasion, double ms) const {
     return std::ranges::all_of(patience_of, [&](const auto& text) {
       return text.first == &occasion.turn || reading_ms + ms <= text.second;
