@@ -220,8 +220,8 @@ void Budget::plan(std::span<const DraftTurn> turns, const PassLoad& load) {
     if (kept.size() < n_max && room[node.turn]-- > 0) kept.push_back(node);
   if (decides() && !turns.empty()) {
     count_drafting(turns);
-    const double withheld_ms = this->withheld_ms(turns, load, probes);
-    const double purse_ms = purse(turns, load).ms - reading_ms_;
+    const Purse purse = this->purse(turns, load);
+    const double withheld_ms = this->withheld_ms(turns, load, purse, probes);
     std::vector<double> values, expected(turns.size());
     std::vector<double> prices =
         row_prices(load, static_cast<int>(kept.size()), tokens_per_ms(turns, load));
@@ -229,7 +229,7 @@ void Budget::plan(std::span<const DraftTurn> turns, const PassLoad& load) {
     for (int n = 1; n <= static_cast<int>(kept.size()); ++n) {
       values.push_back(kept[n - 1].value);
       expected[kept[n - 1].turn] += kept[n - 1].chance;
-      const double most_ms = std::min(purse_ms, patience_ms(turns, load, expected));
+      const double most_ms = std::min(purse.ms - reading_ms_, patience_ms(turns, load, expected));
       if (draft_ms_ + added_ms(load, n) > most_ms - withheld_ms)
         prices[n] = HUGE_VAL;
       else if (n <= kProbe)
@@ -375,7 +375,7 @@ Budget::Purse Budget::purse(std::span<const DraftTurn> turns, const PassLoad& lo
 
 // What rows leave of the accounts.
 double Budget::withheld_ms(std::span<const DraftTurn> turns, const PassLoad& load,
-                           bool probes) const {
+                           const Purse& purse, bool probes) const {
   const double plain_ms = pass_ms(load);
   // What has been drafted at a price is checked if anything is left.
   const bool paid = draft_ms_ > kNextToNoTime * plain_ms;
@@ -384,7 +384,7 @@ double Budget::withheld_ms(std::span<const DraftTurn> turns, const PassLoad& loa
     return std::ranges::any_of(turn.budget->drafters_, [](const auto& d) { return d.gap > 0; });
   });
   const double ms_per_pass = plain_ms * static_cast<double>(turns.size()) / load.texts;
-  return std::max(purse(turns, load).kept_back_ms, tries ? kReserve * ms_per_pass : 0);
+  return std::max(purse.kept_back_ms, tries ? kReserve * ms_per_pass : 0);
 }
 
 void Budget::observe(std::span<const DraftOutcome> outcomes, const PassLoad& load,

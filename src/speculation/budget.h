@@ -192,7 +192,8 @@ class Budget {
   Yield expected_yield(const TextBudget& text, int drafter) const;
   void learn_yields(const DraftOutcome& outcome);
   void count_drafting(std::span<const DraftTurn> turns);
-  double withheld_ms(std::span<const DraftTurn> turns, const PassLoad& load, bool probes) const;
+  double withheld_ms(std::span<const DraftTurn> turns, const PassLoad& load, const Purse& purse,
+                     bool probes) const;
 
   BudgetOptions options_;
   CostCurve curve_;
