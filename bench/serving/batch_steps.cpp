@@ -34,12 +34,13 @@ constexpr BudgetOptions kAlways{.automatic = false, .rows = 3, .depth = 3, .widt
 
 struct RecordedStep {
   int rows = 0, prompt_rows = 0;
-  double draft_ms = 0;
+  double draft_ms = 0, forward_ms = 0;
   std::vector<std::pair<int, int>> taken = {};  // a prompt's number, its tokens
 };
 
 RecordedStep recorded(const StepReport& report) {
-  RecordedStep step{.rows = report.rows, .draft_ms = report.draft_ms};
+  RecordedStep step{
+      .rows = report.rows, .draft_ms = report.draft_ms, .forward_ms = report.forward_ms};
   for (const StepReport::Sequence& sequence : report.sequences)
     step.prompt_rows += sequence.n_tokens - (sequence.emitted.empty() ? 0 : 1);
   return step;
@@ -75,8 +76,9 @@ std::vector<RecordedStep> answer_all(Engine& engine, const Tokenizer& tokenizer,
 std::string json(const RecordedStep& step) {
   std::vector<std::string> taken;
   for (const auto& [prompt, n] : step.taken) taken.push_back(fmt::format("[{},{}]", prompt, n));
-  return fmt::format(R"({{"rows":{},"prompt_rows":{},"draft_ms":{:.3f},"taken":[{}]}})", step.rows,
-                     step.prompt_rows, step.draft_ms, fmt::join(taken, ","));
+  return fmt::format(
+      R"({{"rows":{},"prompt_rows":{},"draft_ms":{:.3f},"forward_ms":{:.3f},"taken":[{}]}})",
+      step.rows, step.prompt_rows, step.draft_ms, step.forward_ms, fmt::join(taken, ","));
 }
 
 }  // namespace
