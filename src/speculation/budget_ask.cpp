@@ -107,7 +107,7 @@ struct Budget::Round {
   double passes_per_ms;          // of all texts that wait
   Purse purse;
   double patience_ms;  // of the text that has the least, less a probe
-  std::vector<std::pair<const DraftTurn*, double>> patience_of;  // ms of each text
+  std::vector<std::pair<const DraftTurn*, double>> patience_of;  // ms of each text, less a probe
   int levels = 1;                                                // that are best for all
   int n_granted = 0;
   double reading_ms = 0;  // of those
@@ -126,8 +126,8 @@ struct Budget::Round {
   static double available_ms(const Purse& purse, double reading_ms) {
     return purse.ms - (reading_ms > 0 ? purse.kept_back_ms : 0);
   }
-  // Whether all texts have the patience for a draft with one text more.
-  bool can_wait() const { return costs[n_granted + 1].fixed_ms <= patience_ms; }
+  // Whether all texts have the patience for a draft with one text more, and so much reading.
+  bool can_wait(double ms = 0) const { return costs[n_granted + 1].fixed_ms + ms <= patience_ms; }
   // Whether the other texts have the patience for reading so long.
   bool others_can_wait(const Occasion& occasion, double ms) const {
     return std::ranges::all_of(patience_of, [&](const auto& text) {
@@ -180,10 +180,12 @@ void Budget::decide(std::vector<Ask>& asks, const Drafter& asked, std::span<cons
   std::vector<double> expected(turns.size());
   for (const Occasion& occasion : occasions)
     if (occasion.net > 0) expected[&occasion.turn - turns.data()] = occasion.prospect.tokens;
-  round.purse.ms -= added_ms(load, kProbe);
-  round.patience_ms = patience_ms(turns, load, expected) - added_ms(load, kProbe);
+  const double probe_ms = added_ms(load, kProbe);
+  round.purse.ms -= probe_ms;
+  round.patience_ms = patience_ms(turns, load, expected) - probe_ms;
   for (std::size_t i = 0; i < turns.size(); ++i)
-    round.patience_of.emplace_back(&turns[i], patience(turns[i], expected[i]) * plain_ms);
+    round.patience_of.emplace_back(&turns[i],
+                                   patience(turns[i], expected[i]) * plain_ms - probe_ms);
   std::vector<Occasion*> order;
   for (Occasion& occasion : occasions) order.push_back(&occasion);
   std::ranges::stable_sort(order, std::greater<>{}, &Occasion::net);
@@ -328,7 +330,8 @@ void Budget::try_again(std::vector<Occasion>& occasions, Round& round) const {
   int n_trials = static_cast<int>(trials.size());
   for (const auto& [occasion, n_context, reading_ms] : trials) {
     if (round.lacking_ms(reading_ms, 1) > 0 ||
-        round.own_lacking_ms(*occasion, reading_ms, 1, n_trials) > 0)
+        round.own_lacking_ms(*occasion, reading_ms, 1, n_trials) > 0 ||
+        !round.can_wait(round.reading_ms + reading_ms))
       continue;
     round.grant(*occasion, n_context, reading_ms);
     occasion->ask.limits->depth = 1;

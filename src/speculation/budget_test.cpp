@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <numeric>
 #include <random>
 
 namespace outrider {
@@ -327,30 +328,57 @@ TEST(Budget, AnAccountPaysForTheTextsThatWait) {
 
 // One text gains from all of its drafts; of the other's six one is always right, but which one is
 // not known, so that they are not checked. What they would have brought makes up for nothing.
-TEST(Budget, ATextWaitsForAnotherOnlySoLong) {
-  Setting setting({{1, 30}, {17, 190}}, {}, 1, 2);
-  const std::vector<Token> right{1, 1, 1, 9};
-  int n_kept = 0;
-  std::vector<int> kept;
-  for (int step = 0; step < 60; ++step) {
+struct OneGains {
+  // How many nodes of the first are kept.
+  int step() {
     DraftTree good = chain({0.95f, 0.95f, 0.95f}), poor(0);
     for (Token token = 2; token < 8; ++token) poor.propose(0, token, {0, 0.3f});
     DraftTree checked[] = {good, poor};
     const DraftTurn turns[] = {setting.turn(0, checked[0]), setting.turn(1, checked[1])};
     setting.budget.plan(turns, setting.load());
-    kept.push_back(checked[0].size() - 1);
-    n_kept += kept.back();
-    const std::vector<Token> one_of_six{2 + step % 6};
+    const int kept = checked[0].size() - 1;
+    const std::vector<Token> right{1, 1, 1, 9}, one_of_six{2 + n_steps++ % 6};
     const DraftOutcome outcomes[] = {
-        {&setting.texts[0], &good, &checked[0], std::span(right).last(1 + kept.back())},
+        {&setting.texts[0], &good, &checked[0], std::span(right).last(1 + kept)},
         {&setting.texts[1], &poor, &checked[1], one_of_six}};
-    setting.budget.observe(outcomes, setting.load(), setting.budget.curve().ms(2 + kept.back()));
+    setting.budget.observe(outcomes, setting.load(), setting.budget.curve().ms(2 + kept));
+    return kept;
   }
+
+  // Whether a drafter that takes a third of a pass is asked for either text.
+  bool asks() {
+    DraftTree trees[] = {DraftTree(0), DraftTree(0)};
+    const DraftTurn turns[] = {setting.turn(0, trees[0]), setting.turn(1, trees[1])};
+    const auto asks = setting.budget.ask(1, PricedDrafter({10, 10}), turns, setting.load());
+    return asks[0].limits || asks[1].limits;
+  }
+
+  Setting setting{{{1, 30}, {17, 190}}, {}, 2, 2};
+  int n_steps = 0;
+};
+
+TEST(Budget, ATextWaitsForAnotherOnlySoLong) {
+  OneGains texts;
+  std::vector<int> kept;
+  for (int step = 0; step < 60; ++step) kept.push_back(texts.step());
   EXPECT_EQ(kept.front(), 3);
   EXPECT_EQ(kept.back(), 0);
-  // It may lose 2.56 passes of 40 ms, at most 2.2 % of 200 tokens, 0.6 % of those that it gets, and
-  // a step more.
-  EXPECT_LE(n_kept * 10, (2.56 + 4.4 + 0.36 + 1) * 40);
+  // It may lose 2.56 passes of 40 ms, 1.2 % of 200 tokens, 0.6 % of those that it gets, and a step
+  // more.
+  EXPECT_LE(std::accumulate(kept.begin(), kept.end(), 0) * 10, (2.56 + 2.4 + 0.36 + 1) * 40);
+}
+
+// Nor does it wait for trials that the other's account could pay.
+TEST(Budget, ATrialWaitsForTheOthersPatience) {
+  const auto n_asked = [](int n_before) {
+    OneGains texts;
+    for (int step = 0; step < n_before; ++step) texts.step();
+    int n = 0;
+    for (int step = 0; step < 60; ++step) n += texts.asks();
+    return n;
+  };
+  EXPECT_GT(n_asked(0), 0);
+  EXPECT_EQ(n_asked(60), 0);
 }
 
 // A row that does not pay alone does not pay beside a prompt either, which only makes the step
