@@ -13,7 +13,7 @@
 namespace outrider {
 namespace {
 
-constexpr int kRounds = 5;         // at least, per --repeat
+constexpr int kRoundsLeast = 5;    // per --repeat
 constexpr double kTotalMs = 8000;  // more rounds until this has passed, per --repeat
 constexpr int kRoundsMax = 100;
 // The rate of memory changes within tenths of a second. So its limit, and passes over few rows,
@@ -99,7 +99,7 @@ int bench_curve(const Machine& machine, const Settings& settings) {
   measured.resident_bytes = resident_bytes();
   const auto meter = machine.make_limit_meter(bench.n_threads());
 
-  const int rounds_least = kRounds * settings.repetitions;
+  const int rounds_least = kRoundsLeast * settings.repetitions;
   const double total_ms = kTotalMs * settings.repetitions;
   const Clock::time_point start = Clock::now();
   // Numbers of rows alternate, so that a slow moment does not affect one of them alone.

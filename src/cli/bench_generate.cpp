@@ -10,7 +10,7 @@
 namespace outrider {
 namespace {
 
-constexpr int kPredict = 256;
+constexpr int kBenchPredict = 256;
 constexpr std::size_t kPassRounds = 5;  // T(n) is measured so often, spread over the answers
 
 // One --draft on one prompt.
@@ -36,7 +36,7 @@ void Answering::begin(const Workbench& bench, const DraftSetting& draft, const s
     raw += turn;
     prompt = bench.prompt_tokens(session, raw);
   }
-  session.begin(bench.request(std::move(prompt), draft, kPredict, prediction));
+  session.begin(bench.request(std::move(prompt), draft, kBenchPredict, prediction));
 }
 
 void Answering::finish() {

@@ -16,7 +16,7 @@ namespace outrider {
 namespace {
 
 // What a flag does with its value, and the default of the field that it sets.
-struct Field {
+struct SettingsField {
   std::function<void(Settings&, std::string_view)> read;
   std::string standard;
   std::vector<std::string> choices = {};
@@ -42,15 +42,15 @@ T in_range(std::string_view text, T least, T most) {
   return *value;
 }
 
-Field integer(int Settings::*field, int least, int most = INT_MAX) {
+SettingsField integer(int Settings::*field, int least, int most = INT_MAX) {
   return {[=](Settings& settings, std::string_view text) {
             settings.*field = in_range(text, least, most);
           },
           standard_text(Settings{}.*field)};
 }
 
-Field optional_integer(std::optional<int> Settings::*field, int least, int most,
-                       std::string standard) {
+SettingsField optional_integer(std::optional<int> Settings::*field, int least, int most,
+                               std::string standard) {
   return {[=](Settings& settings, std::string_view text) {
             settings.*field = in_range(text, least, most);
           },
@@ -59,14 +59,15 @@ Field optional_integer(std::optional<int> Settings::*field, int least, int most,
 
 // `standard` holds the default where neither the user nor the model gives a value.
 template <typename T>
-Field filter(std::optional<T> FilterSettings::*field, T Filters::*standard, T least, T most) {
+SettingsField filter(std::optional<T> FilterSettings::*field, T Filters::*standard, T least,
+                     T most) {
   return {[=](Settings& settings, std::string_view text) {
             settings.filters.*field = in_range(text, least, most);
           },
           standard_text(Filters{}.*standard)};
 }
 
-Field temperature() {
+SettingsField temperature() {
   return {[](Settings& settings, std::string_view text) {
             const auto value = in_range(text, 0.0f, kFilterMax);
             if (!temperature_in_range(value))
@@ -76,16 +77,16 @@ Field temperature() {
           standard_text(Filters{}.temperature)};
 }
 
-Field text(std::string Settings::*field) {
+SettingsField text(std::string Settings::*field) {
   return {[=](Settings& settings, std::string_view text) { settings.*field = text; },
           Settings{}.*field};
 }
 
-Field optional_text(std::optional<std::string> Settings::*field) {
+SettingsField optional_text(std::optional<std::string> Settings::*field) {
   return {[=](Settings& settings, std::string_view text) { settings.*field = text; }, ""};
 }
 
-Field texts(std::vector<std::string> Settings::*field, bool may_be_empty) {
+SettingsField texts(std::vector<std::string> Settings::*field, bool may_be_empty) {
   return {[=](Settings& settings, std::string_view text) {
             if (text.empty() && !may_be_empty) throw UsageError("must not be empty");
             (settings.*field).emplace_back(text);
@@ -93,13 +94,13 @@ Field texts(std::vector<std::string> Settings::*field, bool may_be_empty) {
           ""};
 }
 
-Field on(bool Settings::*field) {
+SettingsField on(bool Settings::*field) {
   return {[=](Settings& settings, std::string_view) { settings.*field = true; }, ""};
 }
 
 // One of a few words; the first is the default.
 template <typename T>
-Field choice(T Settings::*field, std::vector<std::pair<std::string, T>> values) {
+SettingsField choice(T Settings::*field, std::vector<std::pair<std::string, T>> values) {
   std::vector<std::string> names;
   for (const auto& value : values) names.push_back(value.first);
   return {[=](Settings& settings, std::string_view text) {
@@ -131,7 +132,7 @@ void add_bias(Settings& settings, std::string_view text) {
 }
 
 // A drafter's own flag: its text is checked and kept until the drafter is made.
-Field drafter_field(const DrafterFlag& flag) {
+SettingsField drafter_field(const DrafterFlag& flag) {
   return {[&flag](Settings& settings, std::string_view text) {
             if (flag.check) flag.check(text);
             settings.drafter_flags[flag.name] = text;
@@ -182,7 +183,7 @@ std::vector<Flag> make_flags() {
 
   std::vector<Flag> list;
   const auto add = [&](std::vector<std::string> names, std::string value, FlagGroup group,
-                       FlagSet set, Field field, std::string help) {
+                       FlagSet set, SettingsField field, std::string help) {
     list.push_back({std::move(names), std::move(value), std::move(field.standard), std::move(help),
                     group, set, std::move(field.read), std::move(field.choices)});
   };
@@ -224,7 +225,8 @@ std::vector<Flag> make_flags() {
   add({"--chat-template-file"}, "FILE", prompt, generating,
       optional_text(&Settings::chat_template_file),
       "a chat template in Jinja, instead of the one in the model file");
-  add({"--chat-template-kwargs"}, "JSON", prompt, generating, Field{set_template_variables, ""},
+  add({"--chat-template-kwargs"}, "JSON", prompt, generating,
+      SettingsField{set_template_variables, ""},
       "variables for the chat template, as in '{\"enable_thinking\": false}'");
   add({"--reasoning"}, "HOW", prompt, generating,
       choice<std::optional<bool>>(&Settings::reasoning,
@@ -257,7 +259,7 @@ std::vector<Flag> make_flags() {
   add({"--kl-divergence-base"}, "FILE", output, named, optional_text(&Settings::kl_divergence_base),
       "compare with the logits of this file, which --logits-out stored");
 
-  add({"-s", "--seed"}, "N", sampling, generating, Field{set_seed, "random, and printed"},
+  add({"-s", "--seed"}, "N", sampling, generating, SettingsField{set_seed, "random, and printed"},
       "seed of the random choices: the same seed gives the same text");
   add({"--temperature", "--temp"}, "T", sampling, generating, temperature(),
       "randomness of choices; 0: always the best token");
@@ -287,7 +289,7 @@ std::vector<Flag> make_flags() {
       filter(&FilterSettings::frequency_penalty, &Filters::frequency_penalty, -kFilterMax,
              kFilterMax),
       "subtracted from a token's logit each time that it appears in the recent text");
-  add({"--logit-bias"}, "TOKEN±X", sampling, generating, Field{add_bias, ""},
+  add({"--logit-bias"}, "TOKEN±X", sampling, generating, SettingsField{add_bias, ""},
       "add X to a token's logit, as in 15043+1 or 15043-inf; may be repeated");
 
   add({"--draft"}, "HOW", speculation, generating, texts(&Settings::draft, false),
@@ -317,10 +319,10 @@ std::vector<Flag> make_flags() {
       "a name that requests may give the model, and that answers carry; *: any; may be repeated");
   add({"-np", "--parallel"}, "N", server, named, integer(&Settings::parallel, 1, 256),
       "requests that are answered at once; others wait");
-  add({"--cache-memory"}, "SIZE", server, named, Field{set_cache_memory, ""},
+  add({"--cache-memory"}, "SIZE", server, named, SettingsField{set_cache_memory, ""},
       "memory for the keys and values of all requests, as in 8G (default: what all need at their "
       "longest, at most half of what is available)");
-  add({"--max-pause-ms"}, "MS", server, named, Field{set_pause, ""},
+  add({"--max-pause-ms"}, "MS", server, named, SettingsField{set_pause, ""},
       "how long answers in progress may wait for a step that also reads a prompt (default: less "
       "than "
       "twice as long as without)");

@@ -9,7 +9,7 @@
 namespace outrider {
 namespace {
 
-constexpr int kPredict = 256;
+constexpr int kProvePredict = 256;
 
 // One --draft on all prompts.
 struct Tally {
@@ -148,7 +148,7 @@ int prove(const Machine& machine, const Settings& settings) {
       Session session = bench.open_session(*tally.engine);
       const Completion answer =
           session.complete(bench.request(bench.prompt_tokens(session, prompts[p].turns[0]),
-                                         *tally.draft, kPredict, prompts[p].prediction),
+                                         *tally.draft, kProvePredict, prompts[p].prediction),
                            streams ? printer.show() : ShowText{}, &interrupt_flag());
       printer.end_line();
       stop_if_interrupted();

@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kContext = 400;
 
-struct Setting {
+struct SchedulerSetting {
   LoadOptions load{.context = kContext,
                    .n_sequences = 4,
                    .n_pages = 16,
@@ -40,7 +40,7 @@ struct Served {
     std::optional<AnswerEnd> end;
   };
 
-  explicit Served(const Setting& setting)
+  explicit Served(const SchedulerSetting& setting)
       : target(std::make_shared<FakeBackend>(setting.model, setting.load)) {
     const auto names = [&](const char* name) {
       return setting.drafters.find(name) != std::string::npos;
@@ -120,7 +120,7 @@ TEST(Scheduler, AnswersAreThoseOfPlainDecoding) {
       SCOPED_TRACE(fmt::format("drafters '{}', seed {}", drafters, seed));
       std::mt19937 random(seed);
       const auto below = [&](int n) { return static_cast<int>(random() % n); };
-      Setting setting;
+      SchedulerSetting setting;
       setting.drafters = drafters;
       setting.budget.automatic = seed % 3 == 0;
       setting.load.n_pages = 11 + below(3);
@@ -199,7 +199,7 @@ TEST(Scheduler, AnswersAreThoseOfPlainDecoding) {
 }
 
 TEST(Scheduler, ParallelAnswersReadTheirPromptOnce) {
-  Setting setting;
+  SchedulerSetting setting;
   setting.drafters = "";
   Served served(setting);
   const std::vector<Token> prompt = text(1, 300);
@@ -228,7 +228,7 @@ TEST(Scheduler, ParallelAnswersReadTheirPromptOnce) {
 }
 
 TEST(Scheduler, FirstComeFirstServedWithinAPriority) {
-  Setting setting;
+  SchedulerSetting setting;
   setting.scheduler.n_running = 1;
   Served served(setting);
   std::vector<int> order;
@@ -251,7 +251,7 @@ TEST(Scheduler, FirstComeFirstServedWithinAPriority) {
 }
 
 TEST(Scheduler, RefusesAtOnceWhatCannotBeAnswered) {
-  Setting setting;
+  SchedulerSetting setting;
   setting.scheduler.n_running = 1;
   setting.scheduler.n_waiting = 2;
   Served served(setting);
@@ -271,7 +271,7 @@ TEST(Scheduler, RefusesAtOnceWhatCannotBeAnswered) {
 
 // A chunk of a prompt leaves the rows to those that generate.
 TEST(Scheduler, PromptsAreReadInChunksBesideOthers) {
-  Setting setting;
+  SchedulerSetting setting;
   setting.drafters = "";
   Served served(setting);
   const AnswerId first = served.submit(ask({1, 2, 3}, 60));
@@ -292,7 +292,7 @@ TEST(Scheduler, PromptsAreReadInChunksBesideOthers) {
 // A step beside one that generates reads what keeps its expected time below 1.6 times that without,
 // and so less and less of a long prompt, as its attention grows.
 TEST(Scheduler, LongPromptsAreReadInSmallerParts) {
-  Setting setting;
+  SchedulerSetting setting;
   setting.drafters = "";
   setting.load.context = 4000;
   setting.load.n_pages = 80;
@@ -329,7 +329,7 @@ TEST(Scheduler, LongPromptsAreReadInSmallerParts) {
 // A step may be as long as one in which all of them generate.
 TEST(Scheduler, WhereManyReadTheirPromptsStepsAreLonger) {
   const auto rows = [](int n_readers) {
-    Setting setting;
+    SchedulerSetting setting;
     setting.drafters = "";
     setting.load.n_sequences = setting.scheduler.n_running = 1 + n_readers;
     setting.load.n_pages = 60;
@@ -352,7 +352,7 @@ TEST(Scheduler, WhereManyReadTheirPromptsStepsAreLonger) {
 }
 
 TEST(Scheduler, OneFailureEndsOneAnswer) {
-  Setting setting;
+  SchedulerSetting setting;
   setting.model.unusable = [](std::span<const Token> path) {
     return path.front() == 7 && path.size() > 5;
   };
@@ -381,7 +381,7 @@ TEST(Scheduler, OneFailureEndsOneAnswer) {
 }
 
 TEST(Scheduler, SaysWhichStopStringEndedAnAnswer) {
-  Served served(Setting{});
+  Served served(SchedulerSetting{});
   AnswerRequest request = ask({1, 2, 3}, 30);
   const AnswerId whole = served.submit(request);
   served.finish();
@@ -394,7 +394,7 @@ TEST(Scheduler, SaysWhichStopStringEndedAnAnswer) {
 }
 
 TEST(Scheduler, AnswersWithNoTokensReadThePrompt) {
-  Served served(Setting{});
+  Served served(SchedulerSetting{});
   const std::vector<Token> prompt = text(5, 150);
   const AnswerId id = served.submit(ask(prompt, 0));
   served.finish();
@@ -410,7 +410,7 @@ TEST(Scheduler, AnswersWithNoTokensReadThePrompt) {
 TEST(Scheduler, TellsLogProbabilities) {
   for (const char* drafters : {"", "lookup model"}) {
     SCOPED_TRACE(drafters);
-    Setting setting;
+    SchedulerSetting setting;
     setting.drafters = drafters;
     Served served(setting);
     const std::vector<Token> prompt = text(3, 150);
@@ -471,7 +471,7 @@ TEST(Scheduler, SaysWhatItDoes) {
 }
 
 TEST(Scheduler, StoppingFailsWhatHasNotEnded) {
-  Served served(Setting{});
+  Served served(SchedulerSetting{});
   const AnswerId id = served.submit(ask({1, 2, 3}, 300));
   served.scheduler->turn();
   served.scheduler->stop();

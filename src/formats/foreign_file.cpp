@@ -24,7 +24,8 @@ constexpr int kEntriesMax = 1000;
 constexpr const char* kConvert =
     "convert the folder of the model with llama.cpp's convert_hf_to_gguf.py";
 constexpr const char* kFetch = "fetch the file itself again";
-constexpr const char* kUnpack = "unpack it and give the .gguf file that was in it, if there is one";
+constexpr const char* kUnpackIt =
+    "unpack it and give the .gguf file that was in it, if there is one";
 
 // Formats that are known by some bytes at a place.
 struct Magic {
@@ -44,13 +45,13 @@ constexpr Magic kMagics[] = {
     {0, "\x89HDF\r\n\x1a\n"sv, "an HDF5 file", "choose a GGUF file of the model"},
     {4, "TFL3"sv, "a TensorFlow Lite file", "choose a GGUF file of the model"},
     {0, "\x93NUMPY"sv, "a NumPy array", "choose a GGUF file of the model"},
-    {0, "\x1f\x8b"sv, "compressed by gzip", kUnpack},
-    {0, "\x28\xb5\x2f\xfd"sv, "compressed by zstd", kUnpack},
-    {0, "\xfd\x37zXZ\0"sv, "compressed by xz", kUnpack},
-    {0, "BZh"sv, "compressed by bzip2", kUnpack},
-    {0, "7z\xbc\xaf\x27\x1c"sv, "a 7z archive", kUnpack},
-    {0, "Rar!"sv, "a RAR archive", kUnpack},
-    {257, "ustar"sv, "a tar archive", kUnpack},
+    {0, "\x1f\x8b"sv, "compressed by gzip", kUnpackIt},
+    {0, "\x28\xb5\x2f\xfd"sv, "compressed by zstd", kUnpackIt},
+    {0, "\xfd\x37zXZ\0"sv, "compressed by xz", kUnpackIt},
+    {0, "BZh"sv, "compressed by bzip2", kUnpackIt},
+    {0, "7z\xbc\xaf\x27\x1c"sv, "a 7z archive", kUnpackIt},
+    {0, "Rar!"sv, "a RAR archive", kUnpackIt},
+    {257, "ustar"sv, "a tar archive", kUnpackIt},
     {0, "version https://git-lfs.github.com/spec/"sv,
      "a pointer of Git LFS, which stands for the file", "fetch the file with git lfs pull"},
 };
@@ -146,7 +147,7 @@ std::string refusal_of_zip(std::string_view text, const std::optional<std::strin
   if (contains(names, "data.pkl")) return refusal("a PyTorch checkpoint", quantization);
   if (contains(names.substr(0, 256), ".npy"))
     return "is a NumPy archive, expected a GGUF file; choose a GGUF file of the model";
-  return fmt::format("is a zip archive, expected a GGUF file; {}", kUnpack);
+  return fmt::format("is a zip archive, expected a GGUF file; {}", kUnpackIt);
 }
 
 }  // namespace

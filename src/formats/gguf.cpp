@@ -41,12 +41,13 @@ enum class ValueType : std::uint32_t {
   float64 = 12,
 };
 
-constexpr std::string_view kMagic = "GGUF";
+constexpr std::string_view kGgufMagic = "GGUF";
 
 // `path`: where the bytes are, if they are a file's.
 void check_magic(std::span<const std::byte> bytes, const std::string& origin,
                  const std::filesystem::path& path) {
-  if (bytes.size() < kMagic.size() || std::memcmp(bytes.data(), kMagic.data(), kMagic.size()) != 0)
+  if (bytes.size() < kGgufMagic.size() ||
+      std::memcmp(bytes.data(), kGgufMagic.data(), kGgufMagic.size()) != 0)
     throw Error("{}: {}", origin, refusal_of_file(bytes, path));
 }
 
@@ -82,7 +83,7 @@ class GgufReader {
 
   Counts read_preamble() {
     check_magic(bytes_, origin_, {});
-    reader_.take(kMagic.size(), "the magic number");
+    reader_.take(kGgufMagic.size(), "the magic number");
     const auto version = reader_.read<std::uint32_t>("the version");
     if (version != 2 && version != 3) {
       const bool swapped = (version & 0xffff) == 0 && version != 0;

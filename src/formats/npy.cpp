@@ -14,19 +14,19 @@
 namespace outrider {
 namespace {
 
-constexpr std::string_view kMagic = "\x93NUMPY";
+constexpr std::string_view kNpyMagic = "\x93NUMPY";
 constexpr std::size_t kAlignment = 64;
 
 std::string header_of(std::size_t rows, std::size_t columns) {
   std::string description =
       fmt::format("{{'descr': '<f4', 'fortran_order': False, 'shape': ({}, {}), }}", rows, columns);
-  const std::size_t before = kMagic.size() + 4;  // and the version and this length
+  const std::size_t before = kNpyMagic.size() + 4;  // and the version and this length
   const std::size_t whole =
       (before + description.size() + 1 + kAlignment - 1) / kAlignment * kAlignment;
   description.resize(whole - before - 1, ' ');
   description += '\n';
   const auto length = static_cast<std::uint16_t>(description.size());
-  std::string header(kMagic);
+  std::string header(kNpyMagic);
   header += {'\x01', '\x00', static_cast<char>(length & 0xff), static_cast<char>(length >> 8)};
   return header + description;
 }
@@ -115,7 +115,7 @@ NpyMatrix::NpyMatrix(std::span<const std::byte> bytes, const std::string& origin
     const std::span<const std::byte> part = reader.take(n, what);
     return std::string_view(reinterpret_cast<const char*>(part.data()), part.size());
   };
-  if (reader.remaining() < kMagic.size() || text(kMagic.size(), "magic") != kMagic)
+  if (reader.remaining() < kNpyMagic.size() || text(kNpyMagic.size(), "magic") != kNpyMagic)
     refuse("does not begin like such a file");
   const auto version = reader.read<std::uint8_t>("version");
   reader.read<std::uint8_t>("version");

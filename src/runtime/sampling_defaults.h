@@ -16,9 +16,9 @@ inline constexpr float kRepeatPenaltyMin = 0.01f;
 
 // What a request says; it may leave out anything.
 struct FilterSettings {
-  std::optional<int> top_k;
-  std::optional<float> temperature, top_p, min_p, typical_p;
-  std::optional<float> repeat_penalty, presence_penalty, frequency_penalty;
+  std::optional<int> top_k = {};
+  std::optional<float> temperature = {}, top_p = {}, min_p = {}, typical_p = {};
+  std::optional<float> repeat_penalty = {}, presence_penalty = {}, frequency_penalty = {};
 
   // With what `others` say where these leave something out.
   FilterSettings or_else(const FilterSettings& others) const;

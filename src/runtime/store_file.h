@@ -28,6 +28,9 @@ struct sqlite3_stmt;
 
 namespace outrider {
 
+// The latest time of use that a store believes, in seconds since 1970: in the year 2242.
+inline constexpr std::int64_t kUsedMax = std::int64_t{1} << 33;
+
 // The file is to be moved aside. The message is the reason alone.
 class DamagedStore : public Error {
  public:

@@ -7,7 +7,7 @@
 namespace outrider {
 namespace {
 
-struct Served : FakeScheduler {
+struct ServedMessages : FakeScheduler {
   std::shared_ptr<FakeReply> post(const std::string& body,
                                   const std::string& path = "/v1/messages") {
     return ask(anthropic_routes(model()),
@@ -26,7 +26,7 @@ struct Served : FakeScheduler {
 };
 
 TEST(AnthropicRoutes, Answers) {
-  Served served;
+  ServedMessages served;
   const auto reply = served.say("hi", R"("system":"s","temperature":0,"stop_sequences":["END"])");
   EXPECT_EQ(served.prompt(), "[system]s[user]hi[assistant]");
   EXPECT_EQ(served.request().request.stop.n_predict, 9);
@@ -45,7 +45,7 @@ TEST(AnthropicRoutes, Answers) {
 }
 
 TEST(AnthropicRoutes, Streams) {
-  Served served;
+  ServedMessages served;
   const auto reply = served.say("hi", R"("stream":true)");
   EXPECT_EQ(*reply->stream_heartbeat, "event: ping\ndata: {\"type\": \"ping\"}\n\n");
   ASSERT_EQ(reply->events().size(), 1u);
@@ -59,7 +59,7 @@ TEST(AnthropicRoutes, Streams) {
 }
 
 TEST(AnthropicRoutes, Tools) {
-  Served served;
+  ServedMessages served;
   const std::string tool = R"({"name":"f","description":"d","input_schema":{"type":"object"}})";
   const auto reply = served.say("hi", R"("tools":[)" + tool + "]");
   EXPECT_EQ(served.prompt(),
@@ -84,7 +84,7 @@ TEST(AnthropicRoutes, Thinking) {
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.fields);
-    Served served;
+    ServedMessages served;
     served.say("hi", c.fields);
     EXPECT_EQ(served.prompt(), c.prompt);
   }
@@ -93,14 +93,14 @@ TEST(AnthropicRoutes, Thinking) {
 TEST(AnthropicRoutes, LimitsThinking) {
   const std::string budget =
       R"("thinking":{"type":"enabled","budget_tokens":1024},"max_tokens":2000)";
-  const auto with_marks = [](Served& served) {
+  const auto with_marks = [](ServedMessages& served) {
     served.setting().tokenizer = letters({"<think>", "</think>"});
     served.setting().vocabulary = served.setting().tokenizer->size();
   };
-  const auto ask = [&](Served& served) {
+  const auto ask = [&](ServedMessages& served) {
     return served.post(R"({"messages":[{"role":"user","content":"hi"}],)" + budget + "}");
   };
-  Served served;
+  ServedMessages served;
   with_marks(served);
   ask(served);
   const SamplingParams& sampling = served.request().request.sampling;
@@ -112,7 +112,7 @@ TEST(AnthropicRoutes, LimitsThinking) {
   EXPECT_EQ(tokenizer.text(sampling.reasoning->close), "</think>");
   EXPECT_FALSE(sampling.reasoning->is_begun);
 
-  Served begun;
+  ServedMessages begun;
   with_marks(begun);
   begun.setting().chat_template = std::make_shared<ChatTemplate>(
       "{{ messages[0].content }}<think>{# </think> #}", "fake", "", "<end>");
@@ -120,9 +120,9 @@ TEST(AnthropicRoutes, LimitsThinking) {
   ask(begun);
   EXPECT_TRUE(begun.request().request.sampling.reasoning->is_begun);
 
-  Served no_marks;
+  ServedMessages no_marks;
   EXPECT_EQ(refused([&] { ask(no_marks); }).param, "thinking.budget_tokens");
-  Served no_reasoning;
+  ServedMessages no_reasoning;
   no_reasoning.setting().format.reasoning = nullptr;
   ask(no_reasoning);
   EXPECT_FALSE(no_reasoning.request().request.sampling.reasoning);
@@ -130,7 +130,7 @@ TEST(AnthropicRoutes, LimitsThinking) {
 
 // The same text again is found in the cache, whatever the client's header says.
 TEST(AnthropicRoutes, TheBillingHeaderDoesNotChangeThePrompt) {
-  Served served;
+  ServedMessages served;
   for (const char* header : {"cch=1;", "cch=2;"})
     served.say("hi",
                std::string(R"("system":[{"type":"text","text":"x-anthropic-billing-header: )") +
@@ -140,7 +140,7 @@ TEST(AnthropicRoutes, TheBillingHeaderDoesNotChangeThePrompt) {
 }
 
 TEST(AnthropicRoutes, GoesOnWithTheAssistantsText) {
-  Served served;
+  ServedMessages served;
   const auto reply = served.post(R"({"max_tokens":9,"messages":[{"role":"user","content":"hi"},
                                      {"role":"assistant","content":"Once"}]})");
   EXPECT_EQ(served.prompt(), "[user]hi[assistant]<think></think>Once");
@@ -150,7 +150,7 @@ TEST(AnthropicRoutes, GoesOnWithTheAssistantsText) {
 }
 
 TEST(AnthropicRoutes, CountsTokens) {
-  Served served;
+  ServedMessages served;
   const auto reply = served.post(R"({"messages":[{"role":"user","content":"hi"}],"system":"s"})",
                                  "/v1/messages/count_tokens");
   EXPECT_EQ(reply->sent->body, R"({"input_tokens":28})");
@@ -158,7 +158,7 @@ TEST(AnthropicRoutes, CountsTokens) {
 }
 
 TEST(AnthropicRoutes, Refuses) {
-  Served served;
+  ServedMessages served;
   const RequestError too_long = refused([&] { served.say(std::string(1000, 'x')); });
   EXPECT_EQ(too_long.status, 400);
   EXPECT_STREQ(too_long.what(), "prompt is too long: 1017 tokens > 999 maximum");
@@ -172,7 +172,7 @@ TEST(AnthropicRoutes, Refuses) {
 }
 
 TEST(AnthropicRoutes, FailuresBecomeErrors) {
-  Served served;
+  ServedMessages served;
   const auto whole = served.say("hi");
   served.end(0, {.error = Error("NaN")});
   EXPECT_EQ(whole->sent->status, 500);
@@ -187,7 +187,7 @@ TEST(AnthropicRoutes, FailuresBecomeErrors) {
 
 // Where the marks of reasoning and calls are control tokens, their text must come all the same.
 TEST(AnthropicRoutes, MarksOfReasoningAndCallsAreShown) {
-  Served served;
+  ServedMessages served;
   served.setting().tokenizer = letters({"<think>", "<tool_call>", "<other>"});
   served.say("hi");
   served.say("hi", R"("tools":[{"name":"f","input_schema":{}}])");

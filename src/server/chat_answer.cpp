@@ -12,9 +12,9 @@ namespace {
 using Kind = AnswerDelta::Kind;
 
 // One choice, as both forms read it.
-class Choice {
+class ChatChoice {
  public:
-  explicit Choice(const ChatAnswerOptions& options)
+  explicit ChatChoice(const ChatAnswerOptions& options)
       : options_(&options), reader_(options.format, options.parser) {}
 
   std::vector<AnswerDelta> read(const AnswerEvent& event) {
@@ -59,12 +59,12 @@ class ChatForm : public AnswerForm {
   }
   Json usage_json() const {
     int n_reasoning = 0;
-    for (const Choice& choice : choices_) n_reasoning += choice.n_reasoning();
+    for (const ChatChoice& choice : choices_) n_reasoning += choice.n_reasoning();
     return openai_usage_json(figures_, n_reasoning);
   }
 
   const ChatAnswerOptions options_;
-  std::vector<Choice> choices_;
+  std::vector<ChatChoice> choices_;
   AnswerFigures figures_;
 };
 
@@ -74,7 +74,7 @@ class ChatDocument final : public ChatForm {
       : ChatForm(std::move(options)), messages_(choices_.size()) {}
 
   std::string push(int index, const AnswerEvent& event) override {
-    Choice& choice = choices_[static_cast<std::size_t>(index)];
+    ChatChoice& choice = choices_[static_cast<std::size_t>(index)];
     Message& message = messages_[static_cast<std::size_t>(index)];
     for (const AnswerDelta& delta : choice.read(event)) add(message, delta);
     if (!event.end) return {};
@@ -137,7 +137,7 @@ class ChatStream final : public ChatForm {
   }
 
   std::string push(int index, const AnswerEvent& event) override {
-    Choice& choice = choices_[static_cast<std::size_t>(index)];
+    ChatChoice& choice = choices_[static_cast<std::size_t>(index)];
     std::string text;
     for (const AnswerDelta& delta : choice.read(event))
       if (const Json json = delta_json(delta); !json.is_null())

@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* kTools = R"([{"type":"function","function":{"name":"f"}}])";
 
-ChatAnswerOptions options() {
+ChatAnswerOptions chat_options() {
   static const ChatTemplate chat_template(kFakeTemplate, "fake", "", "");
   return {.head = {.id = "chatcmpl-1", .model = "m", .version = "v", .created = 7, .seed = 11},
           .format = answer_format(chat_template),
@@ -19,19 +19,19 @@ ChatAnswerOptions options() {
           .new_call_id = [n = std::make_shared<int>(0)] { return fmt::format("id{}", (*n)++); }};
 }
 
-AnswerEvent last_event(FinishReason reason, int n_tokens = 0) {
+AnswerEvent chat_end(FinishReason reason, int n_tokens = 0) {
   AnswerFigures figures{.prompt_tokens = 5, .cached_tokens = 2, .completion_tokens = n_tokens};
   AnswerEvent event;
   event.end = AnswerEnd{.reason = reason, .figures = figures};
   return event;
 }
 
-struct Answer {
+struct ScriptedAnswer {
   std::vector<std::string> steps;
   FinishReason reason = FinishReason::stop;
 };
 
-std::string run(AnswerForm& form, const std::vector<Answer>& answers) {
+std::string run_chat(AnswerForm& form, const std::vector<ScriptedAnswer>& answers) {
   std::string text = form.begin();
   for (std::size_t i = 0; i < answers.size(); ++i)
     for (const std::string& step : answers[i].steps)
@@ -39,7 +39,7 @@ std::string run(AnswerForm& form, const std::vector<Answer>& answers) {
   for (std::size_t i = 0; i < answers.size(); ++i) {
     std::size_t n = 0;
     for (const std::string& step : answers[i].steps) n += step.size();
-    text += form.push(static_cast<int>(i), last_event(answers[i].reason, static_cast<int>(n)));
+    text += form.push(static_cast<int>(i), chat_end(answers[i].reason, static_cast<int>(n)));
   }
   return text + form.end();
 }
@@ -87,7 +87,7 @@ std::vector<Json> joined(const std::string& stream) {
 TEST(ChatAnswer, DocumentAndStreamSayTheSame) {
   struct Case {
     const char* name;
-    Answer answer;
+    ScriptedAnswer answer;
     std::string content, reasoning;
     std::vector<std::pair<std::string, std::string>> calls;  // names and arguments
     std::string finish_reason;
@@ -129,9 +129,9 @@ TEST(ChatAnswer, DocumentAndStreamSayTheSame) {
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.name);
-    ChatAnswerOptions with_tools = options();
+    ChatAnswerOptions with_tools = chat_options();
     with_tools.parser.tools = kTools;
-    const Json document = Json::parse(run(*chat_document(with_tools), {c.answer}));
+    const Json document = Json::parse(run_chat(*chat_document(with_tools), {c.answer}));
     const Json& choice = document["choices"][0];
     const Json& message = choice["message"];
     EXPECT_EQ(message["role"], "assistant");
@@ -151,7 +151,7 @@ TEST(ChatAnswer, DocumentAndStreamSayTheSame) {
       EXPECT_NE(message["tool_calls"][0]["id"], message["tool_calls"][1]["id"]);
     }
 
-    const Json streamed = joined(run(*chat_stream(with_tools), {c.answer}))[0];
+    const Json streamed = joined(run_chat(*chat_stream(with_tools), {c.answer}))[0];
     EXPECT_EQ(streamed["role"], "assistant");
     EXPECT_EQ(streamed["content"], c.content);
     EXPECT_EQ(streamed.value("reasoning_content", ""), c.reasoning);
@@ -163,7 +163,7 @@ TEST(ChatAnswer, DocumentAndStreamSayTheSame) {
 }
 
 TEST(ChatAnswer, Document) {
-  const Json document = Json::parse(run(*chat_document(options()), {{{"Hi"}}}));
+  const Json document = Json::parse(run_chat(*chat_document(chat_options()), {{{"Hi"}}}));
   EXPECT_EQ(document["id"], "chatcmpl-1");
   EXPECT_EQ(document["object"], "chat.completion");
   EXPECT_EQ(document["created"], 7);
@@ -179,10 +179,10 @@ TEST(ChatAnswer, Document) {
 }
 
 TEST(ChatAnswer, StreamsInOrder) {
-  ChatAnswerOptions usage = options();
+  ChatAnswerOptions usage = chat_options();
   usage.include_usage = true;
   usage.n = 2;
-  const auto [events, rest] = chunks(run(*chat_stream(usage), {{{"a", "b"}}, {{"c"}}}));
+  const auto [events, rest] = chunks(run_chat(*chat_stream(usage), {{{"a", "b"}}, {{"c"}}}));
   EXPECT_EQ(rest, "data: [DONE]\n\n");
   std::vector<std::string> order;
   for (const Json& event : events) {
@@ -211,7 +211,7 @@ TEST(ChatAnswer, StreamsInOrder) {
                                              R"(1{}"stop")", "usage"}));
 
   // Without the usage the last chunk has the timings.
-  const auto plain = chunks(run(*chat_stream(options()), {{{"a"}}}));
+  const auto plain = chunks(run_chat(*chat_stream(chat_options()), {{{"a"}}}));
   EXPECT_EQ(plain.first.back()["choices"][0]["finish_reason"], "stop");
   EXPECT_EQ(plain.first.back()["timings"]["predicted_n"], 1);
   EXPECT_FALSE(plain.first.back().contains("usage"));
@@ -228,7 +228,7 @@ AnswerEvent scored_event(const std::vector<Token>& tokens, const std::string& te
 }
 
 TEST(ChatAnswer, LogProbabilitiesOfEachToken) {
-  ChatAnswerOptions scored = options();
+  ChatAnswerOptions scored = chat_options();
   scored.logprobs = true;
   const auto document = chat_document(scored), stream = chat_stream(scored);
   std::string streamed = stream->begin();
@@ -236,7 +236,7 @@ TEST(ChatAnswer, LogProbabilitiesOfEachToken) {
     std::string text = form->push(0, scored_event({1, 2}, "é"));
     text += form->push(0, scored_event({1}, ""));  // nothing can be shown yet
     text += form->push(0, scored_event({2, 0}, "é"));
-    text += form->push(0, last_event(FinishReason::stop, 5));
+    text += form->push(0, chat_end(FinishReason::stop, 5));
     if (form == stream.get()) streamed += text;
   }
   const Json content = Json::parse(document->end())["choices"][0]["logprobs"]["content"];
@@ -255,7 +255,7 @@ TEST(ChatAnswer, LogProbabilitiesOfEachToken) {
 }
 
 TEST(ChatAnswer, OneCallIsEnoughWithoutParallelCalls) {
-  ChatAnswerOptions one = options();
+  ChatAnswerOptions one = chat_options();
   one.parser = {.tools = kTools, .parallel_calls = false};
   const auto form = chat_document(one);
   form->push(0, letters_event(*letters(), R"(<tool_call>{"name": "f", "arguments": {"a": 1)"));
@@ -263,7 +263,7 @@ TEST(ChatAnswer, OneCallIsEnoughWithoutParallelCalls) {
   form->push(0, letters_event(*letters(), "}</tool_call>"));
   EXPECT_TRUE(form->has_enough(0));
   form->push(0, letters_event(*letters(), R"(<tool_call>{"name": "f", "arguments": {}})"));
-  form->push(0, last_event(FinishReason::stop));
+  form->push(0, chat_end(FinishReason::stop));
   const Json choice = Json::parse(form->end())["choices"][0];
   EXPECT_EQ(choice["message"]["tool_calls"].size(), 1u);
   EXPECT_EQ(choice["finish_reason"], "tool_calls");
@@ -271,27 +271,27 @@ TEST(ChatAnswer, OneCallIsEnoughWithoutParallelCalls) {
 
 // A call that turns out to be none is content.
 TEST(ChatAnswer, VoidCallsAreNone) {
-  ChatAnswerOptions with_tools = options();
+  ChatAnswerOptions with_tools = chat_options();
   with_tools.parser.tools = kTools;
   const std::string text = R"(<tool_call>{"name": "f", "arguments": {"a": )";
   const Json document =
-      Json::parse(run(*chat_document(with_tools), {{{text}, FinishReason::length}}));
+      Json::parse(run_chat(*chat_document(with_tools), {{{text}, FinishReason::length}}));
   const Json& message = document["choices"][0]["message"];
   EXPECT_EQ(message["content"], text);
   EXPECT_FALSE(message.contains("tool_calls"));
-  EXPECT_EQ(joined(run(*chat_stream(with_tools), {{{text}}}))[0]["finish_reason"], "stop");
+  EXPECT_EQ(joined(run_chat(*chat_stream(with_tools), {{{text}}}))[0]["finish_reason"], "stop");
 }
 
 TEST(ChatAnswer, WhatWasHeldBackComesWithTheEnd) {
-  const auto form = chat_document(options());
-  AnswerEvent event = last_event(FinishReason::stop);
+  const auto form = chat_document(chat_options());
+  AnswerEvent event = chat_end(FinishReason::stop);
   event.held_text = "rest";
   form->push(0, event);
   EXPECT_EQ(Json::parse(form->end())["choices"][0]["message"]["content"], "rest");
 }
 
 TEST(ChatAnswer, StreamsTellErrors) {
-  const auto form = chat_stream(options());
+  const auto form = chat_stream(chat_options());
   EXPECT_EQ(form->fail(RequestError(500, "", "", "NaN")),
             "data: {\"error\":{\"message\":\"NaN\",\"type\":\"server_error\",\"param\":null,"
             "\"code\":null}}\n\ndata: [DONE]\n\n");
@@ -299,12 +299,12 @@ TEST(ChatAnswer, StreamsTellErrors) {
 
 // Content that the prompt began is not repeated.
 TEST(ChatAnswer, GoesOnWithWhatWasBegun) {
-  ChatAnswerOptions begun = options();
+  ChatAnswerOptions begun = chat_options();
   begun.parser.begun = "<think></think>Once upon";
-  const Json document = Json::parse(run(*chat_document(begun), {{{" a time"}}}));
+  const Json document = Json::parse(run_chat(*chat_document(begun), {{{" a time"}}}));
   EXPECT_EQ(document["choices"][0]["message"]["content"], " a time");
   begun.parser.begun = "<think>";
-  const Json reasoning = Json::parse(run(*chat_document(begun), {{{"hm</think>so"}}}));
+  const Json reasoning = Json::parse(run_chat(*chat_document(begun), {{{"hm</think>so"}}}));
   EXPECT_EQ(reasoning["choices"][0]["message"]["reasoning_content"], "hm");
   // "hm</think>", in letters.
   EXPECT_EQ(reasoning["usage"]["completion_tokens_details"]["reasoning_tokens"], 10);

@@ -6,22 +6,22 @@ namespace outrider {
 namespace {
 
 // With what other fields decide the meaning of.
-struct Fields : ChatRequest {
+struct ChatFields : ChatRequest {
   bool logprobs = false;
   std::optional<int> top_logprobs, max_completion_tokens;
 };
 
-FieldTable<Fields> make_table(const GenerationLimits& limits) {
+FieldTable<ChatFields> chat_table(const GenerationLimits& limits) {
   constexpr int kMost = std::numeric_limits<int>::max();
-  FieldTable<Fields> table;
+  FieldTable<ChatFields> table;
   table.add(conversation_fields(limits));
   table.add(openai_fields(limits));
-  table.obeyed("max_completion_tokens", integer_field(&Fields::max_completion_tokens, 1, kMost),
+  table.obeyed("max_completion_tokens", integer_field(&ChatFields::max_completion_tokens, 1, kMost),
                "until the context's end if it is missing");
-  table.obeyed("max_tokens", integer_field(&Fields::max_tokens, 1, kMost), "the same");
-  table.obeyed("logprobs", boolean_field(&Fields::logprobs),
+  table.obeyed("max_tokens", integer_field(&ChatFields::max_tokens, 1, kMost), "the same");
+  table.obeyed("logprobs", boolean_field(&ChatFields::logprobs),
                "of the model, before temperature and filters");
-  table.obeyed("top_logprobs", integer_field(&Fields::top_logprobs, 0, limits.top_logprobs),
+  table.obeyed("top_logprobs", integer_field(&ChatFields::top_logprobs, 0, limits.top_logprobs),
                "only with `logprobs`");
   table.refused("response_format", {R"({"type": "text"})"});
   table.refused("modalities", {R"(["text"])"});
@@ -32,7 +32,7 @@ FieldTable<Fields> make_table(const GenerationLimits& limits) {
   return table;
 }
 
-void check(Fields& fields) {
+void check_chat(ChatFields& fields) {
   check_generation(fields);
   check_conversation(fields);
   if (fields.max_tokens && fields.max_completion_tokens)
@@ -47,14 +47,14 @@ void check(Fields& fields) {
 
 ChatRequest read_chat_request(std::string_view body, const GenerationLimits& limits) {
   const Json json = parse_body(body);
-  Fields fields;
-  make_table(limits).read(FieldValue(json), fields);
-  check(fields);
+  ChatFields fields;
+  chat_table(limits).read(FieldValue(json), fields);
+  check_chat(fields);
   return fields;
 }
 
 std::vector<FieldRow> chat_request_fields(const GenerationLimits& limits) {
-  return make_table(limits).rows();
+  return chat_table(limits).rows();
 }
 
 }  // namespace outrider

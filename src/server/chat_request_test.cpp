@@ -7,21 +7,21 @@
 namespace outrider {
 namespace {
 
-using Case = FieldCase<ChatRequest>;
+using ChatCase = FieldCase<ChatRequest>;
 
-const std::string kBody = R"({"messages":[{"role":"user","content":"hi"}]})";
+const std::string kChatBody = R"({"messages":[{"role":"user","content":"hi"}]})";
 
-ChatRequest read(const std::string& body) {
+ChatRequest read_chat(const std::string& body) {
   return read_chat_request(body);
 }
 
-ChatRequest read_with(const std::string& field, const std::string& value) {
-  return read(with_field(kBody, field, value));
+ChatRequest read_chat_with(const std::string& field, const std::string& value) {
+  return read_chat(with_field(kChatBody, field, value));
 }
 
-const std::vector<Case>& cases() {
+const std::vector<ChatCase>& cases() {
   using R = const ChatRequest&;
-  static const std::vector<Case> cases = {
+  static const std::vector<ChatCase> cases = {
       {"messages", R"([{"role":"user","content":"you"}])",
        [](R r) { return r.messages.size() == 1 && r.messages[0].content == "you"; }},
       {"tools", R"([{"type":"function","function":{"name":"f","parameters":{"b":1,"a":2}}}])",
@@ -90,38 +90,39 @@ TEST(ChatRequest, ObeysItsFields) {
     return row.name == "continue_final_message" || row.name == "stream_options" ||
            row.name == "top_logprobs";
   });
-  expect_obeyed(rows, read, kBody, cases());
+  expect_obeyed(rows, read_chat, kChatBody, cases());
 }
 
 TEST(ChatRequest, RowsHold) {
-  expect_rows_hold(chat_request_fields(), read, kBody);
-  expect_no_request(read);
+  expect_rows_hold(chat_request_fields(), read_chat, kChatBody);
+  expect_no_request(read_chat);
 }
 
 TEST(ChatRequest, FieldsThatNeedOthers) {
-  const std::string stream = with_field(kBody, "stream", "true");
+  const std::string stream = with_field(kChatBody, "stream", "true");
   EXPECT_TRUE(
-      read(with_field(stream, "stream_options", R"({"include_usage":true})")).include_usage);
-  EXPECT_TRUE(refusal(read, with_field(kBody, "stream_options", R"({"include_usage":true})")));
-  const std::string logprobs = with_field(kBody, "logprobs", "true");
-  EXPECT_EQ(read(with_field(logprobs, "top_logprobs", "20")).n_logprobs, 20);
-  EXPECT_TRUE(refusal(read, with_field(logprobs, "top_logprobs", "21")));
-  EXPECT_EQ(refusal(read, with_field(kBody, "top_logprobs", "2"))->param, "top_logprobs");
-  EXPECT_TRUE(refusal(
-      read, with_field(with_field(kBody, "max_tokens", "1"), "max_completion_tokens", "1")));
-  EXPECT_EQ(read_with("seed", "-1").seed, std::nullopt);
-  EXPECT_EQ(read(kBody).n_logprobs, std::nullopt);
+      read_chat(with_field(stream, "stream_options", R"({"include_usage":true})")).include_usage);
+  EXPECT_TRUE(
+      refusal(read_chat, with_field(kChatBody, "stream_options", R"({"include_usage":true})")));
+  const std::string logprobs = with_field(kChatBody, "logprobs", "true");
+  EXPECT_EQ(read_chat(with_field(logprobs, "top_logprobs", "20")).n_logprobs, 20);
+  EXPECT_TRUE(refusal(read_chat, with_field(logprobs, "top_logprobs", "21")));
+  EXPECT_EQ(refusal(read_chat, with_field(kChatBody, "top_logprobs", "2"))->param, "top_logprobs");
+  EXPECT_TRUE(refusal(read_chat, with_field(with_field(kChatBody, "max_tokens", "1"),
+                                            "max_completion_tokens", "1")));
+  EXPECT_EQ(read_chat_with("seed", "-1").seed, std::nullopt);
+  EXPECT_EQ(read_chat(kChatBody).n_logprobs, std::nullopt);
 
   const std::string begun =
       R"({"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"}]})";
-  EXPECT_TRUE(read(with_field(begun, "continue_final_message", "true")).continues);
-  EXPECT_FALSE(read(begun).continues);
-  EXPECT_EQ(refusal(read, with_field(kBody, "continue_final_message", "true"))->param,
+  EXPECT_TRUE(read_chat(with_field(begun, "continue_final_message", "true")).continues);
+  EXPECT_FALSE(read_chat(begun).continues);
+  EXPECT_EQ(refusal(read_chat, with_field(kChatBody, "continue_final_message", "true"))->param,
             "continue_final_message");
 }
 
 TEST(ChatRequest, ReadsMessages) {
-  const ChatRequest request = read(R"({"messages":[
+  const ChatRequest request = read_chat(R"({"messages":[
     {"role":"developer","content":[{"type":"text","text":"be "},{"type":"text","text":"brief"}]},
     {"role":"user","content":"Weather?","name":"Ada"},
     {"role":"assistant","content":null,"reasoning_content":"hm","refusal":null,"annotations":[],
@@ -150,10 +151,10 @@ TEST(ChatRequest, ReadsMessages) {
 }
 
 TEST(ChatRequest, RefusesByName) {
-  struct Case {
+  struct ChatCase {
     const char *field, *value, *param, *says;
   };
-  const Case cases[] = {
+  const ChatCase cases[] = {
       {"messages", "[]", "messages", "has 0 items, expected at least 1"},
       {"messages", R"([{"content":"x"}])", "messages[0].role", "is missing"},
       {"messages", R"([{"role":"function","content":"x"}])", "messages[0].role",
@@ -213,9 +214,9 @@ TEST(ChatRequest, RefusesByName) {
       {"prediction", R"({"type":"content"})", "prediction.content", "is missing"},
       {"prediction", R"({"type":"x","content":""})", "prediction.type", "\"x\" is not supported"},
   };
-  for (const Case& c : cases) {
+  for (const ChatCase& c : cases) {
     SCOPED_TRACE(std::string(c.field) + ": " + c.value);
-    const auto error = refusal(read, with_field(kBody, c.field, c.value));
+    const auto error = refusal(read_chat, with_field(kChatBody, c.field, c.value));
     ASSERT_TRUE(error);
     EXPECT_EQ(error->param, c.param);
     EXPECT_NE(std::string_view(error->what()).find(c.says), std::string_view::npos)
@@ -237,10 +238,10 @@ TEST(ChatRequest, KeepsToItsLimits) {
   };
   const std::string message = R"({"role":"user","content":"x"})";
   const std::string tool = R"({"type":"function","function":{"name":"f"}})";
-  struct Case {
+  struct ChatCase {
     std::string field, most, more;
   };
-  const Case cases[] = {
+  const ChatCase cases[] = {
       {"n", "2", "3"},
       {"stop", R"(["a","b"])", R"(["a","b","c"])"},
       {"stop", R"("abc")", R"("abcd")"},
@@ -249,10 +250,10 @@ TEST(ChatRequest, KeepsToItsLimits) {
        "[" + message + "," + message + "," + message + "]"},
       {"tools", "[" + tool + "]", "[" + tool + "," + tool + "]"},
   };
-  for (const Case& c : cases) {
+  for (const ChatCase& c : cases) {
     SCOPED_TRACE(c.field);
-    EXPECT_EQ(refusal(read_limited, with_field(kBody, c.field, c.most)), std::nullopt);
-    const auto error = refusal(read_limited, with_field(kBody, c.field, c.more));
+    EXPECT_EQ(refusal(read_limited, with_field(kChatBody, c.field, c.most)), std::nullopt);
+    const auto error = refusal(read_limited, with_field(kChatBody, c.field, c.more));
     ASSERT_TRUE(error);
     EXPECT_EQ(error->param, c.field);
   }

@@ -11,9 +11,9 @@ namespace {
 constexpr std::string_view kObject = "text_completion";
 
 // One choice, as both forms read it.
-class Choice {
+class CompletionChoice {
  public:
-  Choice(const CompletionAnswerOptions& options, const std::vector<Token>& prompt)
+  CompletionChoice(const CompletionAnswerOptions& options, const std::vector<Token>& prompt)
       : options_(&options), prompt_(&prompt), logprobs_(*options.tokenizer) {}
 
   // The text that the event adds.
@@ -81,7 +81,7 @@ class CompletionForm : public AnswerForm {
   }
 
   const CompletionAnswerOptions options_;
-  std::vector<Choice> choices_;
+  std::vector<CompletionChoice> choices_;
   AnswerFigures figures_;
 
  private:
@@ -123,7 +123,7 @@ class CompletionStream final : public CompletionForm {
   using CompletionForm::CompletionForm;
 
   std::string push(int index, const AnswerEvent& event) override {
-    Choice& choice = choices_[static_cast<std::size_t>(index)];
+    CompletionChoice& choice = choices_[static_cast<std::size_t>(index)];
     const std::string text = choice.read(event);
     if (text.empty() && !event.end) return {};
     Json chunk = head_json(options_.head, kObject);

@@ -7,35 +7,35 @@
 namespace outrider {
 namespace {
 
-CompletionAnswerOptions options() {
+CompletionAnswerOptions completion_options() {
   return {.head = {.id = "cmpl-1", .model = "m", .created = 7, .seed = 11},
           .prompts = {letters()->encode("Once")},
           .tokenizer = letters()};
 }
 
-AnswerEvent last_event(std::optional<FinishReason> reason = FinishReason::stop) {
+AnswerEvent completion_end(std::optional<FinishReason> reason = FinishReason::stop) {
   AnswerEvent event;
   event.end = AnswerEnd{.reason = reason, .figures = {.prompt_tokens = 4, .completion_tokens = 2}};
   return event;
 }
 
 // The whole stream, or the document.
-std::string run(AnswerForm& form, const std::vector<std::vector<AnswerEvent>>& answers) {
+std::string run_completion(AnswerForm& form, const std::vector<std::vector<AnswerEvent>>& answers) {
   std::string text = form.begin();
   for (std::size_t i = 0; i < answers.size(); ++i)
     for (const AnswerEvent& event : answers[i]) text += form.push(static_cast<int>(i), event);
   return text + form.end();
 }
 
-std::vector<Json> chunks(std::string stream) {
-  std::vector<Json> chunks;
+std::vector<Json> completion_chunks(std::string stream) {
+  std::vector<Json> completion_chunks;
   while (stream.starts_with("data: {")) {
     const std::size_t end = stream.find("\n\n");
-    chunks.push_back(Json::parse(stream.substr(6, end - 6)));
+    completion_chunks.push_back(Json::parse(stream.substr(6, end - 6)));
     stream.erase(0, end + 2);
   }
   EXPECT_EQ(stream, "data: [DONE]\n\n");
-  return chunks;
+  return completion_chunks;
 }
 
 AnswerEvent says(const std::string& text) {
@@ -43,8 +43,9 @@ AnswerEvent says(const std::string& text) {
 }
 
 TEST(CompletionAnswer, Document) {
-  const auto form = completion_document(options());
-  const Json json = Json::parse(run(*form, {{says("up"), says("on"), last_event()}}));
+  const auto form = completion_document(completion_options());
+  const Json json =
+      Json::parse(run_completion(*form, {{says("up"), says("on"), completion_end()}}));
   EXPECT_EQ(json["id"], "cmpl-1");
   EXPECT_EQ(json["object"], "text_completion");
   EXPECT_EQ(json["created"], 7);
@@ -58,16 +59,16 @@ TEST(CompletionAnswer, Document) {
 }
 
 TEST(CompletionAnswer, ChoicesOfSeveralPrompts) {
-  CompletionAnswerOptions several = options();
+  CompletionAnswerOptions several = completion_options();
   several.n = 2;
   several.prompts.push_back(letters()->encode("x"));
   several.echo = true;
   const std::vector<std::vector<AnswerEvent>> answers = {
-      {says("a"), last_event()},
-      {says("b"), last_event(FinishReason::length)},
-      {says("c"), last_event()},
-      {last_event()}};
-  const Json json = Json::parse(run(*completion_document(several), answers));
+      {says("a"), completion_end()},
+      {says("b"), completion_end(FinishReason::length)},
+      {says("c"), completion_end()},
+      {completion_end()}};
+  const Json json = Json::parse(run_completion(*completion_document(several), answers));
   EXPECT_EQ(json["choices"].dump(),
             R"([{"index":0,"text":"Oncea","logprobs":null,"finish_reason":"stop"},)"
             R"({"index":1,"text":"Onceb","logprobs":null,"finish_reason":"length"},)"
@@ -78,8 +79,8 @@ TEST(CompletionAnswer, ChoicesOfSeveralPrompts) {
 }
 
 TEST(CompletionAnswer, StreamsStepByStep) {
-  const auto all =
-      chunks(run(*completion_stream(options()), {{says("up"), says("on"), last_event()}}));
+  const auto all = completion_chunks(run_completion(*completion_stream(completion_options()),
+                                                    {{says("up"), says("on"), completion_end()}}));
   ASSERT_EQ(all.size(), 3u);
   EXPECT_EQ(all[0]["choices"].dump(),
             R"([{"index":0,"text":"up","logprobs":null,"finish_reason":null}])");
@@ -88,10 +89,11 @@ TEST(CompletionAnswer, StreamsStepByStep) {
   EXPECT_EQ(all[2]["timings"]["predicted_n"], 2);
   EXPECT_FALSE(all[2].contains("usage"));
 
-  CompletionAnswerOptions usage = options();
+  CompletionAnswerOptions usage = completion_options();
   usage.include_usage = true;
   usage.echo = true;
-  const auto with_usage = chunks(run(*completion_stream(usage), {{says("up"), last_event()}}));
+  const auto with_usage = completion_chunks(
+      run_completion(*completion_stream(usage), {{says("up"), completion_end()}}));
   ASSERT_EQ(with_usage.size(), 3u);
   EXPECT_EQ(with_usage[0]["choices"][0]["text"], "Onceup");
   EXPECT_EQ(with_usage[1]["usage"], nullptr);
@@ -103,7 +105,7 @@ TEST(CompletionAnswer, StreamsStepByStep) {
 
 // As lm-evaluation-harness asks for the likelihood of a text.
 TEST(CompletionAnswer, LogProbabilitiesOfPromptAndAnswer) {
-  CompletionAnswerOptions scored = options();
+  CompletionAnswerOptions scored = completion_options();
   scored.prompts = {{3, 1, 2, 5}};  // <s>, é in two halves, a space
   scored.echo = true;
   scored.logprobs = true;
@@ -114,8 +116,8 @@ TEST(CompletionAnswer, LogProbabilitiesOfPromptAndAnswer) {
   for (const bool streams : {false, true}) {
     SCOPED_TRACE(streams);
     const auto form = streams ? completion_stream(scored) : completion_document(scored);
-    const std::string text = run(*form, {{event, last_event(FinishReason::length)}});
-    const Json json = streams ? chunks(text)[0] : Json::parse(text);
+    const std::string text = run_completion(*form, {{event, completion_end(FinishReason::length)}});
+    const Json json = streams ? completion_chunks(text)[0] : Json::parse(text);
     const Json& choice = json["choices"][0];
     EXPECT_EQ(choice["text"], "é ");
     EXPECT_EQ(choice["logprobs"]["tokens"].dump(), tokens);
@@ -128,17 +130,17 @@ TEST(CompletionAnswer, LogProbabilitiesOfPromptAndAnswer) {
 
 // A prompt of one token has no scores; what is asked of it comes all the same.
 TEST(CompletionAnswer, EchoesWithoutScores) {
-  CompletionAnswerOptions one = options();
+  CompletionAnswerOptions one = completion_options();
   one.prompts = {letters()->encode("x")};
   one.echo = true;
   one.logprobs = true;
-  const Json json = Json::parse(run(*completion_document(one), {{last_event()}}));
+  const Json json = Json::parse(run_completion(*completion_document(one), {{completion_end()}}));
   EXPECT_EQ(json["choices"][0]["text"], "x");
   EXPECT_EQ(json["choices"][0]["logprobs"]["token_logprobs"].dump(), "[null]");
 }
 
 TEST(CompletionAnswer, StreamsTellErrors) {
-  EXPECT_EQ(completion_stream(options())->fail(RequestError(500, "", "", "NaN")),
+  EXPECT_EQ(completion_stream(completion_options())->fail(RequestError(500, "", "", "NaN")),
             "data: {\"error\":{\"message\":\"NaN\",\"type\":\"server_error\",\"param\":null,"
             "\"code\":null}}\n\ndata: [DONE]\n\n");
 }

@@ -8,9 +8,6 @@
 namespace outrider {
 namespace {
 
-using Fields = CompletionRequest;
-
-constexpr int kIntMax = std::numeric_limits<int>::max();
 constexpr int kStandardTokens = 16;  // OpenAI's
 
 CompletionPrompt read_one(const FieldValue& value) {
@@ -20,10 +17,10 @@ CompletionPrompt read_one(const FieldValue& value) {
   return read_tokens(value);
 }
 
-FieldReader<Fields> prompt_field(const GenerationLimits& limits) {
+FieldReader<CompletionRequest> prompt_field(const GenerationLimits& limits) {
   return {
       fmt::format("a string, a list of tokens, or a list of at most {} of these", limits.prompts),
-      [most = limits.prompts](const FieldValue& value, Fields& fields) {
+      [most = limits.prompts](const FieldValue& value, CompletionRequest& fields) {
         const auto add = [&](const FieldValue& one) { fields.prompts.push_back(read_one(one)); };
         const Json& json = value.json();
         const bool is_one = !json.is_array() || (!json.empty() && json[0].is_number());
@@ -31,16 +28,17 @@ FieldReader<Fields> prompt_field(const GenerationLimits& limits) {
       }};
 }
 
-FieldTable<Fields> make_table(const GenerationLimits& limits) {
-  FieldTable<Fields> table;
+FieldTable<CompletionRequest> completion_table(const GenerationLimits& limits) {
+  FieldTable<CompletionRequest> table;
   table.obeyed("prompt", prompt_field(limits), "required");
   table.add(openai_fields(limits));
-  table.obeyed("max_tokens", integer_field(&Fields::max_tokens, 0, kIntMax),
+  table.obeyed("max_tokens", integer_field(&CompletionRequest::max_tokens, 0, kIntMax),
                fmt::format("{} if it is missing", kStandardTokens));
-  table.obeyed("logprobs", integer_field(&Fields::n_logprobs, 0, limits.top_logprobs),
+  table.obeyed("logprobs", integer_field(&CompletionRequest::n_logprobs, 0, limits.top_logprobs),
                "of the model, before temperature and filters");
-  table.obeyed("echo", boolean_field(&Fields::echo), "the answer begins with the prompt");
-  table.obeyed("add_special_tokens", boolean_field(&Fields::adds_special_tokens),
+  table.obeyed("echo", boolean_field(&CompletionRequest::echo),
+               "the answer begins with the prompt");
+  table.obeyed("add_special_tokens", boolean_field(&CompletionRequest::adds_special_tokens),
                "whether BOS goes before a text, where the model expects it");
   table.refused("suffix", {R"("")"});
   table.refused("response_format", {R"({"type": "text"})"});
@@ -53,7 +51,7 @@ CompletionRequest read_completion_request(std::string_view body, const Generatio
   const Json json = parse_body(body);
   CompletionRequest fields;
   fields.max_tokens = kStandardTokens;
-  make_table(limits).read(FieldValue(json), fields);
+  completion_table(limits).read(FieldValue(json), fields);
   check_generation(fields);
   if (fields.prompts.empty()) refuse_field("prompt", "is missing");
   const std::size_t answers = fields.prompts.size() * static_cast<std::size_t>(fields.n);
@@ -65,7 +63,7 @@ CompletionRequest read_completion_request(std::string_view body, const Generatio
 }
 
 std::vector<FieldRow> completion_request_fields(const GenerationLimits& limits) {
-  return make_table(limits).rows();
+  return completion_table(limits).rows();
 }
 
 }  // namespace outrider

@@ -7,11 +7,9 @@
 namespace outrider {
 namespace {
 
-using Case = FieldCase<CompletionRequest>;
+const std::string kCompletionBody = R"({"prompt":"Once"})";
 
-const std::string kBody = R"({"prompt":"Once"})";
-
-CompletionRequest read(const std::string& body) {
+CompletionRequest read_completion(const std::string& body) {
   return read_completion_request(body);
 }
 
@@ -23,7 +21,7 @@ TEST(CompletionRequest, ObeysItsFields) {
   for (const FieldRow& row : openai_fields({}).rows()) shared.insert(row.name);
   std::erase_if(rows, [&](const FieldRow& row) { return shared.contains(row.name); });
   expect_obeyed<CompletionRequest>(
-      rows, read, kBody,
+      rows, read_completion, kCompletionBody,
       {{"prompt", R"("a")",
         [](R r) { return r.prompts == std::vector<CompletionPrompt>{std::string("a")}; }},
        {"prompt", R"(["a","b"])", [](R r) { return r.prompts.size() == 2; }},
@@ -41,12 +39,12 @@ TEST(CompletionRequest, ObeysItsFields) {
        {"logprobs", "20", [](R r) { return r.n_logprobs == 20; }},
        {"echo", "true", [](R r) { return r.echo; }},
        {"add_special_tokens", "false", [](R r) { return !r.adds_special_tokens; }}});
-  EXPECT_EQ(read(kBody).max_tokens, 16);
+  EXPECT_EQ(read_completion(kCompletionBody).max_tokens, 16);
 }
 
 TEST(CompletionRequest, RowsHold) {
-  expect_rows_hold(completion_request_fields(), read, kBody);
-  expect_no_request(read);
+  expect_rows_hold(completion_request_fields(), read_completion, kCompletionBody);
+  expect_no_request(read_completion);
 }
 
 TEST(CompletionRequest, RefusesByName) {
@@ -69,7 +67,7 @@ TEST(CompletionRequest, RefusesByName) {
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(std::string(c.field) + ": " + c.value);
-    const auto error = refusal(read, with_field(kBody, c.field, c.value));
+    const auto error = refusal(read_completion, with_field(kCompletionBody, c.field, c.value));
     ASSERT_TRUE(error);
     EXPECT_EQ(error->param, c.param);
     EXPECT_NE(std::string_view(error->what()).find(c.says), std::string_view::npos)

@@ -7,7 +7,7 @@
 namespace outrider {
 namespace {
 
-using Reader = FieldReader<Conversation>;
+using ConversationReader = FieldReader<Conversation>;
 
 // Most clients send a text with JSON; some send the object itself.
 void read_arguments(const FieldValue& value, ToolCall& call) {
@@ -36,7 +36,7 @@ ChatMessage read_message(const FieldValue& value, const FieldTable<ChatMessage>&
   return message;
 }
 
-Reader messages_field(const GenerationLimits& limits) {
+ConversationReader chat_messages_field(const GenerationLimits& limits) {
   return {fmt::format("a list of 1 to {} messages", limits.messages),
           [most = limits.messages, table = message_fields(limits)](const FieldValue& value,
                                                                    Conversation& conversation) {
@@ -77,7 +77,7 @@ void check_tool(const FieldValue& value) {
 }
 
 // Definitions go to the chat template as they stand, so their keys keep their order.
-Reader tools_field(const GenerationLimits& limits) {
+ConversationReader chat_tools_field(const GenerationLimits& limits) {
   return {fmt::format("a list of at most {} tools of type function", limits.tools),
           [most = limits.tools](const FieldValue& value, Conversation& conversation) {
             value.each_item(check_tool, 0, most);
@@ -85,7 +85,7 @@ Reader tools_field(const GenerationLimits& limits) {
           }};
 }
 
-Reader tool_choice_field() {
+ConversationReader chat_tool_choice_field() {
   return {R"("auto" or "none")", [](const FieldValue& value, Conversation& conversation) {
             const bool is_word = value.json() == "auto" || value.json() == "none";
             if (!is_word) value.unsupported(R"(send "auto" or "none")");
@@ -149,9 +149,9 @@ FieldTable<ChatMessage> message_fields(const GenerationLimits& limits) {
 
 FieldTable<Conversation> conversation_fields(const GenerationLimits& limits) {
   FieldTable<Conversation> table;
-  table.obeyed("messages", messages_field(limits));
-  table.obeyed("tools", tools_field(limits), "refused where the model's format is not known");
-  table.obeyed("tool_choice", tool_choice_field());
+  table.obeyed("messages", chat_messages_field(limits));
+  table.obeyed("tools", chat_tools_field(limits), "refused where the model's format is not known");
+  table.obeyed("tool_choice", chat_tool_choice_field());
   table.obeyed("parallel_tool_calls", boolean_field(&Conversation::parallel_calls));
   table.obeyed("reasoning_effort",
                word_field(&Conversation::reasoning_effort,

@@ -1,11 +1,9 @@
 #include "server/error_body.h"
 
-#include <nlohmann/json.hpp>
+#include "server/fields.h"
 
 namespace outrider {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 std::string_view openai_type(int status) {
   switch (status) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -18,6 +19,8 @@
 namespace outrider {
 
 using Json = nlohmann::ordered_json;
+
+inline constexpr int kIntMax = std::numeric_limits<int>::max();
 
 // The body of a request: a JSON object. RequestError (400) for anything else.
 Json parse_body(std::string_view body);

@@ -10,26 +10,24 @@
 namespace outrider {
 namespace {
 
-using Fields = GenerationFields;
-using Table = FieldTable<Fields>;
-using Reader = FieldReader<Fields>;
+using Table = FieldTable<GenerationFields>;
+using GenerationReader = FieldReader<GenerationFields>;
 
-constexpr int kIntMax = std::numeric_limits<int>::max();
 constexpr std::int64_t kSeedMax = std::numeric_limits<std::int64_t>::max();
 constexpr std::size_t kSaltBytesMax = 1024;
 
 // -1 asks for one to be drawn, as in llama.cpp.
-Reader seed_field() {
-  return {integer_text(-1, kSeedMax), [](const FieldValue& value, Fields& fields) {
+GenerationReader seed_field() {
+  return {integer_text(-1, kSeedMax), [](const FieldValue& value, GenerationFields& fields) {
             const std::int64_t seed = value.integer(-1, kSeedMax);
             if (seed >= 0) fields.seed = static_cast<std::uint64_t>(seed);
           }};
 }
 
-Reader logit_bias_field(std::size_t entries_max) {
+GenerationReader logit_bias_field(std::size_t entries_max) {
   return {
       fmt::format("an object of token ids and numbers from -100 to 100, at most {}", entries_max),
-      [=](const FieldValue& value, Fields& fields) {
+      [=](const FieldValue& value, GenerationFields& fields) {
         const auto add = [&](const std::string& key, const FieldValue& bias) {
           const auto token = parse_number<Token>(key);
           if (!token || *token < 0) bias.refuse("expected the id of a token as its name");
@@ -39,29 +37,30 @@ Reader logit_bias_field(std::size_t entries_max) {
       }};
 }
 
-Reader salt_field() {
+GenerationReader salt_field() {
   return {fmt::format("a string of at most {} bytes", kSaltBytesMax),
-          [](const FieldValue& value, Fields& fields) {
+          [](const FieldValue& value, GenerationFields& fields) {
             fields.cache_salt = value.text(kSaltBytesMax);
           }};
 }
 
-Reader stream_options_field() {
+GenerationReader stream_options_field() {
   Table table;
-  table.obeyed("include_usage", boolean_field(&Fields::include_usage));
+  table.obeyed("include_usage", boolean_field(&GenerationFields::include_usage));
   table.harmless("include_obfuscation");
-  return {"an object with `include_usage`, a boolean",
-          [table](const FieldValue& value, Fields& fields) { table.read(value, fields); }};
+  return {
+      "an object with `include_usage`, a boolean",
+      [table](const FieldValue& value, GenerationFields& fields) { table.read(value, fields); }};
 }
 
-Reader prediction_field() {
+GenerationReader prediction_field() {
   Table table;
   table.refused("type", {R"("content")"});
-  table.obeyed("content", {"text", [](const FieldValue& value, Fields& fields) {
+  table.obeyed("content", {"text", [](const FieldValue& value, GenerationFields& fields) {
                              fields.prediction = text_of_parts(value);
                            }});
   return {R"(an object with `"type": "content"` and `content`, a text)",
-          [table](const FieldValue& value, Fields& fields) {
+          [table](const FieldValue& value, GenerationFields& fields) {
             value.at("content");
             table.read(value, fields);
           }};
@@ -77,7 +76,7 @@ std::vector<std::string> parts(const std::string& text, char separator) {
   return result;
 }
 
-Reader speculation_field() {
+GenerationReader speculation_field() {
   constexpr int kRowsMax = 64;
   struct Speculation {
     std::string draft = "auto";
@@ -90,7 +89,7 @@ Reader speculation_field() {
   return {fmt::format(R"(an object with `draft`, "auto", "off" or drafters of the server such as )"
                       R"("lookup+model", and `rows`, {})",
                       integer_text(0, kRowsMax)),
-          [table](const FieldValue& value, Fields& fields) {
+          [table](const FieldValue& value, GenerationFields& fields) {
             Speculation speculation;
             table.read(value, speculation);
             fields.draft_rows = speculation.draft == "off" ? 0 : speculation.rows;
@@ -101,10 +100,10 @@ Reader speculation_field() {
 
 }  // namespace
 
-Reader stop_field(const GenerationLimits& limits) {
+GenerationReader stop_field(const GenerationLimits& limits) {
   return {fmt::format("a string of at most {} bytes, or a list of at most {}", limits.stop_bytes,
                       limits.stops),
-          [limits](const FieldValue& value, Fields& fields) {
+          [limits](const FieldValue& value, GenerationFields& fields) {
             const auto add = [&](const FieldValue& one) {
               fields.stop.push_back(one.text(limits.stop_bytes));
               if (fields.stop.back().empty())
@@ -114,23 +113,24 @@ Reader stop_field(const GenerationLimits& limits) {
           }};
 }
 
-Reader filter_field(std::optional<float> FilterSettings::*filter, double least, double most) {
-  return {number_text(least, most), [=](const FieldValue& value, Fields& fields) {
+GenerationReader filter_field(std::optional<float> FilterSettings::*filter, double least,
+                              double most) {
+  return {number_text(least, most), [=](const FieldValue& value, GenerationFields& fields) {
             fields.filters.*filter = static_cast<float>(value.number(least, most));
           }};
 }
 
-Reader temperature_field(double most) {
-  Reader reader = filter_field(&FilterSettings::temperature, 0, most);
-  return {reader.takes, [read = reader.read](const FieldValue& value, Fields& fields) {
+GenerationReader temperature_field(double most) {
+  GenerationReader reader = filter_field(&FilterSettings::temperature, 0, most);
+  return {reader.takes, [read = reader.read](const FieldValue& value, GenerationFields& fields) {
             read(value, fields);
             if (!temperature_in_range(*fields.filters.temperature))
               value.expected(fmt::format("0, or at least {}", kTemperatureMin));
           }};
 }
 
-Reader top_k_field() {
-  return {integer_text(-1, kIntMax), [](const FieldValue& value, Fields& fields) {
+GenerationReader top_k_field() {
+  return {integer_text(-1, kIntMax), [](const FieldValue& value, GenerationFields& fields) {
             fields.filters.top_k = static_cast<int>(value.integer(-1, kIntMax));
           }};
 }
@@ -169,23 +169,24 @@ std::string text_of_parts(const FieldValue& value) {
   return text;
 }
 
-FieldTable<Fields> served_fields() {
+FieldTable<GenerationFields> served_fields() {
   Table table;
-  table.obeyed("model", text_field(&Fields::model), "another model than the served one is 404");
-  table.obeyed("stream", boolean_field(&Fields::stream), "server-sent events");
+  table.obeyed("model", text_field(&GenerationFields::model),
+               "another model than the served one is 404");
+  table.obeyed("stream", boolean_field(&GenerationFields::stream), "server-sent events");
   table.obeyed("seed", seed_field(), "-1 or missing: drawn and reported");
   table.obeyed("speculation", speculation_field(), "whether and how much to draft");
-  table.obeyed("priority", integer_field(&Fields::priority, -kIntMax, kIntMax),
+  table.obeyed("priority", integer_field(&GenerationFields::priority, -kIntMax, kIntMax),
                "lower goes first; 0 if it is missing");
   table.obeyed("cache_salt", salt_field(), "shares cached prompts only with the same salt and key");
   return table;
 }
 
-FieldTable<Fields> openai_fields(const GenerationLimits& limits) {
+FieldTable<GenerationFields> openai_fields(const GenerationLimits& limits) {
   Table table;
   table.add(served_fields());
   table.obeyed("stream_options", stream_options_field(), "only with `stream`");
-  table.obeyed("n", integer_field(&Fields::n, 1, limits.n), "answers to the same prompt");
+  table.obeyed("n", integer_field(&GenerationFields::n, 1, limits.n), "answers to the same prompt");
   table.obeyed("stop", stop_field(limits), "ends the answer; not part of it");
   table.obeyed("temperature", temperature_field(2), "0: always the best token");
   table.obeyed("top_p", filter_field(&FilterSettings::top_p, 0, 1));
@@ -197,13 +198,14 @@ FieldTable<Fields> openai_fields(const GenerationLimits& limits) {
   table.obeyed("top_k", top_k_field(), "0 or -1: all");
   table.obeyed("min_p", filter_field(&FilterSettings::min_p, 0, 1));
   table.obeyed("typical_p", filter_field(&FilterSettings::typical_p, 0, 1));
-  const Reader repeat =
+  const GenerationReader repeat =
       filter_field(&FilterSettings::repeat_penalty, kRepeatPenaltyMin, kFilterMax);
   table.obeyed("repeat_penalty", repeat, "llama-server's name");
   table.obeyed("repetition_penalty", repeat, "vLLM's name");
-  table.obeyed("repeat_last_n", integer_field(&Fields::repeat_last_n, -1, kIntMax),
+  table.obeyed("repeat_last_n", integer_field(&GenerationFields::repeat_last_n, -1, kIntMax),
                "tokens that penalties look at; -1: all");
-  table.obeyed("ignore_eos", boolean_field(&Fields::ignore_eos), "goes on where the model ends");
+  table.obeyed("ignore_eos", boolean_field(&GenerationFields::ignore_eos),
+               "goes on where the model ends");
   for (const char* name : {"user", "store", "metadata", "service_tier", "prompt_cache_key",
                            "prompt_cache_options", "prompt_cache_retention", "safety_identifier",
                            "cache_control", "cache_prompt", "request_id"})
@@ -225,7 +227,7 @@ FieldTable<Fields> openai_fields(const GenerationLimits& limits) {
   return table;
 }
 
-void check_generation(const Fields& fields) {
+void check_generation(const GenerationFields& fields) {
   if (fields.include_usage && !fields.stream)
     refuse_field("stream_options", "only with \"stream\": true");
 }

@@ -7,7 +7,7 @@
 namespace outrider {
 namespace {
 
-MessagesAnswerOptions options() {
+MessagesAnswerOptions messages_options() {
   static const ChatTemplate chat_template(kFakeTemplate, "fake", "", "");
   return {.head = {.id = "msg_1", .model = "m", .seed = 11},
           .prompt_tokens = 5,
@@ -16,7 +16,7 @@ MessagesAnswerOptions options() {
           .new_call_id = [] { return std::string("toolu_1"); }};
 }
 
-AnswerEvent last_event(FinishReason reason, std::optional<std::string> stop = {}) {
+AnswerEvent messages_end(FinishReason reason, std::optional<std::string> stop = {}) {
   AnswerEvent event;
   event.end =
       AnswerEnd{.reason = reason,
@@ -25,7 +25,8 @@ AnswerEvent last_event(FinishReason reason, std::optional<std::string> stop = {}
   return event;
 }
 
-std::string run(AnswerForm& form, const std::vector<std::string>& steps, const AnswerEvent& last) {
+std::string run_messages(AnswerForm& form, const std::vector<std::string>& steps,
+                         const AnswerEvent& last) {
   std::string text = form.begin();
   for (const std::string& step : steps) text += form.push(0, letters_event(*letters(), step));
   text += form.push(0, last);
@@ -112,22 +113,27 @@ TEST(MessagesAnswer, DocumentAndStreamSayTheSame) {
                              R"({"type":"text","text":"so"},)" +
                              call_block + "," + call_block + "]";
   const Case cases[] = {
-      {"text", {"Hel", "lo"}, last_event(stop), R"([{"type":"text","text":"Hello"}])", "end_turn"},
-      {"nothing", {}, last_event(stop), "[]", "end_turn"},
-      {"cut", {"Hel"}, last_event(length), R"([{"type":"text","text":"Hel"}])", "max_tokens"},
+      {"text",
+       {"Hel", "lo"},
+       messages_end(stop),
+       R"([{"type":"text","text":"Hello"}])",
+       "end_turn"},
+      {"nothing", {}, messages_end(stop), "[]", "end_turn"},
+      {"cut", {"Hel"}, messages_end(length), R"([{"type":"text","text":"Hel"}])", "max_tokens"},
       {"a stop string",
        {"a"},
-       last_event(stop, "END"),
+       messages_end(stop, "END"),
        R"([{"type":"text","text":"a"}])",
        "stop_sequence",
        "END"},
-      {"a call", {call}, last_event(stop), "[" + call_block + "]", "tool_use"},
-      {"at once", {"<think>hm</think>so" + call + call}, last_event(stop), blocks, "tool_use"},
-      {"letter by letter", letter_by_letter, last_event(stop), blocks, "tool_use"},
+      {"a call", {call}, messages_end(stop), "[" + call_block + "]", "tool_use"},
+      {"at once", {"<think>hm</think>so" + call + call}, messages_end(stop), blocks, "tool_use"},
+      {"letter by letter", letter_by_letter, messages_end(stop), blocks, "tool_use"},
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.name);
-    const Json document = Json::parse(run(*messages_document(options()), c.steps, c.last));
+    const Json document =
+        Json::parse(run_messages(*messages_document(messages_options()), c.steps, c.last));
     EXPECT_EQ(document["id"], "msg_1");
     EXPECT_EQ(document["type"], "message");
     EXPECT_EQ(document["role"], "assistant");
@@ -138,14 +144,16 @@ TEST(MessagesAnswer, DocumentAndStreamSayTheSame) {
     EXPECT_EQ(document["usage"].dump(), R"({"input_tokens":3,"cache_creation_input_tokens":0,)"
                                         R"("cache_read_input_tokens":2,"output_tokens":7})");
     EXPECT_EQ(document["timings"]["predicted_n"], 7);
-    const Json streamed = joined(events(run(*messages_stream(options()), c.steps, c.last)));
+    const Json streamed =
+        joined(events(run_messages(*messages_stream(messages_options()), c.steps, c.last)));
     EXPECT_EQ(nlohmann::json(streamed), nlohmann::json(document));
   }
 }
 
 TEST(MessagesAnswer, StreamsInOrder) {
-  const auto all = events(run(*messages_stream(options()), {"<think>hm</think>", "a", "b"},
-                              last_event(FinishReason::stop)));
+  const auto all =
+      events(run_messages(*messages_stream(messages_options()), {"<think>hm</think>", "a", "b"},
+                          messages_end(FinishReason::stop)));
   std::vector<std::string> names;
   for (const Event& event : all) names.push_back(event.name);
   EXPECT_EQ(names,
@@ -158,14 +166,15 @@ TEST(MessagesAnswer, StreamsInOrder) {
 }
 
 TEST(MessagesAnswer, ThinkingMayBeLeftOut) {
-  MessagesAnswerOptions hidden = options();
+  MessagesAnswerOptions hidden = messages_options();
   hidden.shows_thinking = false;
   const std::vector<std::string> steps = {"<think>h", "m</think>so"};
-  const AnswerEvent last = last_event(FinishReason::stop);
+  const AnswerEvent last = messages_end(FinishReason::stop);
   const std::string blocks = R"([{"type":"thinking","thinking":"","signature":""},)"
                              R"({"type":"text","text":"so"}])";
-  EXPECT_EQ(Json::parse(run(*messages_document(hidden), steps, last))["content"].dump(), blocks);
-  const std::string stream = run(*messages_stream(hidden), steps, last);
+  EXPECT_EQ(Json::parse(run_messages(*messages_document(hidden), steps, last))["content"].dump(),
+            blocks);
+  const std::string stream = run_messages(*messages_stream(hidden), steps, last);
   EXPECT_EQ(joined(events(stream))["content"].dump(), blocks);
   EXPECT_EQ(stream.find("thinking_delta"), stream.npos);
 }
@@ -173,16 +182,18 @@ TEST(MessagesAnswer, ThinkingMayBeLeftOut) {
 // A call that turns out to be none is text.
 TEST(MessagesAnswer, VoidCallsAreText) {
   const std::string text = R"(so <tool_call>{"name": "f", "arguments": {"a": )";
-  const AnswerEvent last = last_event(FinishReason::length);
-  const Json document = Json::parse(run(*messages_document(options()), {text}, last));
+  const AnswerEvent last = messages_end(FinishReason::length);
+  const Json document =
+      Json::parse(run_messages(*messages_document(messages_options()), {text}, last));
   EXPECT_EQ(document["content"].size(), 1u);
   EXPECT_EQ(document["content"][0]["text"], text);
-  const Json streamed = joined(events(run(*messages_stream(options()), {text}, last)));
+  const Json streamed =
+      joined(events(run_messages(*messages_stream(messages_options()), {text}, last)));
   EXPECT_EQ(streamed["content"].back()["type"], "text");
 }
 
 TEST(MessagesAnswer, StreamsTellErrors) {
-  EXPECT_EQ(messages_stream(options())->fail(RequestError(500, "", "", "NaN")),
+  EXPECT_EQ(messages_stream(messages_options())->fail(RequestError(500, "", "", "NaN")),
             "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"api_error\","
             "\"message\":\"NaN\"}}\n\n");
 }

@@ -10,13 +10,12 @@ namespace outrider {
 namespace {
 
 // With what other fields decide the meaning of.
-struct Fields : MessagesRequest {
+struct MessagesFields : MessagesRequest {
   std::string system;
 };
 
-using Reader = FieldReader<Fields>;
+using MessagesReader = FieldReader<MessagesFields>;
 
-constexpr int kIntMax = std::numeric_limits<int>::max();
 // What a block begins with that changes from request to request and tells the model nothing: with
 // it no prompt would be found in the cache.
 constexpr std::string_view kBillingHeader = "x-anthropic-billing-header";
@@ -235,7 +234,7 @@ FieldReader<Conversation> tool_choice_field() {
           }};
 }
 
-Reader thinking_field() {
+MessagesReader thinking_field() {
   constexpr int kLeastBudget = 1024;
   struct Thinking {
     std::string type, display;
@@ -247,7 +246,7 @@ Reader thinking_field() {
   table.obeyed("display", word_field(&Thinking::display, {"summarized", "omitted"}));
   return {R"(an object with `type`, "enabled", "adaptive" or "disabled"; `budget_tokens`; )"
           R"(`display`, "summarized" or "omitted")",
-          [table](const FieldValue& value, Fields& fields) {
+          [table](const FieldValue& value, MessagesFields& fields) {
             value.at("type");
             Thinking thinking;
             table.read(value, thinking);
@@ -258,36 +257,37 @@ Reader thinking_field() {
           }};
 }
 
-Reader output_config_field() {
-  FieldTable<Fields> table;
-  table.obeyed("effort",
-               word_field(&Fields::reasoning_effort, {"low", "medium", "high", "xhigh", "max"}));
+MessagesReader output_config_field() {
+  FieldTable<MessagesFields> table;
+  table.obeyed("effort", word_field(&MessagesFields::reasoning_effort,
+                                    {"low", "medium", "high", "xhigh", "max"}));
   table.refused("format");
   return {"an object with `effort`: low, medium, high, xhigh or max",
-          [table](const FieldValue& value, Fields& fields) { table.read(value, fields); }};
+          [table](const FieldValue& value, MessagesFields& fields) { table.read(value, fields); }};
 }
 
-Reader stop_sequences_field(const GenerationLimits& limits) {
+MessagesReader stop_sequences_field(const GenerationLimits& limits) {
   const FieldReader<GenerationFields> reader = stop_field(limits);
   return {fmt::format("a list of at most {} strings", limits.stops),
-          [reader](const FieldValue& value, Fields& fields) {
+          [reader](const FieldValue& value, MessagesFields& fields) {
             if (!value.json().is_array()) value.expected("a list of strings");
             reader.read(value, fields);
           }};
 }
 
-Reader system_field() {
-  return {"a string, or a list of text blocks", [](const FieldValue& value, Fields& fields) {
+MessagesReader system_field() {
+  return {"a string, or a list of text blocks",
+          [](const FieldValue& value, MessagesFields& fields) {
             fields.system = text_of_blocks(value, kBillingHeader);
           }};
 }
 
-FieldTable<Fields> make_table(const GenerationLimits& limits) {
-  FieldTable<Fields> table;
+FieldTable<MessagesFields> messages_table(const GenerationLimits& limits) {
+  FieldTable<MessagesFields> table;
   table.obeyed("messages", messages_field(limits), "required");
   table.obeyed("system", system_field(),
                "without blocks that begin with `x-anthropic-billing-header`");
-  table.obeyed("max_tokens", integer_field(&Fields::max_tokens, 0, kIntMax), "required");
+  table.obeyed("max_tokens", integer_field(&MessagesFields::max_tokens, 0, kIntMax), "required");
   table.add(served_fields());
   table.obeyed("stop_sequences", stop_sequences_field(limits), "end the answer; not part of it");
   table.obeyed("temperature", temperature_field(1), "0: always the best token");
@@ -310,7 +310,7 @@ FieldTable<Fields> make_table(const GenerationLimits& limits) {
   return table;
 }
 
-void put_system(Fields& fields) {
+void put_system(MessagesFields& fields) {
   if (fields.system.empty()) return;
   std::vector<ChatMessage> messages;
   add(messages, {.role = "system", .content = std::move(fields.system)});
@@ -319,7 +319,7 @@ void put_system(Fields& fields) {
 }
 
 // An assistant's text at the end is the beginning of the answer.
-void find_beginning(Fields& fields) {
+void find_beginning(MessagesFields& fields) {
   const ChatMessage& last = fields.messages.back();
   fields.continues = last.role == "assistant";
   if (fields.continues && (!last.content || !last.calls.empty()))
@@ -330,8 +330,8 @@ void find_beginning(Fields& fields) {
 
 MessagesRequest read(std::string_view body, const GenerationLimits& limits, bool wants_answer) {
   const Json json = parse_body(body);
-  Fields fields;
-  make_table(limits).read(FieldValue(json), fields);
+  MessagesFields fields;
+  messages_table(limits).read(FieldValue(json), fields);
   check_generation(fields);
   if (fields.messages.empty()) refuse_field("messages", "is missing");
   if (wants_answer && !fields.max_tokens) refuse_field("max_tokens", "is missing");
@@ -353,7 +353,7 @@ MessagesRequest read_count_request(std::string_view body, const GenerationLimits
 }
 
 std::vector<FieldRow> messages_request_fields(const GenerationLimits& limits) {
-  return make_table(limits).rows();
+  return messages_table(limits).rows();
 }
 
 }  // namespace outrider

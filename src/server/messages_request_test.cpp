@@ -7,20 +7,20 @@
 namespace outrider {
 namespace {
 
-const std::string kBody = R"({"max_tokens":9,"messages":[{"role":"user","content":"hi"}]})";
+const std::string kMessagesBody = R"({"max_tokens":9,"messages":[{"role":"user","content":"hi"}]})";
 
-MessagesRequest read(const std::string& body) {
+MessagesRequest read_messages(const std::string& body) {
   return read_messages_request(body);
 }
 
-MessagesRequest read_with(const std::string& field, const std::string& value) {
-  return read(with_field(kBody, field, value));
+MessagesRequest read_messages_with(const std::string& field, const std::string& value) {
+  return read_messages(with_field(kMessagesBody, field, value));
 }
 
 TEST(MessagesRequest, ObeysItsFields) {
   using R = const MessagesRequest&;
   expect_obeyed<MessagesRequest>(
-      messages_request_fields(), read, kBody,
+      messages_request_fields(), read_messages, kMessagesBody,
       {{"messages", R"([{"role":"user","content":"you"}])",
         [](R r) { return r.messages.size() == 1 && r.messages[0].content == "you"; }},
        {"system", R"("s")",
@@ -56,23 +56,23 @@ TEST(MessagesRequest, ObeysItsFields) {
 }
 
 TEST(MessagesRequest, RowsHold) {
-  expect_rows_hold(messages_request_fields(), read, kBody);
-  expect_no_request(read);
+  expect_rows_hold(messages_request_fields(), read_messages, kMessagesBody);
+  expect_no_request(read_messages);
 }
 
 TEST(MessagesRequest, Thinking) {
   const std::string thinking = R"({"type":"enabled","budget_tokens":2048,"display":"summarized"})";
-  const std::string body = with_field(kBody, "max_tokens", "4096");
-  const MessagesRequest request = read(with_field(body, "thinking", thinking));
+  const std::string body = with_field(kMessagesBody, "max_tokens", "4096");
+  const MessagesRequest request = read_messages(with_field(body, "thinking", thinking));
   EXPECT_EQ(request.reasoning, true);
   EXPECT_TRUE(request.shows_thinking);
-  EXPECT_EQ(refusal(read, with_field(kBody, "thinking", thinking))->param,
+  EXPECT_EQ(refusal(read_messages, with_field(kMessagesBody, "thinking", thinking))->param,
             "thinking.budget_tokens");
 }
 
 TEST(MessagesRequest, CountingNeedsNoLimit) {
   const std::string body = R"({"messages":[{"role":"user","content":"hi"}]})";
-  EXPECT_EQ(refusal(read, body)->param, "max_tokens");
+  EXPECT_EQ(refusal(read_messages, body)->param, "max_tokens");
   EXPECT_EQ(read_count_request(body).messages.size(), 1u);
 }
 
@@ -123,7 +123,7 @@ TEST(MessagesRequest, BlocksBecomeMessages) {
   for (const Case& c : cases) {
     SCOPED_TRACE(c.name);
     std::vector<std::string> found;
-    for (const ChatMessage& message : read_with("messages", c.messages).messages)
+    for (const ChatMessage& message : read_messages_with("messages", c.messages).messages)
       found.push_back(shown(message));
     EXPECT_EQ(found, c.expected);
   }
@@ -131,7 +131,7 @@ TEST(MessagesRequest, BlocksBecomeMessages) {
 
 TEST(MessagesRequest, TheSystemTextComesFirstWithoutItsBillingHeader) {
   const auto first = [&](const std::string& system) {
-    return shown(read_with("system", system).messages[0]);
+    return shown(read_messages_with("system", system).messages[0]);
   };
   EXPECT_EQ(first(R"([{"type":"text","text":"x-anthropic-billing-header: cc_version=1; cch=af3;"},
                       {"type":"text","text":"You help."},{"type":"text","text":"Briefly."}])"),
@@ -142,17 +142,17 @@ TEST(MessagesRequest, TheSystemTextComesFirstWithoutItsBillingHeader) {
   // Only there.
   const std::string kept = R"([{"role":"user","content":[{"type":"text",
       "text":"x-anthropic-billing-header: mine"}]}])";
-  EXPECT_EQ(shown(read_with("messages", kept).messages[0]),
+  EXPECT_EQ(shown(read_messages_with("messages", kept).messages[0]),
             "user|x-anthropic-billing-header: mine|");
 }
 
 TEST(MessagesRequest, GoesOnWithAnAssistantsLastText) {
   const std::string begun = R"([{"role":"user","content":"a"},{"role":"assistant","content":"b"}])";
-  EXPECT_TRUE(read_with("messages", begun).continues);
-  EXPECT_FALSE(read(kBody).continues);
+  EXPECT_TRUE(read_messages_with("messages", begun).continues);
+  EXPECT_FALSE(read_messages(kMessagesBody).continues);
   const std::string open = R"([{"role":"user","content":"a"},{"role":"assistant","content":
       [{"type":"tool_use","id":"1","name":"f","input":{}}]}])";
-  EXPECT_EQ(refusal(read, with_field(kBody, "messages", open))->param, "messages");
+  EXPECT_EQ(refusal(read_messages, with_field(kMessagesBody, "messages", open))->param, "messages");
 }
 
 TEST(MessagesRequest, RefusesByName) {
@@ -202,7 +202,7 @@ TEST(MessagesRequest, RefusesByName) {
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(std::string(c.field) + ": " + c.value);
-    const auto error = refusal(read, with_field(kBody, c.field, c.value));
+    const auto error = refusal(read_messages, with_field(kMessagesBody, c.field, c.value));
     ASSERT_TRUE(error);
     EXPECT_EQ(error->param, c.param);
     EXPECT_NE(std::string_view(error->what()).find(c.says), std::string_view::npos)

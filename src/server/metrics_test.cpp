@@ -27,7 +27,7 @@ struct Exposition {
 
 // Fails unless every family has help and a type of its own before its samples, and no series is
 // there twice.
-Exposition parse(const std::string& text) {
+Exposition exposition_of(const std::string& text) {
   Exposition result;
   std::string family, line;
   bool has_help = false;
@@ -101,7 +101,7 @@ SchedulerStatus busy_status() {
 
 TEST(Metrics, ShowTheStatus) {
   const Metrics metrics("smollm2", "0.1.0");
-  const Exposition shown = parse(metrics.text(busy_status()));
+  const Exposition shown = exposition_of(metrics.text(busy_status()));
   struct Case {
     const char *name, *labels, *type;
     double value;
@@ -187,7 +187,8 @@ TEST(Metrics, ShowTheStatus) {
 // A rate needs a series that was there before its first event.
 TEST(Metrics, ANewServerHasEverySeries) {
   const Metrics metrics("m", "v");
-  const Exposition before = parse(metrics.text({})), later = parse(metrics.text(busy_status()));
+  const Exposition before = exposition_of(metrics.text({})),
+                   later = exposition_of(metrics.text(busy_status()));
   for (const auto& [sample, value] : before.samples) {
     if (!sample.starts_with("outrider_build_info")) {
       EXPECT_EQ(value, 0) << sample;
@@ -204,7 +205,7 @@ TEST(Metrics, DeepDraftsAddPositions) {
   const Metrics metrics("m", "v");
   SchedulerStatus status;
   status.counters.accepted_lengths.assign(12, 1);
-  const Exposition shown = parse(metrics.text(status));
+  const Exposition shown = exposition_of(metrics.text(status));
   const std::string name = "outrider_accepted_tokens_per_position_total";
   EXPECT_EQ(shown[name + R"({position="0"})"], 11);
   EXPECT_EQ(shown[name + R"({position="10"})"], 1);
@@ -228,7 +229,7 @@ class WatchedMetrics : public testing::Test {
     return event;
   }
 
-  Exposition shown() const { return parse(metrics_.text({})); }
+  Exposition shown() const { return exposition_of(metrics_.text({})); }
   // Under both names.
   void expect_observed(const std::string& name, const std::string& vllm_name, int count,
                        double sum) const {
@@ -315,11 +316,11 @@ TEST_F(WatchedMetrics, AnswersAtOnceHaveTimesOfTheirOwn) {
 TEST_F(WatchedMetrics, CountersAndHistogramsNeverFall) {
   const AnswerListener listener = metrics_.watch([](const AnswerEvent&) {});
   const SchedulerStatus busy = busy_status();
-  Exposition before = parse(metrics_.text(busy));
+  Exposition before = exposition_of(metrics_.text(busy));
   for (int round = 0; round < 20; ++round) {
     now_ += milliseconds(round * round);
     listener(tokens(1 + round % 3));
-    const Exposition after = parse(metrics_.text(busy));
+    const Exposition after = exposition_of(metrics_.text(busy));
     for (const auto& [sample, value] : before.samples)
       EXPECT_GE(after[sample], value) << sample << " in round " << round;
     before = after;
@@ -335,7 +336,7 @@ TEST_F(WatchedMetrics, ThreadsMayUseThemAtOnce) {
       for (int round = 0; round < kRounds; ++round) {
         metrics_.watch([](const AnswerEvent&) {})(tokens(1));
         count({.method = "GET", .path = "/x", .status = 200, .bytes = 0, .ms = 0});
-        if (round % 50 == 0) parse(metrics_.text({}));
+        if (round % 50 == 0) exposition_of(metrics_.text({}));
       }
     });
   for (std::thread& thread : threads) thread.join();
@@ -367,7 +368,7 @@ TEST(Metrics, NamesAreEscaped) {
   for (const Case& c : cases) {
     SCOPED_TRACE(c.name);
     const Metrics metrics(c.model, "v");
-    const Exposition shown = parse(metrics.text({}));
+    const Exposition shown = exposition_of(metrics.text({}));
     EXPECT_EQ(shown[std::string("vllm:num_requests_running{model_name=\"") + c.written + "\"}"], 0);
   }
 }
@@ -399,7 +400,7 @@ TEST(Metrics, RequestsAreCountedByRoute) {
   count({.method = "GET", .path = "/v1/models/b", .status = 200, .bytes = 9, .ms = 1});
   const std::string text = metrics.text({});
   EXPECT_EQ(text.find("secret"), std::string::npos);
-  const Exposition shown = parse(text);
+  const Exposition shown = exposition_of(text);
   for (const Case& c : cases) {
     SCOPED_TRACE(c.path);
     EXPECT_EQ(shown[std::string("outrider_http_requests_total{route=\"") + c.route +

@@ -16,7 +16,7 @@ namespace {
 
 using Reply = std::shared_ptr<HttpReply>;
 
-constexpr std::string_view kHeartbeat = ": still here\n\n";  // a comment
+constexpr std::string_view kComment = ": still here\n\n";  // a comment
 
 Asked asked(const HttpRequest& http, const GenerationFields& fields,
             std::unique_ptr<AnswerForm> form) {
@@ -24,7 +24,7 @@ Asked asked(const HttpRequest& http, const GenerationFields& fields,
           .form = std::move(form),
           .stream = fields.stream,
           .path = http.path,
-          .heartbeat = std::string(kHeartbeat)};
+          .heartbeat = std::string(kComment)};
 }
 
 void chat(const ServedModel& model, const HttpRequest& http, Reply reply) {

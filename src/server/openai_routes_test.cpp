@@ -7,7 +7,7 @@
 namespace outrider {
 namespace {
 
-struct Served : FakeScheduler {
+struct ServedOpenAi : FakeScheduler {
   std::shared_ptr<FakeReply> post(const std::string& path, const std::string& body,
                                   std::optional<std::size_t> api_key = {}) {
     return ask(openai_routes(model()), {.method = "POST",
@@ -35,7 +35,7 @@ struct Served : FakeScheduler {
 };
 
 TEST(OpenAiRoutes, AnswersAChat) {
-  Served served;
+  ServedOpenAi served;
   const auto reply = served.chat(R"("max_tokens":7,"temperature":0,"seed":3)");
   ASSERT_EQ(served.submitted.size(), 1u);
   EXPECT_EQ(served.prompt(), "[user]hi[assistant]");
@@ -61,7 +61,7 @@ TEST(OpenAiRoutes, AnswersAChat) {
 }
 
 TEST(OpenAiRoutes, PenaltiesLookAsFarAsTheServerSays) {
-  Served served;
+  ServedOpenAi served;
   served.setting().repeat_last_n = 7;
   served.chat("");
   served.chat(R"("repeat_last_n":0)");
@@ -70,7 +70,7 @@ TEST(OpenAiRoutes, PenaltiesLookAsFarAsTheServerSays) {
 }
 
 TEST(OpenAiRoutes, StreamsAChat) {
-  Served served;
+  ServedOpenAi served;
   const auto reply = served.chat(R"("stream":true,"stream_options":{"include_usage":true})");
   EXPECT_EQ(reply->stream_heartbeat.value().substr(0, 1), ":");
   EXPECT_EQ(reply->stream_heartbeat.value().substr(reply->stream_heartbeat->size() - 2), "\n\n");
@@ -86,7 +86,7 @@ TEST(OpenAiRoutes, StreamsAChat) {
 }
 
 TEST(OpenAiRoutes, ParallelAnswersAreStreamsOfTheSameSeed) {
-  Served served;
+  ServedOpenAi served;
   const auto reply = served.chat(R"("n":3)");
   ASSERT_EQ(served.submitted.size(), 3u);
   for (std::size_t i = 0; i < 3; ++i) {
@@ -105,14 +105,14 @@ TEST(OpenAiRoutes, ParallelAnswersAreStreamsOfTheSameSeed) {
 }
 
 TEST(OpenAiRoutes, DrawsASeed) {
-  Served served;
+  ServedOpenAi served;
   served.chat("");
   served.chat("");
   EXPECT_NE(served.request(0).request.sampling.seed, served.request(1).request.sampling.seed);
 }
 
 TEST(OpenAiRoutes, PassesOnWhatIsAsked) {
-  Served served;
+  ServedOpenAi served;
   served.chat(R"("stop":["x"],"ignore_eos":true,"logprobs":true,"top_logprobs":4,
     "prediction":{"type":"content","content":"ab"},"speculation":{"rows":3},"priority":-2,
     "cache_salt":"s","logit_bias":{"5":1},"repeat_last_n":9,"top_k":0,"presence_penalty":1)");
@@ -133,7 +133,7 @@ TEST(OpenAiRoutes, PassesOnWhatIsAsked) {
 }
 
 TEST(OpenAiRoutes, OnlyDraftersOfTheServerCanBeAskedFor) {
-  Served served;
+  ServedOpenAi served;
   served.chat(R"("speculation":{"draft":"lookup"})");
   EXPECT_EQ(served.request().request.options.drafters, std::vector<std::string>{"lookup"});
   const RequestError error =
@@ -147,7 +147,7 @@ TEST(OpenAiRoutes, OnlyDraftersOfTheServerCanBeAskedFor) {
 }
 
 TEST(OpenAiRoutes, KeysAndSaltsSeparateTheCache) {
-  Served served;
+  ServedOpenAi served;
   const auto scope = [&](std::optional<std::size_t> key, const std::string& salt) {
     const std::string body = R"({"prompt":"x","cache_salt":")" + salt + "\"}";
     served.post("/v1/completions", body, key);
@@ -162,7 +162,7 @@ TEST(OpenAiRoutes, KeysAndSaltsSeparateTheCache) {
 }
 
 TEST(OpenAiRoutes, ToolsGoToTheTemplateAndCallsComeBack) {
-  Served served;
+  ServedOpenAi served;
   const std::string tools =
       R"("tools":[{"type":"function","function":{"name":"f","parameters":{"b":1,"a":2}}}])";
   const auto reply = served.chat(tools);
@@ -188,7 +188,7 @@ TEST(OpenAiRoutes, ToolsGoToTheTemplateAndCallsComeBack) {
 }
 
 TEST(OpenAiRoutes, TheFirstCallEndsAnAnswerWithoutParallelCalls) {
-  Served served;
+  ServedOpenAi served;
   const auto reply = served.chat(
       R"("tools":[{"type":"function","function":{"name":"f"}}],"parallel_tool_calls":false)");
   served.bring(0, R"(<tool_call>{"name": "f", "arguments": {"a": )");
@@ -236,14 +236,14 @@ TEST(OpenAiRoutes, WritesConversationsAsTheTemplateHasThem) {
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.name);
-    Served served;
+    ServedOpenAi served;
     served.post("/v1/chat/completions", std::string(R"({"messages":)") + c.messages + c.more + "}");
     EXPECT_EQ(served.prompt(), c.prompt);
   }
 }
 
 TEST(OpenAiRoutes, Completes) {
-  Served served;
+  ServedOpenAi served;
   const auto reply = served.post("/v1/completions",
                                  R"({"prompt":["ab",[5,6]],"n":2,"echo":true,"logprobs":1,"seed":4,
                                     "max_tokens":0})");
@@ -268,7 +268,7 @@ TEST(OpenAiRoutes, Completes) {
 }
 
 TEST(OpenAiRoutes, BosGoesBeforeTextsWhereTheModelExpectsIt) {
-  Served served;
+  ServedOpenAi served;
   const auto tokenizer = letters();
   tokenizer->bos = 3;
   tokenizer->add_bos = true;
@@ -316,7 +316,7 @@ TEST(OpenAiRoutes, RefusesWhatCannotBeAnswered) {
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(std::string(c.body).substr(0, 100));
-    Served served;
+    ServedOpenAi served;
     ASSERT_EQ(served.setting().vocabulary, 100);
     const RequestError error = refused([&] { served.post(c.path, c.body); });
     EXPECT_EQ(error.status, c.status);
@@ -328,7 +328,7 @@ TEST(OpenAiRoutes, RefusesWhatCannotBeAnswered) {
 }
 
 TEST(OpenAiRoutes, ModelsWithoutTemplateOrFormatOfCalls) {
-  Served served;
+  ServedOpenAi served;
   served.setting().format = {};
   const auto ask_with_tools = [&] {
     served.chat(R"("tools":[{"type":"function","function":{"name":"f"}}])");
@@ -344,7 +344,7 @@ TEST(OpenAiRoutes, ModelsWithoutTemplateOrFormatOfCalls) {
 }
 
 TEST(OpenAiRoutes, Names) {
-  Served served;
+  ServedOpenAi served;
   served.setting().aliases = {"small"};
   const auto name_of = [&](const std::string& asked) {
     const auto reply = served.chat("\"model\":\"" + asked + "\"");
@@ -360,7 +360,7 @@ TEST(OpenAiRoutes, Names) {
 }
 
 TEST(OpenAiRoutes, ListsModels) {
-  Served served;
+  ServedOpenAi served;
   served.setting().aliases = {"org/small", "*"};
   const Json list = served.get("/v1/models")->json();
   EXPECT_EQ(list["object"], "list");
@@ -378,7 +378,7 @@ TEST(OpenAiRoutes, ListsModels) {
 }
 
 TEST(OpenAiRoutes, AFullQueueCancelsWhatWasSubmitted) {
-  Served served;
+  ServedOpenAi served;
   served.n_room = 2;
   const RequestError error = refused([&] { served.chat(R"("n":3)"); });
   EXPECT_EQ(error.status, 429);
@@ -390,7 +390,7 @@ TEST(OpenAiRoutes, AFullQueueCancelsWhatWasSubmitted) {
 }
 
 TEST(OpenAiRoutes, AClientThatGoesCancelsItsAnswers) {
-  Served served;
+  ServedOpenAi served;
   const auto reply = served.chat(R"("n":2)");
   EXPECT_FALSE(served.submitted[0].is_cancelled);
   reply->call_when_gone();
@@ -400,7 +400,7 @@ TEST(OpenAiRoutes, AClientThatGoesCancelsItsAnswers) {
 
 // The engine may answer before the request's thread has submitted all.
 TEST(OpenAiRoutes, EventsBeforeTheStreamWait) {
-  Served served;
+  ServedOpenAi served;
   served.setting().submit = [&](AnswerRequest request, AnswerListener listener) {
     served.submitted.push_back({std::move(request), std::move(listener)});
     const std::size_t i = served.submitted.size() - 1;
@@ -421,7 +421,7 @@ TEST(OpenAiRoutes, EventsBeforeTheStreamWait) {
 }
 
 TEST(OpenAiRoutes, FailuresBecomeErrors) {
-  Served served;
+  ServedOpenAi served;
   const auto whole = served.chat(R"("n":2)");
   served.end(0, {.error = Error("NaN")});
   EXPECT_FALSE(whole->sent) << "the other is in progress";
@@ -444,7 +444,7 @@ TEST(OpenAiRoutes, FailuresBecomeErrors) {
 
 // Where the marks of reasoning and calls are control tokens, their text must come all the same.
 TEST(OpenAiRoutes, MarksOfReasoningAndCallsAreShown) {
-  Served served;
+  ServedOpenAi served;
   served.setting().tokenizer = letters({"<think>", "<tool_call>", "<other>"});
   served.chat("");
   served.chat(R"("tools":[{"type":"function","function":{"name":"f"}}])");

@@ -128,7 +128,7 @@ std::string get(std::string_view target) {
   return "GET " + std::string(target) + " HTTP/1.1\r\nHost: x\r\n\r\n";
 }
 
-const std::vector<Refused>& refused() {
+const std::vector<Refused>& refused_inputs() {
   static const std::vector<Refused> cases = {
       // Two readings of where the body ends.
       {"length and coding", with("Content-Length: 5\r\nTransfer-Encoding: chunked")},
@@ -286,7 +286,7 @@ TEST(RequestParser, Accepts) {
 }
 
 TEST(RequestParser, Refuses) {
-  for (const Refused& c : refused()) {
+  for (const Refused& c : refused_inputs()) {
     SCOPED_TRACE(c.name);
     EXPECT_EQ(parse(c.bytes).status, c.status);
   }
@@ -296,7 +296,7 @@ TEST(RequestParser, Refuses) {
 TEST(RequestParser, PiecesDoNotMatter) {
   std::vector<std::string> inputs;
   for (const Accepted& c : accepted()) inputs.push_back(c.bytes);
-  for (const Refused& c : refused()) inputs.push_back(c.bytes);
+  for (const Refused& c : refused_inputs()) inputs.push_back(c.bytes);
   for (const std::string& bytes : inputs) {
     if (bytes.size() > 1000) continue;
     SCOPED_TRACE(bytes);
@@ -326,8 +326,9 @@ TEST(RequestParser, SurvivesChangedBytes) {
   std::mt19937 random(seed);
   const std::string interesting = "\r\n\t :;,%\"0aF\0\x7f\xff"s;
   for (int i = 0; i < 20000; ++i) {
-    std::string bytes = random() % 2 == 0 ? accepted()[random() % accepted().size()].bytes
-                                          : refused()[random() % refused().size()].bytes;
+    std::string bytes = random() % 2 == 0
+                            ? accepted()[random() % accepted().size()].bytes
+                            : refused_inputs()[random() % refused_inputs().size()].bytes;
     if (bytes.size() > 1000) continue;
     for (unsigned n = random() % 4; n > 0 && !bytes.empty(); --n) {
       const std::size_t at = random() % bytes.size();

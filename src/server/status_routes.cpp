@@ -4,16 +4,15 @@
 
 #include <algorithm>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
 
 #include "server/error_body.h"
+#include "server/fields.h"
 
 namespace outrider {
 namespace {
 
-using Json = nlohmann::ordered_json;
 using Reply = std::shared_ptr<HttpReply>;
 
 void send(HttpReply& reply, const Json& json) {

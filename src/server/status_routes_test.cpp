@@ -2,15 +2,12 @@
 
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
-
 #include "server/fake_reply.h"
+#include "server/fields.h"
 #include "server/router.h"
 
 namespace outrider {
 namespace {
-
-using Json = nlohmann::json;
 
 class StatusRoutes : public testing::Test {
  protected:

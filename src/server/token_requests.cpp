@@ -6,29 +6,32 @@ namespace outrider {
 namespace {
 
 // With what other fields decide the meaning of.
-struct Fields : TokenizeRequest {
+struct TokenizeFields : TokenizeRequest {
   std::optional<bool> add_special, parse_special, pieces;     // llama-server's
   std::optional<bool> add_special_tokens, return_token_strs;  // vLLM's
 };
 
-FieldReader<Fields> flag(std::optional<bool> Fields::*member) {
-  return {"a boolean",
-          [=](const FieldValue& value, Fields& fields) { fields.*member = value.boolean(); }};
+FieldReader<TokenizeFields> flag(std::optional<bool> TokenizeFields::*member) {
+  return {"a boolean", [=](const FieldValue& value, TokenizeFields& fields) {
+            fields.*member = value.boolean();
+          }};
 }
 
-FieldTable<Fields> tokenize_table(const GenerationLimits& limits) {
-  FieldTable<Fields> table;
-  table.obeyed("content", text_field(&Fields::content), "this, `prompt` or `messages`");
-  table.obeyed("prompt", text_field(&Fields::prompt));
+FieldTable<TokenizeFields> tokenize_table(const GenerationLimits& limits) {
+  FieldTable<TokenizeFields> table;
+  table.obeyed("content", text_field(&TokenizeFields::content), "this, `prompt` or `messages`");
+  table.obeyed("prompt", text_field(&TokenizeFields::prompt));
   table.add(conversation_fields(limits));
-  table.obeyed("model", text_field(&Fields::model));
-  table.obeyed("add_special", flag(&Fields::add_special), "of `content`; false if it is missing");
-  table.obeyed("parse_special", flag(&Fields::parse_special),
+  table.obeyed("model", text_field(&TokenizeFields::model));
+  table.obeyed("add_special", flag(&TokenizeFields::add_special),
+               "of `content`; false if it is missing");
+  table.obeyed("parse_special", flag(&TokenizeFields::parse_special),
                "of `content`; true if it is missing");
-  table.obeyed("with_pieces", flag(&Fields::pieces), "of `content`");
-  table.obeyed("add_special_tokens", flag(&Fields::add_special_tokens),
+  table.obeyed("with_pieces", flag(&TokenizeFields::pieces), "of `content`");
+  table.obeyed("add_special_tokens", flag(&TokenizeFields::add_special_tokens),
                "of `prompt` and `messages`; true if it is missing");
-  table.obeyed("return_token_strs", flag(&Fields::return_token_strs), "of `prompt` and `messages`");
+  table.obeyed("return_token_strs", flag(&TokenizeFields::return_token_strs),
+               "of `prompt` and `messages`");
   return table;
 }
 
@@ -53,7 +56,7 @@ FieldTable<TemplateRequest> template_table(const GenerationLimits& limits) {
 }
 
 // Each API's flags go with its texts.
-void check_flags(const Fields& fields) {
+void check_flags(const TokenizeFields& fields) {
   struct Flag {
     const char* name;
     bool is_given, is_of_content;
@@ -71,7 +74,7 @@ void check_flags(const Fields& fields) {
                    flag.is_of_content ? "only with content" : "only with prompt or messages");
 }
 
-void check(Fields& fields) {
+void check_tokenize(TokenizeFields& fields) {
   const bool has_messages = !fields.messages.empty();
   if (fields.content.has_value() + fields.prompt.has_value() + has_messages != 1)
     refuse_field("content", "expected one of content, prompt and messages");
@@ -91,9 +94,9 @@ void check(Fields& fields) {
 
 TokenizeRequest read_tokenize_request(std::string_view body, const GenerationLimits& limits) {
   const Json json = parse_body(body);
-  Fields fields;
+  TokenizeFields fields;
   tokenize_table(limits).read(FieldValue(json), fields);
-  check(fields);
+  check_tokenize(fields);
   return fields;
 }
 

@@ -10,7 +10,7 @@ namespace {
 const std::string kContent = R"({"content":"a"})", kPrompt = R"({"prompt":"a"})",
                   kMessages = R"({"messages":[{"role":"user","content":"hi"}]})";
 
-TokenizeRequest read(const std::string& body) {
+TokenizeRequest read_tokenize(const std::string& body) {
   return read_tokenize_request(body);
 }
 
@@ -34,29 +34,31 @@ TEST(TokenizeRequest, ObeysItsFields) {
     rows.erase(row);
   }
   expect_obeyed<TokenizeRequest>(
-      rows, read, kContent,
+      rows, read_tokenize, kContent,
       {Case{"content", R"("b")", [](R r) { return r.content == "b"; }},
        Case{"model", R"("m")", [](R r) { return r.model == "m"; }},
        Case{"add_special", "true", [](R r) { return r.adds_special_tokens; }},
        Case{"parse_special", "false", [](R r) { return !r.parses_special_tokens; }},
        Case{"with_pieces", "true", [](R r) { return r.with_pieces; }}});
   expect_obeyed<TokenizeRequest>(
-      vllm, read, kPrompt,
+      vllm, read_tokenize, kPrompt,
       {Case{"prompt", R"("b")", [](R r) { return r.prompt == "b"; }},
        Case{"add_special_tokens", "false", [](R r) { return !r.adds_special_tokens; }},
        Case{"return_token_strs", "true", [](R r) { return r.with_pieces; }}});
-  EXPECT_EQ(read(kMessages).messages.size(), 1u);
-  EXPECT_TRUE(read(kMessages).adds_special_tokens);
+  EXPECT_EQ(read_tokenize(kMessages).messages.size(), 1u);
+  EXPECT_TRUE(read_tokenize(kMessages).adds_special_tokens);
 }
 
 TEST(TokenizeRequest, EachTextHasItsOwnFlags) {
-  EXPECT_EQ(refusal(read, with_field(kContent, "add_special_tokens", "true"))->param,
+  EXPECT_EQ(refusal(read_tokenize, with_field(kContent, "add_special_tokens", "true"))->param,
             "add_special_tokens");
-  EXPECT_EQ(refusal(read, with_field(kPrompt, "with_pieces", "true"))->param, "with_pieces");
-  EXPECT_EQ(refusal(read, with_field(kMessages, "parse_special", "true"))->param, "parse_special");
-  EXPECT_EQ(refusal(read, "{}")->param, "content");
-  EXPECT_EQ(refusal(read, R"({"content":"a","prompt":"b"})")->param, "content");
-  EXPECT_TRUE(refusal(read, R"({"content":7})"));
+  EXPECT_EQ(refusal(read_tokenize, with_field(kPrompt, "with_pieces", "true"))->param,
+            "with_pieces");
+  EXPECT_EQ(refusal(read_tokenize, with_field(kMessages, "parse_special", "true"))->param,
+            "parse_special");
+  EXPECT_EQ(refusal(read_tokenize, "{}")->param, "content");
+  EXPECT_EQ(refusal(read_tokenize, R"({"content":"a","prompt":"b"})")->param, "content");
+  EXPECT_TRUE(refusal(read_tokenize, R"({"content":7})"));
 }
 
 TEST(TokenRequests, RowsHold) {
@@ -67,12 +69,12 @@ TEST(TokenRequests, RowsHold) {
     });
     return rows;
   };
-  expect_rows_hold(rows_with("content"), read, kContent);
-  expect_rows_hold(rows_with("prompt"), read, kPrompt);
+  expect_rows_hold(rows_with("content"), read_tokenize, kContent);
+  expect_rows_hold(rows_with("prompt"), read_tokenize, kPrompt);
   expect_rows_hold(detokenize_request_fields(), read_detokenize_request, R"({"tokens":[1]})");
   const auto read_template = [](const std::string& body) { return read_template_request(body); };
   expect_rows_hold(template_request_fields(), read_template, kMessages);
-  expect_no_request(read);
+  expect_no_request(read_tokenize);
   expect_no_request(read_detokenize_request);
   expect_no_request(read_template);
 }

@@ -7,7 +7,7 @@
 namespace outrider {
 namespace {
 
-struct Served : FakeScheduler {
+struct ServedTokens : FakeScheduler {
   Json post(const std::string& path, const std::string& body) {
     return ask(token_routes(model()),
                {.method = "POST", .path = path, .query = "", .headers = {}, .body = body})
@@ -18,7 +18,7 @@ struct Served : FakeScheduler {
 constexpr int kA = 5 + 'a' - ' ';  // the token of "a"
 
 TEST(TokenRoutes, TokenizesAsLlamaServerDoes) {
-  Served served;
+  ServedTokens served;
   EXPECT_EQ(served.post("/tokenize", R"({"content":"ab"})").dump(),
             fmt::format(R"({{"tokens":[{},{}]}})", kA, kA + 1));
   EXPECT_EQ(served.post("/tokenize", R"({"content":"aé","with_pieces":true})").dump(),
@@ -29,7 +29,7 @@ TEST(TokenRoutes, TokenizesAsLlamaServerDoes) {
 }
 
 TEST(TokenRoutes, TokenizesAsVllmDoes) {
-  Served served;
+  ServedTokens served;
   EXPECT_EQ(
       served.post("/tokenize", R"({"prompt":"a"})").dump(),
       fmt::format(R"({{"count":1,"max_model_len":1000,"tokens":[{}],"token_strs":null}})", kA));
@@ -42,7 +42,7 @@ TEST(TokenRoutes, TokenizesAsVllmDoes) {
 }
 
 TEST(TokenRoutes, AddsBosWhereTheModelExpectsIt) {
-  Served served;
+  ServedTokens served;
   const auto tokenizer = letters();
   tokenizer->bos = 3;
   tokenizer->add_bos = true;
@@ -57,7 +57,7 @@ TEST(TokenRoutes, AddsBosWhereTheModelExpectsIt) {
 }
 
 TEST(TokenRoutes, Detokenizes) {
-  Served served;
+  ServedTokens served;
   EXPECT_EQ(served.post("/detokenize", fmt::format(R"({{"tokens":[3,{},1,2,1]}})", kA)).dump(),
             "{\"content\":\"<s>aé\xef\xbf\xbd\",\"prompt\":\"<s>aé\xef\xbf\xbd\"}");
   const RequestError error = refused([&] { served.post("/detokenize", R"({"tokens":[0,100]})"); });
@@ -66,7 +66,7 @@ TEST(TokenRoutes, Detokenizes) {
 }
 
 TEST(TokenRoutes, AppliesTheTemplate) {
-  Served served;
+  ServedTokens served;
   EXPECT_EQ(served
                 .post("/apply-template",
                       R"({"messages":[{"role":"user","content":"a"},

@@ -42,15 +42,15 @@ struct Guess {
   float confidence;
   double needs = 0;  // what share of what can be known
 };
-struct Text {
+struct SimulatedText {
   std::vector<Guess> lookup, model;
 };
 using Rates = std::function<double(int place)>;  // of right guesses
 
-Text make_text(int n, const Rates& lookup, const Rates& model, std::mt19937& random) {
+SimulatedText make_text(int n, const Rates& lookup, const Rates& model, std::mt19937& random) {
   std::normal_distribution<double> normal;
   std::uniform_real_distribution<double> uniform;
-  Text text;
+  SimulatedText text;
   for (int i = 0; i < n + 64; ++i) {
     text.lookup.push_back({uniform(random) < lookup(i), 0.6f});
     const bool is_right = uniform(random) < model(i);
@@ -75,9 +75,9 @@ class FakeDrafter final : public Drafter {
     sequences_.at(number.value).place += static_cast<int>(tokens.size());
   }
 
-  void begin_texts(std::span<const Text> texts, int n_prompt) {
+  void begin_texts(std::span<const SimulatedText> texts, int n_prompt) {
     sequences_.clear();
-    for (const Text& text : texts)
+    for (const SimulatedText& text : texts)
       sequences_.push_back({is_model_ ? &text.model : &text.lookup, n_prompt});
   }
 
@@ -194,7 +194,7 @@ class FakeDrafter final : public Drafter {
   std::vector<Sequence> sequences_;
 };
 
-struct Answer {
+struct SimulatedAnswer {
   double cost = 0;         // from the first token of all
   std::vector<int> asked;  // steps that asked the draft model, by place
 };
@@ -220,19 +220,19 @@ struct World {
     return std::clamp(normal(random), 0.4, 2.5);
   }
 
-  Answer answer(const Text& text, int n, int n_prompt = 0, bool with_model = true,
-                int n_limit = 0) {
+  SimulatedAnswer answer(const SimulatedText& text, int n, int n_prompt = 0, bool with_model = true,
+                         int n_limit = 0) {
     return answers({&text, 1}, n, n_prompt, with_model, n_limit)[0];
   }
 
   // Answers of n tokens, which may have n_limit, all begun at once.
-  std::vector<Answer> answers(std::span<const Text> texts, int n, int n_prompt = 0,
-                              bool with_model = true, int n_limit = 0) {
+  std::vector<SimulatedAnswer> answers(std::span<const SimulatedText> texts, int n,
+                                       int n_prompt = 0, bool with_model = true, int n_limit = 0) {
     n_limit = std::max(n_limit, n);
     lookup.begin_texts(texts, n_prompt);
     model.begin_texts(texts, n_prompt);
     const auto n_texts = texts.size();
-    std::vector<Answer> answers(n_texts);
+    std::vector<SimulatedAnswer> answers(n_texts);
     std::vector<int> places(n_texts);
     std::vector<TextBudget> states;
     for (std::size_t i = 0; i < n_texts; ++i)
@@ -319,7 +319,7 @@ struct World {
 
 // Every step checks so many guesses of lookup and so many of the draft model, as far as they are
 // not the same, and lengthens the draft by no other rule.
-double fixed_cost(const Costs& costs, const Text& text, int n, int n_prompt, int n_lookup,
+double fixed_cost(const Costs& costs, const SimulatedText& text, int n, int n_prompt, int n_lookup,
                   int n_model) {
   double cost = 0;
   const auto right = [](const std::vector<Guess>& guesses, int place, int n) {
@@ -364,7 +364,7 @@ Score score(const Case& c, double noise, int n_seeds) {
       if (c.n_before > 0)
         world.answer(make_text(c.n_before, c.lookup_before, c.model_before, world.random),
                      c.n_before);
-      const Text text = make_text(n, c.lookup, c.model, world.random);
+      const SimulatedText text = make_text(n, c.lookup, c.model, world.random);
       const double prompt = c.n_prompt > 0 ? world.costs.pass(c.n_prompt) : 0;
       const double cost = prompt + world.answer(text, n, c.n_prompt).cost;
       ratios[n == 512].push_back((prompt + n) / cost);
@@ -437,7 +437,8 @@ TEST(BudgetSimulation, EarlierAnswersPayForReading) {
       for (int i = 0; i < 3; ++i)
         world.answer(make_text(256, always(0.03), always(0.8), world.random), 256, 8);
       for (int i = 0; i < 4; ++i) {
-        const Text text = make_text(kTokens, always(0.03), always(kind.rate), world.random);
+        const SimulatedText text =
+            make_text(kTokens, always(0.03), always(kind.rate), world.random);
         ratios.push_back(world.answer(text, kTokens, kPrompt).cost / kTokens);
       }
     }
@@ -454,7 +455,7 @@ TEST(BudgetSimulation, ShortAnswersLoseLittle) {
   double cost = 0;
   for (int seed = 0; seed < 100; ++seed) {
     World world(0.1, seed);
-    Text text = make_text(128, always(0), always(0), world.random);
+    SimulatedText text = make_text(128, always(0), always(0), world.random);
     for (Guess& guess : text.lookup) guess.confidence = 0.9f;
     for (Guess& guess : text.model) guess.confidence = 0.9f;
     world.answer(make_text(256, always(0.6), always(0.8), world.random), 256, kPrompt);
@@ -471,7 +472,7 @@ TEST(BudgetSimulation, TriesAgainWithinAHundredSteps) {
       SCOPED_TRACE(fmt::format("seed {}, noise {}", seed, noise));
       World world(noise, seed);
       world.model.the_end_is_enough = true;
-      const Text text = make_text(800, always(0.03), then(400, 0, 0.95), world.random);
+      const SimulatedText text = make_text(800, always(0.03), then(400, 0, 0.95), world.random);
       const std::vector<int> asked = world.answer(text, 800, 200).asked;
       EXPECT_LE(std::ranges::count_if(asked, [](int place) { return place < 400; }), 14);
       n_back +=
@@ -490,7 +491,8 @@ TEST(BudgetSimulation, AnEmptyAccountFills) {
       for (int seed = 0; seed < 200; ++seed) {
         World world(0.1, seed);
         world.answer(make_text(256, always(0.03), always(0.8), world.random), 256, n_prompt);
-        const Text text = make_text(kTokens, always(0.03), then(n_wrong, 0, 0.9), world.random);
+        const SimulatedText text =
+            make_text(kTokens, always(0.03), then(n_wrong, 0, 0.9), world.random);
         ratios.push_back(world.answer(text, kTokens, n_prompt).cost / kTokens);
       }
   // 0.81 if nothing is added before the 128th token, and reading leaves nothing for drafts.
@@ -501,7 +503,7 @@ TEST(BudgetSimulation, AnEmptyAccountFills) {
 TEST(BudgetSimulation, TheAccountBoundsWhatCanBeLost) {
   for (int seed = 0; seed < 20; ++seed) {
     World world(0, seed);
-    Text text = make_text(512, always(0), always(0), world.random);
+    SimulatedText text = make_text(512, always(0), always(0), world.random);
     for (Guess& guess : text.lookup) guess.confidence = 0.999f;
     for (Guess& guess : text.model) guess.confidence = 0.999f;
     EXPECT_LE(world.answer(text, 512).cost, 512 + 0.013 * 64 + 0.006 * 512 + 1.5);
@@ -509,7 +511,7 @@ TEST(BudgetSimulation, TheAccountBoundsWhatCanBeLost) {
 }
 
 // Every step has so many guesses of the draft model for each text. The times at which texts end.
-std::vector<double> fixed_ends(const Costs& costs, std::span<const Text> texts, int n,
+std::vector<double> fixed_ends(const Costs& costs, std::span<const SimulatedText> texts, int n,
                                int n_model) {
   std::vector<double> ends(texts.size());
   std::vector<int> places(texts.size());
@@ -571,16 +573,16 @@ TEST(BudgetSimulation, TextsThatShareAPassLoseNothing) {
       for (int seed = 0; seed < kSeeds; ++seed) {
         World world(0.1, seed, 1, machine.costs);
         const auto texts = [&] {
-          std::vector<Text> texts;
+          std::vector<SimulatedText> texts;
           for (int i = 0; i < kTexts; ++i)
             texts.push_back(make_text(kTokens, always(0.03),
                                       always(mix.rates[i % mix.rates.size()]), world.random));
           return texts;
         };
         world.answers(texts(), kTokens);  // what is usual
-        const std::vector<Text> judged = texts();
+        const std::vector<SimulatedText> judged = texts();
         double last = 0;
-        for (const Answer& answer : world.answers(judged, kTokens)) {
+        for (const SimulatedAnswer& answer : world.answers(judged, kTokens)) {
           own += answer.cost;
           last = std::max(last, answer.cost);
         }
@@ -609,15 +611,15 @@ TEST(BudgetSimulation, WhatBarelyPaysIsLeft) {
   for (int seed = 0; seed < kSeeds; ++seed) {
     World world(0.1, seed, 1, costs);
     const auto texts = [&] {
-      std::vector<Text> texts;
+      std::vector<SimulatedText> texts;
       for (int i = 0; i < kTexts; ++i)
         texts.push_back(
             make_text(kTokens, always(i % 4 == 0 ? 0.85 : 0.03), always(0.5), world.random));
       return texts;
     };
     world.answers(texts(), kTokens);  // what is usual
-    const std::vector<Answer> answers = world.answers(texts(), kTokens);
-    last += std::ranges::max(answers, {}, &Answer::cost).cost / kSeeds;
+    const std::vector<SimulatedAnswer> answers = world.answers(texts(), kTokens);
+    last += std::ranges::max(answers, {}, &SimulatedAnswer::cost).cost / kSeeds;
   }
   // 0.988 if drafts are checked at their price.
   EXPECT_GE(kTokens * costs.pass(kTexts) / last, 0.993);

@@ -10,7 +10,7 @@ namespace outrider {
 namespace {
 
 // A chain of one drafter's proposals with tokens 1, 2, 3, ...
-DraftTree chain(int length, float confidence, int drafter = 0) {
+DraftTree chain_of(int length, float confidence, int drafter = 0) {
   DraftTree tree(0);
   int node = 0;
   for (int i = 1; i <= length; ++i) node = tree.propose(node, i, {drafter, confidence});
@@ -35,7 +35,7 @@ TEST(Calibration, BelievesTheStatedConfidenceAtFirst) {
 TEST(Calibration, ATextMovesFastAndLeavesOthersAlone) {
   Calibration calibration(2);
   Calibration::Text text = calibration.begin_text(), other = calibration.begin_text();
-  const DraftTree tree = chain(1, 0.8f);
+  const DraftTree tree = chain_of(1, 0.8f);
   for (int i = 0; i < 3; ++i) calibration.observe(text, tree, std::vector<Token>{9});
   EXPECT_LT(calibration.acceptance(text, {0, 0.8f}, 1), 0.45);
   EXPECT_LT(calibration.level(text, 0, 1), 0.35);
@@ -74,7 +74,7 @@ TEST(Calibration, TheEndOfATextTellsLessThanTheWhole) {
 // What texts have in common becomes the prior of the next.
 TEST(Calibration, LearnsFromTextToText) {
   Calibration calibration(1);
-  const DraftTree tree = chain(1, 0.5f);
+  const DraftTree tree = chain_of(1, 0.5f);
   for (int i = 0; i < 40; ++i) {
     Calibration::Text text = calibration.begin_text();
     for (int j = 0; j < 20; ++j) calibration.observe(text, tree, std::vector<Token>{1});
@@ -85,7 +85,7 @@ TEST(Calibration, LearnsFromTextToText) {
 
 TEST(Calibration, TellsDepthsApart) {
   Calibration calibration(1);
-  const DraftTree tree = chain(3, 0.5f);
+  const DraftTree tree = chain_of(3, 0.5f);
   Calibration::Text text = calibration.begin_text();
   for (int i = 0; i < 200; ++i) calibration.observe(text, tree, std::vector<Token>{1, 2, 9});
   EXPECT_GT(calibration.acceptance(text, {0, 0.5f}, 1), 0.8);
@@ -98,7 +98,7 @@ TEST(Calibration, TellsDepthsApart) {
 TEST(Calibration, CountsProposalsWhoseParentWasAccepted) {
   Calibration calibration(1);
   Calibration::Text text = calibration.begin_text();
-  const DraftTree tree = chain(3, 0.5f);
+  const DraftTree tree = chain_of(3, 0.5f);
   calibration.observe(text, tree, std::vector<Token>{1});
   EXPECT_EQ(calibration.reliability().n(), 1);
   calibration.observe(text, tree, std::vector<Token>{9, 2, 3});

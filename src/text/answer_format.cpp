@@ -6,13 +6,12 @@
 #include "base/error.h"
 #include "formats/parse_json.h"
 #include "text/answer_parser.h"
+#include "text/json_scanner.h"
 
 namespace outrider {
 namespace {
 
 using Shape = ToolSyntax::Shape;
-
-constexpr std::string_view kWhite = " \n\r\t";
 
 // Whether the parser finds the call that the template wrote.
 bool reads(const AnswerFormat& format, const RenderedCall& rendered) {

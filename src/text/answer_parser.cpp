@@ -11,12 +11,6 @@ namespace {
 
 using Kind = AnswerDelta::Kind;
 
-constexpr std::string_view kWhite = " \n\r\t";
-
-bool is_white(char byte) {
-  return kWhite.find(byte) != std::string_view::npos;
-}
-
 // Content or reasoning, and the white space of the contract.
 class Flow {
  public:

@@ -11,13 +11,8 @@ namespace outrider {
 namespace {
 
 using Kind = AnswerDelta::Kind;
-using Json = nlohmann::json;
 
 constexpr std::size_t kNameBytesMax = 256;
-
-bool is_white(char byte) {
-  return byte == ' ' || byte == '\n' || byte == '\r' || byte == '\t';
-}
 
 bool is_of_name(char byte) {
   return (byte >= '0' && byte <= '9') || (byte >= 'a' && byte <= 'z') ||
@@ -26,25 +21,25 @@ bool is_of_name(char byte) {
 }
 
 std::string quoted(const std::string& text) {
-  return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
+  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 // Of a string that JsonScanner took.
 std::string unquoted(const std::string& json) {
-  return Json::parse(json, nullptr, false).get<std::string>();
+  return nlohmann::json::parse(json, nullptr, false).get<std::string>();
 }
 
-void collect_types(const Json& schema, std::vector<std::string>& out, int depth = 0) {
+void collect_types(const nlohmann::json& schema, std::vector<std::string>& out, int depth = 0) {
   constexpr int kDepthMax = 4;  // of alternatives within alternatives
   if (!schema.is_object() || depth > kDepthMax) return;
   if (const auto type = schema.find("type"); type != schema.end()) {
-    for (const Json& one : type->is_array() ? *type : Json::array({*type}))
+    for (const nlohmann::json& one : type->is_array() ? *type : nlohmann::json::array({*type}))
       if (one.is_string()) out.push_back(one);
   }
   for (const char* key : {"anyOf", "oneOf"}) {
     const auto list = schema.find(key);
     if (list == schema.end() || !list->is_array()) continue;
-    for (const Json& one : *list) collect_types(one, out, depth + 1);
+    for (const nlohmann::json& one : *list) collect_types(one, out, depth + 1);
   }
 }
 
@@ -76,16 +71,17 @@ void AnswerDeltas::add(Kind kind, std::string_view text) {
 
 GivenTools::GivenTools(const std::string& json) {
   if (json.empty()) return;
-  const Json list = parse_json(json, "tools");
+  const nlohmann::json list = parse_json(json, "tools");
   if (!list.is_array()) throw Error("tools: expected a list, not {}", list.type_name());
   for (std::size_t i = 0; i < list.size(); ++i) {
-    const Json& tool = list[i];
-    const Json& function = tool.is_object() && tool.contains("function") ? tool["function"] : tool;
+    const nlohmann::json& tool = list[i];
+    const nlohmann::json& function =
+        tool.is_object() && tool.contains("function") ? tool["function"] : tool;
     if (!function.is_object() || !function.contains("name") || !function["name"].is_string())
       throw Error("tools: item {}: needs a function with a name", i + 1);
     auto& parameters = types_[function["name"]];
-    const Json properties =
-        function.value(Json::json_pointer("/parameters/properties"), Json::object());
+    const nlohmann::json properties = function.value(
+        nlohmann::json::json_pointer("/parameters/properties"), nlohmann::json::object());
     for (const auto& [name, schema] : properties.items()) collect_types(schema, parameters[name]);
   }
 }

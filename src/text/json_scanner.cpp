@@ -7,10 +7,6 @@
 namespace outrider {
 namespace {
 
-bool is_white(char byte) {
-  return byte == ' ' || byte == '\n' || byte == '\r' || byte == '\t';
-}
-
 bool is_digit(char byte) {
   return byte >= '0' && byte <= '9';
 }

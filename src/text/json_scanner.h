@@ -8,6 +8,12 @@
 
 namespace outrider {
 
+inline constexpr std::string_view kWhite = " \n\r\t";
+
+constexpr bool is_white(char byte) {
+  return kWhite.find(byte) != std::string_view::npos;
+}
+
 // Follows one value (RFC 8259) as parse_json would read it: the first byte that no value could have
 // in its place is refused. Two differences: at most kDepthMax levels of nesting, so that a value
 // can be put into a larger one; and control characters in strings, which models write in code, are

@@ -13,13 +13,11 @@
 namespace outrider {
 namespace {
 
-using Json = nlohmann::json;
-
 // [text, its normal form C] by Python's unicodedata: every character that does not stay as it is,
 // every pair that becomes one character, and random runs of both with others between them.
-const Json& golden() {
-  static const Json pairs =
-      Json::parse(std::ifstream(OUTRIDER_SOURCE_DIR "/tests/golden/tokenizers/normal_form.json"));
+const nlohmann::json& golden_pairs() {
+  static const nlohmann::json pairs = nlohmann::json::parse(
+      std::ifstream(OUTRIDER_SOURCE_DIR "/tests/golden/tokenizers/normal_form.json"));
   return pairs;
 }
 
@@ -28,8 +26,8 @@ std::string nfc(const std::string& text) {
 }
 
 TEST(NormalForm, EqualsPythons) {
-  ASSERT_GT(golden().size(), 2500u);
-  for (const auto& pair : golden()) {
+  ASSERT_GT(golden_pairs().size(), 2500u);
+  for (const auto& pair : golden_pairs()) {
     const std::string text = pair[0], expected = pair[1];
     EXPECT_EQ(nfc(text), expected) << text;
     EXPECT_EQ(to_nfc(expected), std::nullopt) << expected;
@@ -90,7 +88,7 @@ TEST(NormalForm, IsLocalAndStable) {
   for (int i = 0; i < 2000; ++i) {
     std::string text, expected;
     for (unsigned n = random() % 6; n > 0; --n) {
-      const std::string part = golden()[random() % golden().size()][random() % 2];
+      const std::string part = golden_pairs()[random() % golden_pairs().size()][random() % 2];
       text += part + "x";
       expected += nfc(part) + "x";
     }

@@ -12,7 +12,7 @@
 namespace outrider {
 namespace {
 
-std::string golden_template(const std::string& name) {
+std::string golden_tool_template(const std::string& name) {
   std::ostringstream out;
   out << std::ifstream(OUTRIDER_SOURCE_DIR "/tests/golden/templates/tools/" + name,
                        std::ios::binary)
@@ -20,7 +20,7 @@ std::string golden_template(const std::string& name) {
   return out.str();
 }
 
-const char* const kTools =
+const char* const kNowTool =
     R"([{"type": "function", "function": {"name": "now", "description": "Now.", "parameters": {"type": "object", "properties": {}}}}])";
 // Two calls, as OpenAI's clients give them back, and what came of them.
 const char* const kConversation = R"([
@@ -102,7 +102,7 @@ TEST(TemplateConventions, GiveATemplateWhatItExpects) {
   for (const Case& c : cases) {
     SCOPED_TRACE(c.name);
     const ChatTemplate chat_template(c.source, "test", "<s>", "</s>");
-    std::string found = rendered(chat_template, tool_syntax(c.syntax), kConversation, kTools);
+    std::string found = rendered(chat_template, tool_syntax(c.syntax), kConversation, kNowTool);
     if (const std::size_t tools = found.rfind("}}]<user>"); tools != found.npos)
       found.erase(0, tools + 3);
     EXPECT_EQ(found, c.expected);
@@ -135,7 +135,7 @@ TEST(TemplateConventions, PutToolsWhereATemplateLooks) {
     SCOPED_TRACE(c.name);
     const ChatTemplate chat_template(c.source, "test", "<s>", "</s>");
     EXPECT_EQ(template_conventions(chat_template).tools, c.tools);
-    EXPECT_EQ(rendered(chat_template, nullptr, R"([{"role": "user", "content": "Hi"}])", kTools),
+    EXPECT_EQ(rendered(chat_template, nullptr, R"([{"role": "user", "content": "Hi"}])", kNowTool),
               c.expected);
   }
   const ChatTemplate last(cases[3].source, "test", "<s>", "</s>");
@@ -154,8 +154,8 @@ TEST(TemplateConventions, OfTemplatesInTheTests) {
                         {"identified_calls", true, true},
                         {"sections", true, false}}) {
     SCOPED_TRACE(c.file);
-    const ChatTemplate chat_template(golden_template(std::string(c.file) + ".jinja"), c.file, "<s>",
-                                     "</s>");
+    const ChatTemplate chat_template(golden_tool_template(std::string(c.file) + ".jinja"), c.file,
+                                     "<s>", "</s>");
     const TemplateConventions found = template_conventions(chat_template);
     EXPECT_EQ(found.tools, TemplateConventions::Tools::variable);
     EXPECT_EQ(found.renders_calls, c.renders_calls);

@@ -8,7 +8,7 @@
 namespace outrider {
 namespace {
 
-std::vector<Token> tokens(int first, int end) {
+std::vector<Token> counting(int first, int end) {
   std::vector<Token> tokens;
   for (int token = first; token < end; ++token) tokens.push_back(token);
   return tokens;
@@ -25,7 +25,7 @@ void append(Alignment& alignment, std::span<const Token> tokens) {
 }
 
 TEST(Alignment, BeginsAtTheBeginningAndEndsAtTheEnd) {
-  const std::vector<Token> prediction = tokens(0, 20);
+  const std::vector<Token> prediction = counting(0, 20);
   Alignment alignment(prediction);
   for (const Token token : prediction) {
     EXPECT_EQ(next(alignment), token);
@@ -37,7 +37,7 @@ TEST(Alignment, BeginsAtTheBeginningAndEndsAtTheEnd) {
 }
 
 TEST(Alignment, IsSurerTheLongerItHolds) {
-  Alignment alignment(tokens(0, 100));
+  Alignment alignment(counting(0, 100));
   double last = 0;
   for (Token token = 0; token < 50; ++token) {
     EXPECT_GT(alignment.places()[0].probability, last);
@@ -63,11 +63,11 @@ TEST(Alignment, FindsItselfAgainAfterAChange) {
       {"inserted", {10, 11, 12, 900, 901}, 1},
       {"one more", {900, 901, 902, 903}, 1},
   };
-  const std::vector<Token> prediction = tokens(0, 40);
+  const std::vector<Token> prediction = counting(0, 40);
   for (const Change& change : changes) {
     SCOPED_TRACE(change.name);
     Alignment alignment(prediction);
-    append(alignment, tokens(0, 10));
+    append(alignment, counting(0, 10));
     append(alignment, change.instead);
     int n_lost = 0;
     for (Token token = 13; token < 40; ++token) {
@@ -80,8 +80,8 @@ TEST(Alignment, FindsItselfAgainAfterAChange) {
 
 // After one other token the likely places are: that it was replaced, and that it was inserted.
 TEST(Alignment, HasSeveralPlacesWhereItIsUnsure) {
-  Alignment alignment(tokens(0, 40));
-  append(alignment, tokens(0, 10));
+  Alignment alignment(counting(0, 40));
+  append(alignment, counting(0, 10));
   alignment.append(900);
   std::vector<int> places;
   double sum = 0;

@@ -12,7 +12,7 @@ namespace outrider {
 namespace {
 
 constexpr Token kEnd = -1;
-constexpr std::size_t kAnswerMin = 8;  // tokens; shorter ones save nothing
+constexpr std::size_t kTokensMin = 8;  // tokens; shorter ones save nothing
 
 }  // namespace
 
@@ -65,7 +65,7 @@ void EarlierAnswers::take_index() {
 }
 
 void EarlierAnswers::add(std::span<const Token> answer) noexcept {
-  if (answer.size() < kAnswerMin) return;
+  if (answer.size() < kTokensMin) return;
   try {
     Answer added(answer.begin(), answer.end());
     if (options_.keep) options_.keep(added);

@@ -6,7 +6,7 @@
 namespace outrider {
 namespace {
 
-constexpr double kRecent = 0.01;  // the weight of the last outcome
+constexpr double kLastOutcome = 0.01;  // the weight of the last outcome
 
 }  // namespace
 
@@ -33,7 +33,7 @@ void Guesser::learn(Token last, std::span<const Candidate> best) {
   if (best.empty()) return;
   const std::span<const Token> successors = successors_.after(last);
   for (std::size_t i = 0; i < std::min(kBranches, successors.size()); ++i)
-    said_again_[i] += kRecent * ((successors[i] == best[0].token) - said_again_[i]);
+    said_again_[i] += kLastOutcome * ((successors[i] == best[0].token) - said_again_[i]);
   successors_.learn(last, best);
 }
 

@@ -5,13 +5,11 @@
 #include <new>
 #include <thread>
 
+#include "speculation/drafters/drafter_test.h"
 #include "speculation/drafters/lookup.h"
 
 namespace outrider {
 namespace {
-
-const SamplingParams kGreedy;
-const ProcessorState kState(kGreedy);
 
 std::vector<Token> propose(Drafter& drafter, int sequence) {
   DraftTree tree(1);

@@ -6,11 +6,10 @@
 #include <functional>
 #include <random>
 
+#include "speculation/drafters/drafter_test.h"
+
 namespace outrider {
 namespace {
-
-const SamplingParams kGreedy;
-const ProcessorState kState(kGreedy);
 
 DraftTree propose(LookupDrafter& drafter, DraftSequence sequence, std::span<const Token> text,
                   DraftLimits limits = {}) {

@@ -30,7 +30,7 @@ constexpr int kRowsWithGuesses = 8;
 constexpr double kGuessMin = 0.1;
 // Of a text's rows, where pages are short: two for its draft, one for what it reads.
 constexpr int kScratchPages = 3;
-constexpr double kRecent = 0.9;  // what a proposal leaves of the weight of those before it
+constexpr double kRecentLeft = 0.9;  // what a proposal leaves of the weight of those before it
 
 // By the best other score. Of a token without rival: as sure as one of lead 20.
 float confidence(const std::vector<Candidate>& best, std::size_t candidate) {
@@ -235,8 +235,8 @@ void ModelDrafter::propose(std::span<const DraftRequest> requests) {
   }
   n_levels_ += n_levels;
   // What is not tried for a while returns to what is usual.
-  recent_levels_ *= kRecent;
-  recent_passes_ *= kRecent;
+  recent_levels_ *= kRecentLeft;
+  recent_passes_ *= kRecentLeft;
   if (n_levels > 1 || has_grown) {
     recent_levels_ += n_levels - 1;
     recent_passes_ += passes;

@@ -4,11 +4,10 @@
 
 #include <random>
 
+#include "speculation/drafters/drafter_test.h"
+
 namespace outrider {
 namespace {
-
-const SamplingParams kGreedy;
-const ProcessorState kState(kGreedy);
 
 DraftTree propose(PredictionDrafter& drafter, int sequence, DraftLimits limits = {}) {
   DraftTree tree(0);

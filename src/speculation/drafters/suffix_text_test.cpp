@@ -9,7 +9,7 @@
 namespace outrider {
 namespace {
 
-constexpr std::size_t kMemory = std::size_t{1} << 20;
+constexpr std::size_t kTextMemory = std::size_t{1} << 20;
 
 struct Guessed {
   Token token;
@@ -28,14 +28,14 @@ std::vector<Guessed> guesses(const SuffixText& text, SuffixText::End end) {
 }
 
 std::vector<Guessed> guesses(std::span<const Token> tokens) {
-  SuffixText text(kMemory);
+  SuffixText text(kTextMemory);
   text.append(tokens);
   return guesses(text, text.end());
 }
 
 TEST(SuffixText, ContinuesTheLongestMatch) {
   // "1 2 3" stood at the start, "2 3" later, with another continuation.
-  SuffixText text(kMemory);
+  SuffixText text(kTextMemory);
   text.append(std::vector<Token>{1, 2, 3, 4, 5, 9, 2, 3, 6, 1, 2, 3});
   const auto first = text.guesses(text.end(), 4);
   ASSERT_EQ(first.size(), 2u);
@@ -80,7 +80,7 @@ TEST(SuffixText, ProbabilityGrowsWithTheMatch) {
 // It guesses what a new one would that was given the same text, whatever happened on the way.
 TEST(SuffixText, IsAFunctionOfItsTokens) {
   std::mt19937 random(8);
-  for (const std::size_t memory : {kMemory, 100 * SuffixAutomaton::kBytesPerToken}) {
+  for (const std::size_t memory : {kTextMemory, 100 * SuffixAutomaton::kBytesPerToken}) {
     SuffixText text(memory);
     std::vector<Token> tokens;
     for (int round = 0; round < 1000; ++round) {

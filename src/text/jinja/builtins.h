@@ -51,5 +51,9 @@ std::vector<const Value*> bind(const Runtime& runtime, std::string_view function
                                const Arguments& arguments,
                                std::initializer_list<std::string_view> parameters,
                                std::size_t n_required = 0);
+// Whether the parameter was given something else than none.
+inline bool given(const Value* value) {
+  return value && !value->is_none();
+}
 
 }  // namespace outrider::jinja

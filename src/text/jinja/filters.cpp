@@ -24,9 +24,6 @@ std::int64_t integer_or(Runtime& runtime, const Value* value, std::int64_t other
 bool truthy_or(const Value* value, bool otherwise) {
   return value ? truthy(*value) : otherwise;
 }
-bool given(const Value* value) {
-  return value && !value->is_none();
-}
 
 // "a.b.0" as the steps of a look-up; numbers are indices.
 std::vector<Value> attribute_path(Runtime& runtime, Value attribute) {

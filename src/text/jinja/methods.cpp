@@ -31,10 +31,6 @@ class BoundMethod final : public Object {
   const Method& method_;
 };
 
-bool given(const Value* value) {
-  return value && !value->is_none();
-}
-
 const Text& text_argument(Runtime& runtime, const Value& value) {
   if (value.is_undefined()) runtime.fail_undefined(value);
   if (!value.is_text()) runtime.fail("expected a string, not '{}'", type_name(value));
