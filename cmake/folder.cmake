@@ -1,13 +1,11 @@
-# outrider_folder(NAME [FILE_BY_FILE] [LINK targets...] [PRIVATE_LINK targets...] [SUBFOLDERS dirs...])
+# outrider_folder(NAME [LINK targets...] [PRIVATE_LINK targets...] [SUBFOLDERS dirs...])
 #
 # A folder of src/ is one library, outrider_NAME. Sources are found by their names: foo.cpp is library code, foo_test.cpp
 # belongs to the folder's test program NAME_tests, foo_fuzz.cpp is a fuzz target of its own (with OUTRIDER_FUZZ), which
 # ctest runs for OUTRIDER_FUZZ_SECONDS, beginning with the files of tests/corpus/foo_fuzz if there are any.
 # main.cpp belongs to a program that the folder declares itself. foo_x86.cpp is built for x86 alone, foo_aarch64.cpp for
 # aarch64; a subfolder of one architecture is named by OUTRIDER_ARCHITECTURE.
-#
-# With CMAKE_UNITY_BUILD several files are compiled as one, which takes half the time or less, so their local names must
-# differ. Not so in a folder that is FILE_BY_FILE.
+# With CMAKE_UNITY_BUILD several files are compiled as one, which takes half the time; so their local names must differ.
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|amd64|AMD64)$")
   set(OUTRIDER_ARCHITECTURE x86)
 elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
@@ -18,7 +16,7 @@ endif()
 set(OUTRIDER_FUZZ_SECONDS 20 CACHE STRING "how long ctest runs each fuzz target")
 
 function(outrider_folder name)
-  cmake_parse_arguments(folder "FILE_BY_FILE" "" "LINK;PRIVATE_LINK;SUBFOLDERS" ${ARGN})
+  cmake_parse_arguments(folder "" "" "LINK;PRIVATE_LINK;SUBFOLDERS" ${ARGN})
   set(patterns *.cpp)
   set(header_patterns *.h)
   foreach(sub IN LISTS folder_SUBFOLDERS)
@@ -41,9 +39,6 @@ function(outrider_folder name)
     target_include_directories(outrider_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src)
     target_sources(outrider_${name} PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}/src FILES ${headers})
     target_link_libraries(outrider_${name} PUBLIC ${folder_LINK} PRIVATE ${folder_PRIVATE_LINK})
-    if(folder_FILE_BY_FILE)
-      set_target_properties(outrider_${name} PROPERTIES UNITY_BUILD OFF)
-    endif()
   else()
     add_library(outrider_${name} INTERFACE)
     target_include_directories(outrider_${name} INTERFACE ${PROJECT_SOURCE_DIR}/src)
@@ -55,9 +50,6 @@ function(outrider_folder name)
     target_link_libraries(${name}_tests PRIVATE outrider_${name} ${folder_PRIVATE_LINK} GTest::gtest_main)
     target_compile_definitions(${name}_tests PRIVATE OUTRIDER_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
     target_compile_options(${name}_tests PRIVATE ${OUTRIDER_TEST_OPTIONS})
-    if(folder_FILE_BY_FILE)
-      set_target_properties(${name}_tests PROPERTIES UNITY_BUILD OFF)
-    endif()
     gtest_discover_tests(${name}_tests TEST_PREFIX ${OUTRIDER_TEST_PREFIX}${name}. DISCOVERY_TIMEOUT 60)
   endif()
   if(OUTRIDER_FUZZ)
