@@ -353,11 +353,11 @@ class Model(TestCase):
         self.assertGreater(report["memory"]["bytes"], report["memory"]["weights"])
         longer = json.loads(outrider("inspect", "--json", "-c", "100000", MODEL).stdout)
         self.assertGreater(longer["memory"]["bytes"], report["memory"]["bytes"])
-        text = outrider("inspect", MODEL).stdout
-        def without_available(text):  # memory, which changes between two calls
-            return re.sub(r"[\d.]+ [GM]B available", "available", text)
-        self.assertEqual(without_available(outrider("inspect", "-m", MODEL).stdout), without_available(text))
-        self.assertEqual(outrider("inspect").stdout, text)  # the default model
+        def shown(*model):  # without available memory, which changes between two calls
+            return re.sub(r"[\d.]+ [GM]B available", "available", outrider("inspect", *model).stdout)
+        text = shown(MODEL)
+        self.assertEqual(shown("-m", MODEL), text)
+        self.assertEqual(shown(), text)  # the default model
         self.assertIn("272 tensors", text)
         self.assertIn("for a context of 8192", text)
 
