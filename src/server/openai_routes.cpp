@@ -16,7 +16,7 @@ namespace {
 
 using Reply = std::shared_ptr<HttpReply>;
 
-constexpr std::string_view kComment = ": still here\n\n";  // a comment
+constexpr std::string_view kComment = ": still here\n\n";  // which clients skip
 
 Asked asked(const HttpRequest& http, const GenerationFields& fields,
             std::unique_ptr<AnswerForm> form) {

@@ -8,6 +8,7 @@
 
 namespace outrider {
 
+// White space, as RFC 8259 has it.
 inline constexpr std::string_view kWhite = " \n\r\t";
 
 constexpr bool is_white(char byte) {

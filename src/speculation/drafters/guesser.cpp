@@ -6,7 +6,7 @@
 namespace outrider {
 namespace {
 
-constexpr double kLastOutcome = 0.01;  // the weight of the last outcome
+constexpr double kLastOutcome = 0.01;  // its weight in a running mean
 
 }  // namespace
 

@@ -51,7 +51,7 @@ std::vector<const Value*> bind(const Runtime& runtime, std::string_view function
                                const Arguments& arguments,
                                std::initializer_list<std::string_view> parameters,
                                std::size_t n_required = 0);
-// Whether the parameter was given something else than none.
+// Whether a parameter of bind() was given, and not as none.
 inline bool given(const Value* value) {
   return value && !value->is_none();
 }
