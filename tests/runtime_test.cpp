@@ -169,6 +169,20 @@ TEST_F(RuntimeTest, DraftsFromTheHistory) {
   impossible.insert(impossible.begin(), {65, 66, 67});
   HistoryStore(history_file(), {}).keep(identify("", *model.checkpoint), impossible);
   for (int i = 0; i < 10; ++i) EXPECT_EQ(answer(true).tokens, without.tokens);
+
+  // Many users' answers stay in memory.
+  ASSERT_TRUE(std::filesystem::remove(history_file()));
+  {
+    Runtime runtime = open({.context = 256,
+                            .pool = RuntimeOptions::Pool{},
+                            .drafters = choices,
+                            .drafter_flags = {{"--history", ""}},
+                            .budget = {.automatic = false},
+                            .keeps = true});
+    const auto engine = runtime.make_engine(choices);
+    runtime.open_session(*engine).complete(request);
+  }
+  EXPECT_FALSE(std::filesystem::exists(history_file()));
   before ? setenv("OUTRIDER_CACHE", restored.c_str(), 1) : unsetenv("OUTRIDER_CACHE");
   std::filesystem::remove_all(folder);
 }
@@ -296,6 +310,14 @@ TEST_F(RuntimeTest, PlansAPoolForManyTexts) {
   } catch (const Error& error) {
     EXPECT_EQ(error.remedy(), Remedy::cache_memory);
   }
+  options.pool->bytes = std::uint64_t{1} << 60;
+  try {
+    open(options);
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.remedy(), Remedy::cache_memory) << error.what();
+  }
+  options.pool->bytes = 25 * kPage;
   options.context.reset();  // then it becomes as long as fits
   EXPECT_EQ(open(options).target().options().context, 7 * 64);
 }

@@ -75,6 +75,7 @@ std::vector<AnswerRequest> mix(const Load& load, int vocabulary, unsigned seed) 
 
 struct Sums {
   long cached = 0, preempted = 0, accepted = 0;
+  int most_at_once = 0;  // answers in one step
 };
 
 // Serves the mix and compares each answer with the one that it is alone.
@@ -103,6 +104,9 @@ Sums serve_and_compare(const Models& models, const Load& load, unsigned seed) {
   const std::vector<AnswerRequest> requests = mix(load, models.tokenizer->size() - 10, seed);
   std::vector<std::vector<Token>> answers(requests.size());
   Sums sums;
+  engine.on_step([&](const StepReport& report) {
+    sums.most_at_once = std::max(sums.most_at_once, static_cast<int>(report.sequences.size()));
+  });
   for (std::size_t i = 0; i < requests.size(); ++i) {
     scheduler.submit(requests[i], [&, i](const AnswerEvent& event) {
       for (const AnswerToken& token : event.tokens) answers[i].push_back(token.token);
@@ -182,12 +186,13 @@ TEST(Serving, ThirtyTwoAtOnce) {
                                       {.isa = chosen_isa(),
                                        .n_requests = 40,
                                        .n_running = 33,
-                                       .n_pages = 70,
+                                       .n_pages = 250,
                                        .context = 256,
                                        .n_predict = 50,
                                        .automatic = true},
                                       7);
   EXPECT_GT(sums.cached, 500);
+  EXPECT_EQ(sums.most_at_once, 33);
 }
 
 TEST(Serving, ARealModelsAnswersAreThoseOfPlainDecoding) {

@@ -99,7 +99,7 @@ std::uint64_t Cache::hash(const CacheScope& scope, int before,
   std::uint64_t hash =
       before == kNone ? mixed(mixed(0, scope.value[0]), scope.value[1]) : pages_[before].hash;
   for (const Token token : tokens) hash = mixed(hash, static_cast<std::uint64_t>(token));
-  return hash;
+  return hash & limits_.hash_mask;
 }
 
 int Cache::find_known(const CacheScope& scope, int before, std::span<const Token> tokens) const {

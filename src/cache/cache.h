@@ -43,6 +43,8 @@ struct CacheLimits {
   // Of the pool; 0: as many as all sequences need at their longest.
   int n_pages = 0;
   bool shares_texts = false;  // whether pages are known, so that sequences may adopt them
+  std::uint64_t hash_mask =
+      ~std::uint64_t{0};  // bits of hashes that count: none, and all are equal
 };
 
 // Keys and values of `count` neighbouring positions inside one page.

@@ -175,9 +175,10 @@ TEST(Cache, PagesThatWereUsedLongestAgoAreTakenFirst) {
 
 // A model of the contents: after the copies, the places of a sequence's pages must always hold what
 // was computed of its own text, which tokens before decide, too.
-void keep_every_text(bool shares_texts) {
+void keep_every_text(bool shares_texts, std::uint64_t hash_mask = ~std::uint64_t{0}) {
   CacheLimits limits = kLimits;
   limits.shares_texts = shares_texts;
+  limits.hash_mask = hash_mask;
   if (shares_texts) limits.n_pages = 12;
   std::size_t longest = 0;
   long n_adopted = 0, n_refused = 0;
@@ -332,6 +333,11 @@ TEST(Cache, RandomOperationsKeepEveryText) {
 
 TEST(Cache, RandomOperationsKeepEveryTextWhereTextsShareAPool) {
   keep_every_text(true);
+}
+
+// A hash decides nothing: tokens, scope and the page before are compared.
+TEST(Cache, RandomOperationsKeepEveryTextWhereAllHashesAreEqual) {
+  keep_every_text(true, 0);
 }
 
 }  // namespace

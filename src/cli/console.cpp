@@ -123,6 +123,21 @@ Console::~Console() {
 }
 
 void Console::clear() {
+  const std::lock_guard lock(mutex_);
+  erase();
+}
+
+void Console::text_written(std::string_view text) {
+  const std::lock_guard lock(mutex_);
+  mid_line_ = text.back() != '\n';
+}
+
+bool Console::mid_line() const {
+  const std::lock_guard lock(mutex_);
+  return mid_line_;
+}
+
+void Console::erase() {
   if (!drawn_.empty()) write_error("\r\x1b[K");
   drawn_.clear();
 }
@@ -150,7 +165,8 @@ void Console::detail(std::string_view line) {
 
 void Console::show(std::string_view line) {
   if (quiet_) return;
-  clear();
+  const std::lock_guard lock(mutex_);
+  erase();
   // On one terminal a note does not begin behind half a line of an answer.
   if (mid_line_ && output_is_terminal() && error_is_terminal()) {
     write_error("\n");
@@ -173,6 +189,7 @@ void Console::advance(std::string_view label, double fraction, std::string_view 
   }
   // A label that does not fit would wrap and could not be taken back.
   if (columns(line) > width) line = fmt::format("{:3.0f}%", 100 * fraction);
+  const std::lock_guard lock(mutex_);
   if (line == drawn_) return;
   write_error(fmt::format("\r\x1b[K{}", line));
   drawn_ = std::move(line);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chrono>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -45,7 +46,8 @@ Palette output_palette(ColorMode mode);
 void append_log(const std::string& path, std::string_view line);
 
 // Notes on standard error while a command runs, copied to the file of --log-file. On a terminal, a
-// progress line stays below them and disappears at the end.
+// progress line stays below them and disappears at the end. Notes may come from any thread. They
+// throw Error if the log file cannot be written.
 class Console {
  public:
   explicit Console(const Settings& settings);  // throws Error if the log file cannot be written
@@ -60,20 +62,22 @@ class Console {
   void clear();  // removes the progress line
 
   // Text of an answer went to standard output; not empty.
-  void text_written(std::string_view text) { mid_line_ = text.back() != '\n'; }
+  void text_written(std::string_view text);
   // The answer's last line has no end yet.
-  bool mid_line() const { return mid_line_; }
+  bool mid_line() const;
 
   // For pulling: the progress line, notes, and Ctrl-C.
   Progress progress();
 
  private:
   void show(std::string_view line);
+  void erase();  // with mutex_
 
-  bool quiet_, verbose_, draws_;
+  const bool quiet_, verbose_, draws_;
+  const std::optional<std::string> log_file_;
+  mutable std::mutex mutex_;  // of what follows
   bool mid_line_ = false;
   std::string drawn_;  // the progress line on the screen
-  std::optional<std::string> log_file_;
 };
 
 // A table in columns. On a terminal too narrow for it, each row becomes a block of lines "header

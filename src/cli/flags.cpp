@@ -94,6 +94,17 @@ SettingsField texts(std::vector<std::string> Settings::*field, bool may_be_empty
           ""};
 }
 
+// Commas between them, as in llama-server.
+void add_aliases(Settings& settings, std::string_view text) {
+  while (true) {
+    const std::size_t end = std::min(text.find(','), text.size());
+    if (end == 0) throw UsageError("must not be empty");
+    settings.aliases.emplace_back(text.substr(0, end));
+    if (end == text.size()) return;
+    text.remove_prefix(end + 1);
+  }
+}
+
 SettingsField on(bool Settings::*field) {
   return {[=](Settings& settings, std::string_view) { settings.*field = true; }, ""};
 }
@@ -315,19 +326,21 @@ std::vector<Flag> make_flags() {
       "address to listen on; 0.0.0.0 or ::, all of this machine's, which others can reach");
   add({"--port"}, "N", server, named, integer(&Settings::port, 0, 65535),
       "port to listen on; 0: a free one, which is printed");
-  add({"-a", "--alias"}, "NAME", server, named, texts(&Settings::aliases, false),
-      "a name that requests may give the model, and that answers carry; *: any; may be repeated");
+  add({"-a", "--alias"}, "NAME", server, named, SettingsField{add_aliases, ""},
+      "a name that requests may give the model, and that answers carry; *: any; may be repeated, "
+      "or hold several names with commas");
   add({"-np", "--parallel"}, "N", server, named, integer(&Settings::parallel, 1, 256),
       "requests that are answered at once; others wait");
   add({"--cache-memory"}, "SIZE", server, named, SettingsField{set_cache_memory, ""},
       "memory for the keys and values of all requests, as in 8G (default: what all need at their "
       "longest, at most half of what is available)");
   add({"--max-pause-ms"}, "MS", server, named, SettingsField{set_pause, ""},
-      "how long answers in progress may wait for a step that also reads a prompt (default: less "
-      "than "
-      "twice as long as without)");
+      "how long answers in progress may wait for a step that also reads a prompt, its drafts left "
+      "out (default: less than twice as long as without)");
   add({"--max-queue"}, "N", server, named, integer(&Settings::queue_max, 1, 1 << 20),
       "requests that may wait; others get status 429");
+  add({"--request-seconds"}, "N", server, named, integer(&Settings::request_seconds, 1, 1 << 30),
+      "how long a request may take with its waiting; then its answer ends as at a token limit");
   add({"--drain-seconds"}, "N", server, named, integer(&Settings::drain_seconds, 0, 86400),
       "how long answers in progress may go on after SIGTERM or Ctrl-C; a second one ends them");
   add({"--api-key"}, "KEY", server, named, texts(&Settings::api_keys, false),
@@ -335,6 +348,8 @@ std::vector<Flag> make_flags() {
       "--api-key-file is safer");
   add({"--api-key-file"}, "FILE", server, named, optional_text(&Settings::api_key_file),
       "a file with a key on each line");
+  add({"--share-cache"}, "", server, named, on(&Settings::share_cache),
+      "requests with different keys share cached prompts and what drafts are made from");
   add({"--cors-origin"}, "ORIGIN", server, named, texts(&Settings::cors_origins, false),
       "a web page's origin, as in https://chat.example, whose scripts may ask; *: any; may be "
       "repeated");

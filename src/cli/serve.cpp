@@ -1,6 +1,7 @@
 #include <poll.h>
 #include <signal.h>
 
+#include <atomic>
 #include <filesystem>
 #include <sstream>
 
@@ -45,16 +46,43 @@ std::vector<HttpRoute> api_routes(const std::shared_ptr<const ServedModel>& mode
   return routes;
 }
 
-HttpServerOptions http_options(const Settings& settings, Metrics& metrics, Console& console) {
+// Notes of a server at work, from any thread. A log that cannot be written any more ends nothing:
+// that is said once.
+class ServerLog {
+ public:
+  explicit ServerLog(Console& console) : console_(console) {}
+
+  void note(std::string_view line) {
+    unless_it_fails([&] { console_.note(line); });
+  }
+  void detail(std::string_view line) {
+    unless_it_fails([&] { console_.detail(line); });
+  }
+
+ private:
+  template <typename Write>
+  void unless_it_fails(Write write) {
+    try {
+      write();
+    } catch (const Error& error) {
+      if (!has_failed_.exchange(true)) write_error(fmt::format("outrider: {}\n", error.what()));
+    }
+  }
+
+  Console& console_;
+  std::atomic<bool> has_failed_ = false;
+};
+
+HttpServerOptions http_options(const Settings& settings, Metrics& metrics, ServerLog& log) {
   HttpServerOptions options{.host = settings.host,
                             .port = settings.port,
                             .n_threads = settings.http_threads,
                             .guards = {api_keys(settings), settings.cors_origins}};
   options.access_log =
-      [&console, count = metrics.count_requests(api_routes(nullptr))](const HttpAccess& access) {
+      [&log, count = metrics.count_requests(api_routes(nullptr))](const HttpAccess& access) {
         count(access);
-        console.detail(fmt::format("{} {} {} {} bytes {:.1f} ms", access.method, access.path,
-                                   access.status, access.bytes, access.ms));
+        log.detail(fmt::format("{} {} {} {} bytes {:.1f} ms", access.method, access.path,
+                               access.status, access.bytes, access.ms));
       };
   return options;
 }
@@ -88,6 +116,8 @@ std::shared_ptr<const ServedModel> served_model(const Settings& settings, const 
     return filters_for(asked.or_else(standard), checkpoint->metadata);
   };
   model->repeat_last_n = settings.repeat_last_n;
+  model->keys_share = settings.share_cache;
+  model->answers_max = static_cast<std::size_t>(settings.parallel + settings.queue_max);
   model->submit = [&](AnswerRequest request, AnswerListener listener) {
     return scheduler.submit(std::move(request), metrics.watch(std::move(listener)));
   };
@@ -136,7 +166,8 @@ int serve(const Machine& machine, const Settings& settings) {
   for (DraftChoice& choice : draft.choices) choice.late = false;
 
   Metrics metrics(name_for_clients(settings), std::string(version()));
-  Server server(http_options(settings, metrics, console), std::string(version()));
+  ServerLog log(console);
+  Server server(http_options(settings, metrics, log), std::string(version()));
   const std::string address = url(settings, server.port());
   console.note(fmt::format("listening on {}, loading {}", address, settings.model));
   if (!server.is_loopback() && settings.api_keys.empty() && !settings.api_key_file)
@@ -152,7 +183,8 @@ int serve(const Machine& machine, const Settings& settings) {
   Scheduler scheduler(*engine, bench.tokenizer(),
                       {.n_running = settings.parallel,
                        .n_waiting = settings.queue_max,
-                       .max_pause_ms = settings.pause_ms_max});
+                       .max_pause_ms = settings.pause_ms_max,
+                       .time_max = std::chrono::seconds(settings.request_seconds)});
   const struct Stop {
     Server& server;
     ~Stop() { server.stop(); }
@@ -162,13 +194,13 @@ int serve(const Machine& machine, const Settings& settings) {
   server.serve(status_routes(status_sources(bench, *model, server, scheduler, metrics, settings,
                                             !engine->drafters().empty())),
                api_routes(model), scheduler);
-  console.note(fmt::format("{} is ready at {}/v1", bench.model().name, address));
+  log.note(fmt::format("{} is ready at {}/v1", bench.model().name, address));
 
   if (wait_for_signal(server)) {
     const int signal = take_signal();
     const std::chrono::seconds most(settings.drain_seconds);
     if (!server.drain(most, [&] { return !pending_signal() && !server.failure(); }))
-      console.note("answers in progress were ended");
+      log.note("answers in progress were ended");
     server.stop();
     if (!server.failure()) {
       bench.keep_profile(*engine);
@@ -215,9 +247,11 @@ Command serve_command() {
                                          "--cache-memory",
                                          "--max-pause-ms",
                                          "--max-queue",
+                                         "--request-seconds",
                                          "--drain-seconds",
                                          "--api-key",
                                          "--api-key-file",
+                                         "--share-cache",
                                          "--cors-origin",
                                          "--threads-http"};
   for (const DrafterKind* kind : drafter_kinds())

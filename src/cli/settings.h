@@ -53,6 +53,8 @@ struct Settings {
 
   std::string host = "127.0.0.1";
   int port = 8080, parallel = 8, queue_max = 256, drain_seconds = 30, http_threads = 2;
+  int request_seconds = 3600;
+  bool share_cache = false;  // among API keys
   std::vector<std::string> aliases, api_keys, cors_origins;
   std::optional<std::string> api_key_file;
   std::optional<std::uint64_t> cache_memory;  // bytes

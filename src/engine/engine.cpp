@@ -163,8 +163,8 @@ void Engine::suspend(Generation& generation) {
 int Engine::n_unread(Generation& generation) {
   const int n_before_last = static_cast<int>(generation.tokens.size()) - 1;
   const int n_read = target_->committed(generation.sequence);
-  const bool reads_all = generation.options.prompt_logprobs && n_read < generation.n_prompt;
-  if (reads_all || n_before_last - n_read < kPagePositions) return n_before_last - n_read;
+  if (generation.scores_prompt() || n_before_last - n_read < kPagePositions)
+    return n_before_last - n_read;
   return n_before_last -
          target_->adopt(generation.sequence, std::span(generation.tokens).first(n_before_last));
 }
@@ -273,9 +273,11 @@ void Engine::forget_texts() {
 }
 
 void Engine::measure_costs() {
-  const bool drafts = options_.budget.rows > 0 && !drafters_.empty();
-  if (!options_.budget.automatic || (!drafts && !options_.knows_passes)) return;
-  for (const auto& drafter : drafters_) drafter->measure_costs();
+  const BudgetOptions& budget = options_.budget;
+  const bool drafts = budget.automatic && budget.rows > 0 && !drafters_.empty();
+  if (!drafts && !options_.knows_passes) return;
+  if (budget.automatic)
+    for (const auto& drafter : drafters_) drafter->measure_costs();
   if (!budget_.curve().empty()) return;
   // In rounds, since a shared machine is slow for moments. Slow machines get fewer of them, or
   // fewer points; the curve goes on beyond them and is refined by every step.
@@ -287,7 +289,7 @@ void Engine::measure_costs() {
   if (living_.empty()) own.emplace(*target_);
   const SequenceId sequence = own ? own->id() : living_.front()->sequence;
   const int first = target_->committed(sequence);
-  const int rows_of_one = options_.knows_passes ? kRowsOfMany : 1 + options_.budget.rows;
+  const int rows_of_one = options_.knows_passes ? kRowsOfMany : 1 + budget.rows;
   const int rows_max = std::min({rows_of_one, target_->options().batch_rows,
                                  target_->options().n_slots, target_->options().context - first});
   time_pass(*target_, sequence, 1, 1);  // first touches of memory

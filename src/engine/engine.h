@@ -19,7 +19,7 @@ namespace outrider {
 struct EngineOptions {
   BudgetOptions budget = {};
   int prompt_chunk = 0;       // prompt rows of a sequence in one pass at most; 0: as many as fit
-  bool knows_passes = false;  // measure_costs() times the target without drafters, too
+  bool knows_passes = false;  // measure_costs() times the target even if no draft depends on it
 };
 
 // Not thread-safe.
@@ -82,9 +82,9 @@ class Engine {
   // nothing: not known yet.
   std::optional<double> pass_ms(std::span<const Part> parts) const;
 
-  // For an automatic budget: times the drafters and, the first time, the target on as many rows as
-  // a step of one text may have. On top of a living generation's text, which stays as it is, or if
-  // there is none on a sequence of its own.
+  // For an automatic budget times the drafters; for it, and with knows_passes, the first time the
+  // target on as many rows as a step of one text may have. On top of a living generation's text,
+  // which stays as it is, or if there is none on a sequence of its own.
   void measure_costs();
 
   // What this engine knows of costs and acceptance, and in place of measure_costs(): what another

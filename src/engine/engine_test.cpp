@@ -443,12 +443,14 @@ TEST(Engine, RandomTreesChangeNothing) {
 TEST(Engine, StopsAtAFullContext) {
   const FakeTokenizer tokenizer = words();
   for (const Draft& draft : drafts())
-    for (const int context : {12, 13, 30}) {
+    for (const auto& [context, n_predict] : {std::pair{12, -1}, {13, -1}, {30, -1}, {30, 10'000}}) {
       SCOPED_TRACE(draft.name);
       Setting setting;
       setting.load.context = context;
       WatchedEngine engine(setting, draft.make());
-      const Request request{{1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2}, greedy(), {.ignore_eos = true}};
+      const Request request{{1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2},
+                            greedy(),
+                            {.n_predict = n_predict, .ignore_eos = true}};
       const Outcome outcome = generate(engine, tokenizer, {request})[0];
       EXPECT_EQ(outcome, decode_plainly(setting.model, tokenizer, request, context));
       EXPECT_EQ(outcome.tokens.size(), context - request.prompt.size());
@@ -506,7 +508,7 @@ TEST(Engine, NoTokensAskedForNeedNoStep) {
   EXPECT_EQ(engine.steps(), 0);
 }
 
-// Prompt rows go in chunks whose last carries node 0 and already drafts.
+// Prompt rows go in chunks whose last carries node 0.
 TEST(Engine, ReadsPromptsInChunks) {
   const FakeTokenizer tokenizer = words();
   const std::vector<Token> prompt{1, 2, 3, 4, 1, 2, 3, 4, 1, 2};
@@ -813,6 +815,40 @@ TEST(Engine, DraftsHaveToPayForTextsThatWait) {
   }
   EXPECT_GT(drafted[0], 200);
   EXPECT_LT(4 * drafted[1000], drafted[0]);
+}
+
+TEST(Engine, SaysWhyNothingWasDrafted) {
+  const FakeTokenizer tokenizer = words();
+  const auto reasons = [&](WatchedEngine& engine, int n_predict, AnswerOptions options = {}) {
+    const auto generation =
+        engine.begin(std::vector<Token>{1, 2, 3, 1, 2, 3}, greedy(),
+                     StopRules(tokenizer, {.n_predict = n_predict, .ignore_eos = true}), options);
+    Generation* const alive[] = {generation.get()};
+    while (!generation->ended()) engine.step(alive);
+    return generation->counters.not_drafted;
+  };
+  Setting fixed;
+  fixed.engine.budget = {.automatic = false, .rows = 3, .depth = 3, .width = 1};
+  const auto silent = [](auto, const auto&) {};
+  WatchedEngine finds_nothing(fixed, list(std::make_unique<ScriptedDrafter>(silent)));
+  // The step that reads the prompt could not draft, the last one has no room for more than a token.
+  NotDrafted not_drafted = reasons(finds_nothing, 10);
+  EXPECT_EQ(not_drafted.no_match, 8);
+  EXPECT_EQ(not_drafted.limit, 1);
+  EXPECT_EQ(not_drafted.sum(), 9);
+  not_drafted = reasons(finds_nothing, 10, {.draft_rows = 0});
+  EXPECT_EQ(not_drafted.off, 9);
+  EXPECT_EQ(not_drafted.sum(), 9);
+
+  Setting automatic;
+  automatic.engine.budget.automatic = true;
+  WatchedEngine is_dear(automatic, list(lookup()));
+  Learned learned = is_dear.learned();
+  learned.passes = {{.rows = 1, .ms = 10}, {.rows = 2, .ms = 1000}, {.rows = 64, .ms = 90'000}};
+  ASSERT_TRUE(is_dear.restore(learned));
+  not_drafted = reasons(is_dear, 150);
+  EXPECT_GT(not_drafted.does_not_pay, 100);
+  EXPECT_EQ(not_drafted.off + not_drafted.no_match, 0);
 }
 
 // What they do with a prompt may take as long as many rows.

@@ -91,6 +91,10 @@ struct Generation {
   // Nothing follows: a stop rule ended the answer, or an error did.
   bool ended() const { return finish_reason || error; }
 
+  // Every row of the prompt has to be computed, for its logits: nothing was generated yet. A text
+  // that gave its pages back later has told them.
+  bool scores_prompt() const { return options.prompt_logprobs && std::ssize(tokens) == n_prompt; }
+
   // An answer that is broken off here: the text that was held back because it could have become a
   // stop string.
   std::string take_held_text() {

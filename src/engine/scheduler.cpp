@@ -42,6 +42,7 @@ Scheduler::Scheduler(Engine& engine, const Tokenizer& tokenizer, SchedulerOption
     : engine_(engine), tokenizer_(tokenizer), options_(options) {
   const LoadOptions& target = engine.target().options();
   CHECK(options.n_running >= 1 && options.n_running <= target.n_sequences);
+  CHECK(engine.options().prompt_chunk > 0);
   CHECK(engine.target().free_pages() >= pages_of_one(target.context, target.batch_rows));
   status_.pages = engine.target().free_pages();
   for (const auto& drafter : engine.drafters())
@@ -100,7 +101,7 @@ void Scheduler::run() {
     lock.unlock();
     turn();
   }
-  end_all(Error("the server stopped before the answer's end"));
+  end_all(std::nullopt);
   publish();
 }
 
@@ -112,6 +113,7 @@ void Scheduler::stop() {
 
 bool Scheduler::turn() {
   take_mail();
+  if (options_.time_max) end_overdue();
   admit();
   const std::vector<Engine::Part> parts = plan();
   if (!parts.empty()) step(parts);
@@ -139,7 +141,20 @@ void Scheduler::take_mail() {
   }
 }
 
-// Those that gave way go on before others begin, in the order of all.
+void Scheduler::end_overdue() {
+  const auto seconds = std::chrono::duration<double>(*options_.time_max).count();
+  const Clock::time_point oldest = Clock::now() - *options_.time_max;
+  for (std::size_t i = answers_.size(); i-- > 0;) {
+    Answer& answer = *answers_[i];
+    if (answer.submitted > oldest) continue;
+    if (answer.first)
+      end(answer, FinishReason::length, std::nullopt);
+    else
+      end(answer, std::nullopt, Error("no answer within {} s", seconds));
+  }
+}
+
+// In the order of all, those that gave way and those that wait, until one has to wait for pages.
 void Scheduler::admit() {
   int n_begun = static_cast<int>(
       std::ranges::count_if(answers_, [](const auto& a) { return a->generation != nullptr; }));
@@ -154,26 +169,23 @@ void Scheduler::admit() {
     n_promised += wanted + kPagesAhead;
     return true;
   };
-  bool is_blocked = false;  // by one that waits for pages
-  for (const auto& answer : answers_)
-    if (answer->is_suspended && !is_blocked) {
-      answer->is_suspended = !has_room(*answer);
-      is_blocked = answer->is_suspended;
-    }
-  for (std::size_t i = 0; i < answers_.size() && !is_blocked && n_begun < options_.n_running;) {
+  bool is_blocked = false;
+  for (std::size_t i = 0; i < answers_.size() && !is_blocked;) {
     Answer& answer = *answers_[i];
-    if (answer.generation || will_be_read_by_another(answer)) {
+    const bool is_new = answer.generation == nullptr;
+    if (answer.runs() ||
+        (is_new && (n_begun == options_.n_running || will_be_read_by_another(answer)))) {
       ++i;
       continue;
     }
-    if (!begin(answer)) continue;  // it has ended
-    ++n_begun;
+    if (is_new) {
+      if (!begin(answer)) continue;  // it has ended
+      ++n_begun;
+    }
     ++i;
     is_blocked = !has_room(answer);
-    if (is_blocked) {
-      engine_.suspend(*answer.generation);
-      answer.is_suspended = true;
-    }
+    answer.is_suspended = is_blocked;
+    if (is_blocked) engine_.suspend(*answer.generation);  // which adopted what is there of it
   }
 }
 
@@ -353,7 +365,7 @@ void Scheduler::end(Answer& answer, std::optional<FinishReason> reason, std::opt
   const Clock::time_point now = Clock::now();
   figures.queued_ms = ms_between(answer.submitted, answer.started.value_or(now));
   if (Generation* const generation = answer.generation.get()) {
-    if (!reason && !error) last.held_text = generation->take_held_text();
+    if (!error && !generation->ended()) last.held_text = generation->take_held_text();
     const Clock::time_point first = answer.first.value_or(now);
     figures.prompt_ms = ms_between(*answer.started, first);
     figures.generation_ms = ms_between(first, now);

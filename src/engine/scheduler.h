@@ -49,7 +49,7 @@ struct AnswerFigures {
 };
 
 struct AnswerEnd {
-  std::optional<FinishReason> reason = {};    // nothing: cancelled, or failed
+  std::optional<FinishReason> reason = {};    // nothing: cancelled, or failed, which has an error
   std::optional<std::string> stop_text = {};  // the stop string that ended it, if one did
   std::optional<Error> error = {};            // why it failed
   AnswerFigures figures = {};
@@ -81,10 +81,13 @@ class Overloaded : public Error {
 struct SchedulerOptions {
   int n_running = 1;    // answers at once, at most the target's sequences
   int n_waiting = 256;  // others that may wait
-  // How long a step may take in which prompts are read while other answers go on; nothing:
-  // less than twice as long as without, or as one in which all of them generate. At least one token
-  // is read.
+  // How long a step may take, its drafts left out, in which prompts are read while other answers go
+  // on; nothing: less than twice as long as without, or as one in which all of them generate. At
+  // least one token is read.
   std::optional<double> max_pause_ms = {};
+  // From an answer's submission. Then it ends, by FinishReason::length if it has begun to generate,
+  // else with an error. Nothing: no limit.
+  std::optional<std::chrono::milliseconds> time_max = {};
 };
 
 // Sums since the start, and what is now.
@@ -116,8 +119,9 @@ struct SchedulerStatus {
 
 class Scheduler {
  public:
-  // Engine and tokenizer must outlive it, and nobody else may use the engine. A sequence of the
-  // target must fit into its pages at its longest, alone and with the rows of a step.
+  // Engine and tokenizer must outlive it, and nobody else may use the engine, whose prompt_chunk is
+  // set. A sequence of the target must fit into its pages at its longest, alone and with the rows
+  // of a step.
   Scheduler(Engine& engine, const Tokenizer& tokenizer, SchedulerOptions options);
   ~Scheduler();  // on the engine's thread, or after run() has returned; answers are cancelled
   Scheduler(const Scheduler&) = delete;
@@ -131,8 +135,8 @@ class Scheduler {
   SchedulerStatus status() const;
 
   // Works until stop(), which any thread may call and which lets the step in progress end; sleeps
-  // while there is nothing to do. Answers that have not ended then fail. turn() is one round of it:
-  // false if there was nothing to do.
+  // while there is nothing to do. Answers that have not ended are cancelled then. turn() is one
+  // round of it: false if there was nothing to do.
   void run();
   void stop();
   bool turn();
@@ -162,6 +166,7 @@ class Scheduler {
   };
 
   void take_mail();
+  void end_overdue();
   void end_all(const std::optional<Error>& error);
   void admit();
   bool begin(Answer& answer);

@@ -43,9 +43,7 @@ Step::Step(Engine& engine, std::span<const Engine::Part> parts, int n_waiting) :
     const int length = static_cast<int>(generation->tokens.size());
     const int first = engine_.target_->committed(generation->sequence);
     CHECK(first < length);
-    const int read_max = generation->options.prompt_logprobs && first < generation->n_prompt
-                             ? std::min(n_read, kScoredRows - 1)
-                             : n_read;
+    const int read_max = generation->scores_prompt() ? std::min(n_read, kScoredRows - 1) : n_read;
     const int more = std::min({length - first - 1, read_max, room});
     room -= more;
 
@@ -68,7 +66,9 @@ Step::Step(Engine& engine, std::span<const Engine::Part> parts, int n_waiting) :
                       .token_rows = {},
                       .node_rows = {},
                       .choices = {},
-                      .verdict = {}});
+                      .verdict = {},
+                      .state_before = {},
+                      .stop_before = {}});
     load_.rows += turns_.back().n_tokens;
     const int prompt_rows = turns_.back().n_tokens - (turns_.back().generates ? 1 : 0);
     load_.prompt_rows += prompt_rows;
@@ -213,12 +213,12 @@ std::vector<Row> Step::lay_out_rows() {
       const Parent parent =
           i == 0 ? Parent{CommittedText{}} : Parent{EarlierRow{turn.token_rows[i - 1]}};
       turn.token_rows.push_back(static_cast<int>(rows.size()));
-      rows.push_back({.sequence = generation.sequence,
-                      .token = generation.tokens[turn.first + i],
-                      .position = turn.first + i,
-                      .parent = parent,
-                      .wants_logits = generation.options.prompt_logprobs &&
-                                      turn.first + i + 1 < generation.n_prompt});
+      rows.push_back(
+          {.sequence = generation.sequence,
+           .token = generation.tokens[turn.first + i],
+           .position = turn.first + i,
+           .parent = parent,
+           .wants_logits = generation.scores_prompt() && turn.first + i + 1 < generation.n_prompt});
     }
     if (!turn.generates) continue;
     turn.node_rows.push_back(turn.token_rows.back());
@@ -250,6 +250,8 @@ void Step::emit() {
       score(turn);
       continue;
     }
+    turn.state_before = generation.state;
+    turn.stop_before = generation.stop;
     const auto take = [&](Token token, std::optional<int> drafter) {
       generation.tokens.push_back(token);
       generation.finish_reason = generation.stop.push(token);
@@ -283,12 +285,13 @@ void Step::emit() {
 void Step::score(Turn& turn) {
   Generation& generation = *turn.generation;
   const AnswerOptions& options = generation.options;
-  if (!options.n_logprobs && !options.prompt_logprobs) return;
+  const bool scores_prompt = options.prompt_logprobs && turn.length == generation.n_prompt;
+  if (!options.n_logprobs && !scores_prompt) return;
   const auto logits = [&](int row) {
     const ChoiceRequest request{.row = row, .wants_logits = true};
     return engine_.target_->choose(pass_, {&request, 1})[0].logits;
   };
-  if (options.prompt_logprobs)
+  if (scores_prompt)
     for (int i = 0; i < turn.n_tokens; ++i) {
       const int next = turn.first + i + 1;  // place in the prompt
       if (next >= generation.n_prompt || next <= std::ssize(generation.prompt_scores)) continue;
@@ -398,6 +401,8 @@ void Step::fail(const Error& error) {
   for (Turn& turn : turns_) {
     Generation& generation = *turn.generation;
     generation.tokens.resize(turn.length);
+    if (turn.state_before) generation.state = std::move(*turn.state_before);
+    if (turn.stop_before) generation.stop = std::move(*turn.stop_before);
     engine_.target_->truncate(generation.sequence, turn.first);  // drops scratch rows, too
     generation.n_shown = std::min(generation.n_shown, turn.length);
     for (const auto& drafter : engine_.drafters_)

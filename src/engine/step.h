@@ -43,6 +43,10 @@ class Step {
     std::vector<int> node_rows;
     std::vector<std::optional<Token>> choices;
     Verdict verdict;  // emit() cuts it to the nodes that became text
+
+    // The generation's, as they were before emit() changed them.
+    std::optional<ProcessorState> state_before;
+    std::optional<StopRules> stop_before;
   };
 
   void draft();

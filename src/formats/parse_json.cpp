@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/bytes.h"
 #include "base/error.h"
 
 namespace outrider {
@@ -93,7 +94,7 @@ class OrderedReader final : public nlohmann::json_sax<nlohmann::ordered_json> {
     for (const auto& entry : entries) keys.push_back(entry.first);
     std::ranges::sort(keys);
     if (const auto twice = std::ranges::adjacent_find(keys); twice != keys.end())
-      throw Error("{}: JSON object with the key '{}' twice", where_, *twice);
+      throw Error("{}: JSON object with the key '{}' twice", where_, printable(*twice));
   }
 
   const std::string_view where_;

@@ -149,6 +149,12 @@ void Runtime::choose_context() {
   const int wanted = options_.context.value_or(std::min(trained, kContextMax));
   const std::uint64_t available = available_memory();
   const int fitting = context_that_fits(bytes, wanted, available);
+  const auto alone = need(64, least_pages(64)).total();
+  if (fitting == 0 && alone <= available)
+    throw Error(Remedy::cache_memory,
+                "{} of cache are given, and {} of memory are available, of which the model needs "
+                "{}; give it less",
+                human_bytes(*options_.pool->bytes), human_bytes(available), human_bytes(alone));
   if (fitting == 0)
     throw Error("{}: needs {} of memory, and {} are available; use a smaller model",
                 target_model_.name, human_bytes(bytes(64)), human_bytes(available));

@@ -11,6 +11,7 @@
 #include <span>
 #include <utility>
 
+#include "base/bytes.h"
 #include "base/hash.h"
 #include "server/error_body.h"
 
@@ -107,8 +108,8 @@ void check_drafters(const ServedModel& model,
     if (std::ranges::find(model.drafters, name) == model.drafters.end())
       refuse_field(
           "speculation.draft",
-          fmt::format("no drafter \"{}\"; expected \"auto\", \"off\" or of this server's: {}", name,
-                      fmt::join(model.drafters, ", ")));
+          fmt::format("no drafter \"{}\"; expected \"auto\", \"off\" or of this server's: {}",
+                      printable(name, 64), fmt::join(model.drafters, ", ")));
 }
 
 }  // namespace
@@ -144,11 +145,14 @@ AnswerRequest answer_request(const ServedModel& model, const GenerationFields& f
   answer.request.stop = {.n_predict = fields.max_tokens.value_or(-1),
                          .texts = fields.stop,
                          .ignore_eos = fields.ignore_eos};
-  answer.request.options = {.prediction = model.tokenizer->encode(fields.prediction),
-                            .scope = cache_scope(api_key, fields.cache_salt),
-                            .draft_rows = fields.draft_rows,
-                            .drafters = fields.drafters,
-                            .n_logprobs = fields.n_logprobs};
+  std::vector<Token> prediction = model.tokenizer->encode(fields.prediction);
+  prediction.resize(std::min(prediction.size(), static_cast<std::size_t>(model.context)));
+  answer.request.options = {
+      .prediction = std::move(prediction),
+      .scope = cache_scope(model.keys_share ? std::nullopt : api_key, fields.cache_salt),
+      .draft_rows = fields.draft_rows,
+      .drafters = fields.drafters,
+      .n_logprobs = fields.n_logprobs};
   answer.priority = fields.priority;
   return answer;
 }
@@ -200,6 +204,9 @@ AnswerHead answer_head(const ServedModel& model, const GenerationFields& fields,
 }
 
 void give_answers(const ServedModel& model, Asked asked, std::shared_ptr<HttpReply> reply) {
+  if (asked.answers.size() > model.answers_max)
+    refuse_field("n", fmt::format("the request asks for {} answers; this server takes {} at once",
+                                  asked.answers.size(), model.answers_max));
   const auto delivery = std::make_shared<Delivery>(asked, reply, model.cancel);
   std::vector<AnswerId> ids;
   const auto cancel_all = [cancel = model.cancel](const std::vector<AnswerId>& all) {

@@ -72,6 +72,20 @@ TEST(AnthropicRoutes, Tools) {
   EXPECT_EQ(reply->json()["content"][0]["id"].get<std::string>().substr(0, 6), "toolu_");
 }
 
+TEST(AnthropicRoutes, TheFirstCallEndsAnAnswerWithoutParallelCalls) {
+  ServedMessages served;
+  const auto reply = served.say("hi", R"("tools":[{"name":"f","input_schema":{}}],
+      "tool_choice":{"type":"auto","disable_parallel_tool_use":true})");
+  served.bring(0, R"(<tool_call>{"name": "f", "arguments": {"a": )");
+  EXPECT_FALSE(served.submitted[0].is_cancelled);
+  served.bring(0, "1}}</tool_call>");
+  EXPECT_TRUE(served.submitted[0].is_cancelled);
+  served.end(0, {});  // cancelled
+  EXPECT_EQ(reply->sent->status, 200);
+  EXPECT_EQ(reply->json()["stop_reason"], "tool_use");
+  EXPECT_EQ(reply->json()["content"].size(), 1u);
+}
+
 TEST(AnthropicRoutes, Thinking) {
   struct Case {
     const char *fields, *prompt;
@@ -147,6 +161,15 @@ TEST(AnthropicRoutes, GoesOnWithTheAssistantsText) {
   served.bring(0, " more");
   served.finish(0);
   EXPECT_EQ(reply->json()["content"][0]["text"], " more");
+
+  const char* const thought = R"({"max_tokens":9,"messages":[{"role":"user","content":"hi"},
+      {"role":"assistant","content":[{"type":"thinking","thinking":"hm","signature":""},
+                                     {"type":"text","text":"Once"}]}]})";
+  const auto after_thinking = served.post(thought);
+  EXPECT_EQ(served.prompt(1), "[user]hi[assistant]<think>hm</think>Once");
+  served.bring(1, " more");
+  served.finish(1);
+  EXPECT_EQ(after_thinking->json()["content"].dump(), R"([{"type":"text","text":" more"}])");
 }
 
 TEST(AnthropicRoutes, CountsTokens) {
@@ -155,6 +178,33 @@ TEST(AnthropicRoutes, CountsTokens) {
                                  "/v1/messages/count_tokens");
   EXPECT_EQ(reply->sent->body, R"({"input_tokens":28})");
   EXPECT_TRUE(served.submitted.empty());
+}
+
+// As it stands, also where no answer could follow.
+TEST(AnthropicRoutes, CountsWhatAnAssistantSaidLast) {
+  struct Case {
+    const char *content, *prompt;
+  };
+  const Case cases[] = {
+      {R"([{"type":"text","text":"Once"}])", "<think></think>Once"},
+      {R"([{"type":"tool_use","id":"1","name":"f","input":{}}])",
+       R"(<tool_call>{"name": "f", "arguments": {}}</tool_call>)"},
+      {R"([{"type":"text","text":"so"},{"type":"tool_use","id":"1","name":"f","input":{}}])",
+       R"(so<tool_call>{"name": "f", "arguments": {}}</tool_call>)"},
+      {R"([{"type":"thinking","thinking":"hm"}])", "<think>hm</think>"},
+      {R"([{"type":"thinking","thinking":"hm"},{"type":"text","text":"Once"}])",
+       "<think>hm</think>Once"},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.content);
+    ServedMessages served;
+    const auto reply = served.post(
+        R"({"messages":[{"role":"user","content":"hi"},{"role":"assistant","content":)" +
+            std::string(c.content) + "}]}",
+        "/v1/messages/count_tokens");
+    EXPECT_EQ(reply->json()["input_tokens"],
+              std::string("[user]hi[assistant]").size() + std::string(c.prompt).size());
+  }
 }
 
 TEST(AnthropicRoutes, Refuses) {

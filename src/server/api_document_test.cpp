@@ -1,4 +1,5 @@
-// docs/api.md has for each route the fields that its table has.
+// docs/api.md has for each route, and for the objects in its requests, the fields that its table
+// has.
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -47,15 +48,16 @@ TEST(ApiDocument, HasTheFieldsOfEveryRoute) {
   std::ifstream file(OUTRIDER_SOURCE_DIR "/docs/api.md");
   std::stringstream text;
   text << file.rdbuf() << "\n";
-  const std::pair<const char*, std::vector<FieldRow>> tables[] = {
+  std::vector<PartRows> tables = {
       {"`/v1/chat/completions`", chat_request_fields()},
-      {"Messages of a chat", message_fields({}).rows()},
       {"`/v1/completions`", completion_request_fields()},
       {"`/v1/messages`", messages_request_fields()},
       {"`/tokenize`", tokenize_request_fields()},
       {"`/detokenize`", detokenize_request_fields()},
       {"`/apply-template`", template_request_fields()},
   };
+  for (const auto& parts : {conversation_part_fields({}), messages_part_fields()})
+    tables.insert(tables.end(), parts.begin(), parts.end());
   for (const auto& [title, rows] : tables) {
     const std::string expected = fmt::format("### Fields: {}\n\n{}", title, document_table(rows));
     EXPECT_NE(text.str().find(expected + "\n"), std::string::npos) << "docs/api.md lacks:\n"

@@ -1,5 +1,6 @@
 #include "server/chat_answer.h"
 
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -25,7 +26,9 @@ class ChatChoice {
   }
   bool has_enough() const { return reader_.has_enough(); }
   int n_reasoning() const { return reader_.n_reasoning(); }
-  std::string_view finish_reason(const AnswerEnd& end) const {
+  // Nothing: the answer failed, or the server stopped before its end.
+  std::optional<std::string_view> finish_reason(const AnswerEnd& end) const {
+    if (end.error || (!end.reason && !has_enough())) return std::nullopt;
     if (end.reason == FinishReason::length) return "length";
     return reader_.calls() ? "tool_calls" : "stop";
   }
@@ -78,7 +81,7 @@ class ChatDocument final : public ChatForm {
     Message& message = messages_[static_cast<std::size_t>(index)];
     for (const AnswerDelta& delta : choice.read(event)) add(message, delta);
     if (!event.end) return {};
-    message.finish_reason = choice.finish_reason(*event.end);
+    message.finish_reason = choice.finish_reason(*event.end).value_or("");
     add_figures(figures_, event.end->figures, index == 0);
     return {};
   }
@@ -143,8 +146,10 @@ class ChatStream final : public ChatForm {
       if (const Json json = delta_json(delta); !json.is_null())
         text += event_text(chunk_json(index, json));
     if (!event.end) return text;
+    const auto finish_reason = choice.finish_reason(*event.end);
+    if (!finish_reason) return text;  // fail() says the rest
     add_figures(figures_, event.end->figures, index == 0);
-    Json last = chunk_json(index, Json::object(), choice.finish_reason(*event.end));
+    Json last = chunk_json(index, Json::object(), *finish_reason);
     if (++n_ended_ == options_.n && !options_.include_usage)
       last["timings"] = timings_json(figures_);
     return text + event_text(last);

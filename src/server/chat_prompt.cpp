@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <optional>
+#include <span>
+#include <utility>
+
 #include "text/template_conventions.h"
 
 namespace outrider {
@@ -33,8 +37,14 @@ std::string tools_text(const Conversation& conversation) {
   return conversation.has_tools() ? conversation.tools.dump() : "";
 }
 
+// Of the answer.
+bool begins_with_reasoning(const Conversation& conversation) {
+  return conversation.continues && !conversation.messages.back().reasoning.empty();
+}
+
 // The template's variables for how much to reason.
-Json variables_of(const ChatTemplate& chat_template, const Conversation& conversation) {
+Json variables_of(const ServedModel& model, const Conversation& conversation) {
+  const ChatTemplate& chat_template = *model.chat_template;
   Json variables = conversation.variables;
   std::optional<bool> reasons = conversation.reasoning;
   const std::vector<std::string> switches = chat_template.reasoning_switches();
@@ -43,33 +53,73 @@ Json variables_of(const ChatTemplate& chat_template, const Conversation& convers
       reasons = false;
     else if (chat_template.names("reasoning_effort"))
       variables.emplace("reasoning_effort", effort);
-    else
+    else if (effort != "none" || model.format.reasoning)
       refuse_field("reasoning_effort", "this model's chat template knows none; leave it out");
   }
-  if (conversation.continues && !reasons) reasons = false;  // what is begun is no reasoning
+  // What is begun is no reasoning.
+  if (conversation.continues && !begins_with_reasoning(conversation) && !reasons) reasons = false;
   if (reasons)
     for (const std::string& name : switches) variables.emplace(name, *reasons);
   return variables;
 }
 
-std::vector<TextPiece> render(const ServedModel& model, const Conversation& conversation) {
+// The conversation with these messages.
+std::vector<TextPiece> render(const ServedModel& model, const Conversation& conversation,
+                              std::span<const ChatMessage> messages, bool add_generation_prompt) {
   const ChatTemplate& chat_template = *model.chat_template;
-  std::vector<Message> messages;
-  for (const ChatMessage& message : conversation.messages)
-    messages.push_back(template_message(chat_template, message));
-  if (conversation.continues) messages.pop_back();
-  const Json variables = variables_of(chat_template, conversation);
-  const bool add_generation_prompt = conversation.continues || conversation.add_generation_prompt;
+  std::vector<Message> plain;
+  for (const ChatMessage& message : messages)
+    plain.push_back(template_message(chat_template, message));
+  const Json variables = variables_of(model, conversation);
   try {
-    const TemplateConversation given =
-        template_conversation(model.format.conventions, model.format.tools, std::move(messages),
-                              tools_text(conversation));
+    const TemplateConversation given = template_conversation(
+        model.format.conventions, model.format.tools, std::move(plain), tools_text(conversation));
     return chat_template.render(
         given.messages, add_generation_prompt,
         {.tools = given.tools, .variables = variables.empty() ? "" : variables.dump()});
   } catch (const Error& error) {
     throw RequestError(400, "", "messages", error.what());
   }
+}
+
+// Up to an answer that has not begun, or only with content.
+ChatPrompt prompt_to_answer(const ServedModel& model, const Conversation& conversation) {
+  std::span<const ChatMessage> messages = conversation.messages;
+  if (conversation.continues) messages = messages.first(messages.size() - 1);
+  const bool has_answer = conversation.continues || conversation.add_generation_prompt;
+  ChatPrompt prompt{render(model, conversation, messages, has_answer), {}};
+  if (has_answer) prompt.begun = begun_answer(model.format, prompt.pieces);
+  if (conversation.continues) {
+    prompt.pieces.push_back({*conversation.messages.back().content});
+    prompt.begun += prompt.pieces.back().text;
+  }
+  return prompt;
+}
+
+// Up to the content of the last message, after its reasoning, as the template writes both: a word
+// in place of the content shows where it stands, so that what follows it can be cut off.
+ChatPrompt prompt_after_reasoning(const ServedModel& model, const Conversation& conversation) {
+  constexpr std::string_view kWord = "outrider_content";
+  std::vector<ChatMessage> messages = conversation.messages;
+  const std::string content = std::exchange(*messages.back().content, kWord);
+  ChatPrompt prompt{render(model, conversation, messages, false), {}};
+  messages.back().reasoning.clear();
+  const ChatPrompt without{render(model, conversation, messages, false), {}};
+  const auto has_word = [&](const TextPiece& piece) {
+    return !piece.parse_special && piece.text.find(kWord) != std::string::npos;
+  };
+  const bool has_reasoning = prompt.text() != without.text();
+  while (!prompt.pieces.empty() && !has_word(prompt.pieces.back())) prompt.pieces.pop_back();
+  if (!has_reasoning || prompt.pieces.empty())
+    throw RequestError(400, "unsupported_value", "messages",
+                       "messages: this model's chat template does not write the reasoning of the "
+                       "last message, which the answer goes on with; leave the reasoning out");
+  std::string& text = prompt.pieces.back().text;
+  text.replace(text.rfind(kWord), std::string::npos, content);
+  if (const ReasoningSyntax* row = model.format.reasoning)
+    prompt.begun = fmt::format("{}{}", row->opens[0], row->closes[0]);
+  prompt.begun += content;
+  return prompt;
 }
 
 }  // namespace
@@ -91,14 +141,8 @@ ChatPrompt chat_prompt(const ServedModel& model, const Conversation& conversatio
     if (const auto why = why_no_calls(model.format))
       throw RequestError(400, "unsupported_value", "tools",
                          fmt::format("tools: not supported with this model: {}", *why));
-  ChatPrompt prompt{render(model, conversation), {}};
-  if (conversation.continues || conversation.add_generation_prompt)
-    prompt.begun = begun_answer(model.format, prompt.pieces);
-  if (conversation.continues) {
-    prompt.pieces.push_back({*conversation.messages.back().content});
-    prompt.begun += prompt.pieces.back().text;
-  }
-  return prompt;
+  return begins_with_reasoning(conversation) ? prompt_after_reasoning(model, conversation)
+                                             : prompt_to_answer(model, conversation);
 }
 
 AnswerParserOptions parser_options(const Conversation& conversation, const ChatPrompt& prompt) {

@@ -20,7 +20,8 @@ struct ChatPrompt {
 };
 
 // Throws RequestError (400) where the model has no chat template, the template refuses the
-// conversation, or what it asks for cannot be had with this model: tools, a way to reason.
+// conversation, or what it asks for cannot be had with this model: tools, a way to reason, an
+// answer that goes on after reasoning.
 ChatPrompt chat_prompt(const ServedModel& model, const Conversation& conversation);
 
 // For an answer to this prompt.

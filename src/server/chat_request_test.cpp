@@ -98,6 +98,33 @@ TEST(ChatRequest, RowsHold) {
   expect_no_request(read_chat);
 }
 
+TEST(ChatRequest, RowsOfPartsHold) {
+  const std::string call = R"({"messages":[{"role":"assistant","tool_calls":[PART]}]})";
+  const std::string tool = R"({"messages":[{"role":"user","content":"hi"}],"tools":[PART]})";
+  const auto inside = [](std::string body, const std::string& part) {
+    return body.replace(body.find("PART"), 4, part);
+  };
+  expect_parts_hold(
+      conversation_part_fields({}), read_chat,
+      {{"Messages of a chat", R"({"messages":[PART]})", "messages[0]",
+        R"({"role":"assistant","content":"x"})"},
+       {"Calls of a message", call, "messages[0].tool_calls[0]", R"({"function":{"name":"f"}})"},
+       {"Functions of calls", inside(call, R"({"function":PART})"),
+        "messages[0].tool_calls[0].function", R"({"name":"f"})"},
+       {"Tools of a chat", tool, "tools[0]", R"({"type":"function","function":{"name":"f"}})"},
+       {"Functions of tools", inside(tool, R"({"type":"function","function":PART})"),
+        "tools[0].function", R"({"name":"f"})"}});
+}
+
+TEST(ChatRequest, NullIsTheSameAsLeavingOut) {
+  const ChatRequest request = read_chat(R"({"x":null,"messages":[
+    {"role":"user","content":"hi","tool_calls":null,"x":null},
+    {"role":"assistant","tool_calls":[{"x":null,"function":{"x":null,"name":"f"}}]}],
+    "tools":[{"type":"function","x":null,"function":{"name":"f","x":null}}]})");
+  EXPECT_EQ(request.messages[1].calls[0].name, "f");
+  EXPECT_EQ(request.tools.dump(), R"([{"type":"function","function":{"name":"f"}}])");
+}
+
 TEST(ChatRequest, FieldsThatNeedOthers) {
   const std::string stream = with_field(kChatBody, "stream", "true");
   EXPECT_TRUE(
@@ -126,7 +153,9 @@ TEST(ChatRequest, ReadsMessages) {
     {"role":"developer","content":[{"type":"text","text":"be "},{"type":"text","text":"brief"}]},
     {"role":"user","content":"Weather?","name":"Ada"},
     {"role":"assistant","content":null,"reasoning_content":"hm","refusal":null,"annotations":[],
-     "tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{\"a\":1}"}},
+     "parsed":{"a":1},"provider_specific_fields":{"a":1},
+     "tool_calls":[{"id":"c1","type":"function","provider_specific_fields":{"a":1},
+                    "function":{"name":"f","arguments":"{\"a\":1}","parsed_arguments":{"a":2}}},
                    {"id":"c2","type":"function","index":1,"function":{"name":"g","arguments":{"b":2}}},
                    {"type":"function","function":{"name":"h"}}]},
     {"role":"tool","tool_call_id":"c1","content":"rain"},

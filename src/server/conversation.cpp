@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <initializer_list>
 #include <string>
+#include <string_view>
 
 namespace outrider {
 namespace {
@@ -16,12 +19,65 @@ void read_arguments(const FieldValue& value, ToolCall& call) {
   call.arguments = value.json().is_string() ? value.text() : value.json().dump();
 }
 
+FieldTable<ToolCall> call_function_fields() {
+  FieldTable<ToolCall> table;
+  table.obeyed("name", text_field(&ToolCall::name), "required");
+  table.obeyed("arguments", {"an object, as JSON in a string", read_arguments});
+  table.harmless("parsed_arguments");  // OpenAI's client sends back what it made of `arguments`
+  return table;
+}
+
+FieldTable<ToolCall> call_fields() {
+  FieldTable<ToolCall> table;
+  table.obeyed("id", text_field(&ToolCall::id));
+  table.refused("type", {R"("function")"});
+  table.obeyed("function",
+               {"an object with `name` and `arguments`",
+                [function = call_function_fields()](const FieldValue& value, ToolCall& call) {
+                  function.read(value, call);
+                }},
+               "required");
+  table.harmless("index");
+  table.harmless("provider_specific_fields");
+  return table;
+}
+
 ToolCall read_call(const FieldValue& value) {
-  static const FieldTable<ToolCall> table = tool_call_fields();
+  static const FieldTable<ToolCall> table = call_fields();
   value.at("function").at("name");
   ToolCall call;
   table.read(value, call);
   return call;
+}
+
+FieldTable<ChatMessage> message_fields(const GenerationLimits& limits) {
+  FieldTable<ChatMessage> table;
+  table.obeyed("role",
+               word_field(&ChatMessage::role, {"system", "developer", "user", "assistant", "tool"}),
+               "required");
+  table.obeyed("content", {"a string, or a list of parts of type text",
+                           [](const FieldValue& value, ChatMessage& message) {
+                             message.content = text_of_parts(value);
+                           }});
+  table.obeyed("reasoning_content", text_field(&ChatMessage::reasoning));
+  table.obeyed("reasoning", text_field(&ChatMessage::reasoning), "the same");
+  table.obeyed("tool_calls",
+               {"a list of calls of type function",
+                [most = limits.tools](const FieldValue& value, ChatMessage& message) {
+                  value.each_item(
+                      [&](const FieldValue& item) { message.calls.push_back(read_call(item)); }, 0,
+                      most);
+                }},
+               "of an assistant");
+  table.obeyed("tool_call_id", text_field(&ChatMessage::call_id), "of a tool");
+  table.obeyed("name", text_field(&ChatMessage::name));
+  for (const char* name : {"cache_control", "parsed", "provider_specific_fields"})
+    table.harmless(name);
+  table.refused("refusal");
+  table.refused("annotations", {"[]"});
+  table.refused("audio");
+  table.refused("function_call", {}, "write it as `tool_calls`");
+  return table;
 }
 
 ChatMessage read_message(const FieldValue& value, const FieldTable<ChatMessage>& table) {
@@ -48,40 +104,63 @@ ConversationReader chat_messages_field(const GenerationLimits& limits) {
           }};
 }
 
-void check_tool(const FieldValue& value) {
-  struct Tool {};
-  static const FieldTable<Tool> function_table = [] {
-    FieldTable<Tool> table;
-    table.obeyed("name", {"", [](const FieldValue& name, Tool&) {
-                            if (name.text().empty()) name.refuse("is empty");
-                          }});
-    table.obeyed("description", {"", [](const FieldValue& text, Tool&) { text.text(); }});
-    table.obeyed("parameters",
-                 {"", [](const FieldValue& schema, Tool&) { schema.check_object(); }});
-    table.refused("strict", {"false"});
-    return table;
-  }();
-  static const FieldTable<Tool> table = [] {
-    FieldTable<Tool> table;
-    table.refused("type", {R"("function")"});
-    table.obeyed("function", {"", [](const FieldValue& function, Tool& tool) {
-                                function.at("name");
-                                function_table.read(function, tool);
-                              }});
-    table.harmless("cache_control");
-    return table;
-  }();
-  Tool tool;
-  if (value.at("type").text() == "function") value.at("function");
-  table.read(value, tool);
+struct ChatTool {};  // whose JSON goes to the chat template
+
+FieldTable<ChatTool> tool_function_fields() {
+  FieldTable<ChatTool> table;
+  table.obeyed("name",
+               {"a string",
+                [](const FieldValue& name, ChatTool&) {
+                  if (name.text().empty()) name.refuse("is empty");
+                }},
+               "required");
+  table.obeyed("description", {"a string", [](const FieldValue& text, ChatTool&) { text.text(); }});
+  table.obeyed("parameters",
+               {"an object", [](const FieldValue& schema, ChatTool&) { schema.check_object(); }});
+  table.refused("strict", {"false"});
+  return table;
 }
 
-// Definitions go to the chat template as they stand, so their keys keep their order.
+FieldTable<ChatTool> tool_fields() {
+  FieldTable<ChatTool> table;
+  table.obeyed("type", supported_word_field<ChatTool>({"function"}), "required");
+  table.obeyed("function",
+               {"an object with `name`, `description` and `parameters`",
+                [function = tool_function_fields()](const FieldValue& value, ChatTool& tool) {
+                  value.at("name");
+                  function.read(value, tool);
+                }},
+               "required");
+  table.harmless("cache_control");
+  return table;
+}
+
+// The members of these names, in the order that they came in.
+Json members(const Json& object, std::initializer_list<std::string_view> names) {
+  Json kept = Json::object();
+  for (const auto& [key, value] : object.items())
+    if (!value.is_null() && std::ranges::find(names, key) != names.end()) kept[key] = value;
+  return kept;
+}
+
+// As it goes to the chat template, which writes all that it is given: only what tells the model
+// something.
+Json read_chat_tool(const FieldValue& value) {
+  static const FieldTable<ChatTool> table = tool_fields();
+  if (value.at("type").json() == "function") value.at("function");
+  ChatTool tool;
+  table.read(value, tool);
+  Json json = members(value.json(), {"type", "function"});
+  json["function"] = members(json["function"], {"name", "description", "parameters"});
+  return json;
+}
+
 ConversationReader chat_tools_field(const GenerationLimits& limits) {
   return {fmt::format("a list of at most {} tools of type function", limits.tools),
           [most = limits.tools](const FieldValue& value, Conversation& conversation) {
-            value.each_item(check_tool, 0, most);
-            conversation.tools = value.json();
+            value.each_item(
+                [&](const FieldValue& tool) { conversation.tools.push_back(read_chat_tool(tool)); },
+                0, most);
           }};
 }
 
@@ -104,47 +183,12 @@ FieldReader<Conversation> variables_field() {
           }};
 }
 
-FieldTable<ToolCall> tool_call_fields() {
-  FieldTable<ToolCall> function;
-  function.obeyed("name", text_field(&ToolCall::name));
-  function.obeyed("arguments", {"an object, as JSON in a string", read_arguments});
-  FieldTable<ToolCall> table;
-  table.obeyed("id", text_field(&ToolCall::id));
-  table.refused("type", {R"("function")"});
-  table.obeyed("function", {"an object with `name` and `arguments`",
-                            [function](const FieldValue& value, ToolCall& call) {
-                              function.read(value, call);
-                            }});
-  table.harmless("index");
-  return table;
-}
-
-FieldTable<ChatMessage> message_fields(const GenerationLimits& limits) {
-  FieldTable<ChatMessage> table;
-  table.obeyed(
-      "role", word_field(&ChatMessage::role, {"system", "developer", "user", "assistant", "tool"}));
-  table.obeyed("content", {"a string, or a list of parts of type text",
-                           [](const FieldValue& value, ChatMessage& message) {
-                             message.content = text_of_parts(value);
-                           }});
-  table.obeyed("reasoning_content", text_field(&ChatMessage::reasoning));
-  table.obeyed("reasoning", text_field(&ChatMessage::reasoning), "the same");
-  table.obeyed("tool_calls",
-               {"a list of calls of type function",
-                [most = limits.tools](const FieldValue& value, ChatMessage& message) {
-                  value.each_item(
-                      [&](const FieldValue& item) { message.calls.push_back(read_call(item)); }, 0,
-                      most);
-                }},
-               "of an assistant");
-  table.obeyed("tool_call_id", text_field(&ChatMessage::call_id), "of a tool");
-  table.obeyed("name", text_field(&ChatMessage::name));
-  table.harmless("cache_control");
-  table.refused("refusal");
-  table.refused("annotations", {"[]"});
-  table.refused("audio");
-  table.refused("function_call", {}, "write it as `tool_calls`");
-  return table;
+std::vector<PartRows> conversation_part_fields(const GenerationLimits& limits) {
+  return {{"Messages of a chat", message_fields(limits).rows()},
+          {"Calls of a message", call_fields().rows()},
+          {"Functions of calls", call_function_fields().rows()},
+          {"Tools of a chat", tool_fields().rows()},
+          {"Functions of tools", tool_function_fields().rows()}};
 }
 
 FieldTable<Conversation> conversation_fields(const GenerationLimits& limits) {
@@ -153,10 +197,12 @@ FieldTable<Conversation> conversation_fields(const GenerationLimits& limits) {
   table.obeyed("tools", chat_tools_field(limits), "refused where the model's format is not known");
   table.obeyed("tool_choice", chat_tool_choice_field());
   table.obeyed("parallel_tool_calls", boolean_field(&Conversation::parallel_calls));
-  table.obeyed("reasoning_effort",
-               word_field(&Conversation::reasoning_effort,
-                          {"none", "minimal", "low", "medium", "high", "xhigh", "max"}),
-               "refused where the chat template knows none");
+  table.obeyed(
+      "reasoning_effort",
+      word_field(&Conversation::reasoning_effort,
+                 {"none", "minimal", "low", "medium", "high", "xhigh", "max"}),
+      "refused where the chat template knows none, except \"none\" for a model that does not "
+      "reason");
   table.obeyed("chat_template_kwargs", variables_field(), "variables of the chat template");
   table.obeyed("add_generation_prompt", boolean_field(&Conversation::add_generation_prompt));
   table.obeyed("continue_final_message", boolean_field(&Conversation::continues),

@@ -43,9 +43,8 @@ struct Conversation {
 // Fields of tables for requests that have Conversation as their base: OpenAI's messages, tools and
 // what the chat template takes.
 FieldTable<Conversation> conversation_fields(const GenerationLimits& limits);
-// Of each message, and of each call in it.
-FieldTable<ChatMessage> message_fields(const GenerationLimits& limits);
-FieldTable<ToolCall> tool_call_fields();
+// Of messages and tools, and of what is in them.
+std::vector<PartRows> conversation_part_fields(const GenerationLimits& limits);
 
 // Readers that routes share.
 FieldReader<Conversation> variables_field();

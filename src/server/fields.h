@@ -87,6 +87,12 @@ struct FieldRow {
   std::string meaning = {};
 };
 
+// The rows of an object inside a request, and what documents call it.
+struct PartRows {
+  std::string title;
+  std::vector<FieldRow> rows;
+};
+
 // How a field is read into a struct.
 template <typename Request>
 struct FieldReader {
@@ -140,13 +146,14 @@ class FieldTable {
     for (const Field<Part>& field : other.fields()) fields_.push_back({field.row, field.read});
   }
 
-  // Reads each field of `object`. Null counts as missing. RequestError (400) for a field that no
-  // row names.
+  // Reads each field of `object`. Null counts as missing, whatever the field. RequestError (400)
+  // for a field that no row names.
   void read(const FieldValue& object, Request& request) const {
     object.each_member([&](const std::string& key, const FieldValue& value) {
+      if (value.json().is_null()) return;
       const Field<Request>* const field = find(key);
       if (!field) refuse_unknown(value.path(), key, names());
-      if (field->read && !value.json().is_null()) field->read(value, request);
+      if (field->read) field->read(value, request);
     });
   }
 
@@ -203,6 +210,16 @@ FieldReader<Request> word_field(std::string Request::*member, std::vector<std::s
   return {takes, [=](const FieldValue& value, Request& request) {
             if (std::ranges::find(words, value.text()) == words.end()) value.expected(takes);
             request.*member = value.text();
+          }};
+}
+
+// One of a few words, the only ones that are supported; the request keeps nothing of it.
+template <typename Request>
+FieldReader<Request> supported_word_field(std::vector<std::string> words) {
+  const std::string takes = words_text(words);
+  return {takes, [=](const FieldValue& value, Request&) {
+            if (std::ranges::find(words, value.text()) == words.end())
+              value.unsupported("send " + takes);
           }};
 }
 

@@ -78,13 +78,17 @@ std::vector<std::string> parts(const std::string& text, char separator) {
 
 GenerationReader speculation_field() {
   constexpr int kRowsMax = 64;
+  constexpr std::size_t kDraftBytesMax = 256;
   struct Speculation {
     std::string draft = "auto";
     std::optional<int> rows;
   };
   FieldTable<Speculation> table;
   // Which names there are only the served model knows.
-  table.obeyed("draft", text_field(&Speculation::draft));
+  table.obeyed("draft", {fmt::format("a string of at most {} bytes", kDraftBytesMax),
+                         [](const FieldValue& value, Speculation& fields) {
+                           fields.draft = value.text(kDraftBytesMax);
+                         }});
   table.obeyed("rows", integer_field(&Speculation::rows, 0, kRowsMax));
   return {fmt::format(R"(an object with `draft`, "auto", "off" or drafters of the server such as )"
                       R"("lookup+model", and `rows`, {})",

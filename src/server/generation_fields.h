@@ -24,6 +24,9 @@ struct GenerationLimits {
   int top_logprobs = 20;
   std::size_t messages = 10'000;
   std::size_t tools = 512;
+  // An answer about tokens takes many times their own memory.
+  std::size_t tokenized_bytes = std::size_t{1} << 20;
+  std::size_t detokenized_tokens = std::size_t{1} << 18;
 };
 
 struct GenerationFields {

@@ -16,6 +16,10 @@ namespace {
 
 namespace asio = boost::asio;
 
+// A request with a longer body has a route that takes long: a megabyte of text, a tenth of a
+// second.
+constexpr std::size_t kLongBodyBytes = std::size_t{256} << 10;
+
 // Input that is read ahead of the answer in progress.
 constexpr std::size_t kReadAheadBytes = std::size_t{16} << 10;
 
@@ -79,6 +83,32 @@ std::string percent_encoded(std::string_view text) {
     }
   }
   return out;
+}
+
+// Bytes that count as long as this lives.
+struct HeldBytes {
+  HeldBytes(std::atomic<std::size_t>& total, std::size_t n) : total(total), n(n) { total += n; }
+  ~HeldBytes() { total -= n; }
+  HeldBytes(const HeldBytes&) = delete;
+  HeldBytes& operator=(const HeldBytes&) = delete;
+
+  std::atomic<std::size_t>& total;
+  const std::size_t n;
+};
+
+void answer_by(const HttpHandler& route, HttpRequest request, Exchange& exchange,
+               const std::shared_ptr<HttpReply>& reply) {
+  const std::string path = request.path;
+  try {
+    route(std::move(request), reply);
+  } catch (const RequestError& error) {
+    exchange.fail(error_response(path, error));
+  } catch (const std::exception& error) {
+    exchange.fail(error_response(
+        path, 500, fmt::format("the server failed: {}", printable(error.what(), 300))));
+  } catch (...) {
+    exchange.fail(error_response(path, 500, "the server failed"));
+  }
 }
 
 }  // namespace
@@ -261,21 +291,26 @@ void HttpConnection::call_route() {
   begin_answer();
   HttpRequest request = std::move(parser_->request());
   parser_.reset();
-  const std::string& path = answer_->path;
   // Held until after what the route throws: dropped before, it would answer itself.
   const auto reply = std::make_shared<ExchangeReply>(
-      exchange_, error_response(path, 500, "the server failed to answer"));
-  try {
-    (*route_)(std::move(request), reply);
-  } catch (const RequestError& error) {
-    exchange_->fail(error_response(path, error));
-  } catch (const std::exception& error) {
-    exchange_->fail(error_response(
-        path, 500, fmt::format("the server failed: {}", printable(error.what(), 300))));
-  } catch (...) {
-    exchange_->fail(error_response(path, 500, "the server failed"));
-  }
+      exchange_, error_response(request.path, 500, "the server failed to answer"));
+  if (request.body.size() > kLongBodyBytes) return call_long_route(std::move(request), reply);
+  answer_by(*route_, std::move(request), *exchange_, reply);
   await_input();
+}
+
+// Others shall not wait for it. The next request may come before the route returns, so that all it
+// needs goes along.
+void HttpConnection::call_long_route(HttpRequest request, std::shared_ptr<HttpReply> reply) {
+  auto held = std::make_shared<HeldBytes>(context_.n_body_bytes, request.body.size());
+  asio::post(
+      context_.long_requests,
+      [self = shared_from_this(), router = router_, route = route_, exchange = exchange_,
+       held = std::move(held), request = std::move(request), reply = std::move(reply)]() mutable {
+        if (!exchange->is_gone()) answer_by(*route, std::move(request), *exchange, reply);
+        held.reset();
+        self->post([connection = self.get()] { connection->await_input(); });
+      });
 }
 
 void HttpConnection::refuse(HttpResponse response) {
@@ -396,15 +431,17 @@ void HttpConnection::finish_answer() {
 void HttpConnection::report_answer() {
   exchange_->leave();
   exchange_.reset();
-  if (context_.options.access_log) {
-    context_.options.access_log({.method = percent_encoded(answer_->method),
-                                 .path = percent_encoded(answer_->path),
-                                 .status = answer_->status,
-                                 .bytes = answer_->bytes,
-                                 .ms = answer_->stopwatch.ms()});
-  }
-  answer_.reset();
+  const std::unique_ptr<Answer> answer = std::move(answer_);
   --context_.n_in_progress;
+  if (!context_.options.access_log) return;
+  try {
+    context_.options.access_log({.method = percent_encoded(answer->method),
+                                 .path = percent_encoded(answer->path),
+                                 .status = answer->status,
+                                 .bytes = answer->bytes,
+                                 .ms = answer->stopwatch.ms()});
+  } catch (const std::exception&) {  // the answer was given, whatever becomes of the line
+  }
 }
 
 void HttpConnection::linger() {

@@ -30,16 +30,23 @@ class HttpConnection;
 // What the connections of a server share; outlives them.
 struct ConnectionContext {
   ConnectionContext(const HttpServerOptions& options, const CurrentRouter& router,
-                    const Guards& guards, std::function<void(HttpConnection*)> closed)
-      : options(options), router(router), guards(guards), closed(std::move(closed)) {}
+                    const Guards& guards, boost::asio::io_context& long_requests,
+                    std::function<void(HttpConnection*)> closed)
+      : options(options),
+        router(router),
+        guards(guards),
+        long_requests(long_requests),
+        closed(std::move(closed)) {}
 
   const HttpServerOptions& options;
   const CurrentRouter& router;
   const Guards& guards;
+  boost::asio::io_context& long_requests;       // routes of long requests are called there
   std::function<void(HttpConnection*)> closed;  // each connection calls it once, at its end
   std::atomic<bool> is_draining = false;
   std::atomic<int> n_in_progress = 0;
-  std::atomic<std::size_t> n_body_bytes = 0;  // of requests that are being received
+  // Of requests that are being received, and of long ones until their route has read them.
+  std::atomic<std::size_t> n_body_bytes = 0;
 };
 
 // Public functions may be called on any thread; all else happens on the socket's strand. Each step
@@ -85,6 +92,7 @@ class HttpConnection final : public AnswerSender,
   // Counts what the connection holds of a body.
   void hold_body(std::size_t n_bytes);
   void call_route();
+  void call_long_route(HttpRequest request, std::shared_ptr<HttpReply> reply);
   // An answer of the server's own.
   void refuse(HttpResponse response);
 

@@ -75,6 +75,11 @@ Exchange::Piece Exchange::take() {
   return std::exchange(next_, {});
 }
 
+bool Exchange::is_gone() const {
+  const std::lock_guard lock(mutex_);
+  return stage_ == Stage::gone;
+}
+
 bool Exchange::is_complete() const {
   const std::lock_guard lock(mutex_);
   return stage_ == Stage::complete;

@@ -51,6 +51,8 @@ class Exchange {
   Piece take();
   // The route has given its whole answer.
   bool is_complete() const;
+  // Nobody would read one.
+  bool is_gone() const;
   // Nobody sends any more; whoever waits for the answer's end learns that the client is gone.
   void leave();
 

@@ -169,7 +169,7 @@ struct HttpServer::State {
   }
 
   // What a thread of the server does.
-  void run() {
+  static void run(asio::io_context& io) {
     for (;;) {
       try {
         io.run();
@@ -230,10 +230,12 @@ struct HttpServer::State {
   std::unordered_map<HttpConnection*, std::shared_ptr<HttpConnection>> connections;
   std::condition_variable no_connections;
 
-  asio::io_context io;
-  std::optional<asio::executor_work_guard<asio::io_context::executor_type>> work;
+  using Work = asio::executor_work_guard<asio::io_context::executor_type>;
+  asio::io_context io, long_requests;
+  std::optional<Work> work, long_work;
   std::vector<std::unique_ptr<Acceptor>> acceptors;
   std::vector<std::thread> threads;
+  std::thread long_thread;  // of long_requests
 };
 
 HttpServer::HttpServer(HttpServerOptions options, std::vector<HttpRoute> routes) {
@@ -257,13 +259,15 @@ void HttpServer::start() {
   state.n_connections_max =
       std::min(state.options.limits.n_connections, files > reserved ? files - reserved : 1);
   state.context.emplace(
-      state.options, state.router, *state.guards,
+      state.options, state.router, *state.guards, state.long_requests,
       [&state](HttpConnection* connection) { state.remove_connection(connection); });
   state.work.emplace(state.io.get_executor());
+  state.long_work.emplace(state.long_requests.get_executor());
   const BlockedSignals blocked;
   try {
     for (int i = 0; i < state.options.n_threads; ++i)
-      state.threads.emplace_back([&state] { state.run(); });
+      state.threads.emplace_back([&state] { State::run(state.io); });
+    state.long_thread = std::thread([&state] { State::run(state.long_requests); });
   } catch (const std::system_error& error) {
     throw Error("the server cannot start {} threads: {}", state.options.n_threads, error.what());
   }
@@ -313,6 +317,9 @@ void HttpServer::stop() {
     for (const auto& [connection, owner] : state.connections) connection->stop();
     state.no_connections.wait(lock, [&] { return state.connections.empty(); });
   }
+  // First the one whose requests go on at the others.
+  state.long_work.reset();
+  if (state.long_thread.joinable()) state.long_thread.join();
   state.work.reset();
   for (std::thread& thread : state.threads) thread.join();
   state.threads.clear();

@@ -4,6 +4,8 @@
 // A connection's requests are answered one after another, in their order; a further one waits,
 // unread beyond a few kilobytes, until the answer before it is complete.
 //
+// Routes are called on the connections' threads, and for long bodies on a thread of their own.
+//
 // A client counts as gone when its connection breaks, when it stops reading
 // (HttpTimes::write_stall, HttpLimits::unsent_bytes), and when it ends its input while it waits for
 // an answer. Closing a connection and closing one direction of it look alike from here, and clients
@@ -66,7 +68,8 @@ struct HttpServerOptions {
   GuardOptions guards = {};
   HttpLimits limits = {};
   HttpTimes times = {};
-  // Called on a thread of the server, after each answer; must neither block nor throw.
+  // Called on a thread of the server, after each answer; must not block, and what it throws is
+  // ignored.
   std::function<void(const HttpAccess&)> access_log = {};
 };
 

@@ -121,6 +121,51 @@ TEST_F(HttpServerLoadTest, BodiesTogetherHaveALimit) {
   }));
 }
 
+// Reading a long prompt takes as long as many short answers.
+TEST_F(HttpServerLoadTest, OthersDoNotWaitForLongRequests) {
+  HttpServerOptions o = options();
+  o.n_threads = 1;
+  o.limits.all_bodies_bytes = 2'000'000;
+  start(o);
+  const std::string blocking = post("/block", std::string(600'000, 'a'));
+  std::vector<Client> clients;
+  for (int i = 0; i < 3; ++i) {
+    clients.push_back(connect());
+    EXPECT_TRUE(clients.back().send(blocking));
+    EXPECT_TRUE(wait_until([&] { return server_->n_in_progress() == i + 1; }));
+  }
+  EXPECT_TRUE(wait_until([&] { return n_blocked_ == 1; }));
+  EXPECT_EQ(ask(get("/health")).status, 200);
+  EXPECT_EQ(ask(post("/echo", std::string(200'000, 'a'))).status, 200);
+  EXPECT_EQ(ask(blocking).status, 503);  // those that wait count, too
+  clients.pop_back();                    // before its turn
+  unblock();
+  for (Client& client : clients) {
+    const Answer answer = client.receive_answer();
+    EXPECT_EQ(answer.body, "600000");
+    EXPECT_EQ(client.ask(get("/health")).status, 200);
+    EXPECT_EQ(client.ask(blocking).status, 200);
+  }
+  server_.reset();
+}
+
+// A route that is running ends before the server does.
+TEST_F(HttpServerLoadTest, StopsAfterALongRequest) {
+  start();
+  Client client = connect();
+  EXPECT_TRUE(client.send(post("/block", std::string(600'000, 'a'))));
+  EXPECT_TRUE(wait_until([&] { return n_blocked_ == 1; }));
+  std::atomic<bool> is_stopped = false;
+  std::thread stops([&] {
+    server_->stop();
+    is_stopped = true;
+  });
+  EXPECT_EQ(client.receive_all(), "");  // closed at once
+  EXPECT_FALSE(is_stopped);
+  unblock();
+  stops.join();
+}
+
 TEST_F(HttpServerLoadTest, ConnectionsBeyondTheLimitAreRefused) {
   HttpServerOptions o = options();
   o.limits.n_connections = 3;

@@ -610,6 +610,24 @@ TEST_F(HttpServerTest, RoutesLearnWhichKeyWasUsed) {
   EXPECT_EQ(client.ask(get("/a", "x-api-key: third\r\n")).status, 401);
 }
 
+// A disk may be full.
+TEST_F(HttpServerTest, AnswersWhateverBecomesOfTheLog) {
+  HttpServerOptions o = options();
+  o.access_log = [](const HttpAccess&) { throw std::runtime_error("no room"); };
+  start(o);
+  {
+    Client client = connect();
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(client.ask(get("/health")).status, 200);
+    client.send(get("/hold"));
+    const auto reply = held_.take();
+    client.reset();
+    EXPECT_TRUE(held_.wait_for_gone(1));
+  }
+  EXPECT_TRUE(wait_until([&] { return server_->n_in_progress() == 0; }));
+  EXPECT_EQ(ask(get("/health")).status, 200);
+  server_->stop();
+}
+
 TEST_F(HttpServerTest, AccessLogHoldsNothingOfTheUser) {
   start();
   std::size_t bytes = 0;

@@ -297,11 +297,17 @@ class HttpServerTest : public testing::Test {
     const auto header = [](const HttpRequest& request, std::shared_ptr<HttpReply> reply) {
       reply->send({.body = "", .headers = {{"x-a", request.path}}});
     };
-    return {{"GET", "/health", health},  {"GET", "/echo/*", echo},
-            {"POST", "/echo", echo},     {"GET", "/hold", hold},
-            {"POST", "/hold", hold},     {"GET", "/stream", stream},
-            {"GET", "/fail", fail},      {"GET", "/v1/messages/fail", fail},
-            {"GET", "/header/*", header}};
+    const auto block = [this](const HttpRequest& request, std::shared_ptr<HttpReply> reply) {
+      ++n_blocked_;
+      std::unique_lock lock(mutex_);
+      unblocked_.wait(lock, [&] { return is_unblocked_; });
+      reply->send({.body = std::to_string(request.body.size()), .content_type = "text/plain"});
+    };
+    return {
+        {"GET", "/health", health},  {"GET", "/echo/*", echo}, {"POST", "/block", block},
+        {"POST", "/echo", echo},     {"GET", "/hold", hold},   {"POST", "/hold", hold},
+        {"GET", "/stream", stream},  {"GET", "/fail", fail},   {"GET", "/v1/messages/fail", fail},
+        {"GET", "/header/*", header}};
   }
 
   HttpServer& start(HttpServerOptions options) {
@@ -324,7 +330,17 @@ class HttpServerTest : public testing::Test {
     return log();
   }
 
+  // Of POST /block.
+  void unblock() {
+    const std::lock_guard lock(mutex_);
+    is_unblocked_ = true;
+    unblocked_.notify_all();
+  }
+  std::atomic<int> n_blocked_ = 0;
+
   std::mutex mutex_;
+  std::condition_variable unblocked_;
+  bool is_unblocked_ = false;
   std::vector<HttpAccess> log_;
   Held held_;
   std::unique_ptr<HttpServer> server_;

@@ -138,6 +138,7 @@ TEST(MessagesAnswer, DocumentAndStreamSayTheSame) {
     EXPECT_EQ(document["type"], "message");
     EXPECT_EQ(document["role"], "assistant");
     EXPECT_EQ(document["model"], "m");
+    EXPECT_EQ(document["seed"], 11);
     EXPECT_EQ(document["content"].dump(), c.content);
     EXPECT_EQ(document["stop_reason"], c.stop_reason);
     EXPECT_EQ(document["stop_sequence"], c.stop_sequence);

@@ -54,14 +54,14 @@ FieldReader<ChatMessage> content_field() {
 
 BlockKind text_block() {
   BlockKind kind{"text", {"user", "assistant", "system"}, {"text"}, {}};
-  kind.fields.obeyed("text", content_field());
+  kind.fields.obeyed("text", content_field(), "required");
   kind.fields.refused("citations", {"[]"});
   return kind;
 }
 
 BlockKind thinking_block() {
   BlockKind kind{"thinking", {"assistant"}, {"thinking"}, {}};
-  kind.fields.obeyed("thinking", text_field(&ChatMessage::reasoning));
+  kind.fields.obeyed("thinking", text_field(&ChatMessage::reasoning), "required");
   kind.fields.harmless("signature");
   return kind;
 }
@@ -73,17 +73,22 @@ BlockKind tool_use_block() {
     if (message.calls.empty()) message.calls.emplace_back();
     return message.calls[0];
   };
-  kind.fields.obeyed("id", {"a string", [=](const FieldValue& value, Message& message) {
-                              call(message).id = value.text();
-                            }});
-  kind.fields.obeyed("name", {"a string", [=](const FieldValue& value, Message& message) {
-                                call(message).name = value.text();
-                              }});
-  kind.fields.obeyed("input", {"an object", [=](const FieldValue& value, Message& message) {
-                                 value.check_object();
-                                 call(message).arguments = value.json().dump();
-                               }});
+  const auto text_of_call = [=](std::string ToolCall::*member) -> FieldReader<Message> {
+    return {"a string", [=](const FieldValue& value, Message& message) {
+              call(message).*member = value.text();
+            }};
+  };
+  kind.fields.obeyed("id", text_of_call(&ToolCall::id), "required");
+  kind.fields.obeyed("name", text_of_call(&ToolCall::name), "required");
+  kind.fields.obeyed("input",
+                     {"an object",
+                      [=](const FieldValue& value, Message& message) {
+                        value.check_object();
+                        call(message).arguments = value.json().dump();
+                      }},
+                     "required");
   kind.fields.harmless("caller");
+  kind.fields.harmless("toolset_name");
   return kind;
 }
 
@@ -91,12 +96,13 @@ std::string text_of_blocks(const FieldValue& value, std::string_view except = {}
 
 BlockKind tool_result_block() {
   BlockKind kind{"tool_result", {"user"}, {"tool_use_id"}, {}};
-  kind.fields.obeyed("tool_use_id", text_field(&ChatMessage::call_id));
+  kind.fields.obeyed("tool_use_id", text_field(&ChatMessage::call_id), "required");
   kind.fields.obeyed("content", {"a string, or a list of text blocks",
                                  [](const FieldValue& value, ChatMessage& message) {
                                    message.content = text_of_blocks(value);
                                  }});
   kind.fields.harmless("is_error");
+  kind.fields.harmless("toolset_name");
   return kind;
 }
 
@@ -105,7 +111,7 @@ const std::vector<BlockKind>& block_kinds() {
     std::vector<BlockKind> kinds = {text_block(), thinking_block(), tool_use_block(),
                                     tool_result_block()};
     for (BlockKind& kind : kinds) {
-      kind.fields.refused("type", {'"' + kind.type + '"'});
+      kind.fields.obeyed("type", supported_word_field<ChatMessage>({kind.type}), "required");
       kind.fields.harmless("cache_control");
     }
     return kinds;
@@ -139,16 +145,20 @@ std::string text_of_blocks(const FieldValue& value, std::string_view except) {
   return messages.empty() ? "" : *messages[0].content;
 }
 
+struct Turn {
+  std::string role;
+};
+
+FieldTable<Turn> turn_fields() {
+  FieldTable<Turn> table;
+  table.obeyed("role", word_field(&Turn::role, {"user", "assistant", "system"}), "required");
+  // Read when the role is known.
+  table.obeyed("content", FieldReader<Turn>{"a string, or a list of blocks", nullptr}, "required");
+  return table;
+}
+
 void read_turn(const FieldValue& value, std::vector<ChatMessage>& messages) {
-  struct Turn {
-    std::string role;
-  };
-  static const FieldTable<Turn> table = [] {
-    FieldTable<Turn> table;
-    table.obeyed("role", word_field(&Turn::role, {"user", "assistant", "system"}));
-    table.obeyed("content", FieldReader<Turn>{"", nullptr});  // below, when the role is known
-    return table;
-  }();
+  static const FieldTable<Turn> table = turn_fields();
   value.at("role");
   const FieldValue content = value.at("content");
   Turn turn;
@@ -169,40 +179,47 @@ FieldReader<Conversation> messages_field(const GenerationLimits& limits) {
           }};
 }
 
+struct OwnTool {
+  Json function = Json::object();
+};
+
+FieldTable<OwnTool> own_tool_fields() {
+  FieldTable<OwnTool> table;
+  table.obeyed("name",
+               {"a string",
+                [](const FieldValue& name, OwnTool& tool) {
+                  if (name.text().empty()) name.refuse("is empty");
+                  tool.function["name"] = name.text();
+                }},
+               "required");
+  table.obeyed("description", {"a string", [](const FieldValue& text, OwnTool& tool) {
+                                 tool.function["description"] = text.text();
+                               }});
+  table.obeyed("input_schema",
+               {"an object",
+                [](const FieldValue& schema, OwnTool& tool) {
+                  schema.check_object();
+                  tool.function["parameters"] = schema.json();
+                }},
+               "required");
+  table.refused("type", {R"("custom")"});
+  table.refused("strict", {"false"});
+  table.refused("defer_loading", {"false"});
+  table.refused("input_examples", {"[]"});
+  table.refused("allowed_callers", {R"(["direct"])"});
+  table.harmless("eager_input_streaming");
+  table.harmless("cache_control");
+  return table;
+}
+
 // As OpenAI has it.
-Json read_tool(const FieldValue& value) {
-  struct Tool {
-    Json function = Json::object();
-  };
-  static const FieldTable<Tool> table = [] {
-    FieldTable<Tool> table;
-    table.obeyed("name", FieldReader<Tool>{"a string", [](const FieldValue& name, Tool& tool) {
-                                             if (name.text().empty()) name.refuse("is empty");
-                                             tool.function["name"] = name.text();
-                                           }});
-    table.obeyed("description",
-                 FieldReader<Tool>{"a string", [](const FieldValue& text, Tool& tool) {
-                                     tool.function["description"] = text.text();
-                                   }});
-    table.obeyed("input_schema",
-                 FieldReader<Tool>{"an object", [](const FieldValue& schema, Tool& tool) {
-                                     schema.check_object();
-                                     tool.function["parameters"] = schema.json();
-                                   }});
-    table.refused("type", {R"("custom")"});
-    table.refused("strict", {"false"});
-    table.refused("defer_loading", {"false"});
-    table.refused("input_examples", {"[]"});
-    table.refused("allowed_callers", {R"(["direct"])"});
-    table.harmless("eager_input_streaming");
-    table.harmless("cache_control");
-    return table;
-  }();
+Json read_own_tool(const FieldValue& value) {
+  static const FieldTable<OwnTool> table = own_tool_fields();
   if (const auto type = value.find("type"); type && type->json() != "custom")
     type->unsupported("define the tool by name, description and input_schema");
   value.at("name");
   value.at("input_schema");
-  Tool tool;
+  OwnTool tool;
   table.read(value, tool);
   return {{"type", "function"}, {"function", tool.function}};
 }
@@ -211,41 +228,55 @@ FieldReader<Conversation> tools_field(const GenerationLimits& limits) {
   return {fmt::format("a list of at most {} tools of one's own", limits.tools),
           [most = limits.tools](const FieldValue& value, Conversation& conversation) {
             value.each_item(
-                [&](const FieldValue& tool) { conversation.tools.push_back(read_tool(tool)); }, 0,
-                most);
+                [&](const FieldValue& tool) { conversation.tools.push_back(read_own_tool(tool)); },
+                0, most);
           }};
 }
 
+struct ToolChoice {
+  bool is_one = false;
+};
+
+FieldTable<ToolChoice> tool_choice_fields() {
+  FieldTable<ToolChoice> table;
+  table.obeyed("type", supported_word_field<ToolChoice>({"auto", "none"}), "required");
+  table.obeyed("disable_parallel_tool_use", boolean_field(&ToolChoice::is_one),
+               "the first call ends the answer");
+  return table;
+}
+
 FieldReader<Conversation> tool_choice_field() {
-  struct Choice {
-    bool is_one = false;
-  };
-  FieldTable<Choice> table;
-  table.refused("type", {R"("auto")", R"("none")"});
-  table.obeyed("disable_parallel_tool_use", boolean_field(&Choice::is_one));
   return {R"(an object with `type`, "auto" or "none", and `disable_parallel_tool_use`)",
-          [table](const FieldValue& value, Conversation& conversation) {
+          [table = tool_choice_fields()](const FieldValue& value, Conversation& conversation) {
             const FieldValue type = value.at("type");
-            Choice choice;
+            ToolChoice choice;
             table.read(value, choice);
             conversation.uses_tools = type.json() == "auto";
             conversation.parallel_calls = !choice.is_one;
           }};
 }
 
-MessagesReader thinking_field() {
+struct Thinking {
+  std::string type, display;
+  std::optional<int> budget;
+};
+
+FieldTable<Thinking> thinking_fields() {
   constexpr int kLeastBudget = 1024;
-  struct Thinking {
-    std::string type, display;
-    std::optional<int> budget;
-  };
   FieldTable<Thinking> table;
-  table.obeyed("type", word_field(&Thinking::type, {"enabled", "adaptive", "disabled"}));
-  table.obeyed("budget_tokens", integer_field(&Thinking::budget, kLeastBudget, kIntMax));
-  table.obeyed("display", word_field(&Thinking::display, {"summarized", "omitted"}));
+  table.obeyed("type", word_field(&Thinking::type, {"enabled", "adaptive", "disabled"}),
+               "required");
+  table.obeyed("budget_tokens", integer_field(&Thinking::budget, kLeastBudget, kIntMax),
+               "required with \"enabled\"; at most `max_tokens`");
+  table.obeyed("display", word_field(&Thinking::display, {"summarized", "omitted"}),
+               "\"omitted\": blocks of thinking are empty");
+  return table;
+}
+
+MessagesReader thinking_field() {
   return {R"(an object with `type`, "enabled", "adaptive" or "disabled"; `budget_tokens`; )"
           R"(`display`, "summarized" or "omitted")",
-          [table](const FieldValue& value, MessagesFields& fields) {
+          [table = thinking_fields()](const FieldValue& value, MessagesFields& fields) {
             value.at("type");
             Thinking thinking;
             table.read(value, thinking);
@@ -256,13 +287,19 @@ MessagesReader thinking_field() {
           }};
 }
 
-MessagesReader output_config_field() {
+FieldTable<MessagesFields> output_config_fields() {
   FieldTable<MessagesFields> table;
   table.obeyed("effort", word_field(&MessagesFields::reasoning_effort,
                                     {"low", "medium", "high", "xhigh", "max"}));
   table.refused("format");
+  return table;
+}
+
+MessagesReader output_config_field() {
   return {"an object with `effort`: low, medium, high, xhigh or max",
-          [table](const FieldValue& value, MessagesFields& fields) { table.read(value, fields); }};
+          [table = output_config_fields()](const FieldValue& value, MessagesFields& fields) {
+            table.read(value, fields);
+          }};
 }
 
 MessagesReader stop_sequences_field(const GenerationLimits& limits) {
@@ -303,6 +340,9 @@ FieldTable<MessagesFields> messages_table(const GenerationLimits& limits) {
                            "diagnostics", "user_profile_id", "workspace_id"})
     table.harmless(name);
   table.harmless("context_management", "nothing is taken out of the conversation");
+  table.harmless("billing_policy", "nobody is billed");
+  table.harmless("fallback_credit_token", "nobody is billed");
+  table.harmless("fallbacks", "the model declines no request");
   table.refused("speed", {R"("standard")"});
   table.refused("container");
   table.refused("mcp_servers", {"[]"});
@@ -317,11 +357,15 @@ void put_system(MessagesFields& fields) {
   fields.messages = std::move(messages);
 }
 
-// An assistant's text at the end is the beginning of the answer.
-void find_beginning(MessagesFields& fields) {
+// An assistant's text at the end is the beginning of the answer. A conversation that is only
+// counted may end with more: it is counted as it stands.
+void find_beginning(MessagesFields& fields, bool wants_answer) {
   const ChatMessage& last = fields.messages.back();
-  fields.continues = last.role == "assistant";
-  if (fields.continues && (!last.content || !last.calls.empty()))
+  if (last.role != "assistant") return;
+  const bool is_text = last.content && last.calls.empty();
+  fields.continues = is_text && (wants_answer || last.reasoning.empty());
+  fields.add_generation_prompt = fields.continues;
+  if (wants_answer && !is_text)
     refuse_field("messages",
                  "the last one of an assistant must be a text that the answer goes on "
                  "with; results of its calls are missing");
@@ -337,7 +381,7 @@ MessagesRequest read(std::string_view body, const GenerationLimits& limits, bool
   if (fields.max_tokens && fields.thinking_budget.value_or(0) > *fields.max_tokens)
     refuse_field("thinking.budget_tokens", "must not be more than max_tokens");
   put_system(fields);
-  find_beginning(fields);
+  find_beginning(fields, wants_answer);
   return fields;
 }
 
@@ -353,6 +397,17 @@ MessagesRequest read_count_request(std::string_view body, const GenerationLimits
 
 std::vector<FieldRow> messages_request_fields(const GenerationLimits& limits) {
   return messages_table(limits).rows();
+}
+
+std::vector<PartRows> messages_part_fields() {
+  std::vector<PartRows> parts = {{"Messages of `/v1/messages`", turn_fields().rows()}};
+  for (const BlockKind& kind : block_kinds())
+    parts.push_back({"Blocks of type `" + kind.type + "`", kind.fields.rows()});
+  parts.push_back({"Tools of `/v1/messages`", own_tool_fields().rows()});
+  parts.push_back({"`tool_choice` of `/v1/messages`", tool_choice_fields().rows()});
+  parts.push_back({"`thinking`", thinking_fields().rows()});
+  parts.push_back({"`output_config`", output_config_fields().rows()});
+  return parts;
 }
 
 }  // namespace outrider

@@ -60,6 +60,32 @@ TEST(MessagesRequest, RowsHold) {
   expect_no_request(read_messages);
 }
 
+TEST(MessagesRequest, RowsOfPartsHold) {
+  const std::string user = R"({"max_tokens":9,"messages":[{"role":"user","content":[PART]}]})";
+  const std::string assistant = R"({"max_tokens":9,"messages":[
+      {"role":"assistant","content":[PART]},{"role":"user","content":"hi"}]})";
+  const std::string block = "messages[0].content[0]";
+  const auto field = [](const std::string& name, const char* value) {
+    return R"({"max_tokens":9,"messages":[{"role":"user","content":"hi"}],")" + name +
+           "\":" + value + "}";
+  };
+  expect_parts_hold(
+      messages_part_fields(), read_messages,
+      {{"Messages of `/v1/messages`", R"({"max_tokens":9,"messages":[PART]})", "messages[0]",
+        R"({"role":"user","content":"x"})"},
+       {"Blocks of type `text`", user, block, R"({"type":"text","text":"x"})"},
+       {"Blocks of type `thinking`", assistant, block, R"({"type":"thinking","thinking":"x"})"},
+       {"Blocks of type `tool_use`", assistant, block,
+        R"({"type":"tool_use","id":"1","name":"f","input":{}})"},
+       {"Blocks of type `tool_result`", user, block, R"({"type":"tool_result","tool_use_id":"1"})"},
+       {"Tools of `/v1/messages`", field("tools", "[PART]"), "tools[0]",
+        R"({"name":"f","input_schema":{}})"},
+       {"`tool_choice` of `/v1/messages`", field("tool_choice", "PART"), "tool_choice",
+        R"({"type":"auto"})"},
+       {"`thinking`", field("thinking", "PART"), "thinking", R"({"type":"adaptive"})"},
+       {"`output_config`", field("output_config", "PART"), "output_config", "{}"}});
+}
+
 TEST(MessagesRequest, Thinking) {
   const std::string thinking = R"({"type":"enabled","budget_tokens":2048,"display":"summarized"})";
   const std::string body = with_field(kMessagesBody, "max_tokens", "4096");
@@ -74,6 +100,28 @@ TEST(MessagesRequest, CountingNeedsNoLimit) {
   const std::string body = R"({"messages":[{"role":"user","content":"hi"}]})";
   EXPECT_EQ(refusal(read_messages, body)->param, "max_tokens");
   EXPECT_EQ(read_count_request(body).messages.size(), 1u);
+}
+
+TEST(MessagesRequest, CountingNeedsNoAnswer) {
+  struct Case {
+    const char* content;
+    bool continues;
+  };
+  const Case cases[] = {
+      {R"([{"type":"text","text":"x"}])", true},
+      {R"([{"type":"tool_use","id":"1","name":"f","input":{}}])", false},
+      {R"([{"type":"thinking","thinking":"x"}])", false},
+      {R"([{"type":"thinking","thinking":"x"},{"type":"text","text":"x"}])", false}};
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.content);
+    const MessagesRequest request =
+        read_count_request(R"({"messages":[{"role":"user","content":"hi"},
+                               {"role":"assistant","content":)" +
+                           std::string(c.content) + "}]}");
+    EXPECT_EQ(request.continues, c.continues);
+    EXPECT_EQ(request.add_generation_prompt, c.continues);
+  }
+  EXPECT_TRUE(read_messages(kMessagesBody).add_generation_prompt);
 }
 
 // A message in short: role, content, reasoning, calls, the call that it answers.
@@ -105,8 +153,10 @@ TEST(MessagesRequest, BlocksBecomeMessages) {
            {"role":"assistant","content":[{"type":"thinking","thinking":"t","signature":"x"},
              {"type":"text","text":"so"},
              {"type":"tool_use","id":"1","name":"f","input":{"b":1,"a":2}},
-             {"type":"tool_use","id":"2","name":"g","input":{},"caller":{"type":"direct"}}]},
-           {"role":"user","content":[{"type":"tool_result","tool_use_id":"1","content":"r"},
+             {"type":"tool_use","id":"2","name":"g","input":{},"caller":{"type":"direct"},
+              "toolset_name":"t","more":null}]},
+           {"role":"user","content":[{"type":"tool_result","tool_use_id":"1","content":"r",
+              "toolset_name":"t"},
              {"type":"tool_result","tool_use_id":"2","is_error":true,
               "content":[{"type":"text","text":"s"},{"type":"text","text":"t"}]},
              {"type":"text","text":"and?"}]}])",
@@ -189,7 +239,7 @@ TEST(MessagesRequest, RefusesByName) {
        "true is not supported"},
       {"tool_choice", R"({"type":"any"})", "tool_choice.type", "\"any\" is not supported"},
       {"tool_choice", R"({"type":"tool","name":"f"})", "tool_choice.type",
-       "\"tool\" is not supported; leave it out or send \"auto\" or \"none\""},
+       "\"tool\" is not supported; send \"auto\" or \"none\""},
       {"thinking", R"({"type":"between_tools"})", "thinking.type", "found \"between_tools\""},
       {"thinking", R"({"type":"enabled"})", "thinking.budget_tokens", "is missing"},
       {"thinking", R"({"type":"enabled","budget_tokens":100})", "thinking.budget_tokens",

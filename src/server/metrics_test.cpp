@@ -201,6 +201,18 @@ TEST(Metrics, ANewServerHasEverySeries) {
     }
 }
 
+// Dashboards for vLLM add up its series.
+TEST(Metrics, SeriesOfVllmAreNotSplitByDrafter) {
+  const Metrics metrics("m", "v");
+  int n_series = 0;
+  for (const auto& [sample, value] : exposition_of(metrics.text(busy_status())).samples) {
+    if (!sample.starts_with("vllm:")) continue;
+    ++n_series;
+    EXPECT_EQ(sample.find("drafter"), std::string::npos) << sample;
+  }
+  EXPECT_GT(n_series, 0);
+}
+
 TEST(Metrics, DeepDraftsAddPositions) {
   const Metrics metrics("m", "v");
   SchedulerStatus status;

@@ -66,11 +66,12 @@ void complete(const ServedModel& model, const HttpRequest& http, Reply reply) {
   const AnswerHead head = answer_head(model, request, "cmpl-");
   std::vector<std::vector<Token>> prompts;
   std::vector<AnswerRequest> answers;
+  AnswerRequest first = answer_request(model, request, {}, http.api_key);
+  first.request.options.prompt_logprobs = request.echo && request.n_logprobs;
   for (const CompletionPrompt& prompt : request.prompts) {
     prompts.push_back(tokens_of(model, request, prompt));
     check_prompt(model, prompts.back(), "prompt");
-    AnswerRequest first = answer_request(model, request, prompts.back(), http.api_key);
-    first.request.options.prompt_logprobs = request.echo && request.n_logprobs;
+    first.request.prompt = prompts.back();
     add_choices(answers, first, request.n);
   }
 

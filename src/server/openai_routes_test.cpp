@@ -187,6 +187,20 @@ TEST(OpenAiRoutes, ToolsGoToTheTemplateAndCallsComeBack) {
   EXPECT_EQ(none->json()["choices"][0]["finish_reason"], "stop");
 }
 
+// What tells the model nothing does not change the prompt.
+TEST(OpenAiRoutes, TheTemplateGetsOnlyWhatDefinesATool) {
+  ServedOpenAi served;
+  served.chat(R"("tools":[{"function":{"parameters":{"cache_control":1},"name":"f"},
+                           "type":"function"}])");
+  served.chat(R"("tools":[{"cache_control":{"type":"ephemeral"},"function":{"strict":false,
+                           "parameters":{"cache_control":1},"description":null,"name":"f"},
+                           "more":null,"type":"function"}])");
+  EXPECT_EQ(served.prompt(0),
+            R"(<tool>{"function": {"parameters": {"cache_control": 1}, "name": "f"}, )"
+            R"("type": "function"}</tool>[user]hi[assistant])");
+  EXPECT_EQ(served.prompt(1), served.prompt(0));
+}
+
 TEST(OpenAiRoutes, TheFirstCallEndsAnAnswerWithoutParallelCalls) {
   ServedOpenAi served;
   const auto reply = served.chat(
@@ -198,6 +212,13 @@ TEST(OpenAiRoutes, TheFirstCallEndsAnAnswerWithoutParallelCalls) {
   served.end(0, {});  // cancelled
   EXPECT_EQ(reply->sent->status, 200);
   EXPECT_EQ(reply->json()["choices"][0]["finish_reason"], "tool_calls");
+
+  const auto stream = served.chat(R"("tools":[{"type":"function","function":{"name":"f"}}],
+                                     "parallel_tool_calls":false,"stream":true)");
+  served.bring(1, R"(<tool_call>{"name": "f", "arguments": {}}</tool_call>)");
+  served.end(1, {});
+  EXPECT_NE(stream->written.find(R"("finish_reason":"tool_calls")"), std::string::npos);
+  EXPECT_EQ(stream->events().back(), "data: [DONE]");
 }
 
 TEST(OpenAiRoutes, WritesConversationsAsTheTemplateHasThem) {
@@ -230,6 +251,15 @@ TEST(OpenAiRoutes, WritesConversationsAsTheTemplateHasThem) {
        R"([{"role":"user","content":"x"},{"role":"assistant","content":"<think>Once"}])",
        R"(,"continue_final_message":true,"chat_template_kwargs":{"enable_thinking":true})",
        "[user]x[assistant]<think>Once"},
+      {"which may follow reasoning",
+       R"([{"role":"user","content":"x"},
+           {"role":"assistant","reasoning_content":"hm","content":"Once"}])",
+       R"(,"continue_final_message":true)", "[user]x[assistant]<think>hm</think>Once"},
+      {"and be empty then",
+       R"([{"role":"user","content":"outrider_content"},
+           {"role":"assistant","reasoning":"outrider_content","content":""}])",
+       R"(,"continue_final_message":true)",
+       "[user]outrider_content[assistant]<think>outrider_content</think>"},
       {"a turn of its own",
        R"([{"role":"user","content":"x"},{"role":"assistant","content":"Once"}])", "",
        "[user]x[assistant]Once[assistant]"},
@@ -240,6 +270,56 @@ TEST(OpenAiRoutes, WritesConversationsAsTheTemplateHasThem) {
     served.post("/v1/chat/completions", std::string(R"({"messages":)") + c.messages + c.more + "}");
     EXPECT_EQ(served.prompt(), c.prompt);
   }
+}
+
+constexpr const char* kBegunWithReasoning =
+    R"({"messages":[{"role":"user","content":"x"},{"role":"assistant","content":"Once",
+        "reasoning_content":"hm"}],"continue_final_message":true})";
+
+TEST(OpenAiRoutes, GoesOnAfterReasoning) {
+  ServedOpenAi served;
+  const auto reply = served.post("/v1/chat/completions", kBegunWithReasoning);
+  served.bring(0, " more");
+  served.finish(0);
+  const Json message = reply->json()["choices"][0]["message"];
+  EXPECT_EQ(message["content"], " more");
+  EXPECT_FALSE(message.contains("reasoning_content"));
+}
+
+void set_template(ServedOpenAi& served, const char* source) {
+  served.setting().chat_template = std::make_shared<ChatTemplate>(source, "fake", "", "<end>");
+  served.setting().format = answer_format(*served.setting().chat_template);
+}
+
+constexpr const char* kPlainTemplate = "{% for m in messages %}{{ m.content }}{% endfor %}";
+
+TEST(OpenAiRoutes, RefusesReasoningThatTheTemplateDoesNotWrite) {
+  for (const char* source : {kPlainTemplate, "{{ messages[-1].reasoning_content }}"}) {
+    SCOPED_TRACE(source);
+    ServedOpenAi served;
+    set_template(served, source);
+    const RequestError error =
+        refused([&] { served.post("/v1/chat/completions", kBegunWithReasoning); });
+    EXPECT_EQ(error.status, 400);
+    EXPECT_EQ(error.code, "unsupported_value");
+    EXPECT_EQ(error.param, "messages");
+    EXPECT_NE(std::string_view(error.what()).find("leave the reasoning out"),
+              std::string_view::npos);
+  }
+}
+
+TEST(OpenAiRoutes, ModelsThatDoNotReasonTakeNoEffort) {
+  ServedOpenAi served;
+  set_template(served, kPlainTemplate);
+  served.chat(R"("reasoning_effort":"none")");
+  EXPECT_EQ(served.prompt(), "hi");
+  EXPECT_EQ(refused([&] { served.chat(R"("reasoning_effort":"low")"); }).param, "reasoning_effort");
+
+  // One that always reasons does not.
+  ServedOpenAi reasoning;
+  set_template(reasoning, "{{ messages[0].content }}{# </think> #}");
+  EXPECT_EQ(refused([&] { reasoning.chat(R"("reasoning_effort":"none")"); }).param,
+            "reasoning_effort");
 }
 
 TEST(OpenAiRoutes, Completes) {
@@ -420,6 +500,11 @@ TEST(OpenAiRoutes, EventsBeforeTheStreamWait) {
   }
 }
 
+// That a client takes what has come for the whole answer.
+bool says_stop(const FakeReply& stream) {
+  return stream.written.find(R"("finish_reason":"stop")") != std::string::npos;
+}
+
 TEST(OpenAiRoutes, FailuresBecomeErrors) {
   ServedOpenAi served;
   const auto whole = served.chat(R"("n":2)");
@@ -436,10 +521,22 @@ TEST(OpenAiRoutes, FailuresBecomeErrors) {
   const auto events = stream->events();
   EXPECT_EQ(events[events.size() - 1], "data: [DONE]");
   EXPECT_NE(events[events.size() - 2].find("{\"error\":{\"message\":\"NaN\""), std::string::npos);
+  EXPECT_FALSE(says_stop(*stream));
 
   const auto stopped = served.chat("");
   served.end(3, {});
   EXPECT_EQ(stopped->sent->status, 503);
+  const auto stopped_stream = served.chat(R"("stream":true)");
+  served.bring(4, "Hel");
+  served.end(4, {});
+  EXPECT_TRUE(stopped_stream->ended);
+  EXPECT_EQ(stopped_stream->events().size(), 4u) << "the role, the text, the error and [DONE]";
+  EXPECT_NE(stopped_stream->written.find("the server is stopping"), std::string::npos);
+  EXPECT_FALSE(says_stop(*stopped_stream));
+
+  const auto whole_stream = served.chat(R"("stream":true)");
+  served.finish(5);
+  EXPECT_TRUE(says_stop(*whole_stream));
 }
 
 // Where the marks of reasoning and calls are control tokens, their text must come all the same.

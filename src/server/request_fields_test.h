@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "server/fields.h"
@@ -121,11 +122,27 @@ inline bool is_same_json(const std::string& a, const std::string& b) {
   return Json::parse(a, nullptr, false) == Json::parse(b, nullptr, false);
 }
 
+// Whether the words for what a field takes name the value's type.
+inline bool names_type_of(const Json& value, const std::string& takes) {
+  const std::string whole = takes.substr(0, takes.find(" with "));  // not what is in an object
+  const auto names = [&](const char* words) { return whole.find(words) != std::string::npos; };
+  switch (value.type()) {
+    case Json::value_t::null: return true;  // is as if the field were missing
+    case Json::value_t::object: return names("an object");
+    case Json::value_t::array: return names("a list");
+    case Json::value_t::string: return names("a string") || whole.starts_with('"');
+    case Json::value_t::boolean: return names("a boolean");
+    default: return names("an integer") || names("a number");
+  }
+}
+
 // `value` is read or refused as the row has it, by its name.
 inline void expect_row_holds(const FieldRow& row, const std::string& value,
                              const std::optional<RequestError>& error) {
   switch (row.use) {
-    case FieldUse::obeyed: break;
+    case FieldUse::obeyed:
+      EXPECT_TRUE(error || names_type_of(Json::parse(value), row.takes)) << row.takes;
+      break;
     case FieldUse::harmless: EXPECT_FALSE(error) << error->what(); break;
     case FieldUse::refused:
       EXPECT_EQ(!error, value == "null" || is_same_json(value, row.takes));
@@ -142,6 +159,9 @@ template <typename Read>
 void expect_rows_hold(const std::vector<FieldRow>& rows, const Read& read,
                       const std::string& body) {
   ASSERT_FALSE(refusal(read, body));
+  EXPECT_FALSE(refusal(read, with_field(body, "no_such_field", "null")));
+  const auto unknown = refusal(read, with_field(body, "no_such_field", "0"));
+  EXPECT_TRUE(unknown && unknown->code == "unknown_parameter");
   std::set<std::string> names;
   for (const FieldRow& row : rows) {
     SCOPED_TRACE(row.name);
@@ -153,6 +173,40 @@ void expect_rows_hold(const std::vector<FieldRow>& rows, const Read& read,
       SCOPED_TRACE(value.substr(0, 100));
       expect_row_holds(row, value, refusal(read, with_field(body, row.name, value)));
     }
+  }
+}
+
+// Where an object inside a request stands.
+struct PartCase {
+  std::string title;
+  std::string body;  // of a request, with PART in the object's place
+  std::string path;  // of the object: errors' fields begin with it
+  std::string part;  // what is required of the object
+};
+
+// For every field of every such object.
+template <typename Read>
+void expect_parts_hold(const std::vector<PartRows>& parts, const Read& read,
+                       const std::vector<PartCase>& cases) {
+  ASSERT_EQ(parts.size(), cases.size());
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const PartCase& c = cases[i];
+    SCOPED_TRACE(c.title);
+    EXPECT_EQ(parts[i].title, c.title);
+    const auto read_part = [&](const std::string& part) {
+      std::string body = c.body;
+      body.replace(body.find("PART"), std::string_view("PART").size(), part);
+      try {
+        read(body);
+      } catch (const RequestError& error) {
+        const std::string before = c.path + ".";
+        EXPECT_TRUE(error.param.starts_with(before)) << error.param;
+        throw RequestError(error.status, error.code,
+                           error.param.substr(std::min(before.size(), error.param.size())),
+                           error.what());
+      }
+    };
+    expect_rows_hold(parts[i].rows, read_part, c.part);
   }
 }
 

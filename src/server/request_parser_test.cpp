@@ -124,7 +124,7 @@ std::string with(std::string_view headers) {
   return "POST /a HTTP/1.1\r\nHost: x\r\n" + std::string(headers) + "\r\n\r\nhello";
 }
 
-std::string get(std::string_view target) {
+std::string get_text(std::string_view target) {
   return "GET " + std::string(target) + " HTTP/1.1\r\nHost: x\r\n\r\n";
 }
 
@@ -180,7 +180,7 @@ const std::vector<Refused>& refused_inputs() {
       {"LF before the end", "GET /a HTTP/1.1\r\nHost: x\r\n\n"},
       {"NUL in a value", with("X: a\0b"s)},
       {"NUL in a name", with("X\0: a"s)},
-      {"NUL in the target", get("/a\0b"s)},
+      {"NUL in the target", get_text("/a\0b"s)},
       {"DEL in a value", with("X: a\x7f")},
       {"backspace in a value", with("X: a\bb")},
       // Whom it is for.
@@ -191,22 +191,22 @@ const std::vector<Refused>& refused_inputs() {
       {"Host with a user", "GET /a HTTP/1.1\r\nHost: u@x\r\n\r\n"},
       {"Host with a space", "GET /a HTTP/1.1\r\nHost: x y\r\n\r\n"},
       {"absolute without Host", "GET http://x/a HTTP/1.1\r\n\r\n"},
-      {"absolute with a user", get("http://u:p@x/a")},
-      {"absolute without a name", get("http:///a")},
-      {"another scheme", get("ftp://x/a")},
+      {"absolute with a user", get_text("http://u:p@x/a")},
+      {"absolute without a name", get_text("http:///a")},
+      {"another scheme", get_text("ftp://x/a")},
       {"authority", "CONNECT x:80 HTTP/1.1\r\nHost: x\r\n\r\n"},
-      {"asterisk for GET", get("*")},
-      {"no slash", get("a")},
-      {"fragment", get("/a#b")},
-      {"percent at the end", get("/a%")},
-      {"percent and one digit", get("/a%2")},
-      {"percent and one digit and a query", get("/a%2?0")},
-      {"percent and no digits", get("/a%zz")},
-      {"percent and a sign", get("/a%+1")},
-      {"NUL, percent-encoded", get("/a%00")},
-      {"line end, percent-encoded", get("/a%0d%0a")},
-      {"tab, percent-encoded", get("/a%09")},
-      {"bytes beyond ASCII", get("/\xc3\xa9")},
+      {"asterisk for GET", get_text("*")},
+      {"no slash", get_text("a")},
+      {"fragment", get_text("/a#b")},
+      {"percent at the end", get_text("/a%")},
+      {"percent and one digit", get_text("/a%2")},
+      {"percent and one digit and a query", get_text("/a%2?0")},
+      {"percent and no digits", get_text("/a%zz")},
+      {"percent and a sign", get_text("/a%+1")},
+      {"NUL, percent-encoded", get_text("/a%00")},
+      {"line end, percent-encoded", get_text("/a%0d%0a")},
+      {"tab, percent-encoded", get_text("/a%09")},
+      {"bytes beyond ASCII", get_text("/\xc3\xa9")},
       // The first line.
       {"no target", "GET HTTP/1.1\r\nHost: x\r\n\r\n"},
       {"no version", "GET /a\r\nHost: x\r\n\r\n"},
@@ -248,7 +248,7 @@ const std::vector<Refused>& refused_inputs() {
       {"trailer with a length", chunked("0\r\nContent-Length: 5\r\n\r\n")},
       {"trailer that is none", chunked("0\r\nX\r\n\r\n")},
       // Limits.
-      {"large target", get("/" + std::string(9000, 'a')), 414},
+      {"large target", get_text("/" + std::string(9000, 'a')), 414},
       {"endless first line", "GET /" + std::string(17000, 'a'), 414},
       {"large head", with("X: " + std::string(16000, 'a') + "\r\nY: " + std::string(400, 'a')),
        431},

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -32,6 +33,9 @@ struct ServedModel {
   int context = 0;                         // tokens of prompt and answer together
   std::vector<std::string> drafters = {};  // their names
   GenerationLimits limits = {};
+  bool keys_share = false;  // what the cache holds
+  // What the scheduler takes at once, running and waiting.
+  std::size_t answers_max = std::numeric_limits<std::size_t>::max();
   // What a request says, then the server's flags, then the model's own, then ours.
   std::function<Filters(const FilterSettings&)> filters = {};
   int repeat_last_n = SamplingParams{}.repeat_last_n;  // of a request that does not say it

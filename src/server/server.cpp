@@ -67,6 +67,7 @@ bool Server::drain(std::chrono::milliseconds most, const std::function<bool()>& 
 void Server::stop() {
   if (scheduler_) scheduler_->stop();
   if (engine_thread_.joinable()) engine_thread_.join();
+  scheduler_ = nullptr;  // which may be gone at the next call
   for (int i = 0; i < kLastWords && http_.n_in_progress() > 0; ++i)
     std::this_thread::sleep_for(kWait);
   http_.stop();

@@ -20,11 +20,22 @@ std::vector<Token> tokens_of(const ServedModel& model, const TokenizeRequest& re
     pieces.push_back({*text, request.parses_special_tokens});
   else
     pieces = chat_prompt(model, request).pieces;
+  std::size_t n_bytes = 0;
+  for (const TextPiece& piece : pieces) n_bytes += piece.text.size();
+  if (n_bytes > model.limits.tokenized_bytes)
+    refuse_field(request.content  ? "content"
+                 : request.prompt ? "prompt"
+                                  : "messages",
+                 fmt::format("found a text of {} bytes, expected at most {}", n_bytes,
+                             model.limits.tokenized_bytes));
   return request.adds_special_tokens ? model.tokenizer->encode_whole(pieces)
                                      : model.tokenizer->encode(pieces);
 }
 
 void check_tokens(const ServedModel& model, const std::vector<Token>& tokens) {
+  if (tokens.size() > model.limits.detokenized_tokens)
+    refuse_field("tokens", fmt::format("found {} tokens, expected at most {}", tokens.size(),
+                                       model.limits.detokenized_tokens));
   for (const Token token : tokens)
     if (token >= model.tokenizer->size())
       refuse_field("tokens", fmt::format("no token {}; the vocabulary has {}", token,

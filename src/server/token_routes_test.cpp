@@ -65,6 +65,30 @@ TEST(TokenRoutes, Detokenizes) {
   EXPECT_EQ(error.status, 400);
 }
 
+// An answer would take many times the memory.
+TEST(TokenRoutes, RefusesWhatIsTooLong) {
+  ServedTokens served;
+  served.setting().limits.tokenized_bytes = 20;
+  served.setting().limits.detokenized_tokens = 3;
+  const auto refused = [&](const char* path, const std::string& body) {
+    try {
+      served.post(path, body);
+    } catch (const RequestError& error) {
+      EXPECT_EQ(error.status, 400);
+      return error.param;
+    }
+    return std::string("accepted");
+  };
+  const std::string fits(20, 'a'), long_text(21, 'a');
+  for (const char* field : {"content", "prompt"}) {
+    EXPECT_EQ(refused("/tokenize", fmt::format(R"({{"{}":"{}"}})", field, fits)), "accepted");
+    EXPECT_EQ(refused("/tokenize", fmt::format(R"({{"{}":"{}"}})", field, long_text)), field);
+  }
+  EXPECT_EQ(refused("/tokenize", R"({"messages":[{"role":"user","content":"abcd"}]})"), "messages");
+  EXPECT_EQ(refused("/detokenize", R"({"tokens":[5,6,7]})"), "accepted");
+  EXPECT_EQ(refused("/detokenize", R"({"tokens":[5,6,7,8]})"), "tokens");
+}
+
 TEST(TokenRoutes, AppliesTheTemplate) {
   ServedTokens served;
   EXPECT_EQ(served

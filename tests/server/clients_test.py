@@ -10,7 +10,7 @@ from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 
-from serving import MODEL, PATIENCE, TOOL_MODEL, Server, needs_model
+from serving import MODEL, PATIENCE, TOOL_MODEL, Server, needs_model, outrider
 
 QUESTION = [{"role": "user", "content": "Name the three primary colours."}]
 WEATHER = {
@@ -20,11 +20,23 @@ WEATHER = {
 }
 WEATHER_TOOL = {"type": "function", "function": WEATHER}
 WEATHER_QUESTION = [{"role": "user", "content": "What is the weather in Paris? Use the tool."}]
+PAGE = 64  # tokens; so many at least are found in the cache, or none
+LONG_TEXT = "Here is a list of the days on which it rained, and of those on which it did not. " * 10  # over two pages
 
 
 def openai_client(server, **changes):
     return openai.OpenAI(**{"base_url": server.url + "/v1", "api_key": "none", "max_retries": 0, "timeout": PATIENCE,
                             **changes})
+
+
+def anthropic_client(server, **changes):
+    return anthropic.Anthropic(**{"base_url": server.url, "api_key": "none", "max_retries": 0, "timeout": PATIENCE,
+                                  **changes})
+
+
+def text_of(chunks):
+    """Of a stream of chat answers."""
+    return "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
 
 
 # The Anthropic package has no argument for it.
@@ -92,6 +104,9 @@ class Chat(ServerTest):
             answer = stream.get_final_completion()
         self.assertEqual(answer.choices[0].message.content,
                          self.chat(messages, max_tokens=None).choices[0].message.content)
+        # Sent back as the helper made it, with fields that only the helper has.
+        messages += [answer.choices[0].message, {"role": "user", "content": "Say it again."}]
+        self.assertTrue(self.chat(messages).choices[0].message.content)
 
     def test_raw_response(self):
         answer = self.client.chat.completions.with_raw_response.create(model=MODEL, messages=QUESTION, max_tokens=2)
@@ -125,6 +140,17 @@ class Chat(ServerTest):
         self.assertEqual(len(set(texts)), 3)
         self.assertEqual(texts[0], self.chat(seed=7, temperature=1).choices[0].message.content)
         self.assertNotEqual(texts[0], self.chat(seed=8, temperature=1).choices[0].message.content)
+
+    def test_drawn_seed(self):
+        """Each answer tells it, and with it comes again."""
+        whole = self.chat(temperature=1)
+        chunks = list(self.chat(temperature=1, stream=True))
+        [streamed_seed] = {chunk.seed for chunk in chunks}
+        self.assertNotEqual(whole.seed, streamed_seed)
+        for seed, text in ((whole.seed, whole.choices[0].message.content), (streamed_seed, text_of(chunks))):
+            again = self.chat(temperature=1, seed=seed)
+            self.assertEqual((again.seed, again.choices[0].message.content), (seed, text))
+            self.assertEqual(text_of(self.chat(temperature=1, seed=seed, stream=True)), text)
 
     def test_logprobs(self):
         [choice] = self.chat(logprobs=True, top_logprobs=3).choices
@@ -160,6 +186,48 @@ class Chat(ServerTest):
         self.assertEqual(predicted.choices[0].message.content, plain.choices[0].message.content)
         self.assertGreater(predicted.usage.completion_tokens_details.accepted_prediction_tokens, 0)
 
+    def test_cached_prompt(self):
+        def ask(**fields):
+            answer = self.complete(LONG_TEXT, extra_body=fields)
+            self.assertGreaterEqual(answer.usage.prompt_tokens, 2 * PAGE + 2)
+            n_cached = answer.usage.prompt_tokens_details.cached_tokens
+            self.assertEqual(answer.timings["cache_n"], n_cached)
+            self.assertEqual(answer.timings["prompt_n"], answer.usage.prompt_tokens - n_cached)
+            return answer.choices[0].text, n_cached
+        text, n_cached = ask()
+        self.assertEqual(n_cached, 0)
+        for fields, is_cached in [({}, True), ({"cache_salt": "a"}, False), ({"cache_salt": "a"}, True),
+                                  ({"cache_salt": "b"}, False), ({}, True)]:
+            again, n_cached = ask(**fields)
+            self.assertEqual(again, text)
+            self.assertTrue(n_cached >= PAGE if is_cached else n_cached == 0, (fields, n_cached))
+
+    def test_timings(self):
+        def ask(speculation):
+            return self.complete("1, 2, 3, 1, 2, 3, 1, 2, 3, 1,", max_tokens=60,
+                                 extra_body={"ignore_eos": True, "speculation": speculation})
+        plain, drafted, one_row = ask({"draft": "off"}), ask({"draft": "auto"}), ask({"rows": 1})
+        for answer in (plain, drafted, one_row):
+            figures = answer.timings
+            self.assertEqual(answer.choices[0].text, plain.choices[0].text)
+            self.assertEqual(figures["predicted_n"], answer.usage.completion_tokens)
+            self.assertEqual(sum(n * steps for n, steps in enumerate(figures["accepted_lengths"])),
+                             figures["draft_n_accepted"])
+            self.assertLessEqual(figures["draft_n_accepted"], figures["draft_n"])
+            # One token comes with the prompt; each step brings one, and those that it accepts.
+            self.assertEqual(1 + sum((n + 1) * steps for n, steps in enumerate(figures["accepted_lengths"]))
+                             + sum(figures["not_drafted"].values()), 60)
+        figures = plain.timings
+        self.assertEqual((figures["draft_n"], figures["no_draft_reason"], figures["not_drafted"]["off"]), (0, "off", 59))
+        for answer in (drafted, one_row):
+            self.assertGreater(answer.timings["draft_n"], 0)
+            self.assertNotIn("no_draft_reason", answer.timings)
+        self.assertGreater(len(drafted.timings["accepted_lengths"]), 2)
+        self.assertEqual(len(one_row.timings["accepted_lengths"]), 2)
+
+        *_, last = self.chat(stream=True)
+        self.assertEqual(set(last.timings) - {"no_draft_reason"}, set(drafted.timings))
+
     def test_models(self):
         self.assertEqual([model.id for model in self.client.models.list()], [MODEL])
         self.assertEqual(self.client.models.retrieve(MODEL).id, MODEL)
@@ -167,14 +235,24 @@ class Chat(ServerTest):
             self.client.models.retrieve("gpt-4")
 
     def test_aliases(self):
-        with Server("--alias", "one", "--alias", "two") as server, openai_client(server) as client:
-            self.assertEqual([model.id for model in client.models.list()], ["one", "two"])
-            for name in ("one", "two"):
+        for flags in (["--alias", "one", "--alias", "two"], ["-a", "one,two"]):
+            with self.subTest(flags), Server(*flags) as server, openai_client(server) as client:
+                self.assertEqual([model.id for model in client.models.list()], ["one", "two"])
+                for name in ("one", "two"):
+                    self.assertEqual(client.models.retrieve(name).id, name)
+                    answer = client.completions.create(model=name, prompt="x", max_tokens=1)
+                    self.assertEqual(answer.model, name)
+                for name in ("three", "one,two"):
+                    with self.assertRaises(openai.NotFoundError):
+                        client.completions.create(model=name, prompt="x", max_tokens=1)
+
+    def test_any_name(self):
+        with Server("-a", "*") as server, openai_client(server) as client, anthropic_client(server) as other:
+            self.assertEqual([model.id for model in client.models.list()], [MODEL])
+            for name in (MODEL, "gpt-4", "*"):
                 self.assertEqual(client.models.retrieve(name).id, name)
-                answer = client.completions.create(model=name, prompt="x", max_tokens=1)
-                self.assertEqual(answer.model, name)
-            with self.assertRaises(openai.NotFoundError):
-                client.completions.create(model="three", prompt="x", max_tokens=1)
+                self.assertEqual(client.completions.create(model=name, prompt="x", max_tokens=1).model, name)
+                self.assertEqual(other.messages.create(model=name, messages=QUESTION, max_tokens=1).model, name)
 
     def test_sampling_flags_hold_where_a_request_says_nothing(self):
         with Server("--temp", "0") as server, openai_client(server) as client:
@@ -234,6 +312,25 @@ class Completions(ServerTest):
         if again.logprobs.tokens == figures.tokens:  # as a rule
             self.assertEqual(again.logprobs.token_logprobs, figures.token_logprobs)
 
+    def test_echo_with_and_without_an_answer(self):
+        """The prompt's figures are the same."""
+        fields = {"prompt": "The capital of France is Paris.", "echo": True, "logprobs": 2}
+        prompt, more = (self.complete(**fields, max_tokens=n).choices[0].logprobs for n in (0, 1))
+        n_prompt = len(prompt.tokens)
+        self.assertEqual("".join(prompt.tokens), fields["prompt"])
+        self.assertEqual(len(more.tokens), n_prompt + 1)
+        for name in ("tokens", "token_logprobs", "top_logprobs", "text_offset"):
+            self.assertEqual(getattr(more, name)[:n_prompt], getattr(prompt, name), name)
+
+    def test_drawn_seed(self):
+        whole = self.complete(temperature=1)
+        chunks = list(self.complete(temperature=1, stream=True))
+        [streamed_seed] = {chunk.seed for chunk in chunks}
+        for seed, text in ((whole.seed, whole.choices[0].text),
+                           (streamed_seed, "".join(chunk.choices[0].text for chunk in chunks))):
+            again = self.complete(temperature=1, seed=seed)
+            self.assertEqual((again.seed, again.choices[0].text), (seed, text))
+
     def test_arrays_and_token_ids(self):
         prompts = ["One, two,", "Roses are red,", "def add(a, b):"]
         alone = [self.complete(prompt).choices[0].text for prompt in prompts]
@@ -281,18 +378,105 @@ class Completions(ServerTest):
 
 
 @needs_model(MODEL)
+class Context(ServerTest):
+    """What has to do with how much the model takes, and the routes of llama-server and vLLM that say so."""
+    arguments = ("-c", "128", "-np", "2")
+
+    def test_status(self):
+        properties = self.server.get("/props").json()
+        self.assertEqual(properties["default_generation_settings"]["n_ctx"], 128)
+        self.assertEqual(properties["total_slots"], 2)
+        self.assertEqual([slot["n_ctx"] for slot in self.server.get("/slots").json()], [128, 128])
+        self.assertEqual([model.max_model_len for model in self.client.models.list()], [128])
+        version = self.server.get("/version").json()["version"]
+        self.assertEqual(outrider("--version").stdout.split()[:2], ["outrider", version])
+
+    def test_more_tokens_than_the_context_has(self):
+        fields = {"max_tokens": 10**6, "extra_body": {"ignore_eos": True}}
+        counting = [{"role": "user", "content": "Count from 1 to 100."}]
+        for answer in (self.complete(**fields), self.chat(counting, **fields)):
+            self.assertEqual((answer.choices[0].finish_reason, answer.usage.total_tokens), ("length", 128))
+        *_, reason, usage = self.chat(counting, **fields, stream=True, stream_options={"include_usage": True})
+        self.assertEqual((reason.choices[0].finish_reason, usage.usage.total_tokens), ("length", 128))
+        with anthropic_client(self.server) as client:
+            message = client.messages.create(model=MODEL, messages=counting, max_tokens=10**6, **GREEDY)
+            self.assertEqual((message.stop_reason, message.usage.input_tokens + message.usage.output_tokens),
+                             ("max_tokens", 128))
+
+    def test_prompts_as_long_as_the_context(self):
+        longest = self.complete([28] * 127, max_tokens=10)
+        self.assertEqual((longest.choices[0].finish_reason, longest.usage.completion_tokens), ("length", 1))
+        with self.assertRaises(openai.BadRequestError) as raised:
+            self.complete([28] * 128)
+        self.assertEqual(raised.exception.code, "context_length_exceeded")
+        long = [{"role": "user", "content": LONG_TEXT}]
+        with anthropic_client(self.server) as client, self.assertRaises(anthropic.BadRequestError) as raised:
+            client.messages.create(model=MODEL, messages=long, max_tokens=1)
+        self.assertRegex(raised.exception.body["error"]["message"], r"^prompt is too long: \d+ tokens > 127 maximum")
+
+    def test_tokens(self):
+        text = "Hello, wörld 🙂!<|im_end|>\n"
+        tokens = self.server.answer("/tokenize", content=text)["tokens"]  # as llama-server has it
+        self.assertEqual(self.server.answer("/detokenize", tokens=tokens), {"content": text, "prompt": text})
+        pieces = self.server.answer("/tokenize", content=text, with_pieces=True)["tokens"]
+        self.assertEqual([piece["id"] for piece in pieces], tokens)
+        self.assertEqual(b"".join(piece.encode() if isinstance(piece, str) else bytes(piece)
+                                  for piece in (piece["piece"] for piece in pieces)), text.encode())
+        as_text = self.server.answer("/tokenize", content=text, parse_special=False)["tokens"]
+        self.assertGreater(len(as_text), len(tokens))
+        self.assertEqual(self.server.answer("/detokenize", tokens=as_text)["content"], text)
+
+        whole = self.server.answer("/tokenize", prompt=text)  # as vLLM has it
+        self.assertEqual(whole, {"count": len(tokens), "max_model_len": 128, "tokens": tokens, "token_strs": None})
+        self.assertEqual(len(self.server.answer("/tokenize", prompt=text, return_token_strs=True)["token_strs"]),
+                         len(tokens))
+        self.assertEqual(self.complete(tokens).choices[0].text, self.complete(text).choices[0].text)
+        self.assertEqual(self.complete(text).usage.prompt_tokens, len(tokens))
+
+    def test_template(self):
+        prompt = self.server.answer("/apply-template", messages=QUESTION)["prompt"]
+        self.assertIn(QUESTION[0]["content"], prompt)
+        tokens = self.server.answer("/tokenize", messages=QUESTION)["tokens"]
+        self.assertEqual(self.server.answer("/tokenize", content=prompt)["tokens"], tokens)
+        answer = self.chat()
+        self.assertEqual(answer.usage.prompt_tokens, len(tokens))
+        self.assertEqual(self.complete(prompt, max_tokens=24).choices[0].text, answer.choices[0].message.content)
+        begun = [*QUESTION, {"role": "assistant", "content": "Red,"}]
+        self.assertEqual(self.server.answer("/apply-template", messages=begun, continue_final_message=True,
+                                            add_generation_prompt=False)["prompt"], prompt + "Red,")
+
+
+@needs_model(MODEL)
 class Refusals(unittest.TestCase):
     def test_keys(self):
         with Server("--api-key", "secret", "--api-key", "other") as server:
             for key, opens in (("secret", True), ("other", True), ("wrong", False)):
                 with self.subTest(key=key), openai_client(server, api_key=key) as client, \
-                        anthropic.Anthropic(base_url=server.url, api_key=key, max_retries=0) as other:
+                        anthropic_client(server, api_key=key) as other:
                     if opens:
                         self.assertEqual(client.models.list().data[0].id, MODEL)
                         self.assertEqual(other.models.list().data[0].id, MODEL)
                     else:
                         self.assertRaises(openai.AuthenticationError, client.models.list)
                         self.assertRaises(anthropic.AuthenticationError, other.models.list)
+
+    def test_cached_prompts_are_a_key_s_own(self):
+        messages = [{"role": "user", "content": LONG_TEXT}]
+        with Server("--api-key", "one", "--api-key", "two") as server:
+            def ask_openai(key):
+                with openai_client(server, api_key=key) as client:
+                    usage = client.chat.completions.create(model=MODEL, messages=messages, max_tokens=1).usage
+                    return usage.prompt_tokens_details.cached_tokens
+
+            def ask_anthropic(key):
+                with anthropic_client(server, api_key=key) as client:
+                    usage = client.messages.create(model=MODEL, messages=messages, max_tokens=1).usage
+                    return usage.cache_read_input_tokens
+            self.assertEqual(ask_openai("one"), 0)
+            self.assertEqual(ask_anthropic("two"), 0)
+            for ask in (ask_openai, ask_anthropic):
+                for key in ("one", "two"):
+                    self.assertGreaterEqual(ask(key), PAGE, (ask, key))
 
     def test_overload(self):
         with Server("-np", "1", "--max-queue", "1") as server, openai_client(server) as client:
@@ -333,6 +517,19 @@ class Tools(ServerTest):
         self.assertEqual((name, arguments), (call.function.name, call.function.arguments))
         self.assertEqual((set(reasons[:-1]), reasons[-1]), ({None}, "tool_calls"))
 
+    def test_stream_helper(self):
+        """Its message is sent back with fields that only the helper has, in calls, too."""
+        with self.client.chat.completions.stream(model=self.model, messages=WEATHER_QUESTION, tools=[WEATHER_TOOL],
+                                                 temperature=0) as stream:
+            for _ in stream:
+                pass
+            message = stream.get_final_completion().choices[0].message
+        [call] = message.tool_calls
+        messages = [*WEATHER_QUESTION, message,
+                    {"role": "tool", "tool_call_id": call.id, "content": "19 degrees, sunny"}]
+        final = self.chat(messages, tools=[WEATHER_TOOL], tool_choice="none", max_tokens=64)
+        self.assertIn("19", final.choices[0].message.content)
+
     def test_none_calls_no_tool(self):
         [choice] = self.chat(WEATHER_QUESTION, tools=[WEATHER_TOOL], tool_choice="none").choices
         self.assertIsNone(choice.message.tool_calls)
@@ -363,14 +560,9 @@ class Tools(ServerTest):
 
     # Anthropic's API --------------------------------------------------------------------------------------------------
 
-    def anthropic_client(self):
-        if self.server.post("/v1/messages").status == 404:
-            self.skipTest("the server has no /v1/messages")
-        return anthropic.Anthropic(base_url=self.server.url, api_key="none", max_retries=0, timeout=PATIENCE)
-
     def test_messages(self):
         fields = {"model": self.model, "max_tokens": 24, "messages": QUESTION, **GREEDY}
-        with self.anthropic_client() as client:
+        with anthropic_client(self.server) as client:
             message = client.messages.create(**fields)
             self.assertEqual((message.type, message.role, message.model), ("message", "assistant", self.model))
             [block] = message.content
@@ -397,11 +589,22 @@ class Tools(ServerTest):
             counted = client.messages.count_tokens(model=self.model, messages=QUESTION)
             self.assertEqual(counted.input_tokens, message.usage.input_tokens)
 
+    def test_messages_drawn_seed(self):
+        fields = {"model": self.model, "max_tokens": 24, "messages": QUESTION}
+        with anthropic_client(self.server) as client:
+            whole = client.messages.create(**fields, extra_body={"temperature": 1})
+            with client.messages.stream(**fields, extra_body={"temperature": 1}) as stream:
+                streamed = stream.get_final_message()
+            self.assertNotEqual(whole.seed, streamed.seed)
+            for message in (whole, streamed):
+                again = client.messages.create(**fields, extra_body={"temperature": 1, "seed": message.seed})
+                self.assertEqual((again.seed, again.content[0].text), (message.seed, message.content[0].text))
+
     def test_messages_with_tools(self):
         tools = [{"name": WEATHER["name"], "description": WEATHER["description"],
                   "input_schema": WEATHER["parameters"]}]
         fields = {"model": self.model, "max_tokens": 64, "tools": tools, **GREEDY}
-        with self.anthropic_client() as client:
+        with anthropic_client(self.server) as client:
             message = client.messages.create(**fields, messages=WEATHER_QUESTION)
             self.assertEqual(message.stop_reason, "tool_use", message)
             call = message.content[-1]
@@ -427,7 +630,7 @@ class Tools(ServerTest):
             ("a picture", anthropic.BadRequestError, {"messages": [{"role": "user", "content": [
                 {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AA"}}]}]}),
         ]
-        with self.anthropic_client() as client:
+        with anthropic_client(self.server) as client:
             for name, kind, fields in cases:
                 with self.subTest(name), self.assertRaises(kind) as raised:
                     client.messages.create(

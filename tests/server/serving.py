@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,11 +36,12 @@ class Server:
         self._changed = threading.Condition()
         self.program = subprocess.Popen(
             [OUTRIDER, "serve", "-m", model, "--offline", "--port", "0", *arguments], stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment())
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, encoding="utf-8", errors="backslashreplace",
+            env=environment())
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
         try:
-            self.port = int(self.wait_for_line(r"listening on http://127\.0\.0\.1:(\d+)")[1])
+            self.port = int(self.wait_for_line(r"listening on http://\S+:(\d+),")[1])  # also --host 0.0.0.0
             self.url = f"http://127.0.0.1:{self.port}"
             if ready:
                 self.wait_for_line(r"is ready at")
@@ -174,6 +176,14 @@ def raw(port, data, shutdown=False):
         while part := connection.recv(65536):
             answer += part
         return answer
+
+
+def wait_until(condition):
+    """AssertionError if it does not become true."""
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, f"not true within {PATIENCE} seconds"
+        time.sleep(0.02)
 
 
 def joined(events):

@@ -440,6 +440,28 @@ TEST(ModelDrafter, TellsWhatItHasNotRead) {
   EXPECT_EQ(drafting.drafter->unread({0}, kWhole), 0);
 }
 
+// Texts of a scope that begin alike are read once, those of another again.
+TEST(ModelDrafter, ReadsWhatTextsShareOnce) {
+  constexpr int kWhole = 1 << 30;
+  Drafting drafting({}, {.context = 256, .n_sequences = 8, .shares_texts = true});
+  std::vector<Token> text(220);
+  for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<Token>(i * i % 23);
+  drafting.drafter->begin({0});
+  drafting.drafter->observe({0}, text);
+  const DraftTree first = drafting.propose(0, text, {.nodes = 6, .depth = 3, .width = 2});
+  drafting.backend->counts = {};
+  drafting.drafter->begin({1});
+  drafting.drafter->observe({1}, text);
+  EXPECT_EQ(drafting.drafter->unread({1}, kWhole), 219 - 192);
+  const DraftTree second = drafting.propose(1, text, {.nodes = 6, .depth = 3, .width = 2});
+  EXPECT_LT(drafting.backend->counts.rows, 64);
+  ASSERT_EQ(second.size(), first.size());
+  for (int node = 0; node < first.size(); ++node) EXPECT_EQ(second[node].token, first[node].token);
+  drafting.drafter->begin({2}, CacheScope{{0, 1}});
+  drafting.drafter->observe({2}, text);
+  EXPECT_EQ(drafting.drafter->unread({2}, kWhole), 219);
+}
+
 // It may skip to the end of a text, where it drafts as for a text without what it skipped; what
 // follows is read on, and the whole once that is wanted. What it had read before the gap stays.
 TEST(ModelDrafter, ReadsTheEndOfATextFirst) {

@@ -1,0 +1,133 @@
+// The life of a whole server with an engine: it loads, serves and drains.
+
+#include "server/server.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "model/fake_backend.h"
+#include "server/fake_served_model.h"
+#include "server/http_server_test.h"
+#include "server/metrics.h"
+#include "server/openai_routes.h"
+
+namespace outrider {
+namespace {
+
+// Its answers end when the test says so.
+class LivingServer {
+ public:
+  void serve() {
+    FakeScheduler fake;
+    ServedModel& model = fake.setting();
+    model.context = target_->options().context;
+    model.submit = [this](AnswerRequest request, AnswerListener listener) {
+      return scheduler_.submit(std::move(request),
+                               [this, listener = std::move(listener)](const AnswerEvent& event) {
+                                 hear(listener, event);
+                               });
+    };
+    model.cancel = [this](AnswerId id) { scheduler_.cancel(id); };
+    server_.serve(
+        status_routes(
+            {.version = "v1",
+             .state = [this] { return server_.state(); },
+             .properties = [] { return ServerProperties{}; },
+             .status = [this] { return scheduler_.status(); },
+             .metrics = [this](const SchedulerStatus& status) { return metrics_.text(status); }}),
+        openai_routes(fake.model()), scheduler_);
+  }
+
+  Server& server() { return server_; }
+  Answer ask(const std::string& request) { return Client(server_.port()).ask(request); }
+
+  // From now on the end of an answer waits.
+  void hold_ends() {
+    const std::lock_guard lock(mutex_);
+    holds_ends_ = true;
+  }
+  bool has_held_end() {
+    const std::lock_guard lock(mutex_);
+    return held_end_ != nullptr;
+  }
+  void release_end() {
+    const std::lock_guard lock(mutex_);
+    held_end_();
+  }
+
+ private:
+  void hear(const AnswerListener& listener, const AnswerEvent& event) {
+    const std::lock_guard lock(mutex_);
+    if (event.end && holds_ends_)
+      held_end_ = [listener, event] { listener(event); };
+    else
+      listener(event);
+  }
+
+  std::mutex mutex_;
+  bool holds_ends_ = false;
+  std::function<void()> held_end_;
+  std::shared_ptr<FakeBackend> target_ = std::make_shared<FakeBackend>(
+      FakeModel{.vocabulary = letters()->size()},
+      LoadOptions{.context = 400, .n_sequences = 4, .shares_texts = true, .batch_rows = 128});
+  Engine engine_{target_, {}, EngineOptions{.budget = {.automatic = false}, .prompt_chunk = 100}};
+  std::shared_ptr<FakeTokenizer> tokenizer_ = letters();
+  Scheduler scheduler_{engine_, *tokenizer_, {.n_running = 4, .n_waiting = 100}};
+  Metrics metrics_{"fake", "v1"};
+  Server server_{HttpServerOptions{}, "v1"};
+};
+
+std::string chat_request(const std::string& more = "") {
+  return post("/v1/chat/completions", R"({"messages":[{"role":"user","content":"hi"}],
+                                          "max_tokens":5,"ignore_eos":true)" +
+                                          more + "}");
+}
+
+TEST(Server, LoadsServesAndDrains) {
+  LivingServer living;
+  const auto expect_unavailable = [&](const std::string& request) {
+    const Answer answer = living.ask(request);
+    EXPECT_EQ(answer.status, 503);
+    EXPECT_EQ(answer.header("retry-after"), "1");
+  };
+  expect_unavailable(get("/health"));
+  expect_unavailable(chat_request());
+
+  living.serve();
+  EXPECT_EQ(living.ask(get("/health")).status, 200);
+  EXPECT_EQ(living.ask(chat_request()).status, 200);
+
+  living.hold_ends();
+  Client client(living.server().port());
+  client.send(chat_request(R"(,"stream":true)"));
+  ASSERT_TRUE(wait_until([&] { return living.has_held_end(); }));
+  bool was_asked = false;
+  const bool is_drained = living.server().drain(kPatience, [&] {
+    if (std::exchange(was_asked, true)) return true;
+    expect_unavailable(get("/health"));
+    EXPECT_EQ(living.ask(get("/metrics")).status, 200);
+    expect_unavailable(chat_request());
+    living.release_end();
+    return true;
+  });
+  EXPECT_TRUE(was_asked) << "the stream was not in progress";
+  EXPECT_TRUE(is_drained);
+  const Answer stream = client.receive_answer();
+  EXPECT_EQ(stream.status, 200);
+  EXPECT_TRUE(stream.is_whole);
+  EXPECT_NE(stream.body.find(R"("finish_reason":"length")"), std::string::npos);
+  EXPECT_TRUE(stream.body.ends_with("data: [DONE]\n\n"));
+}
+
+// As docs/api.md has it.
+TEST(Server, SilentStreamsShowThatTheyLiveEveryTenSeconds) {
+  EXPECT_EQ(HttpTimes{}.heartbeat, std::chrono::seconds(10));
+}
+
+}  // namespace
+}  // namespace outrider
