@@ -28,7 +28,7 @@ struct Load {
   int n_threads = 2;
   CacheType cache_type = CacheType::f16;
   int n_requests, n_running, n_pages, context;
-  int n_predict;
+  int n_predict, n_predict_least = 1;
   bool automatic;
 };
 
@@ -45,7 +45,10 @@ std::vector<AnswerRequest> mix(const Load& load, int vocabulary, unsigned seed) 
     for (int i = 1 + below(20); i > 0; --i) prompt.push_back(below(vocabulary));
     AnswerRequest request{
         .request = {
-            std::move(prompt), {}, {.n_predict = 1 + below(load.n_predict), .ignore_eos = true}}};
+            std::move(prompt),
+            {},
+            {.n_predict = load.n_predict_least + below(load.n_predict - load.n_predict_least + 1),
+             .ignore_eos = true}}};
     SamplingParams& sampling = request.request.sampling;
     sampling.seed = random();
     switch (below(3)) {
@@ -188,7 +191,8 @@ TEST(Serving, ThirtyTwoAtOnce) {
                                        .n_running = 33,
                                        .n_pages = 250,
                                        .context = 256,
-                                       .n_predict = 50,
+                                       .n_predict = 75,
+                                       .n_predict_least = 70,
                                        .automatic = true},
                                       7);
   EXPECT_GT(sums.cached, 500);
