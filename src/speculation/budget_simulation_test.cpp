@@ -225,9 +225,12 @@ struct World {
     return answers({&text, 1}, n, n_prompt, with_model, n_limit)[0];
   }
 
-  // Answers of n tokens, which may have n_limit, all begun at once.
+  // Answers of n tokens, which may have n_limit, all begun at once; of all but the first n_others
+  // tokens, if that is given.
   std::vector<SimulatedAnswer> answers(std::span<const SimulatedText> texts, int n,
-                                       int n_prompt = 0, bool with_model = true, int n_limit = 0) {
+                                       int n_prompt = 0, bool with_model = true, int n_limit = 0,
+                                       int n_others = 0) {
+    const auto end_of = [&](int i) { return i == 0 || n_others == 0 ? n : n_others; };
     n_limit = std::max(n_limit, n);
     lookup.begin_texts(texts, n_prompt);
     model.begin_texts(texts, n_prompt);
@@ -242,7 +245,7 @@ struct World {
     for (;;) {
       std::vector<int> running;
       for (int i = 0; i < static_cast<int>(n_texts); ++i)
-        if (places[i] < n) running.push_back(i);
+        if (places[i] < end_of(i)) running.push_back(i);
       if (running.empty()) return answers;
       const auto n_running = static_cast<int>(running.size());
       std::vector<DraftTree> drafted(n_running, DraftTree(1));
@@ -305,7 +308,7 @@ struct World {
         places[i] += static_cast<int>(taken[k].size());
         answers[i].cost = now;
         for (FakeDrafter* drafter : drafters) drafter->observe({i}, taken[k]);
-        if (places[i] >= n) budget.end_text(states[i]);
+        if (places[i] >= end_of(i)) budget.end_text(states[i]);
       }
     }
   }
@@ -596,6 +599,36 @@ TEST(BudgetSimulation, TextsThatShareAPassLoseNothing) {
       EXPECT_GE(1 / slowest, 0.955);
       EXPECT_GE(std::ranges::min(fixed) / own, mix.of_best);
     }
+}
+
+// Speculation comes back: a text that began among 31 others, which ended, is then as fast as one
+// that was alone from its beginning.
+TEST(BudgetSimulation, ComesBackAsTheBatchEmpties) {
+  constexpr int kTexts = 32, kTokens = 400, kOthers = 40, kSeeds = 20;
+  const Costs costs{
+      .passes = {{1, 1}, {8, 1.3}, {12, 1.5}, {16, 2.1}, {32, 4.2}, {128, 17}, {512, 68}},
+      .level = 0.35,
+      .level_of_text = 0.02,
+      .unread = 0.045,
+      .rows_of_texts = kTexts};
+  double beside = 0, among = 0, alone = 0;
+  for (int seed = 0; seed < kSeeds; ++seed) {
+    World world(0.1, seed, 1, costs);
+    std::vector<SimulatedText> texts;
+    for (int i = 0; i < kTexts; ++i)
+      texts.push_back(make_text(kTokens, always(0.03), always(0.85), world.random));
+    const auto answers = world.answers(texts, kTokens, 0, true, 0, kOthers);
+    double others = 0;
+    for (int i = 1; i < kTexts; ++i) others = std::max(others, answers[i].cost);
+    beside += others;
+    among += answers[0].cost - others;
+    World empty(0.1, seed, 1, costs);
+    alone += empty.answer(texts[0], kTokens).cost;
+  }
+  EXPECT_GT(beside, 0.9 * kSeeds * kOthers * costs.pass(kTexts));  // hardly any drafts
+  const double per_token = among / (kTokens - kOthers), per_token_alone = alone / kTokens;
+  EXPECT_LT(per_token_alone / kSeeds, 0.8);  // of the time without drafts
+  EXPECT_LT(per_token, 1.05 * per_token_alone);
 }
 
 // Where a row more takes as long as a text has of the pass, drafts of a few texts bring next to

@@ -478,6 +478,21 @@ class Refusals(unittest.TestCase):
                 for key in ("one", "two"):
                     self.assertGreaterEqual(ask(key), PAGE, (ask, key))
 
+        with Server("--api-key", "one", "--api-key", "two", "--share-cache") as server:
+            for key in ("one", "two"):
+                with openai_client(server, api_key=key) as client:
+                    usage = client.chat.completions.create(model=MODEL, messages=messages, max_tokens=1).usage
+                    self.assertEqual(usage.prompt_tokens_details.cached_tokens >= PAGE, key == "two")
+
+    def test_request_seconds(self):
+        """An answer that takes longer ends as at a token limit."""
+        with Server("--request-seconds", "2", "-c", "8192") as server, openai_client(server) as client:
+            fields = {"model": MODEL, "prompt": "x", "max_tokens": 8000,
+                      "extra_body": {"ignore_eos": True, "speculation": {"draft": "off"}}}
+            answer = client.completions.create(**fields)
+            self.assertEqual(answer.choices[0].finish_reason, "length")
+            self.assertLess(answer.usage.completion_tokens, 8000)
+
     def test_overload(self):
         with Server("-np", "1", "--max-queue", "1") as server, openai_client(server) as client:
             fields = {"model": MODEL, "prompt": "x", "max_tokens": 4000, "extra_body": {"ignore_eos": True}}
