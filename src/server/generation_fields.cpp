@@ -139,11 +139,13 @@ GenerationReader top_k_field() {
           }};
 }
 
-std::vector<Token> read_tokens(const FieldValue& value) {
+std::vector<Token> read_tokens(const FieldValue& value, std::size_t most) {
   std::vector<Token> tokens;
-  value.each_item([&](const FieldValue& item) {
-    tokens.push_back(static_cast<Token>(item.integer(0, kIntMax)));
-  });
+  value.each_item(
+      [&](const FieldValue& item) {
+        tokens.push_back(static_cast<Token>(item.integer(0, kIntMax)));
+      },
+      0, most);
   return tokens;
 }
 

@@ -63,7 +63,7 @@ FieldReader<GenerationFields> filter_field(std::optional<float> FilterSettings::
                                            double least, double most);
 FieldReader<GenerationFields> temperature_field(double most);
 FieldReader<GenerationFields> top_k_field();
-std::vector<Token> read_tokens(const FieldValue& value);
+std::vector<Token> read_tokens(const FieldValue& value, std::size_t most = FieldValue::kAnyNumber);
 // A string, or a list of parts of type text, whose texts are joined. Other parts are refused.
 std::string text_of_parts(const FieldValue& value);
 

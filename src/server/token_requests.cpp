@@ -1,5 +1,7 @@
 #include "server/token_requests.h"
 
+#include <fmt/format.h>
+
 #include "server/generation_fields.h"
 
 namespace outrider {
@@ -19,7 +21,9 @@ FieldReader<TokenizeFields> flag(std::optional<bool> TokenizeFields::*member) {
 
 FieldTable<TokenizeFields> tokenize_table(const GenerationLimits& limits) {
   FieldTable<TokenizeFields> table;
-  table.obeyed("content", text_field(&TokenizeFields::content), "this, `prompt` or `messages`");
+  table.obeyed("content", text_field(&TokenizeFields::content),
+               fmt::format("this, `prompt` or `messages`: a text of at most {} bytes",
+                           limits.tokenized_bytes));
   table.obeyed("prompt", text_field(&TokenizeFields::prompt));
   table.add(conversation_fields(limits));
   table.obeyed("model", text_field(&TokenizeFields::model));
@@ -35,14 +39,15 @@ FieldTable<TokenizeFields> tokenize_table(const GenerationLimits& limits) {
   return table;
 }
 
-FieldTable<DetokenizeRequest> detokenize_table() {
+FieldTable<DetokenizeRequest> detokenize_table(const GenerationLimits& limits) {
   FieldTable<DetokenizeRequest> table;
   table.obeyed(
       "tokens",
-      FieldReader<DetokenizeRequest>{"a list of tokens",
-                                     [](const FieldValue& value, DetokenizeRequest& request) {
-                                       request.tokens = read_tokens(value);
-                                     }},
+      FieldReader<DetokenizeRequest>{
+          fmt::format("a list of at most {} tokens", limits.detokenized_tokens),
+          [most = limits.detokenized_tokens](const FieldValue& value, DetokenizeRequest& request) {
+            request.tokens = read_tokens(value, most);
+          }},
       "required");
   table.obeyed("model", text_field(&DetokenizeRequest::model));
   return table;
@@ -100,11 +105,11 @@ TokenizeRequest read_tokenize_request(std::string_view body, const GenerationLim
   return fields;
 }
 
-DetokenizeRequest read_detokenize_request(std::string_view body) {
+DetokenizeRequest read_detokenize_request(std::string_view body, const GenerationLimits& limits) {
   const Json json = parse_body(body);
   FieldValue(json).at("tokens");
   DetokenizeRequest request;
-  detokenize_table().read(FieldValue(json), request);
+  detokenize_table(limits).read(FieldValue(json), request);
   return request;
 }
 
@@ -120,8 +125,8 @@ std::vector<FieldRow> tokenize_request_fields(const GenerationLimits& limits) {
   return tokenize_table(limits).rows();
 }
 
-std::vector<FieldRow> detokenize_request_fields() {
-  return detokenize_table().rows();
+std::vector<FieldRow> detokenize_request_fields(const GenerationLimits& limits) {
+  return detokenize_table(limits).rows();
 }
 
 std::vector<FieldRow> template_request_fields(const GenerationLimits& limits) {

@@ -33,11 +33,12 @@ struct TemplateRequest : Conversation {
 
 // All throw RequestError (400).
 TokenizeRequest read_tokenize_request(std::string_view body, const GenerationLimits& limits = {});
-DetokenizeRequest read_detokenize_request(std::string_view body);
+DetokenizeRequest read_detokenize_request(std::string_view body,
+                                          const GenerationLimits& limits = {});
 TemplateRequest read_template_request(std::string_view body, const GenerationLimits& limits = {});
 
 std::vector<FieldRow> tokenize_request_fields(const GenerationLimits& limits = {});
-std::vector<FieldRow> detokenize_request_fields();
+std::vector<FieldRow> detokenize_request_fields(const GenerationLimits& limits = {});
 std::vector<FieldRow> template_request_fields(const GenerationLimits& limits = {});
 
 }  // namespace outrider

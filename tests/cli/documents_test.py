@@ -1,4 +1,5 @@
-"""README, CONTRIBUTING, CHANGELOG and docs/: what they name exists, and their lines of prose end at 120 columns."""
+"""README, CONTRIBUTING, CHANGELOG and docs/: what they name exists, and their lines of prose end at 120 columns. The
+command lines of deploy/ are the program's."""
 
 import re
 import unittest
@@ -58,13 +59,16 @@ class Documents(unittest.TestCase):
         self.assertIn("bench curve", help_of)
         groups = "|".join(sorted({name.split()[0] for name in help_of if " " in name}))
 
-        problems = []
-        for document, text in DOCUMENTS.items():
-            for span in code_spans(text):
-                flag = re.fullmatch(r"(--[a-z-]+)( [\w.]+)?", span)
-                if flag and not re.search(rf"{flag[1]}\b", manual):
-                    problems.append((document, span))
-            for line in code_lines(text) + code_spans(text):
+        problems = [(document, span) for document, text in DOCUMENTS.items() for span in code_spans(text)
+                    if (flag := re.fullmatch(r"(--[a-z-]+)( [\w.]+)?", span))
+                    and not re.search(rf"{flag[1]}\b", manual)]
+        lines = {document: code_lines(text) + code_spans(text) for document, text in DOCUMENTS.items()}
+        for name in ("outrider.service", "Dockerfile"):
+            path = ROOT / "deploy" / name
+            lines[path] = re.findall(r"\boutrider serve .*", path.read_text().replace('", "', " "))
+            self.assertTrue(lines[path], path)
+        for document, lines_of_it in lines.items():
+            for line in lines_of_it:
                 call = re.match(rf"(?:OUTRIDER_\w+=\w+ )?outrider ((?:(?:{groups}) )?[a-z]+)(.*)", line)
                 if not call:
                     continue
