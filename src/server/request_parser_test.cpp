@@ -1,4 +1,4 @@
-#include "server/request_parser.h"
+#include "server/request_parser_test.h"
 
 #include <gtest/gtest.h>
 
@@ -13,49 +13,6 @@ namespace outrider {
 namespace {
 
 using namespace std::string_literals;
-
-struct Outcome {
-  int status = 0;  // of the refusal; 0: none
-  bool is_complete = false;
-  HttpRequest request;
-  bool keeps_alive = false;
-  std::size_t n_left = 0;  // bytes that belong to the next request
-
-  auto key() const {
-    return std::tuple(status, is_complete, request.method, request.path, request.query,
-                      request.headers, request.body, keeps_alive, n_left);
-  }
-};
-
-// As a connection does it, with input that arrives in pieces of these sizes, then the rest.
-Outcome parse(std::string_view bytes, const std::vector<std::size_t>& pieces = {},
-              const RequestLimits& limits = {}) {
-  RequestParser parser(limits);
-  std::string unread;
-  Outcome outcome;
-  std::size_t n_given = 0, piece = 0;
-  try {
-    while (!parser.is_complete()) {
-      const std::size_t n_taken = parser.parse(unread);
-      unread.erase(0, n_taken);
-      if (n_taken > 0) continue;
-      if (n_given == bytes.size()) break;
-      const std::size_t size = piece < pieces.size() ? pieces[piece++] : bytes.size();
-      unread += bytes.substr(n_given, size);
-      n_given = std::min(bytes.size(), n_given + size);
-    }
-  } catch (const RequestError& error) {
-    outcome.status = error.status;
-    EXPECT_EQ(std::string_view(error.what()).find('\n'), std::string_view::npos);
-    outcome.request.path = parser.request().path;
-    return outcome;
-  }
-  outcome.is_complete = parser.is_complete();
-  outcome.request = parser.request();
-  outcome.keeps_alive = parser.keeps_alive();
-  outcome.n_left = unread.size() + bytes.size() - n_given;
-  return outcome;
-}
 
 std::string chunked(std::string_view body) {
   return "POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + std::string(body);
@@ -273,7 +230,7 @@ const std::vector<Refused>& refused_inputs() {
 TEST(RequestParser, Accepts) {
   for (const Accepted& c : accepted()) {
     SCOPED_TRACE(c.name);
-    const Outcome outcome = parse(c.bytes);
+    const ParseOutcome outcome = parse_in_pieces(c.bytes);
     EXPECT_EQ(outcome.status, 0);
     EXPECT_TRUE(outcome.is_complete);
     EXPECT_EQ(outcome.request.method, c.method);
@@ -288,7 +245,7 @@ TEST(RequestParser, Accepts) {
 TEST(RequestParser, Refuses) {
   for (const Refused& c : refused_inputs()) {
     SCOPED_TRACE(c.name);
-    EXPECT_EQ(parse(c.bytes).status, c.status);
+    EXPECT_EQ(parse_in_pieces(c.bytes).status, c.status);
   }
 }
 
@@ -300,10 +257,10 @@ TEST(RequestParser, PiecesDoNotMatter) {
   for (const std::string& bytes : inputs) {
     if (bytes.size() > 1000) continue;
     SCOPED_TRACE(bytes);
-    const auto whole = parse(bytes).key();
+    const auto whole = parse_in_pieces(bytes).key();
     for (std::size_t cut = 0; cut <= bytes.size(); ++cut)
-      EXPECT_EQ(parse(bytes, {cut}).key(), whole) << "cut at " << cut;
-    EXPECT_EQ(parse(bytes, std::vector<std::size_t>(bytes.size(), 1)).key(), whole);
+      EXPECT_EQ(parse_in_pieces(bytes, {cut}).key(), whole) << "cut at " << cut;
+    EXPECT_EQ(parse_in_pieces(bytes, std::vector<std::size_t>(bytes.size(), 1)).key(), whole);
   }
 }
 
@@ -312,7 +269,7 @@ TEST(RequestParser, NeedsEveryByte) {
   for (const Accepted& c : accepted()) {
     SCOPED_TRACE(c.name);
     for (std::size_t size = 0; size + c.n_left < c.bytes.size(); ++size) {
-      const Outcome outcome = parse(std::string_view(c.bytes).substr(0, size));
+      const ParseOutcome outcome = parse_in_pieces(std::string_view(c.bytes).substr(0, size));
       EXPECT_EQ(outcome.status, 0);
       EXPECT_FALSE(outcome.is_complete) << size << " bytes";
     }
@@ -340,21 +297,21 @@ TEST(RequestParser, SurvivesChangedBytes) {
       }
     }
     const std::size_t first = random() % (bytes.size() + 1), second = random() % 20;
-    ASSERT_EQ(parse(bytes, {first, second}).key(), parse(bytes).key())
+    ASSERT_EQ(parse_in_pieces(bytes, {first, second}).key(), parse_in_pieces(bytes).key())
         << testing::PrintToString(bytes) << " cut after " << first << " and " << second;
   }
 }
 
 TEST(RequestParser, HostOfAbsoluteTargetReplacesHeader) {
-  const Outcome outcome = parse("GET http://y:1/a HTTP/1.1\r\nhOST: x\r\n\r\n");
+  const ParseOutcome outcome = parse_in_pieces("GET http://y:1/a HTTP/1.1\r\nhOST: x\r\n\r\n");
   EXPECT_EQ(outcome.request.header("host"), "y:1");
   EXPECT_EQ(outcome.request.headers.size(), 1u);
-  EXPECT_EQ(parse("GET http://y/a HTTP/1.0\r\n\r\n").request.header("host"), "y");
+  EXPECT_EQ(parse_in_pieces("GET http://y/a HTTP/1.0\r\n\r\n").request.header("host"), "y");
 }
 
 // Guards and routes look at headers: what comes after the body is none.
 TEST(RequestParser, TrailersAreNoHeaders) {
-  const Outcome outcome = parse(chunked("0\r\nAuthorization: Bearer x\r\n\r\n"));
+  const ParseOutcome outcome = parse_in_pieces(chunked("0\r\nAuthorization: Bearer x\r\n\r\n"));
   EXPECT_TRUE(outcome.is_complete);
   EXPECT_EQ(outcome.request.header("authorization"), std::nullopt);
   EXPECT_EQ(outcome.request.header("HOST"), "x");
@@ -362,25 +319,25 @@ TEST(RequestParser, TrailersAreNoHeaders) {
 
 // The error's shape depends on the path.
 TEST(RequestParser, PathIsKnownAfterAnError) {
-  EXPECT_EQ(parse(with("Content-Length: 99999999999")).request.path, "/a");
+  EXPECT_EQ(parse_in_pieces(with("Content-Length: 99999999999")).request.path, "/a");
 }
 
 TEST(RequestParser, LimitsAreExact) {
   const std::string head = "POST /abc HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n";
   RequestLimits limits{
       .head_bytes = head.size(), .target_bytes = 4, .n_headers = 2, .body_bytes = 5};
-  EXPECT_TRUE(parse(head + "hello", {}, limits).is_complete);
+  EXPECT_TRUE(parse_in_pieces(head + "hello", {}, limits).is_complete);
   --limits.head_bytes;
-  EXPECT_EQ(parse(head + "hello", {}, limits).status, 431);
+  EXPECT_EQ(parse_in_pieces(head + "hello", {}, limits).status, 431);
   ++limits.head_bytes;
   --limits.target_bytes;
-  EXPECT_EQ(parse(head + "hello", {}, limits).status, 414);
+  EXPECT_EQ(parse_in_pieces(head + "hello", {}, limits).status, 414);
   ++limits.target_bytes;
   --limits.n_headers;
-  EXPECT_EQ(parse(head + "hello", {}, limits).status, 431);
+  EXPECT_EQ(parse_in_pieces(head + "hello", {}, limits).status, 431);
   ++limits.n_headers;
   --limits.body_bytes;
-  EXPECT_EQ(parse(head, {}, limits).status, 413);
+  EXPECT_EQ(parse_in_pieces(head, {}, limits).status, 413);
 }
 
 TEST(RequestParser, Expects) {
