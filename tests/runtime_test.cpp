@@ -208,6 +208,9 @@ TEST_F(RuntimeTest, BeginsWithWhatWasLearned) {
   const auto first = points({.keeps = true}, true);
   ASSERT_FALSE(first.empty());
   EXPECT_EQ(points({.keeps = true}, false), first);  // known, not measured
+  // A fixed budget learns nothing, although a server times its passes.
+  points({.pool = RuntimeOptions::Pool{}, .budget = {.automatic = false}, .keeps = true}, true);
+  EXPECT_EQ(points({.keeps = true}, false), first);
   EXPECT_NE(points({.keeps = false}, true), first);
   EXPECT_NE(points({.budget = {.rows = 8}, .keeps = true}, false), first);
   const auto small = points({.cache_type = CacheType::q8_0, .keeps = true}, true);

@@ -154,13 +154,13 @@ void append_log(const std::string& path, std::string_view line) {
 }
 
 void Console::note(std::string_view line) {
-  if (log_file_) append_log(*log_file_, line);
   show(line);
+  if (log_file_) append_log(*log_file_, line);
 }
 
 void Console::detail(std::string_view line) {
-  if (log_file_) append_log(*log_file_, line);
   if (verbose_) show(line);
+  if (log_file_) append_log(*log_file_, line);
 }
 
 void Console::show(std::string_view line) {

@@ -340,7 +340,8 @@ std::vector<Flag> make_flags() {
   add({"--max-queue"}, "N", server, named, integer(&Settings::queue_max, 1, 1 << 20),
       "requests that may wait; others get status 429");
   add({"--request-seconds"}, "N", server, named, integer(&Settings::request_seconds, 1, 1 << 30),
-      "how long a request may take with its waiting; then its answer ends as at a token limit");
+      "how long a request may take with its waiting; then its answer ends as at a token limit, or "
+      "gets status 503 if it has not begun");
   add({"--drain-seconds"}, "N", server, named, integer(&Settings::drain_seconds, 0, 86400),
       "how long answers in progress may go on after SIGTERM or Ctrl-C; a second one ends them");
   add({"--api-key"}, "KEY", server, named, texts(&Settings::api_keys, false),

@@ -142,15 +142,11 @@ void Scheduler::take_mail() {
 }
 
 void Scheduler::end_overdue() {
-  const auto seconds = std::chrono::duration<double>(*options_.time_max).count();
   const Clock::time_point oldest = Clock::now() - *options_.time_max;
   for (std::size_t i = answers_.size(); i-- > 0;) {
     Answer& answer = *answers_[i];
     if (answer.submitted > oldest) continue;
-    if (answer.first)
-      end(answer, FinishReason::length, std::nullopt);
-    else
-      end(answer, std::nullopt, Error("no answer within {} s", seconds));
+    end(answer, answer.first ? std::optional(FinishReason::length) : std::nullopt, std::nullopt);
   }
 }
 

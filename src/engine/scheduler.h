@@ -85,8 +85,8 @@ struct SchedulerOptions {
   // on; nothing: less than twice as long as without, or as one in which all of them generate. At
   // least one token is read.
   std::optional<double> max_pause_ms = {};
-  // From an answer's submission. Then it ends, by FinishReason::length if it has begun to generate,
-  // else with an error. Nothing: no limit.
+  // From an answer's submission. Then it ends, by FinishReason::length if it has begun to generate;
+  // else it is cancelled. Nothing: no limit.
   std::optional<std::chrono::milliseconds> time_max = {};
 };
 

@@ -341,13 +341,13 @@ TEST(Scheduler, AnAnswerMayTakeSoLong) {
   const AnswerId id = served.submit(ask({1, 2, 3}, 100)), waits = served.submit(ask({1, 2}, 100));
   served.scheduler->turn();
   std::this_thread::sleep_for(std::chrono::milliseconds(1100));
-  const AnswerId next = served.submit(ask({1, 2, 3}, 100));
+  const AnswerId next = served.submit(ask({1, 2, 3}, 5));
   served.finish();
   EXPECT_EQ(served.outcome(id).finished, FinishReason::length);
   EXPECT_EQ(served.outcome(id).tokens.size(), 1u);
-  ASSERT_TRUE(served.all.at(waits)->end->error);
-  EXPECT_STREQ(served.all.at(waits)->end->error->what(), "no answer within 1 s");
-  EXPECT_EQ(served.outcome(next).tokens.size(), 100u);
+  EXPECT_EQ(served.outcome(waits).finished, std::nullopt);
+  EXPECT_FALSE(served.all.at(waits)->end->error);
+  EXPECT_EQ(served.outcome(next).tokens.size(), 5u);
   EXPECT_EQ(served.target->free_pages(), served.n_pages);
 }
 
@@ -593,7 +593,7 @@ TEST(Scheduler, OneFailureEndsOneAnswer) {
   EXPECT_EQ(served.target->free_pages(), served.n_pages);
 }
 
-// A step that fails in its last stage has changed nothing: penalties, limits and stop strings go on
+// A step that fails in a late stage has changed nothing: penalties, limits and stop strings go on
 // from where they were.
 TEST(Scheduler, AStepThatIsTriedAgainCountsOnce) {
   for (int failing = 1; failing <= 12; ++failing) {

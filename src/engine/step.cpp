@@ -332,9 +332,9 @@ void Step::learn() {
                           .drafted = &turn.drafted,
                           .checked = &turn.checked,
                           .taken = taken});
-    count(turn);
   }
   engine_.budget_.observe(outcomes, load_, forward_ms_);
+  for (const Turn& turn : turns_) count(turn);  // last, as a step that fails counts nothing
   engine_.draft_work_.passes += draft_passes_;
   engine_.draft_work_.levels += draft_levels_;
   engine_.draft_work_.ms += draft_ms_;

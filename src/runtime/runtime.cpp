@@ -91,7 +91,7 @@ void Runtime::find_profile() {
 }
 
 void Runtime::keep_profile(const Engine& engine) {
-  if (!profiles_) return;
+  if (!profiles_ || !options_.budget.automatic) return;  // a fixed budget learns nothing
   const Profile profile{.tuning = target_->tuning(), .learned = engine.learned()};
   if (!profile.learned.passes.empty()) profiles_->keep(profile_key_, json_of(profile));
 }

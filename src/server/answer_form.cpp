@@ -112,7 +112,9 @@ Json timings_json(const AnswerFigures& figures) {
 
 std::optional<RequestError> failure(const AnswerEnd& end) {
   if (end.error) return RequestError(500, "", "", end.error->what());
-  if (!end.reason) return RequestError(503, "", "", "the server is stopping; ask again later");
+  if (!end.reason)
+    return RequestError(503, "", "",
+                        "the server is stopping, or has too much to do; ask again later");
   return std::nullopt;
 }
 

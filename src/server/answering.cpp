@@ -205,8 +205,9 @@ AnswerHead answer_head(const ServedModel& model, const GenerationFields& fields,
 
 void give_answers(const ServedModel& model, Asked asked, std::shared_ptr<HttpReply> reply) {
   if (asked.answers.size() > model.answers_max)
-    refuse_field("n", fmt::format("the request asks for {} answers; this server takes {} at once",
-                                  asked.answers.size(), model.answers_max));
+    throw RequestError(400, "", "",
+                       fmt::format("the request asks for {} answers; this server takes {} at once",
+                                   asked.answers.size(), model.answers_max));
   const auto delivery = std::make_shared<Delivery>(asked, reply, model.cancel);
   std::vector<AnswerId> ids;
   const auto cancel_all = [cancel = model.cancel](const std::vector<AnswerId>& all) {

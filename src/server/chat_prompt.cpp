@@ -115,9 +115,14 @@ ChatPrompt prompt_after_reasoning(const ServedModel& model, const Conversation& 
                        "messages: this model's chat template does not write the reasoning of the "
                        "last message, which the answer goes on with; leave the reasoning out");
   std::string& text = prompt.pieces.back().text;
-  text.replace(text.rfind(kWord), std::string::npos, content);
-  if (const ReasoningSyntax* row = model.format.reasoning)
+  text.resize(text.rfind(kWord));
+  if (const ReasoningSyntax* row = model.format.reasoning) {
     prompt.begun = fmt::format("{}{}", row->opens[0], row->closes[0]);
+    const std::string before = prompt.text();
+    for (const std::string_view mark : row->response_opens)
+      if (before.ends_with(mark)) prompt.begun += mark;
+  }
+  text += content;
   prompt.begun += content;
   return prompt;
 }

@@ -300,7 +300,7 @@ void HttpConnection::call_route() {
 }
 
 // Others shall not wait for it. The next request may come before the route returns, so that all it
-// needs goes along.
+// needs goes along. Nobody looks whether the client leaves before its turn; only stop() ends that.
 void HttpConnection::call_long_route(HttpRequest request, std::shared_ptr<HttpReply> reply) {
   auto held = std::make_shared<HeldBytes>(context_.n_body_bytes, request.body.size());
   asio::post(
@@ -309,7 +309,9 @@ void HttpConnection::call_long_route(HttpRequest request, std::shared_ptr<HttpRe
        held = std::move(held), request = std::move(request), reply = std::move(reply)]() mutable {
         if (!exchange->is_gone()) answer_by(*route, std::move(request), *exchange, reply);
         held.reset();
-        self->post([connection = self.get()] { connection->await_input(); });
+        self->post([connection = self.get(), exchange] {
+          if (connection->exchange_ == exchange) connection->await_input();
+        });
       });
 }
 

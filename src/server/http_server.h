@@ -31,7 +31,8 @@ struct HttpLimits {
   RequestLimits request = {};
   // Beyond: status 503. Fewer if the process may not open as many files.
   std::size_t n_connections = 4096;
-  // Of the bodies of all requests that are being received, together; beyond, status 503.
+  // Of the bodies of all requests that are being received, together, and of long ones until their
+  // route has read them; beyond, status 503.
   std::size_t all_bodies_bytes = std::size_t{256} << 20;
   // Of a stream, written by the route and not yet taken by the system; beyond, the client is gone.
   std::size_t unsent_bytes = std::size_t{4} << 20;

@@ -138,7 +138,6 @@ TEST_F(HttpServerLoadTest, OthersDoNotWaitForLongRequests) {
   EXPECT_EQ(ask(get("/health")).status, 200);
   EXPECT_EQ(ask(post("/echo", std::string(200'000, 'a'))).status, 200);
   EXPECT_EQ(ask(blocking).status, 503);  // those that wait count, too
-  clients.pop_back();                    // before its turn
   unblock();
   for (Client& client : clients) {
     const Answer answer = client.receive_answer();
@@ -149,21 +148,39 @@ TEST_F(HttpServerLoadTest, OthersDoNotWaitForLongRequests) {
   server_.reset();
 }
 
-// A route that is running ends before the server does.
+// A route that is running ends before the server does; the next one is not called any more.
 TEST_F(HttpServerLoadTest, StopsAfterALongRequest) {
   start();
-  Client client = connect();
+  Client client = connect(), next = connect();
   EXPECT_TRUE(client.send(post("/block", std::string(600'000, 'a'))));
   EXPECT_TRUE(wait_until([&] { return n_blocked_ == 1; }));
+  EXPECT_TRUE(next.send(post("/block", std::string(600'000, 'a'))));
+  EXPECT_TRUE(wait_until([&] { return server_->n_in_progress() == 2; }));
   std::atomic<bool> is_stopped = false;
   std::thread stops([&] {
     server_->stop();
     is_stopped = true;
   });
   EXPECT_EQ(client.receive_all(), "");  // closed at once
+  EXPECT_EQ(next.receive_all(), "");
   EXPECT_FALSE(is_stopped);
   unblock();
   stops.join();
+  EXPECT_EQ(n_blocked_, 1);
+}
+
+// What follows a long request on its connection is its own.
+TEST_F(HttpServerLoadTest, LongRequestsMayFollowEachOther) {
+  start();
+  unblock();
+  for (int i = 0; i < 20; ++i) {
+    Client client = connect();
+    const std::string request = post("/block", std::string(600'000, 'a'));
+    EXPECT_TRUE(client.send(request + request));
+    client.end_input();
+    EXPECT_EQ(client.receive_answer().body, "600000");
+    EXPECT_EQ(client.receive_answer().body, "600000");
+  }
 }
 
 TEST_F(HttpServerLoadTest, ConnectionsBeyondTheLimitAreRefused) {

@@ -35,14 +35,14 @@ class Server {
   ServerState state() const { return state_; }
 
   // From now on these routes answer, and the scheduler works on a thread of its own. It is borrowed
-  // and must outlive the server. `status` are routes that answer while the server drains, too.
-  // Once.
+  // and must live until stop() returns. `status` are routes that answer while the server drains,
+  // too. Once.
   void serve(std::vector<HttpRoute> status, std::vector<HttpRoute> routes, Scheduler& scheduler);
 
   // Refuses new requests with 503 and waits for those in progress, at most so long, and as long as
   // `goes_on` says so, which is asked all the time. False if some were left.
   bool drain(std::chrono::milliseconds most, const std::function<bool()>& goes_on);
-  // Answers in progress fail, their clients are told, and the port is closed.
+  // Answers in progress are cancelled, their clients are told, and the port is closed.
   void stop();
 
   // What ended the scheduler's thread, which is a failure of the server.

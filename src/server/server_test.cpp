@@ -124,6 +124,21 @@ TEST(Server, LoadsServesAndDrains) {
   EXPECT_TRUE(stream.body.ends_with("data: [DONE]\n\n"));
 }
 
+// The engine may go before the server.
+TEST(Server, NeedsTheSchedulerOnlyUntilItStops) {
+  Server server(HttpServerOptions{}, "v1");
+  {
+    const auto target = std::make_shared<FakeBackend>(
+        FakeModel{}, LoadOptions{.context = 100, .n_sequences = 2, .batch_rows = 128});
+    Engine engine(target, {}, {.budget = {.automatic = false}, .prompt_chunk = 100});
+    const auto tokenizer = letters();
+    Scheduler scheduler(engine, *tokenizer, {});
+    server.serve({}, {}, scheduler);
+    server.stop();
+  }
+  server.stop();
+}
+
 // As docs/api.md has it.
 TEST(Server, SilentStreamsShowThatTheyLiveEveryTenSeconds) {
   EXPECT_EQ(HttpTimes{}.heartbeat, std::chrono::seconds(10));

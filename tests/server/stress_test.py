@@ -526,6 +526,7 @@ class Life(TestCase):
                 server.send_signal(signal.SIGTERM)
                 self.assertEqual(server.wait(), 0)
                 self.assertEqual(len([line for line in server.log if line and "--log-file" in line]), 1, server.log)
+                self.assertEqual(len([line for line in server.log if line and f"POST {COMPLETIONS} 200" in line]), 5)
 
     # Who may ask, and when --------------------------------------------------------------------------------------------
 
