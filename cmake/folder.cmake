@@ -13,7 +13,7 @@ elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
 else()
   message(FATAL_ERROR "outrider runs on x86-64 and aarch64, not on ${CMAKE_SYSTEM_PROCESSOR}")
 endif()
-set(OUTRIDER_FUZZ_SECONDS 20 CACHE STRING "how long ctest runs each fuzz target")
+set(OUTRIDER_FUZZ_SECONDS 5 CACHE STRING "how long ctest runs each fuzz target")
 
 function(outrider_folder name)
   cmake_parse_arguments(folder "" "" "LINK;PRIVATE_LINK;SUBFOLDERS" ${ARGN})

@@ -1,4 +1,4 @@
-// For tests that a sanitizer's own memory does not allow.
+// For tests that a sanitizer's own memory does not allow, or that it makes slow.
 
 #pragma once
 

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/sanitizers.h"
 #include "cache/cache.h"
 #include "engine/plain_decoding_test.h"
 #include "speculation/drafters/lookup.h"
@@ -132,10 +133,12 @@ AnswerRequest ask(std::vector<Token> prompt, int n_predict, SamplingParams sampl
 // Whatever runs beside an answer, shares its pages or takes them away, it is the one of plain
 // decoding.
 TEST(Scheduler, AnswersAreThoseOfPlainDecoding) {
+  // A sanitizer looks at memory and threads, which the first seeds show.
+  constexpr unsigned kSeeds = OUTRIDER_SANITIZES_MEMORY ? 3 : 8;
   long n_preempted = 0, n_cached = 0, n_cancelled = 0, n_accepted = 0, n_mixed = 0;
   for (const char* drafters :
        {"", "lookup", "history", "prediction", "model", "lookup model prediction"})
-    for (unsigned seed = 1; seed <= 8; ++seed) {
+    for (unsigned seed = 1; seed <= kSeeds; ++seed) {
       SCOPED_TRACE(fmt::format("drafters '{}', seed {}", drafters, seed));
       std::mt19937 random(seed);
       const auto below = [&](int n) { return static_cast<int>(random() % n); };
@@ -231,11 +234,11 @@ TEST(Scheduler, AnswersAreThoseOfPlainDecoding) {
         EXPECT_EQ(served.draft->n_alive(), 0);
       }
     }
-  EXPECT_GT(n_preempted, 10);
-  EXPECT_GT(n_cached, 5000);
-  EXPECT_GT(n_cancelled, 10);
-  EXPECT_GT(n_accepted, 500);
-  EXPECT_GT(n_mixed, 10);
+  EXPECT_GT(n_preempted, 2 * kSeeds);
+  EXPECT_GT(n_cached, 600 * kSeeds);
+  EXPECT_GT(n_cancelled, 2 * kSeeds);
+  EXPECT_GT(n_accepted, 60 * kSeeds);
+  EXPECT_GT(n_mixed, kSeeds);
 }
 
 // What it knew of its pages when it asked for room is given back if there is none: the pool is for
