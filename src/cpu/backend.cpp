@@ -354,7 +354,9 @@ class CpuBackendFactory final : public BackendFactory {
   }
   MemoryNeed memory_need(const Model& model, const LoadOptions& unfilled) const override {
     const LoadOptions options = filled_in(unfilled);
-    const std::size_t logits = std::size_t{64} * model.spec.vocabulary * sizeof(float);
+    // A row of every text, drafts and scored prompts.
+    const std::size_t logit_rows = static_cast<std::size_t>(options.n_sequences) + 64;
+    const std::size_t logits = logit_rows * model.spec.vocabulary * sizeof(float);
     const WeightBytes weights = weight_bytes(model, options);
     return {.weights = weights.matrices + weights.vectors,
             .cache = CacheMemory::page_bytes(model.spec, options.cache_type) *

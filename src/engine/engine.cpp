@@ -212,6 +212,16 @@ void Engine::step(std::span<Generation* const> generations) {
   step(parts);
 }
 
+int Engine::ReadingRoom::take(const Generation& generation, int n_unread) {
+  int n = std::min(n_unread, n_left_);
+  if (generation.scores_prompt()) {
+    n = std::min(n, std::max(0, n_scored_left_ - 1));
+    n_scored_left_ -= 1 + n;
+  }
+  n_left_ -= n;
+  return n;
+}
+
 std::optional<double> Engine::pass_ms(std::span<const Part> parts) const {
   const CostCurve& curve = budget_.curve();
   if (curve.empty()) return std::nullopt;
@@ -220,7 +230,8 @@ std::optional<double> Engine::pass_ms(std::span<const Part> parts) const {
     const int first = target_->committed(generation->sequence);
     const int n_rows = 1 + n_read;
     work.rows += n_rows;
-    work.without_logits += n_rows - (first + n_rows == std::ssize(generation->tokens) ? 1 : 0);
+    if (!generation->scores_prompt())
+      work.without_logits += n_rows - (first + n_rows == std::ssize(generation->tokens) ? 1 : 0);
     work.attended += attended(target_->spec(), first, n_rows);
   }
   return curve.ms(work);

@@ -67,6 +67,19 @@ class Engine {
     Generation* generation;
     int n_read;  // of its n_unread() tokens at most
   };
+  // Rows of a pass for what texts read, in turn. Few are of scored prompts, whose logits take
+  // memory.
+  static constexpr int kScoredRows = 32;
+  class ReadingRoom {
+   public:
+    explicit ReadingRoom(int n_rows) : n_left_(n_rows) {}
+    // How many tokens the text may read beside its own row, at most n_unread.
+    int take(const Generation& generation, int n_unread);
+
+   private:
+    int n_left_, n_scored_left_ = kScoredRows;
+  };
+
   // One pass for all given generations, none of them ended, each at most once and no more than the
   // target's batch_rows: for each a chunk of its prompt, or draft and verify. Where the target has
   // fewer pages than all sequences need, pages_wanted() of all must be free. A failure ends

@@ -181,7 +181,10 @@ void Scheduler::admit() {
     ++i;
     is_blocked = !has_room(answer);
     answer.is_suspended = is_blocked;
-    if (is_blocked) engine_.suspend(*answer.generation);  // which adopted what is there of it
+    if (is_blocked)
+      engine_.suspend(*answer.generation);  // which adopted what is there of it
+    else if (!answer.started)
+      answer.started = Clock::now();
   }
 }
 
@@ -202,7 +205,6 @@ bool Scheduler::begin(Answer& answer) {
     end(answer, std::nullopt, Error("out of memory for another answer"));
     return false;
   }
-  answer.started = Clock::now();
   answer.figures.prompt_tokens = answer.generation->n_prompt;
   answer.figures.cached_tokens = answer.generation->n_reused;
   status_.prompt_tokens += answer.figures.prompt_tokens;
@@ -264,12 +266,12 @@ std::vector<Engine::Part> Scheduler::plan() {
 }
 
 // A step that reads so many tokens of prompts, in turn.
-std::vector<Engine::Part> Scheduler::parts_that_read(std::span<const Unread> texts, int n_left) {
+std::vector<Engine::Part> Scheduler::parts_that_read(std::span<const Unread> texts, int n) {
   std::vector<Engine::Part> parts;
+  Engine::ReadingRoom room(n);
   for (const auto& [generation, unread] : texts) {
-    const int n_read = std::min(unread, n_left);
+    const int n_read = room.take(*generation, unread);
     if (unread > 0 && n_read == 0) continue;  // its turn comes
-    n_left -= n_read;
     parts.push_back({generation, n_read});
   }
   return parts;

@@ -174,7 +174,7 @@ class Scheduler {
   int pages_to_read(const Answer& answer);
   std::vector<Engine::Part> plan();
   int tokens_to_read(std::span<const Unread> texts, int room) const;
-  static std::vector<Engine::Part> parts_that_read(std::span<const Unread> texts, int n_left);
+  static std::vector<Engine::Part> parts_that_read(std::span<const Unread> texts, int n);
   void suspend(Answer& answer);
   void step(std::span<const Engine::Part> parts);
   void tell(Answer& answer);

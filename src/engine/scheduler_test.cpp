@@ -542,6 +542,43 @@ TEST(Scheduler, LongPromptsAreReadInSmallerParts) {
   }
 }
 
+// Scored rows take memory and time: a step has few of them, and others read what they leave of it.
+TEST(Scheduler, ScoredPromptsLeaveRoomForOthers) {
+  SchedulerSetting setting;
+  setting.drafters = "";
+  setting.load.n_pages = 40;
+  Served served(setting);
+  std::vector<std::vector<int>> read;
+  served.engine->on_step([&](const StepReport& report) {
+    read.emplace_back();
+    for (const auto& part : report.sequences) read.back().push_back(part.n_tokens);
+  });
+  AnswerRequest scored[] = {ask(text(1, 200), 5), ask(text(2, 200), 5)};
+  for (AnswerRequest& request : scored) {
+    request.request.options.prompt_logprobs = true;
+    served.submit(request);
+  }
+  served.submit(ask(text(3, 200), 5));
+  served.scheduler->turn();
+  EXPECT_EQ(read.back(), (std::vector<int>{32, 70}));
+  served.finish();
+  for (const std::vector<int>& step : read)
+    EXPECT_LE(std::ranges::count(step, 32), 1);  // of the two that are scored
+
+  Learned learned = served.engine->learned();
+  learned.passes = {{.rows = 1, .ms = 100}, {.rows = 101, .ms = 200}};
+  learned.logits_ms = 0.5;
+  ASSERT_TRUE(served.engine->restore(learned));
+  const auto pass_ms = [&](bool prompt_logprobs) {
+    const auto generation =
+        served.engine->begin(text(4, 200), greedy(), StopRules(served.tokenizer, {}),
+                             {.prompt_logprobs = prompt_logprobs});
+    const Engine::Part part{generation.get(), 20};
+    return served.engine->pass_ms({&part, 1}).value();
+  };
+  EXPECT_NEAR(pass_ms(true) - pass_ms(false), 21 * 0.5, 1e-6);
+}
+
 // A step may be as long as one in which all of them generate.
 TEST(Scheduler, WhereManyReadTheirPromptsStepsAreLonger) {
   const auto rows = [](int n_readers) {

@@ -8,12 +8,6 @@
 #include "base/stopwatch.h"
 
 namespace outrider {
-namespace {
-
-// Rows of a prompt in one pass where each has logits, which take memory.
-constexpr int kScoredRows = 32;
-
-}  // namespace
 
 void Step::run() {
   try {
@@ -36,16 +30,15 @@ void Step::run() {
 Step::Step(Engine& engine, std::span<const Engine::Part> parts, int n_waiting) : engine_(engine) {
   const LoadOptions& target = engine_.target_->options();
   load_.rows_max = std::min(target.batch_rows, target.n_slots);
-  int room = load_.rows_max - static_cast<int>(parts.size());
+  const int room = load_.rows_max - static_cast<int>(parts.size());
   CHECK(!parts.empty() && room >= 0);
+  Engine::ReadingRoom reading(room);
   for (const auto& [generation, n_read] : parts) {
     CHECK(!generation->ended());
     const int length = static_cast<int>(generation->tokens.size());
     const int first = engine_.target_->committed(generation->sequence);
     CHECK(first < length);
-    const int read_max = generation->scores_prompt() ? std::min(n_read, kScoredRows - 1) : n_read;
-    const int more = std::min({length - first - 1, read_max, room});
-    room -= more;
+    const int more = reading.take(*generation, std::min(length - first - 1, n_read));
 
     // The text goes on by a token after the last accepted draft; neither it nor the limit may be
     // passed.
@@ -72,6 +65,7 @@ Step::Step(Engine& engine, std::span<const Engine::Part> parts, int n_waiting) :
     load_.rows += turns_.back().n_tokens;
     const int prompt_rows = turns_.back().n_tokens - (turns_.back().generates ? 1 : 0);
     load_.prompt_rows += prompt_rows;
+    if (generation->scores_prompt()) load_.scored_rows += prompt_rows;
     const ModelSpec& spec = engine_.target_->spec();
     load_.attended += attended(spec, first, turns_.back().n_tokens);
     if (prompt_rows > 0) load_.prompt_attended += attended(spec, first, prompt_rows);

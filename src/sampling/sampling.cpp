@@ -82,7 +82,7 @@ std::vector<TokenCount> ProcessorState::counts(std::span<const Token> path) cons
 }
 
 std::optional<Token> ProcessorState::forced(std::span<const Token> path) const {
-  if (!limit_ || length_ + std::ssize(path) != limit_->n_prompt + limit_->n_tokens)
+  if (!limit_ || length_ + std::ssize(path) - limit_->n_prompt != limit_->n_tokens)
     return std::nullopt;
   if (!reasons_after(*limit_, reasons_, path)) return std::nullopt;
   return limit_->close;

@@ -213,22 +213,26 @@ void give_answers(const ServedModel& model, Asked asked, std::shared_ptr<HttpRep
   const auto cancel_all = [cancel = model.cancel](const std::vector<AnswerId>& all) {
     for (const AnswerId id : all) cancel(id);
   };
-  try {
-    for (AnswerRequest& answer : asked.answers) {
-      const int choice = static_cast<int>(ids.size());
+  const auto submit = [&](AnswerRequest answer) {
+    const int choice = static_cast<int>(ids.size());
+    try {
       ids.push_back(model.submit(std::move(answer), [delivery, choice](const AnswerEvent& event) {
         delivery->hear(choice, event);
       }));
+    } catch (const Overloaded& error) {
+      throw RequestError(429, "overloaded", "", error.what());
+    } catch (const Error& error) {
+      throw RequestError(400, "", "", error.what());
     }
-  } catch (const Overloaded& error) {
+  };
+  try {
+    for (AnswerRequest& answer : asked.answers) submit(std::move(answer));
+    delivery->begin(ids, std::move(asked.heartbeat));
+    reply->on_gone([cancel_all, ids] { cancel_all(ids); });
+  } catch (...) {
     cancel_all(ids);
-    throw RequestError(asked.overloaded_status, "overloaded", "", error.what());
-  } catch (const Error& error) {
-    cancel_all(ids);
-    throw RequestError(400, "", "", error.what());
+    throw;
   }
-  delivery->begin(ids, std::move(asked.heartbeat));
-  reply->on_gone([cancel_all, ids] { cancel_all(ids); });
 }
 
 }  // namespace outrider

@@ -45,13 +45,13 @@ struct Asked {
   std::vector<AnswerRequest> answers;
   std::unique_ptr<AnswerForm> form;
   bool stream = false;
-  std::string path = {};        // of the request: errors have its shape
-  std::string heartbeat = {};   // of a stream
-  int overloaded_status = 429;  // if the scheduler's queue is full
+  std::string path = {};       // of the request: errors have its shape
+  std::string heartbeat = {};  // of a stream
 };
 
 // Submits the answers and returns; they go to the client as they come, and end when it is gone. A
-// stream begins once all are submitted. RequestError if one cannot be: overloaded_status, or 400.
+// stream begins once all are submitted. RequestError if one cannot be: 429 if the scheduler's queue
+// is full, or 400.
 void give_answers(const ServedModel& model, Asked asked, std::shared_ptr<HttpReply> reply);
 
 }  // namespace outrider

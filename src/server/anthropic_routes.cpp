@@ -16,7 +16,6 @@ namespace {
 using Reply = std::shared_ptr<HttpReply>;
 
 constexpr std::string_view kPing = "event: ping\ndata: {\"type\": \"ping\"}\n\n";
-constexpr int kOverloaded = 529;  // Anthropic's own
 
 // Clients name an effort for models of any kind: it is for those that know one.
 ChatPrompt prompt_of(const ServedModel& model, MessagesRequest& request) {
@@ -67,8 +66,7 @@ void answer(const ServedModel& model, const HttpRequest& http, Reply reply) {
                             .new_call_id = [] { return random_id("toolu_"); }}),
               .stream = request.stream,
               .path = http.path,
-              .heartbeat = std::string(kPing),
-              .overloaded_status = kOverloaded};
+              .heartbeat = std::string(kPing)};
   AnswerRequest ask = answer_request(model, request, std::move(tokens), http.api_key);
   if (request.thinking_budget)
     ask.request.sampling.reasoning =

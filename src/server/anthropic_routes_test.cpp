@@ -218,7 +218,7 @@ TEST(AnthropicRoutes, Refuses) {
   served.finish(0);
   EXPECT_EQ(reply->json()["model"], "claude");
   served.n_room = 1;
-  EXPECT_EQ(refused([&] { served.say("hi"); }).status, 529);
+  EXPECT_EQ(refused([&] { served.say("hi"); }).status, 429);
 }
 
 TEST(AnthropicRoutes, FailuresBecomeErrors) {

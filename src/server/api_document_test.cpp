@@ -56,7 +56,8 @@ TEST(ApiDocument, HasTheFieldsOfEveryRoute) {
       {"`/detokenize`", detokenize_request_fields()},
       {"`/apply-template`", template_request_fields()},
   };
-  for (const auto& parts : {conversation_part_fields({}), messages_part_fields()})
+  for (const auto& parts :
+       {generation_part_fields(), conversation_part_fields({}), messages_part_fields()})
     tables.insert(tables.end(), parts.begin(), parts.end());
   for (const auto& [title, rows] : tables) {
     const std::string expected = fmt::format("### Fields: {}\n\n{}", title, document_table(rows));

@@ -116,6 +116,19 @@ TEST(ChatRequest, RowsOfPartsHold) {
         "tools[0].function", R"({"name":"f"})"}});
 }
 
+TEST(ChatRequest, RowsOfGenerationsPartsHold) {
+  const std::string begin = R"({"messages":[{"role":"user","content":)";
+  expect_parts_hold(
+      generation_part_fields(), read_chat,
+      {{"Parts of a text", begin + "[PART]}]}", "messages[0].content[0]",
+        R"({"type":"text","text":"x"})"},
+       {"`stream_options`", begin + R"("x"}],"stream":true,"stream_options":PART})",
+        "stream_options", "{}"},
+       {"`prediction`", begin + R"("x"}],"prediction":PART})", "prediction",
+        R"({"type":"content","content":"x"})"},
+       {"`speculation`", begin + R"("x"}],"speculation":PART})", "speculation", "{}"}});
+}
+
 TEST(ChatRequest, NullIsTheSameAsLeavingOut) {
   const ChatRequest request = read_chat(R"({"x":null,"messages":[
     {"role":"user","content":"hi","tool_calls":null,"x":null},

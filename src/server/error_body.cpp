@@ -22,8 +22,7 @@ std::string_view anthropic_type(int status) {
     case 404: return "not_found_error";
     case 413: return "request_too_large";
     case 429: return "rate_limit_error";
-    case 503:
-    case 529: return "overloaded_error";
+    case 503: return "overloaded_error";
     case 504: return "timeout_error";
   }
   return status < 500 ? "invalid_request_error" : "api_error";
@@ -62,8 +61,7 @@ HttpResponse error_response(std::string_view path, int status, std::string_view 
   HttpResponse response{.status = status,
                         .body = is_anthropic ? anthropic_error_body(status, message)
                                              : openai_error_body(status, message, code, param)};
-  const bool may_come_again = status == 429 || status == 503 || status == 529;
-  if (may_come_again) response.headers.emplace_back("retry-after", "1");
+  if (status == 429 || status == 503) response.headers.emplace_back("retry-after", "1");
   return response;
 }
 

@@ -18,7 +18,7 @@ std::string openai_error_body(int status, std::string_view message, std::string_
 // {"type": "error", "error": {"type", "message"}}: Anthropic's.
 std::string anthropic_error_body(int status, std::string_view message);
 
-// Either, with a Retry-After where the client may come again (429, 503, 529), by the path of the
+// Either, with a Retry-After where the client may come again (429, 503), by the path of the
 // request: Anthropic's for /v1/messages and below, else OpenAI's.
 HttpResponse error_response(std::string_view path, int status, std::string_view message,
                             std::string_view code = {}, std::string_view param = {});

@@ -23,7 +23,6 @@ TEST(ErrorBody, TypesFollowFromStatus) {
       {429, "rate_limit_error", "rate_limit_error"},
       {500, "server_error", "api_error"},
       {503, "service_unavailable_error", "overloaded_error"},
-      {529, "server_error", "overloaded_error"},
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.status);

@@ -44,23 +44,36 @@ GenerationReader salt_field() {
           }};
 }
 
-GenerationReader stream_options_field() {
+Table stream_options_fields() {
   Table table;
-  table.obeyed("include_usage", boolean_field(&GenerationFields::include_usage));
+  table.obeyed("include_usage", boolean_field(&GenerationFields::include_usage),
+               "a last chunk with the answer's usage");
   table.harmless("include_obfuscation");
-  return {
-      "an object with `include_usage`, a boolean",
-      [table](const FieldValue& value, GenerationFields& fields) { table.read(value, fields); }};
+  return table;
+}
+
+GenerationReader stream_options_field() {
+  return {"an object with `include_usage`, a boolean",
+          [table = stream_options_fields()](const FieldValue& value, GenerationFields& fields) {
+            table.read(value, fields);
+          }};
+}
+
+Table prediction_fields() {
+  Table table;
+  table.obeyed("content",
+               {"a string, or a list of parts",
+                [](const FieldValue& value, GenerationFields& fields) {
+                  fields.prediction = text_of_parts(value);
+                }},
+               "required");
+  table.refused("type", {R"("content")"});
+  return table;
 }
 
 GenerationReader prediction_field() {
-  Table table;
-  table.refused("type", {R"("content")"});
-  table.obeyed("content", {"text", [](const FieldValue& value, GenerationFields& fields) {
-                             fields.prediction = text_of_parts(value);
-                           }});
   return {R"(an object with `"type": "content"` and `content`, a text)",
-          [table](const FieldValue& value, GenerationFields& fields) {
+          [table = prediction_fields()](const FieldValue& value, GenerationFields& fields) {
             value.at("content");
             table.read(value, fields);
           }};
@@ -76,30 +89,52 @@ std::vector<std::string> parts(const std::string& text, char separator) {
   return result;
 }
 
-GenerationReader speculation_field() {
-  constexpr int kRowsMax = 64;
+constexpr int kRowsMax = 64;
+
+struct Speculation {
+  std::string draft = "auto";
+  std::optional<int> rows;
+};
+
+FieldTable<Speculation> speculation_fields() {
   constexpr std::size_t kDraftBytesMax = 256;
-  struct Speculation {
-    std::string draft = "auto";
-    std::optional<int> rows;
-  };
   FieldTable<Speculation> table;
   // Which names there are only the served model knows.
-  table.obeyed("draft", {fmt::format("a string of at most {} bytes", kDraftBytesMax),
-                         [](const FieldValue& value, Speculation& fields) {
-                           fields.draft = value.text(kDraftBytesMax);
-                         }});
-  table.obeyed("rows", integer_field(&Speculation::rows, 0, kRowsMax));
+  table.obeyed("draft",
+               {fmt::format("a string of at most {} bytes", kDraftBytesMax),
+                [](const FieldValue& value, Speculation& fields) {
+                  fields.draft = value.text(kDraftBytesMax);
+                }},
+               R"("auto", "off" or drafters of the server)");
+  table.obeyed("rows", integer_field(&Speculation::rows, 0, kRowsMax),
+               "the most that a step may draft");
+  return table;
+}
+
+GenerationReader speculation_field() {
   return {fmt::format(R"(an object with `draft`, "auto", "off" or drafters of the server such as )"
                       R"("lookup+model", and `rows`, {})",
                       integer_text(0, kRowsMax)),
-          [table](const FieldValue& value, GenerationFields& fields) {
+          [table = speculation_fields()](const FieldValue& value, GenerationFields& fields) {
             Speculation speculation;
             table.read(value, speculation);
             fields.draft_rows = speculation.draft == "off" ? 0 : speculation.rows;
             if (speculation.draft != "off" && speculation.draft != "auto")
               fields.drafters = parts(speculation.draft, '+');
           }};
+}
+
+struct TextPart {
+  std::string text;
+};
+
+FieldTable<TextPart> text_part_fields() {
+  FieldTable<TextPart> table;
+  table.obeyed("text", text_field(&TextPart::text), "required");
+  table.obeyed("type", {R"("text")", [](const FieldValue&, TextPart&) {}}, "required");
+  table.harmless("cache_control");
+  table.harmless("prompt_cache_breakpoint");
+  return table;
 }
 
 }  // namespace
@@ -150,17 +185,7 @@ std::vector<Token> read_tokens(const FieldValue& value, std::size_t most) {
 }
 
 std::string text_of_parts(const FieldValue& value) {
-  struct Part {
-    std::string text;
-  };
-  static const FieldTable<Part> table = [] {
-    FieldTable<Part> table;
-    table.refused("type", {R"("text")"});
-    table.obeyed("text", text_field(&Part::text));
-    table.harmless("cache_control");
-    table.harmless("prompt_cache_breakpoint");
-    return table;
-  }();
+  static const FieldTable<TextPart> table = text_part_fields();
   if (value.json().is_string()) return value.text();
   if (!value.json().is_array()) value.expected("a string or a list of parts");
   std::string text;
@@ -168,7 +193,7 @@ std::string text_of_parts(const FieldValue& value) {
     const FieldValue type = item.at("type");
     if (type.text() != "text") type.unsupported("only text is");
     item.at("text");
-    Part part;
+    TextPart part;
     table.read(item, part);
     text += part.text;
   });
@@ -231,6 +256,13 @@ FieldTable<GenerationFields> openai_fields(const GenerationLimits& limits) {
                            "structured_outputs", "json_schema", "grammar"})
     table.refused(name);
   return table;
+}
+
+std::vector<PartRows> generation_part_fields() {
+  return {{"Parts of a text", text_part_fields().rows()},
+          {"`stream_options`", stream_options_fields().rows()},
+          {"`prediction`", prediction_fields().rows()},
+          {"`speculation`", speculation_fields().rows()}};
 }
 
 void check_generation(const GenerationFields& fields) {

@@ -53,6 +53,8 @@ struct GenerationFields {
 // and what OpenAI's take.
 FieldTable<GenerationFields> served_fields();
 FieldTable<GenerationFields> openai_fields(const GenerationLimits& limits);
+// Of objects inside them.
+std::vector<PartRows> generation_part_fields();
 
 // What no field alone can tell. Throws RequestError (400).
 void check_generation(const GenerationFields& fields);

@@ -73,7 +73,8 @@ std::string percent_decoded(std::string_view path) {
 class HeadScanner {
  public:
   // The size of the head, which begins at the first byte, once it is whole.
-  std::optional<std::size_t> end(std::string_view bytes) {
+  template <typename OnFirstLine>
+  std::optional<std::size_t> end(std::string_view bytes, const OnFirstLine& on_first_line) {
     for (; n_scanned_ < bytes.size(); ++n_scanned_) {
       const char c = bytes[n_scanned_];
       if ((c == '\n') != (last_ == '\r'))
@@ -81,7 +82,7 @@ class HeadScanner {
       if (c == '\n') {
         if (line_bytes_ == 0) return n_scanned_ + 1;
         line_bytes_ = 0;
-        has_first_line_ = true;
+        if (!std::exchange(has_first_line_, true)) on_first_line(bytes.substr(0, n_scanned_ - 1));
       } else if (c != '\r') {
         if (is_control(c)) refuse(400, "the head has a control character");
         if (line_bytes_ == 0 && (c == ' ' || c == '\t'))
@@ -142,6 +143,14 @@ struct RequestParser::State final : http::basic_parser<true> {
     request.path = percent_decoded(target.substr(0, question));
     if (request.path.empty()) request.path += '/';
     if (question < target.size()) request.query = target.substr(question + 1);
+  }
+
+  // Also an error before the head's end has the shape of its path.
+  void read_path(std::string_view first_line) {
+    const std::size_t target = first_line.find(" /");
+    if (target == first_line.npos) return;
+    request.path = first_line.substr(target + 1);
+    request.path.resize(std::min(request.path.find_first_of(" ?"), request.path.size()));
   }
 
   // Also called for trailers, which nobody here asks for: they must not pass for headers.
@@ -236,7 +245,7 @@ struct RequestParser::State final : http::basic_parser<true> {
     // Some old clients send an empty line behind a body.
     if (bytes.starts_with("\r\n")) return 2;
     if (bytes == "\r") return 0;
-    const auto end = scanner.end(bytes);
+    const auto end = scanner.end(bytes, [&](std::string_view line) { read_path(line); });
     if (end.value_or(bytes.size()) > limits.head_bytes) {
       if (!scanner.has_first_line())
         refuse(414, "the first line has more than {} bytes", limits.head_bytes);

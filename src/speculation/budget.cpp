@@ -54,6 +54,7 @@ constexpr double kAnswerUsual = 48, kRecentAnswers = 7.0 / 8;
 
 PassLoad without_prompts(PassLoad load) {
   load.rows -= std::exchange(load.prompt_rows, 0);
+  load.scored_rows = 0;
   load.attended -= std::exchange(load.prompt_attended, 0);
   return load;
 }
@@ -142,7 +143,7 @@ double Budget::tokens_per_ms(std::span<const DraftTurn> turns, const PassLoad& l
 
 PassWork Budget::work(const PassLoad& load, int n_nodes) {
   return {.rows = load.rows + n_nodes,
-          .without_logits = load.prompt_rows,
+          .without_logits = load.prompt_rows - load.scored_rows,
           .attended = load.attended + n_nodes * load.node_attended};
 }
 

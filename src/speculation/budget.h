@@ -40,7 +40,8 @@ struct BudgetOptions {
 struct PassLoad {
   int rows = 0;                // node 0 of every text, and prompt rows
   int rows_max = 0;            // that the pass may have, with drafts
-  int prompt_rows = 0;         // rows without logits
+  int prompt_rows = 0;         // that only read
+  int scored_rows = 0;         // of these, with logits
   int texts = 1;               // that wait for the pass, with or without rows of it
   double attended = 0;         // by these rows
   double prompt_attended = 0;  // of that, by prompt rows

@@ -112,6 +112,10 @@ std::string nine_letters(std::size_t number) {
   return fmt::format("call{:05}", number);
 }
 
+std::string arguments_text(const Json& arguments) {
+  return arguments.is_string() ? arguments.get<std::string>() : arguments.dump();
+}
+
 // The content with calls as the syntax writes them.
 std::string with_calls(const ToolSyntax& syntax, const std::string& content, const Json& calls) {
   const std::string open(syntax.opens.empty() ? "" : syntax.opens[0]);
@@ -121,7 +125,7 @@ std::string with_calls(const ToolSyntax& syntax, const std::string& content, con
   Json list = Json::array();
   for (const Json& call : calls) {
     const Json& function = call["function"];
-    const std::string name = function["name"], arguments = function["arguments"].dump();
+    const std::string name = function["name"], arguments = arguments_text(function["arguments"]);
     const Json object = {{"name", name}, {"arguments", function["arguments"]}};
     if (syntax.shape == ToolSyntax::Shape::named)
       parts.push_back(fmt::format("{}{}{}{}{}", open, name, syntax.name_ends[0], arguments, close));
@@ -134,19 +138,23 @@ std::string with_calls(const ToolSyntax& syntax, const std::string& content, con
   return fmt::format("{}", fmt::join(parts, "\n"));
 }
 
-// A call's arguments as an object.
+// A call's arguments as an object. A text that is none, such as a client has of an answer that
+// broke off, stays one.
 Json arguments_object(const Json& function, const std::string& where) {
   const auto found = function.find("arguments");
   if (found == function.end() || found->is_null()) return Json::object();
-  Json arguments = *found;
   if (found->is_string()) {
     const std::string& text = found->get_ref<const std::string&>();
     if (text.find_first_not_of(" \n\r\t") == text.npos) return Json::object();
-    arguments = parse_ordered_json(text, where);
+    try {
+      if (Json arguments = parse_ordered_json(text, where); arguments.is_object()) return arguments;
+    } catch (const Error&) {
+    }
+    return text;
   }
-  if (!arguments.is_object())
-    throw Error("{}: expected a JSON object, not {}", where, arguments.type_name());
-  return arguments;
+  if (!found->is_object())
+    throw Error("{}: expected a JSON object, not {}", where, found->type_name());
+  return *found;
 }
 
 }  // namespace
@@ -186,7 +194,7 @@ TemplateConversation template_conversation(const TemplateConventions& convention
       if (conventions.renders_calls) {
         for (Json& call : *calls)
           if (Json& arguments = call["function"]["arguments"]; conventions.text_arguments)
-            arguments = arguments.dump();
+            arguments = arguments_text(arguments);
         if (message.content.empty() && conventions.null_content) more["content"] = nullptr;
       } else if (syntax != nullptr) {
         message.content = with_calls(*syntax, message.content, *calls);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "base/error.h"
@@ -165,6 +166,27 @@ TEST(TemplateConventions, OfTemplatesInTheTests) {
   }
 }
 
+// What a client has of an answer that broke off within a call does not end the conversation.
+TEST(TemplateConventions, BrokenArgumentsStayText) {
+  for (const char* text : {R"({"a": 1, "b)", "[1]", "1", "x"}) {
+    SCOPED_TRACE(text);
+    const nlohmann::json calls = {{{"function", {{"name", "f"}, {"arguments", text}}}}};
+    const auto written = [&](const TemplateConventions& conventions, const ToolSyntax* syntax) {
+      const nlohmann::json more = {{"tool_calls", calls}};
+      return template_conversation(conventions, syntax, {{"assistant", "", more.dump()}}, "")
+          .messages[0];
+    };
+    for (const bool text_arguments : {false, true}) {
+      const TemplateConventions renders{.renders_calls = true, .text_arguments = text_arguments};
+      EXPECT_EQ(nlohmann::json::parse(
+                    written(renders, nullptr).more)["tool_calls"][0]["function"]["arguments"],
+                text);
+    }
+    EXPECT_NE(written({}, &tool_syntaxes()[0]).content.find(nlohmann::json(text).dump()),
+              std::string::npos);
+  }
+}
+
 TEST(TemplateConventions, RefuseCallsThatAreNone) {
   struct Case {
     const char *calls, *error;
@@ -173,9 +195,7 @@ TEST(TemplateConventions, RefuseCallsThatAreNone) {
       {"1", "message 1: tool_calls must be a list, not number"},
       {"[1]", "message 1: call 1: needs a function with a name"},
       {R"([{"function": {"arguments": "{}"}}])", "message 1: call 1: needs a function with a name"},
-      {R"([{"function": {"name": "f", "arguments": "{"}}])",
-       "message 1: call 1: arguments: not valid JSON at byte 2"},
-      {R"([{"function": {"name": "f", "arguments": "[1]"}}])",
+      {R"([{"function": {"name": "f", "arguments": [1]}}])",
        "message 1: call 1: arguments: expected a JSON object, not array"},
       {R"([{"function": {"name": "f", "arguments": 1}}])",
        "message 1: call 1: arguments: expected a JSON object, not number"},

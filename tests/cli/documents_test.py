@@ -2,10 +2,12 @@
 command lines of deploy/ are the program's."""
 
 import re
+import shutil
+import subprocess
 import unittest
 from pathlib import Path
 
-from program import outrider
+from program import OUTRIDER, outrider
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = {path: path.read_text() for path in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])}
@@ -77,6 +79,19 @@ class Documents(unittest.TestCase):
                 if known is None or not all(re.search(rf"[ ,]{flag}\b", known) for flag in flags):
                     problems.append((document, line))
         self.assert_none(problems)
+
+    @unittest.skipUnless(shutil.which("dpkg") and shutil.which("readelf"), "not on Debian")
+    def test_the_image_has_the_libraries(self):
+        def output(*command):
+            return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+        libraries = re.findall(r"\(NEEDED\).*\[(.*)\]", output("readelf", "-d", OUTRIDER))
+        self.assertGreater(len(libraries), 5)
+        owners = output("dpkg", "-S", *(f"*/{library}" for library in libraries))
+        packages = set(re.findall(r"^([^:\n]+):\w+: ", owners, re.MULTILINE))
+        packages -= {"libc6", "libgcc-s1", "libstdc++6"}  # apt's own
+        stage = (ROOT / "deploy" / "Dockerfile").read_text().split("\nFROM ")[-1]
+        self.assertEqual(packages - set(stage.split()), set())
 
 
 if __name__ == "__main__":

@@ -334,9 +334,9 @@ class Life(TestCase):
         self.assertEqual(refused.json()["error"]["type"], "rate_limit_error")
         self.assertGreater(int(refused.headers["retry-after"]), 0)
         refused = server.post(ANTHROPIC, messages=MESSAGES, max_tokens=1, **fields)
-        self.assertEqual(refused.status, 529, refused)
+        self.assertEqual(refused.status, 429, refused)
         self.assertEqual(refused.json()["type"], "error")
-        self.assertEqual(refused.json()["error"]["type"], "overloaded_error")
+        self.assertEqual(refused.json()["error"]["type"], "rate_limit_error")
         self.assertGreater(int(refused.headers["retry-after"]), 0)
 
     def test_overload(self):
@@ -434,6 +434,37 @@ class Life(TestCase):
                     self.assertEqual(server.get("/health").status, 200)  # asked over 127.0.0.1
                     warnings = [line for line in server.log if "anyone who reaches this address" in line]
                     self.assertEqual(len(warnings), warns, server.log)
+
+    def test_cors_origin(self):
+        headers = {"Origin": "https://chat.example", "Access-Control-Request-Method": "POST"}
+        with Server("--cors-origin", "https://chat.example") as server:
+            allowed = server.request("OPTIONS", CHAT, headers=headers)
+            self.assertEqual((allowed.status, allowed.headers["access-control-allow-origin"]),
+                             (204, "https://chat.example"), allowed)
+            foreign = server.request("OPTIONS", CHAT, headers={**headers, "Origin": "https://evil.example"})
+            self.assertEqual(foreign.status, 403, foreign)
+
+    def test_threads_http(self):
+        def n_threads(*arguments):
+            with Server(*arguments) as server:
+                return len(os.listdir(f"/proc/{server.program.pid}/task"))
+
+        self.assertEqual(n_threads("--threads-http", "7") - n_threads("--threads-http", "3"), 4)
+
+    def test_max_pause_ms(self):
+        """The smaller the pause, the more steps read a prompt beside an answer."""
+        def n_steps(pause):
+            with Server("--max-pause-ms", pause, "--draft", "off") as server:
+                with Stream(server.port, COMPLETIONS, **LONG, stream=True) as other:
+                    other.answer.readline()  # it runs
+                    before = steps(server)
+                    server.answer(COMPLETIONS, prompt="one two " * 150, max_tokens=1)
+                    return steps(server) - before
+
+        def steps(server):
+            return int(re.search(r"^outrider_steps_total\S* (\d+)$", server.get("/metrics").body.decode(), re.MULTILINE)[1])
+
+        self.assertGreater(n_steps("1"), 4 * n_steps("10000"))
 
     # The log ----------------------------------------------------------------------------------------------------------
 

@@ -197,6 +197,11 @@ void ModelDrafter::observe(DraftSequence number, std::span<const Token> tokens) 
       path.push_back(*sequence.said[*next].slot);
       at = *next;
     }
+    // Since the draft other texts may have adopted pages that were free then: what there is no room
+    // for is read again.
+    if (backend_->pages_wanted(sequence.id, 0, static_cast<int>(path.size())) >
+        backend_->free_pages())
+      path.clear();
     backend_->commit(sequence.id, path);
     sequence.forget_draft();
   }

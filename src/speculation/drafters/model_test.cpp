@@ -462,6 +462,39 @@ TEST(ModelDrafter, ReadsWhatTextsShareOnce) {
   EXPECT_EQ(drafting.drafter->unread({2}, kWhole), 219);
 }
 
+// Pages that were free when it drafted may be another text's when the draft has come true.
+TEST(ModelDrafter, WithoutPagesForAPathItReadsAgain) {
+  const LoadOptions load{.context = 300, .n_sequences = 3, .n_pages = 6, .shares_texts = true};
+  const DraftLimits limits{.nodes = 4, .depth = 4, .width = 1};
+  Drafting drafting({}, load), other({}, load);
+  std::vector<Token> old(257), text;
+  for (std::size_t i = 0; i < old.size(); ++i) old[i] = static_cast<Token>(i * i % 23);
+  for (int i = 0; i < 62; ++i) text.push_back(static_cast<Token>(i % 7));
+  drafting.drafter->begin({0});
+  drafting.drafter->observe({0}, old);
+  drafting.propose(0, old, {.nodes = 1, .depth = 1, .width = 1});
+  drafting.drafter->end({0});
+
+  drafting.drafter->begin({1});
+  drafting.drafter->observe({1}, text);
+  const DraftTree tree = drafting.propose(1, text, limits);
+  ASSERT_EQ(tree.size(), 5);
+  drafting.drafter->begin({2});
+  drafting.drafter->observe({2}, old);
+  EXPECT_EQ(drafting.backend->free_pages(), 0);
+  std::vector<Token> accepted;
+  for (int node = 1; node < tree.size(); ++node) accepted.push_back(tree[node].token);
+  drafting.drafter->observe({1}, accepted);
+  drafting.drafter->end({2});
+
+  text.insert(text.end(), accepted.begin(), accepted.end());
+  other.drafter->begin({1});
+  other.drafter->observe({1}, text);
+  const DraftTree again = drafting.propose(1, text, limits), fresh = other.propose(1, text, limits);
+  ASSERT_EQ(again.size(), fresh.size());
+  for (int node = 0; node < again.size(); ++node) EXPECT_EQ(again[node].token, fresh[node].token);
+}
+
 // It may skip to the end of a text, where it drafts as for a text without what it skipped; what
 // follows is read on, and the whole once that is wanted. What it had read before the gap stays.
 TEST(ModelDrafter, ReadsTheEndOfATextFirst) {
