@@ -203,12 +203,11 @@ void Engine::step(std::span<Generation* const> generations) {
   const LoadOptions& target = target_->options();
   const int rows_max = std::min(target.batch_rows, target.n_slots);
   const int chunk = options_.prompt_chunk > 0 ? options_.prompt_chunk : rows_max;
-  int room = rows_max - static_cast<int>(generations.size());
+  ReadingRoom reading(rows_max - static_cast<int>(generations.size()));
   std::vector<Part> parts;
-  for (Generation* generation : generations) {
-    parts.push_back({generation, std::min({n_unread(*generation), chunk - 1, room})});
-    room -= parts.back().n_read;
-  }
+  for (Generation* generation : generations)
+    parts.push_back(
+        {generation, reading.take(*generation, std::min(n_unread(*generation), chunk - 1))});
   step(parts);
 }
 

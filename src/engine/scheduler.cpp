@@ -165,12 +165,24 @@ void Scheduler::admit() {
     n_promised += wanted + kPagesAhead;
     return true;
   };
+  // Of the last one behind i that has a place and computed nothing yet.
+  const auto takes_place = [&](std::size_t i) {
+    for (std::size_t k = answers_.size() - 1; k > i; --k) {
+      Answer& other = *answers_[k];
+      if (!other.generation || other.started) continue;
+      other.generation.reset();
+      other.is_suspended = false;
+      --n_begun;
+      return true;
+    }
+    return false;
+  };
   bool is_blocked = false;
   for (std::size_t i = 0; i < answers_.size() && !is_blocked;) {
     Answer& answer = *answers_[i];
     const bool is_new = answer.generation == nullptr;
-    if (answer.runs() ||
-        (is_new && (n_begun == options_.n_running || will_be_read_by_another(answer)))) {
+    if (answer.runs() || (is_new && (will_be_read_by_another(answer) ||
+                                     (n_begun == options_.n_running && !takes_place(i))))) {
       ++i;
       continue;
     }
@@ -184,7 +196,7 @@ void Scheduler::admit() {
     if (is_blocked)
       engine_.suspend(*answer.generation);  // which adopted what is there of it
     else if (!answer.started)
-      answer.started = Clock::now();
+      start(answer);
   }
 }
 
@@ -205,13 +217,20 @@ bool Scheduler::begin(Answer& answer) {
     end(answer, std::nullopt, Error("out of memory for another answer"));
     return false;
   }
-  answer.figures.prompt_tokens = answer.generation->n_prompt;
-  answer.figures.cached_tokens = answer.generation->n_reused;
-  status_.prompt_tokens += answer.figures.prompt_tokens;
-  status_.cached_tokens += answer.figures.cached_tokens;
   if (!answer.generation->ended()) return true;
+  start(answer);
   end(answer, answer.generation->finish_reason, answer.generation->error);
   return false;
+}
+
+// Of its prompt it has what it adopted by now.
+void Scheduler::start(Answer& answer) {
+  Generation& generation = *answer.generation;
+  answer.started = Clock::now();
+  answer.figures.prompt_tokens = generation.n_prompt;
+  answer.figures.cached_tokens = generation.n_prompt - 1 - engine_.n_unread(generation);
+  status_.prompt_tokens += answer.figures.prompt_tokens;
+  status_.cached_tokens += answer.figures.cached_tokens;
 }
 
 // What a running answer is about to compute of its prompt is worth waiting for. Parallel answers to
@@ -361,11 +380,12 @@ void Scheduler::end(Answer& answer, std::optional<FinishReason> reason, std::opt
   if (reason && answer.hides_tokens) reason = FinishReason::length;
   AnswerFigures& figures = answer.figures;
   const Clock::time_point now = Clock::now();
-  figures.queued_ms = ms_between(answer.submitted, answer.started.value_or(now));
+  const Clock::time_point started = answer.started.value_or(now);
+  figures.queued_ms = ms_between(answer.submitted, started);
   if (Generation* const generation = answer.generation.get()) {
     if (!error && !generation->ended()) last.held_text = generation->take_held_text();
     const Clock::time_point first = answer.first.value_or(now);
-    figures.prompt_ms = ms_between(*answer.started, first);
+    figures.prompt_ms = ms_between(started, first);
     figures.generation_ms = ms_between(first, now);
     figures.counters = generation->counters;
     for (std::size_t i = 0; i < status_.drafters.size(); ++i) {

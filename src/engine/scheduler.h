@@ -170,6 +170,7 @@ class Scheduler {
   void end_all(const std::optional<Error>& error);
   void admit();
   bool begin(Answer& answer);
+  void start(Answer& answer);
   bool will_be_read_by_another(const Answer& answer) const;
   int pages_to_read(const Answer& answer);
   std::vector<Engine::Part> plan();

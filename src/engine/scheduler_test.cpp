@@ -542,6 +542,49 @@ TEST(Scheduler, LongPromptsAreReadInSmallerParts) {
   }
 }
 
+// Who waits for pages and has computed nothing leaves its place to another who goes before it.
+TEST(Scheduler, WhoGoesFirstTakesThePlaceOfOneThatWaits) {
+  using State = SchedulerStatus::State;
+  SchedulerSetting setting;
+  setting.drafters = "";
+  setting.load.n_pages = 11;
+  setting.scheduler.n_running = 2;
+  Served served(setting);
+  const AnswerId running = served.submit(ask(text(1, 250), 100));
+  served.scheduler->turn();
+  const AnswerId large = served.submit(ask(text(2, 350), 20));
+  served.scheduler->turn();
+  EXPECT_EQ(served.state(large), State::suspended);
+  AnswerRequest urgent = ask(text(3, 10), 5);
+  urgent.priority = -1;
+  const AnswerId small = served.submit(urgent);
+  while (!served.all.at(small)->end) ASSERT_TRUE(served.scheduler->turn());
+  EXPECT_EQ(served.state(running), State::generating);
+  EXPECT_EQ(served.state(large), State::waiting);
+  served.finish();
+  EXPECT_EQ(served.scheduler->status().prompt_tokens, 250 + 350 + 10);
+  EXPECT_EQ(served.figures(large).n_preempted, 0);
+}
+
+// Nor has it begun: it computed nothing.
+TEST(Scheduler, WhoIsCancelledBeforeItsFirstStepHasNoPrompt) {
+  SchedulerSetting setting;
+  setting.drafters = "";
+  setting.load.n_pages = 11;
+  Served served(setting);
+  served.submit(ask(text(1, 250), 100));
+  served.scheduler->turn();
+  const AnswerId large = served.submit(ask(text(2, 350), 20));
+  served.scheduler->turn();
+  EXPECT_EQ(served.state(large), SchedulerStatus::State::suspended);
+  served.scheduler->cancel(large);
+  served.scheduler->turn();
+  EXPECT_EQ(served.figures(large).prompt_tokens, 0);
+  EXPECT_EQ(served.figures(large).prompt_ms, 0);
+  served.finish();
+  EXPECT_EQ(served.scheduler->status().prompt_tokens, 250);
+}
+
 // Scored rows take memory and time: a step has few of them, and others read what they leave of it.
 TEST(Scheduler, ScoredPromptsLeaveRoomForOthers) {
   SchedulerSetting setting;

@@ -20,7 +20,7 @@ namespace {
 
 // The listener of all answers to a request. They call from the engine's thread, also while the
 // request's own thread still submits the others: what comes before begin() waits.
-class Delivery {
+class Delivery : public std::enable_shared_from_this<Delivery> {
  public:
   Delivery(Asked& asked, std::shared_ptr<HttpReply> reply, std::function<void(AnswerId)> cancel)
       : form_(std::move(asked.form)),
@@ -73,8 +73,11 @@ class Delivery {
       write(failure_ ? form_->fail(*failure_) : form_->end());
       reply_->end();
     } else {
-      reply_->send(failure_ ? error_response(path_, *failure_)
-                            : HttpResponse{.body = form_->end()});
+      // Writing a long one would hold up the engine, whose thread this is.
+      reply_->send_made([self = shared_from_this()] {
+        return self->failure_ ? error_response(self->path_, *self->failure_)
+                              : HttpResponse{.body = self->form_->end()};
+      });
     }
   }
 

@@ -22,6 +22,10 @@ class FakeReply final : public HttpReply {
     EXPECT_FALSE(sent || stream_heartbeat);
     sent = std::move(response);
   }
+  void send_made(std::function<HttpResponse()> make) override {
+    is_made = true;
+    send(make());
+  }
   void begin_stream(std::string heartbeat) override {
     EXPECT_FALSE(sent || stream_heartbeat);
     stream_heartbeat = std::move(heartbeat);
@@ -52,7 +56,7 @@ class FakeReply final : public HttpReply {
   std::optional<HttpResponse> sent;
   std::optional<std::string> stream_heartbeat;  // something: a stream began
   std::string written;
-  bool ended = false;
+  bool ended = false, is_made = false;
   std::function<void()> call_when_gone;
 };
 

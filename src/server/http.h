@@ -38,15 +38,18 @@ struct HttpResponse {
   HttpHeaders headers = {};
 };
 
-// Where the answer to one request goes: either send() once, or begin_stream(), write() any number
-// of times and end(). Any thread; every call returns at once. A client that is gone makes all calls
-// do nothing. Whoever drops a reply without an answer gives status 500; a stream without its end
-// then breaks off, so that the client notices.
+// Where the answer to one request goes: either send() or send_made() once, or begin_stream(),
+// write() any number of times and end(). Any thread; every call returns at once. A client that is
+// gone makes all calls do nothing. Whoever drops a reply without an answer gives status 500; a
+// stream without its end then breaks off, so that the client notices.
 class HttpReply {
  public:
   virtual ~HttpReply() = default;
 
   virtual void send(HttpResponse response) = 0;
+  // `make` is called on a thread of the server, if the client is still there: for long documents,
+  // which the caller has no time to write. What it throws becomes status 500.
+  virtual void send_made(std::function<HttpResponse()> make) = 0;
 
   // Status 200, server-sent events. `heartbeat` is written whenever nothing else was for ten
   // seconds (HttpTimes::heartbeat); empty: nothing is.

@@ -1,6 +1,7 @@
 #include "server/http_connection.h"
 
 #include <fmt/format.h>
+#include <poll.h>
 
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/post.hpp>
@@ -22,6 +23,8 @@ constexpr std::size_t kLongBodyBytes = std::size_t{256} << 10;
 
 // Input that is read ahead of the answer in progress.
 constexpr std::size_t kReadAheadBytes = std::size_t{16} << 10;
+// How often to look whether a client is there of which no more is read.
+constexpr std::chrono::milliseconds kEndLooks{200};
 
 std::string_view reason_of(int status) {
   switch (status) {
@@ -114,7 +117,10 @@ void answer_by(const HttpHandler& route, HttpRequest request, Exchange& exchange
 }  // namespace
 
 HttpConnection::HttpConnection(Socket socket, ConnectionContext& context)
-    : context_(context), socket_(std::move(socket)), timer_(socket_.get_executor()) {}
+    : context_(context),
+      socket_(std::move(socket)),
+      timer_(socket_.get_executor()),
+      end_timer_(socket_.get_executor()) {}
 
 template <typename Step>
 auto HttpConnection::guarded(Step step) {
@@ -178,6 +184,7 @@ void HttpConnection::close() {
   BoostError ignored;
   socket_.close(ignored);
   timer_.cancel(ignored);
+  end_timer_.cancel(ignored);
   if (answer_) report_answer();
   context_.closed(this);
 }
@@ -190,6 +197,7 @@ void HttpConnection::close_unless_asked() {
 
 // Waiting takes no memory: there is a buffer only once there is something to read.
 void HttpConnection::await_input() {
+  if (stage_ == Stage::answer && unread_.size() >= kReadAheadBytes) return await_end();
   if (awaits_input_) return;
   awaits_input_ = true;
   socket_.async_wait(Socket::wait_read, guarded([this](BoostError error) {
@@ -214,9 +222,21 @@ void HttpConnection::read() {
     await_request();
   } else if (stage_ != Stage::answer) {
     parse();
-  } else if (unread_.size() < kReadAheadBytes) {
+  } else {
     await_input();
   }
+}
+
+// No more is read ahead, so that only the system knows whether the client has left, if the end of
+// what it sent has come.
+void HttpConnection::await_end() {
+  end_timer_.expires_after(kEndLooks);
+  end_timer_.async_wait(guarded([this](BoostError error) {
+    if (error || stage_ != Stage::answer || unread_.size() < kReadAheadBytes) return;
+    pollfd socket{socket_.native_handle(), POLLRDHUP, 0};
+    if (poll(&socket, 1, 0) > 0) return input_ended();
+    await_end();
+  }));
 }
 
 void HttpConnection::input_ended() {
@@ -361,6 +381,15 @@ void HttpConnection::add_response(HttpResponse response) {
   if (!answer_->is_head) unsent_ += response.body;
 }
 
+HttpResponse HttpConnection::made(const std::function<HttpResponse()>& make) const {
+  try {
+    return make();
+  } catch (const std::exception& error) {
+    return error_response(answer_->path, 500,
+                          fmt::format("the server failed: {}", printable(error.what(), 300)));
+  }
+}
+
 void HttpConnection::add_stream_head(std::string heartbeat) {
   answer_->is_stream = true;
   answer_->heartbeat = std::move(heartbeat);
@@ -386,6 +415,7 @@ void HttpConnection::add_stream_text(std::string_view text) {
 void HttpConnection::send_more() {
   if (is_writing_ || stage_ != Stage::answer) return;
   Exchange::Piece piece = exchange_->take();
+  if (piece.make) piece.response = made(piece.make);
   if (piece.response) add_response(std::move(*piece.response));
   if (piece.stream_head) add_stream_head(std::move(*piece.stream_head));
   add_stream_text(piece.text);

@@ -84,6 +84,7 @@ class HttpConnection final : public AnswerSender,
   // Input.
   void await_input();
   void read();
+  void await_end();
   void input_ended();
   void await_request();
   void parse();
@@ -100,6 +101,7 @@ class HttpConnection final : public AnswerSender,
   void begin_answer();
   void add_head(int status, std::string_view content_type, const HttpHeaders& headers);
   void add_response(HttpResponse response);
+  HttpResponse made(const std::function<HttpResponse()>& make) const;
   void add_stream_head(std::string heartbeat);
   void add_stream_text(std::string_view text);
   void send_more();
@@ -116,7 +118,7 @@ class HttpConnection final : public AnswerSender,
 
   ConnectionContext& context_;
   Socket socket_;
-  Timer timer_;
+  Timer timer_, end_timer_;
   Clock::time_point deadline_ = Clock::time_point::max();
   Clock::time_point timer_end_ = Clock::time_point::max();  // max(): nobody waits for the timer
   Stage stage_ = Stage::idle;

@@ -8,15 +8,23 @@ namespace outrider {
 
 void Exchange::send(HttpResponse response) {
   std::unique_lock lock(mutex_);
-  if (stage_ == Stage::gone) return;
+  if (is_over()) return;
   CHECK(stage_ == Stage::waiting);
   next_.response = std::move(response);
   complete(std::move(lock));
 }
 
+void Exchange::send_made(std::function<HttpResponse()> make) {
+  std::unique_lock lock(mutex_);
+  if (is_over()) return;
+  CHECK(stage_ == Stage::waiting);
+  next_.make = std::move(make);
+  complete(std::move(lock));
+}
+
 void Exchange::begin_stream(std::string heartbeat) {
   const std::lock_guard lock(mutex_);
-  if (stage_ == Stage::gone) return;
+  if (is_over()) return;
   CHECK(stage_ == Stage::waiting);
   stage_ = Stage::streaming;
   next_.stream_head = std::move(heartbeat);
@@ -25,7 +33,7 @@ void Exchange::begin_stream(std::string heartbeat) {
 
 void Exchange::write(std::string_view text) {
   const std::lock_guard lock(mutex_);
-  if (stage_ == Stage::gone || has_overflowed_) return;
+  if (is_over() || has_overflowed_) return;
   CHECK(stage_ == Stage::streaming);
   if (taken_bytes_ + next_.text.size() > unsent_bytes_max_) {
     has_overflowed_ = true;
@@ -38,13 +46,14 @@ void Exchange::write(std::string_view text) {
 
 void Exchange::end() {
   std::unique_lock lock(mutex_);
-  if (stage_ == Stage::gone) return;
+  if (is_over()) return;
   CHECK(stage_ == Stage::streaming);
   complete(std::move(lock));
 }
 
 void Exchange::fail(HttpResponse response) {
   std::unique_lock lock(mutex_);
+  has_failed_ = true;
   if (stage_ == Stage::waiting) {
     next_.response = std::move(response);
   } else if (stage_ == Stage::streaming) {
@@ -87,9 +96,11 @@ bool Exchange::is_complete() const {
 
 void Exchange::leave() {
   std::function<void()> gone;
+  Piece unsent;  // which may hold the reply, whose end would lock again
   {
     const std::lock_guard lock(mutex_);
     sender_ = nullptr;
+    unsent = std::exchange(next_, {});
     if (stage_ == Stage::complete) return;
     stage_ = Stage::gone;
     gone = std::exchange(gone_, nullptr);

@@ -31,17 +31,19 @@ class Exchange {
 
   // The route's side: see HttpReply.
   void send(HttpResponse response);
+  void send_made(std::function<HttpResponse()> make);
   void begin_stream(std::string heartbeat);
   void write(std::string_view text);
   void end();
   void on_gone(std::function<void()> gone);
   // The route cannot go on: its answer is `response`, or a stream breaks off; nothing changes if
-  // the answer is complete.
+  // the answer is complete. What it says afterwards is not heard.
   void fail(HttpResponse response);
 
   // The sender's side.
   struct Piece {
     std::optional<HttpResponse> response;    // the whole answer
+    std::function<HttpResponse()> make;      // makes the whole answer
     std::optional<std::string> stream_head;  // a stream begins, with this heartbeat
     std::string text;                        // of the stream
     bool is_last = false;
@@ -59,6 +61,7 @@ class Exchange {
  private:
   enum class Stage { waiting, streaming, complete, gone };
 
+  bool is_over() const { return stage_ == Stage::gone || has_failed_; }
   void change();
   void complete(std::unique_lock<std::mutex> lock);
 
@@ -67,7 +70,7 @@ class Exchange {
   const std::size_t unsent_bytes_max_;
   Stage stage_ = Stage::waiting;
   bool is_announced_ = false;  // the sender was told and has not taken yet
-  bool has_overflowed_ = false;
+  bool has_overflowed_ = false, has_failed_ = false;
   Piece next_;
   std::size_t taken_bytes_ = 0;
   std::function<void()> gone_;
@@ -81,6 +84,9 @@ class ExchangeReply final : public HttpReply {
   ~ExchangeReply() override { exchange_->fail(std::move(if_dropped_)); }
 
   void send(HttpResponse response) override { exchange_->send(std::move(response)); }
+  void send_made(std::function<HttpResponse()> make) override {
+    exchange_->send_made(std::move(make));
+  }
   void begin_stream(std::string heartbeat) override {
     exchange_->begin_stream(std::move(heartbeat));
   }

@@ -324,6 +324,37 @@ TEST_F(HttpServerTest, WhoIsGoneBeforeItIsAskedForIsReportedAtOnce) {
   EXPECT_TRUE(is_gone);
 }
 
+// Also if it sent more than is read ahead, so that nobody reads its end.
+TEST_F(HttpServerTest, WhoSendsMuchAndGoesIsGone) {
+  start();
+  std::shared_ptr<HttpReply> reply;
+  {
+    Client client = connect();
+    client.send(get("/hold") + std::string(70'000, 'x'));
+    reply = held_.take();
+  }
+  EXPECT_TRUE(held_.wait_for_gone(1));
+}
+
+TEST_F(HttpServerTest, DocumentsAreMadeOnItsThreads) {
+  start();
+  for (const bool fails : {false, true}) {
+    Client client = connect();
+    client.send(get("/hold"));
+    std::thread::id maker;
+    held_.take()->send_made([&]() -> HttpResponse {
+      maker = std::this_thread::get_id();
+      if (fails) throw std::runtime_error("no memory");
+      return {.body = "made"};
+    });
+    const Answer answer = client.receive_answer();
+    EXPECT_EQ(answer.status, fails ? 500 : 200);
+    EXPECT_NE(answer.body.find(fails ? "the server failed: no memory" : "made"), answer.body.npos);
+    EXPECT_NE(maker, std::thread::id());
+    EXPECT_NE(maker, std::this_thread::get_id());
+  }
+}
+
 // Nor is a client gone that had its whole answer.
 TEST_F(HttpServerTest, AnsweredClientsAreNotGone) {
   start();

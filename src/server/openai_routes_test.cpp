@@ -99,6 +99,7 @@ TEST(OpenAiRoutes, ParallelAnswersAreStreamsOfTheSameSeed) {
     served.bring(i, std::string(i + 1, 'x'));
     served.finish(i);
   }
+  EXPECT_TRUE(reply->is_made);  // not on the engine's thread
   EXPECT_EQ(reply->json()["choices"].size(), 3u);
   EXPECT_EQ(reply->json()["choices"][2]["message"]["content"], "xxx");
   EXPECT_EQ(reply->json()["seed"], served.request(0).request.sampling.seed);

@@ -112,10 +112,6 @@ std::string nine_letters(std::size_t number) {
   return fmt::format("call{:05}", number);
 }
 
-std::string arguments_text(const Json& arguments) {
-  return arguments.is_string() ? arguments.get<std::string>() : arguments.dump();
-}
-
 // The content with calls as the syntax writes them.
 std::string with_calls(const ToolSyntax& syntax, const std::string& content, const Json& calls) {
   const std::string open(syntax.opens.empty() ? "" : syntax.opens[0]);
@@ -125,7 +121,7 @@ std::string with_calls(const ToolSyntax& syntax, const std::string& content, con
   Json list = Json::array();
   for (const Json& call : calls) {
     const Json& function = call["function"];
-    const std::string name = function["name"], arguments = arguments_text(function["arguments"]);
+    const std::string name = function["name"], arguments = function["arguments"].dump();
     const Json object = {{"name", name}, {"arguments", function["arguments"]}};
     if (syntax.shape == ToolSyntax::Shape::named)
       parts.push_back(fmt::format("{}{}{}{}{}", open, name, syntax.name_ends[0], arguments, close));
@@ -150,7 +146,7 @@ Json arguments_object(const Json& function, const std::string& where) {
       if (Json arguments = parse_ordered_json(text, where); arguments.is_object()) return arguments;
     } catch (const Error&) {
     }
-    return text;
+    return {{"arguments", text}};
   }
   if (!found->is_object())
     throw Error("{}: expected a JSON object, not {}", where, found->type_name());
@@ -194,7 +190,7 @@ TemplateConversation template_conversation(const TemplateConventions& convention
       if (conventions.renders_calls) {
         for (Json& call : *calls)
           if (Json& arguments = call["function"]["arguments"]; conventions.text_arguments)
-            arguments = arguments_text(arguments);
+            arguments = arguments.dump();
         if (message.content.empty() && conventions.null_content) more["content"] = nullptr;
       } else if (syntax != nullptr) {
         message.content = with_calls(*syntax, message.content, *calls);

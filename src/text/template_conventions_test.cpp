@@ -167,23 +167,23 @@ TEST(TemplateConventions, OfTemplatesInTheTests) {
 }
 
 // What a client has of an answer that broke off within a call does not end the conversation.
-TEST(TemplateConventions, BrokenArgumentsStayText) {
+TEST(TemplateConventions, BrokenArgumentsAreWritten) {
   for (const char* text : {R"({"a": 1, "b)", "[1]", "1", "x"}) {
     SCOPED_TRACE(text);
-    const nlohmann::json calls = {{{"function", {{"name", "f"}, {"arguments", text}}}}};
+    const nlohmann::json broken = {{"arguments", text}};
+    const nlohmann::json more = {
+        {"tool_calls", {{{"function", {{"name", "f"}, {"arguments", text}}}}}}};
     const auto written = [&](const TemplateConventions& conventions, const ToolSyntax* syntax) {
-      const nlohmann::json more = {{"tool_calls", calls}};
       return template_conversation(conventions, syntax, {{"assistant", "", more.dump()}}, "")
           .messages[0];
     };
-    for (const bool text_arguments : {false, true}) {
-      const TemplateConventions renders{.renders_calls = true, .text_arguments = text_arguments};
-      EXPECT_EQ(nlohmann::json::parse(
-                    written(renders, nullptr).more)["tool_calls"][0]["function"]["arguments"],
-                text);
-    }
-    EXPECT_NE(written({}, &tool_syntaxes()[0]).content.find(nlohmann::json(text).dump()),
-              std::string::npos);
+    const auto arguments = [&](const TemplateConventions& conventions) {
+      return nlohmann::json::parse(
+          written(conventions, nullptr).more)["tool_calls"][0]["function"]["arguments"];
+    };
+    EXPECT_EQ(arguments({.renders_calls = true}), broken);
+    EXPECT_EQ(arguments({.renders_calls = true, .text_arguments = true}), broken.dump());
+    EXPECT_NE(written({}, &tool_syntaxes()[0]).content.find(broken.dump()), std::string::npos);
   }
 }
 
