@@ -120,6 +120,7 @@ struct RequestParser::State final : http::basic_parser<true> {
   }
 
   void read_target(std::string_view target) {
+    request.path.clear();
     if (target.size() > limits.target_bytes)
       refuse(414, "the target has {} bytes; at most {}", target.size(), limits.target_bytes);
     const auto is_visible_ascii = [](char c) { return c > 0x20 && c < 0x7f && c != '#'; };

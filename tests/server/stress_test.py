@@ -508,7 +508,7 @@ class Life(TestCase):
             ("BREW", "/coffee", [bearer], None, "BREW /coffee 404"),
             ("BREW", "/v1/models", [bearer], None, "BREW /v1/models 405"),
             ("%0AGET", "/x", [bearer], None, "%250AGET /x 404"),
-            ("G\xffT", "/x", [bearer], None, "  400"),
+            ("G\xffT", "/x", [bearer], None, " /x 400"),
         ]
         with tempfile.TemporaryDirectory() as folder:
             keys, log = Path(folder, "keys"), Path(folder, "log")
