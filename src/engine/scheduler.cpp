@@ -165,7 +165,7 @@ void Scheduler::admit() {
     n_promised += wanted + kPagesAhead;
     return true;
   };
-  // Of the last one behind i that has a place and computed nothing yet.
+  // The place of the last one behind i that waits for its first pages.
   const auto takes_place = [&](std::size_t i) {
     for (std::size_t k = answers_.size() - 1; k > i; --k) {
       Answer& other = *answers_[k];

@@ -20,7 +20,7 @@ namespace {
 
 // The listener of all answers to a request. They call from the engine's thread, also while the
 // request's own thread still submits the others: what comes before begin() waits.
-class Delivery : public std::enable_shared_from_this<Delivery> {
+class Delivery final : public std::enable_shared_from_this<Delivery> {
  public:
   Delivery(Asked& asked, std::shared_ptr<HttpReply> reply, std::function<void(AnswerId)> cancel)
       : form_(std::move(asked.form)),

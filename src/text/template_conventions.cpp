@@ -135,7 +135,7 @@ std::string with_calls(const ToolSyntax& syntax, const std::string& content, con
 }
 
 // A call's arguments as an object. A text that is none, such as a client has of an answer that
-// broke off, stays one.
+// broke off, becomes the only member of one, which every template can write.
 Json arguments_object(const Json& function, const std::string& where) {
   const auto found = function.find("arguments");
   if (found == function.end() || found->is_null()) return Json::object();
