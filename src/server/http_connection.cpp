@@ -181,11 +181,11 @@ void HttpConnection::close() {
   const std::shared_ptr<HttpConnection> self = shared_from_this();
   stage_ = Stage::closed;
   hold_body(0);
+  if (answer_) report_answer();  // before the client sees the end: no route is called for it then
   BoostError ignored;
   socket_.close(ignored);
   timer_.cancel(ignored);
   end_timer_.cancel(ignored);
-  if (answer_) report_answer();
   context_.closed(this);
 }
 
