@@ -13,7 +13,7 @@ JOBS = $(shell scripts/jobs)
 OUTRIDER := build/release/outrider
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-arm64 soak golden prove-install install clean
+.PHONY: help build demo test test-models test-sanitizers test-arm64 soak golden prove-install install clean
 
 help:
 	@echo 'make build          build $(OUTRIDER), installing Debian packages that are missing'
@@ -47,14 +47,19 @@ demo: override export PROMPT := $(value PROMPT)
 test:
 	@scripts/install-packages build test
 	@$(call configure,release-tests,build/release)
-	@$(call configure,asan,build/asan)
 	@cmake --build build/release -j $(JOBS)
+	@$(MAKE) --no-print-directory -j 2 test-models test-sanitizers
+	@echo 'subdirs(release asan tsan)' >build/CTestTestfile.cmake
+	@OUTRIDER_CACHE='$(CACHE)' ctest --test-dir build --output-on-failure --no-tests=error --timeout 900 -j $(JOBS)
+
+# At the same time: one waits for the network, the other computes.
+test-models:
+	@OUTRIDER_CACHE='$(CACHE)' $(OUTRIDER) pull $(TEST_MODELS)
+test-sanitizers:
+	@$(call configure,asan,build/asan)
 	@cmake --build build/asan -j $(JOBS)
 	@$(call configure,tsan,build/tsan)
 	@cmake --build build/tsan -j $(JOBS)
-	@OUTRIDER_CACHE='$(CACHE)' $(OUTRIDER) pull $(TEST_MODELS)
-	@echo 'subdirs(release asan tsan)' >build/CTestTestfile.cmake
-	@OUTRIDER_CACHE='$(CACHE)' ctest --test-dir build --output-on-failure --no-tests=error --timeout 900 -j $(JOBS)
 
 # The folders whose tests run no kernel, so that qemu's speed does: minutes. Models are not looked for.
 # Without the simulation of the budget, which takes more than a quarter of an hour under qemu.

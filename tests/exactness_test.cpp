@@ -94,62 +94,59 @@ TinyPair tiny_pair(const std::string& family, std::vector<TensorType> types) {
   return {target, draft};
 }
 
-void full_product(const TinyPair& pair, const std::vector<int>& samplings) {
+void full_product(const TinyPair& pair, int kind) {
   const Model target = tiny_model(pair.target), draft = tiny_model(pair.draft);
   const auto tokenizer = make_tokenizer(target.checkpoint->metadata);
-  for (const int kind : samplings) {
-    SCOPED_TRACE(fmt::format("family {} sampling {}", pair.target.family, kind));
-    Matrix matrix({.target = &target,
-                   .draft = &draft,
-                   .tokenizer = tokenizer.get(),
-                   .prompt = repetitive_prompt(70, 256),
-                   .sampling = sampling(kind),
-                   .n_predict = 16});
-    for (const Isa isa : available_isas()) {
-      for (const char* const draft_name : kDrafts) {
-        const bool plain = draft_name == std::string("off");
-        for (const int rows : plain ? std::vector{0} : std::vector{1, 5, 16}) {
-          for (const int width : plain ? std::vector{1} : std::vector{1, 4}) {
-            for (const int n_threads : {1, 2}) {
-              for (const int chunk : {0, 9}) {
-                for (const int n_mates : {0, 2}) {
-                  matrix.check({.draft = draft_name,
-                                .rows = rows,
-                                .width = width,
-                                .n_threads = n_threads,
-                                .prompt_chunk = chunk,
-                                .n_mates = n_mates,
-                                .isa = isa});
-                  if (::testing::Test::HasFatalFailure()) return;
-                }
+  SCOPED_TRACE(fmt::format("family {} sampling {}", pair.target.family, kind));
+  Matrix matrix({.target = &target,
+                 .draft = &draft,
+                 .tokenizer = tokenizer.get(),
+                 .prompt = repetitive_prompt(70, 256),
+                 .sampling = sampling(kind),
+                 .n_predict = 16});
+  for (const Isa isa : available_isas()) {
+    for (const char* const draft_name : kDrafts) {
+      const bool plain = draft_name == std::string("off");
+      for (const int rows : plain ? std::vector{0} : std::vector{1, 5, 16}) {
+        for (const int width : plain ? std::vector{1} : std::vector{1, 4}) {
+          for (const int n_threads : {1, 2}) {
+            for (const int chunk : {0, 9}) {
+              for (const int n_mates : {0, 2}) {
+                matrix.check({.draft = draft_name,
+                              .rows = rows,
+                              .width = width,
+                              .n_threads = n_threads,
+                              .prompt_chunk = chunk,
+                              .n_mates = n_mates,
+                              .isa = isa});
+                if (::testing::Test::HasFatalFailure()) return;
               }
             }
           }
         }
       }
     }
-    EXPECT_GT(matrix.accepted("model"), matrix.ways());
-    EXPECT_TRUE(kind != 0 || matrix.accepted("lookup") > 0);
-    EXPECT_GT(matrix.accepted("prediction"), matrix.ways());
-    EXPECT_GT(matrix.accepted("history"), matrix.ways());
   }
+  EXPECT_GT(matrix.accepted("model"), matrix.ways());
+  EXPECT_TRUE(kind != 0 || matrix.accepted("lookup") > 0);
+  EXPECT_GT(matrix.accepted("prediction"), matrix.ways());
+  EXPECT_GT(matrix.accepted("history"), matrix.ways());
 }
 
 TEST(Exactness, LlamaFullProduct) {
-  full_product(tiny_pair("llama", {TensorType::q4_0, TensorType::q8_0, TensorType::q5_1}),
-               {0, 1, 2});
+  full_product(tiny_pair("llama", {TensorType::q4_0, TensorType::q8_0, TensorType::q5_1}), 0);
 }
 
 TEST(Exactness, Qwen2FullProduct) {
   full_product(
       tiny_pair("qwen2", {TensorType::q4_1, TensorType::q8_0, TensorType::q5_0, TensorType::f16}),
-      {2});
+      2);
 }
 
 TEST(Exactness, Gemma3FullProduct) {
   full_product(
       tiny_pair("gemma3", {TensorType::q5_1, TensorType::q4_0, TensorType::bf16, TensorType::f32}),
-      {1});
+      1);
 }
 
 Model read_model(const std::filesystem::path& path) {

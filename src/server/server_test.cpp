@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <stdexcept>
 #include <string>
 #include <utility>
 
@@ -46,6 +47,11 @@ class LivingServer {
   Server& server() { return server_; }
   Answer ask(const std::string& request) { return Client(server_.port()).ask(request); }
 
+  // The next time that a listener is called it fails, which ends the scheduler's thread.
+  void break_listener() {
+    const std::lock_guard lock(mutex_);
+    is_broken_ = true;
+  }
   // From now on the end of an answer waits.
   void hold_ends() {
     const std::lock_guard lock(mutex_);
@@ -63,6 +69,7 @@ class LivingServer {
  private:
   void hear(const AnswerListener& listener, const AnswerEvent& event) {
     const std::lock_guard lock(mutex_);
+    if (std::exchange(is_broken_, false)) throw std::runtime_error("no memory for an answer");
     if (event.end && holds_ends_)
       held_end_ = [listener, event] { listener(event); };
     else
@@ -70,7 +77,7 @@ class LivingServer {
   }
 
   std::mutex mutex_;
-  bool holds_ends_ = false;
+  bool is_broken_ = false, holds_ends_ = false;
   std::function<void()> held_end_;
   std::shared_ptr<FakeBackend> target_ = std::make_shared<FakeBackend>(
       FakeModel{.vocabulary = letters()->size()},
@@ -122,6 +129,25 @@ TEST(Server, LoadsServesAndDrains) {
   EXPECT_TRUE(stream.is_whole);
   EXPECT_NE(stream.body.find(R"("finish_reason":"length")"), std::string::npos);
   EXPECT_TRUE(stream.body.ends_with("data: [DONE]\n\n"));
+}
+
+TEST(Server, EndsIfItsEngineFails) {
+  LivingServer living;
+  living.serve();
+  EXPECT_EQ(living.ask(chat_request()).status, 200);
+  EXPECT_FALSE(living.server().failure());
+  living.break_listener();
+  Client client(living.server().port());
+  client.send(chat_request());
+  ASSERT_TRUE(wait_until([&] { return living.server().failure() != nullptr; }));
+  EXPECT_FALSE(living.server().drain(kPatience, [&] { return !living.server().failure(); }));
+  living.server().stop();
+  EXPECT_EQ(client.receive_all(), "");  // closed, so that nobody waits for ever
+  try {
+    std::rethrow_exception(living.server().failure());
+  } catch (const std::exception& error) {
+    EXPECT_STREQ(error.what(), "no memory for an answer");
+  }
 }
 
 // The engine may go before the server.

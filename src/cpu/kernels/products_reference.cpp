@@ -46,8 +46,7 @@ class PackedBlock {
         out.scales[s] = byte >> s / 2 % 2 * 4 & 15;
       }
     }
-    body += scale_bytes(type_);
-    for (std::size_t k = 0; k < shape_.elements; ++k) out.q[k] = weight(body, output, k);
+    read_weights(body + scale_bytes(type_), output, out);
   }
 
  private:
@@ -55,44 +54,63 @@ class PackedBlock {
     return static_cast<int>(body[line * kLine + 4 * output + byte]);
   }
 
-  int weight(const std::byte* body, std::size_t output, std::size_t k) const {
-    const int byte = k % 4;
-    const std::size_t sub = shape_.sub_columns();
+  void read_weights(const std::byte* body, std::size_t output, Block& out) const {
+    const auto read_each = [&](const auto& weight) {
+      for (std::size_t k = 0; k < shape_.elements; ++k)
+        out.q[k] = weight(k, static_cast<int>(k % 4));
+    };
     switch (shape_.bits) {
-      case 2: return lane_byte(body, k / 16, output, byte) >> k % 16 / 4 * 2 & 3;
-      case 3: {
-        const std::byte* pair = body + k / 32 * 3 * kLine;
-        const std::size_t s = k % 32 / 16, unit = k % 16 / 4;
-        const int shared = lane_byte(pair, 0, output, byte) >> 4 * s & 15;
-        const int own = lane_byte(pair, 1 + s, output, byte);
-        if (unit == 3) return shared & 7;
-        return unit == 2 ? own >> 6 | shared >> 3 << 2 : own >> 3 * unit & 7;
-      }
-      case 4: {
-        const int q = nibble(body + k / sub * sub / 8 * kLine, output, k);
-        return shape_.has_levels ? kLevels[q] + shape_.bias : q;
-      }
-      case 5: {
-        const std::byte* sub_block = body + k / 32 * 5 * kLine;
-        const int fifth = lane_byte(sub_block, 0, output, byte) >> (k % 32 / 4) & 1;
-        return nibble(sub_block + kLine, output, k) | fifth << 4;
-      }
-      case 6: {
-        const std::byte* sub_block = body + k / 16 * 3 * kLine;
-        const std::size_t unit = k % 16 / 4;
-        if (unit < 3) return lane_byte(sub_block, unit, output, byte) & 63;
-        int w = 0;
-        for (int i = 0; i < 3; ++i) w |= lane_byte(sub_block, i, output, byte) >> 6 << 2 * i;
-        return w;
-      }
-      default: return lane_byte(body, k / 4, output, byte);
+      case 2:
+        return read_each([&](std::size_t k, int byte) {
+          return lane_byte(body, k / 16, output, byte) >> k % 16 / 4 * 2 & 3;
+        });
+      case 3:
+        return read_each([&](std::size_t k, int byte) {
+          const std::byte* pair = body + k / 32 * 3 * kLine;
+          const std::size_t s = k % 32 / 16, unit = k % 16 / 4;
+          const int shared = lane_byte(pair, 0, output, byte) >> 4 * s & 15;
+          const int own = lane_byte(pair, 1 + s, output, byte);
+          if (unit == 3) return shared & 7;
+          return unit == 2 ? own >> 6 | shared >> 3 << 2 : own >> 3 * unit & 7;
+        });
+      case 4: return read_nibbles(body, output, out);
+      case 5:
+        return read_each([&](std::size_t k, int byte) {
+          const std::byte* sub_block = body + k / 32 * 5 * kLine;
+          const std::size_t unit = k % 32 / 4;
+          const int fifth = lane_byte(sub_block, 0, output, byte) >> unit & 1;
+          return nibble(sub_block + kLine, output, unit, 4, byte) | fifth << 4;
+        });
+      case 6:
+        return read_each([&](std::size_t k, int byte) {
+          const std::byte* sub_block = body + k / 16 * 3 * kLine;
+          const std::size_t unit = k % 16 / 4;
+          if (unit < 3) return lane_byte(sub_block, unit, output, byte) & 63;
+          int w = 0;
+          for (int i = 0; i < 3; ++i) w |= lane_byte(sub_block, i, output, byte) >> 6 << 2 * i;
+          return w;
+        });
+      default:
+        return read_each(
+            [&](std::size_t k, int byte) { return lane_byte(body, k / 4, output, byte); });
     }
   }
 
-  // lines: of the sub-block.
-  int nibble(const std::byte* lines, std::size_t output, std::size_t k) const {
-    const std::size_t sub = shape_.sub_columns(), unit = k % sub / 4, half = sub / 8;
-    return lane_byte(lines, unit % half, output, k % 4) >> (unit < half ? 0 : 4) & 15;
+  void read_nibbles(const std::byte* body, std::size_t output, Block& out) const {
+    const std::size_t sub = shape_.sub_columns(), n_lines = sub / 8;
+    for (std::size_t k = 0; k < shape_.elements; k += sub, body += n_lines * kLine) {
+      for (std::size_t i = 0; i < sub; ++i) {
+        const int q = nibble(body, output, i / 4, n_lines, static_cast<int>(i % 4));
+        out.q[k + i] = shape_.has_levels ? kLevels[q] + shape_.bias : q;
+      }
+    }
+  }
+
+  // Of a sub-block's lines: its first units in their low halves, the others in the high ones.
+  static int nibble(const std::byte* lines, std::size_t output, std::size_t unit,
+                    std::size_t n_lines, int byte) {
+    if (unit < n_lines) return lane_byte(lines, unit, output, byte) & 15;
+    return lane_byte(lines, unit - n_lines, output, byte) >> 4;
   }
 
   TensorType type_;
