@@ -137,6 +137,11 @@ TEST(Exactness, LlamaFullProduct) {
   full_product(tiny_pair("llama", {TensorType::q4_0, TensorType::q8_0, TensorType::q5_1}), 0);
 }
 
+TEST(Exactness, DISABLED_LlamaFullProductOfOtherSamplings) {
+  for (const int kind : {1, 2})
+    full_product(tiny_pair("llama", {TensorType::q4_0, TensorType::q8_0, TensorType::q5_1}), kind);
+}
+
 TEST(Exactness, Qwen2FullProduct) {
   full_product(
       tiny_pair("qwen2", {TensorType::q4_1, TensorType::q8_0, TensorType::q5_0, TensorType::f16}),

@@ -393,7 +393,7 @@ Rates then(int place, double before, double after) {
 
 // Never much slower than without drafts, and close to the best fixed policy: both, because never
 // drafting never loses.
-TEST(BudgetSimulation, LosesNothingAndGainsWhatThereIs) {
+void loses_nothing_and_gains_what_there_is(double noise) {
   const Case cases[] = {
       {"hopeless", always(0.03), always(0.1)},
       {"hopeless after an edit", always(0.03), always(0.1), 512, always(0.97), always(0.8)},
@@ -413,15 +413,22 @@ TEST(BudgetSimulation, LosesNothingAndGainsWhatThereIs) {
       // The best policy reads the prompt at once, for 15 passes: more than the account allows.
       {"long prompt, model right", always(0.03), always(0.8), 0, {}, {}, 1, 300, 0.83},
   };
-  for (const Case& c : cases)
-    for (const double noise : {0.0, 0.2}) {
-      SCOPED_TRACE(fmt::format("{}, noise {}", c.name, noise));
-      const Score s = score(c, noise, 150);
-      // The 10th percentile over texts, and the mean.
-      EXPECT_GE(s.of_plain_64, 0.97);
-      EXPECT_GE(s.of_plain_512, 0.99);
-      EXPECT_GE(s.of_best_512, c.of_best);
-    }
+  for (const Case& c : cases) {
+    SCOPED_TRACE(fmt::format("{}, noise {}", c.name, noise));
+    const Score s = score(c, noise, 150);
+    // The 10th percentile over texts, and the mean.
+    EXPECT_GE(s.of_plain_64, 0.97);
+    EXPECT_GE(s.of_plain_512, 0.99);
+    EXPECT_GE(s.of_best_512, c.of_best);
+  }
+}
+
+TEST(BudgetSimulation, LosesNothingAndGainsWhatThereIs) {
+  for (const double noise : {0.0, 0.2}) loses_nothing_and_gains_what_there_is(noise);
+}
+
+TEST(BudgetSimulation, DISABLED_LosesNothingAndGainsWhatThereIsWithLessNoise) {
+  loses_nothing_and_gains_what_there_is(0.1);
 }
 
 // What the draft model saved in earlier answers pays for reading the prompt of one in which it has
