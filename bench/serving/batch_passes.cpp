@@ -36,6 +36,7 @@ class Passes {
   explicit Passes(Backend& backend) : backend_(backend) {}
 
   double texts(int n, int length) {
+    if (n > kTextsMax) throw Error("at most {} texts at once, not {}", kTextsMax, n);
     std::vector<SequenceId>& texts = texts_[length];
     while (std::ssize(texts) < n) texts.push_back(text(length));
     std::vector<double> times;

@@ -299,8 +299,10 @@ std::vector<Engine::Part> Scheduler::parts_that_read(std::span<const Unread> tex
 // As many as the pause allows that others then have. Where many wait for their prompts, the usual
 // pause is a step in which all of them generate: soon they shall.
 int Scheduler::tokens_to_read(std::span<const Unread> texts, int room) const {
-  if (std::ranges::none_of(texts, [](const Unread& text) { return text.n == 0; }))
-    return std::min(room, engine_.options().prompt_chunk);
+  if (std::ranges::none_of(texts, [](const Unread& text) { return text.n == 0; })) {
+    const int rows = std::min(room, engine_.options().prompt_chunk);
+    return std::max(1, rows - static_cast<int>(parts_that_read(texts, rows).size()));
+  }
   const auto pass_ms = [&](int n) { return engine_.pass_ms(parts_that_read(texts, n)); };
   const std::optional<double> without = pass_ms(0);
   if (!without) return std::min(room, kUsualRead);

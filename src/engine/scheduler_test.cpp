@@ -585,6 +585,20 @@ TEST(Scheduler, WhoIsCancelledBeforeItsFirstStepHasNoPrompt) {
   EXPECT_EQ(served.scheduler->status().prompt_tokens, 250);
 }
 
+// While nobody generates, a step has as many rows as a chunk, each text's own among them: kernels
+// take rows by sixteens, and one more would cost as much as sixteen.
+TEST(Scheduler, AStepThatOnlyReadsIsAChunk) {
+  SchedulerSetting setting;
+  setting.drafters = "";
+  setting.load.n_pages = 40;
+  Served served(setting);
+  std::vector<int> rows;
+  served.engine->on_step([&](const StepReport& report) { rows.push_back(report.rows); });
+  for (const int n : {250, 30, 40}) served.submit(ask(text(n, n), 1));
+  served.finish();
+  EXPECT_EQ(rows, (std::vector<int>{100, 100, 100, 20}));
+}
+
 // Scored rows take memory and time: a step has few of them, and others read what they leave of it.
 TEST(Scheduler, ScoredPromptsLeaveRoomForOthers) {
   SchedulerSetting setting;
@@ -603,7 +617,7 @@ TEST(Scheduler, ScoredPromptsLeaveRoomForOthers) {
   }
   served.submit(ask(text(3, 200), 5));
   served.scheduler->turn();
-  EXPECT_EQ(read.back(), (std::vector<int>{32, 70}));
+  EXPECT_EQ(read.back(), (std::vector<int>{32, 68}));
   served.finish();
   for (const std::vector<int>& step : read)
     EXPECT_LE(std::ranges::count(step, 32), 1);  // of the two that are scored
