@@ -292,8 +292,8 @@ void Engine::measure_costs() {
   // In rounds, since a shared machine is slow for moments. Slow machines get fewer of them, or
   // fewer points; the curve goes on beyond them and is refined by every step.
   constexpr int kRounds = 3;
-  constexpr int kRowsOfMany = 65;  // beyond them a row takes what it takes
-  constexpr double kEnoughMs = 600;
+  constexpr int kRowsOfMany = 96;  // beyond them a row takes what it takes
+  const double enough_ms = options_.knows_passes ? 1500 : 600;
   const Stopwatch watch;
   std::optional<OwnedSequence> own;
   if (living_.empty()) own.emplace(*target_);
@@ -307,8 +307,8 @@ void Engine::measure_costs() {
   std::vector<double> one_logit_row;  // passes over rows_max rows
   for (int round = 0; round < kRounds; ++round) {
     for (const int rows : timed_rows(rows_max))
-      if (watch.ms() < kEnoughMs) times[rows].push_back(time_pass(*target_, sequence, rows, rows));
-    if (watch.ms() < kEnoughMs) one_logit_row.push_back(time_pass(*target_, sequence, rows_max, 1));
+      if (watch.ms() < enough_ms) times[rows].push_back(time_pass(*target_, sequence, rows, rows));
+    if (watch.ms() < enough_ms) one_logit_row.push_back(time_pass(*target_, sequence, rows_max, 1));
   }
   const auto median = [](std::vector<double> ms) {
     std::ranges::sort(ms);

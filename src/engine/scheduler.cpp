@@ -18,6 +18,8 @@ constexpr int kPagesAhead = 2;
 // Without max_pause_ms, over the time of a step without prompts. Steps are not exactly as long as
 // expected, so this stays below 2.
 constexpr double kUsualPause = 1.6;
+constexpr int kRowsOfTile = 16;    // that kernels take at once, at most
+constexpr double kMuchLess = 0.9;  // as a share
 
 double ms_between(std::chrono::steady_clock::time_point from,
                   std::chrono::steady_clock::time_point to) {
@@ -315,7 +317,15 @@ int Scheduler::tokens_to_read(std::span<const Unread> texts, int room) const {
     const int middle = (fitting + too_many) / 2;
     (*pass_ms(middle) <= most ? fitting : too_many) = middle;
   }
-  return std::min(room, fitting);
+  fitting = std::min(room, fitting);
+  // Kernels take rows by fours or sixteens, and one more may cost as much as all of them. So a few
+  // are left for a later step if a token then takes much less.
+  const auto ms_of_token = [&](int n) { return (*pass_ms(n) - *without) / n; };
+  int best = fitting;
+  double least_ms = kMuchLess * ms_of_token(fitting);
+  for (int n = fitting - 1; n > fitting - kRowsOfTile && 3 * n >= 2 * fitting; --n)
+    if (const double ms = ms_of_token(n); ms < least_ms) best = n, least_ms = ms;
+  return best;
 }
 
 void Scheduler::suspend(Answer& answer) {

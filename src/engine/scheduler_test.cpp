@@ -542,6 +542,36 @@ TEST(Scheduler, LongPromptsAreReadInSmallerParts) {
   }
 }
 
+// A step reads up to where another row would cost a tile of kernels that take rows by sixteens,
+// but not where a row costs what it does elsewhere, or where little more than half would be read.
+TEST(Scheduler, StepsEndWhereTilesDo) {
+  struct Case {
+    double tile_ms;   // that the 17th row costs more
+    double plain_ms;  // of a step without the prompt; it reads what fits into 1.6 times that
+    int n_read;
+  };
+  for (const Case& example : {Case{15, 60, 15}, Case{1, 60, 35}, Case{15, 75, 30}}) {
+    SCOPED_TRACE(example.n_read);
+    SchedulerSetting setting;
+    setting.drafters = "";
+    Served served(setting);
+    const double tile = example.plain_ms + 15, next = tile + example.tile_ms;
+    served.learn({{.rows = 1, .ms = example.plain_ms},
+                  {.rows = 16, .ms = tile},
+                  {.rows = 17, .ms = next},
+                  {.rows = 97, .ms = next + 80}});
+    served.submit(ask({1, 2, 3}, 100));
+    served.scheduler->turn();
+    served.submit(ask(text(2, 150), 1));
+    served.engine->on_step([&](const StepReport& report) {
+      if (report.step == 2) {
+        EXPECT_EQ(report.rows - 1, example.n_read);
+      }
+    });
+    served.scheduler->turn();
+  }
+}
+
 // Who waits for pages and has computed nothing leaves its place to another who goes before it.
 TEST(Scheduler, WhoGoesFirstTakesThePlaceOfOneThatWaits) {
   using State = SchedulerStatus::State;

@@ -14,8 +14,9 @@ namespace outrider {
 // as many positions left in its context; its scratch rows are gone afterwards.
 double time_pass(Backend& backend, SequenceId sequence, int n_rows, int n_logits);
 
-// Numbers of rows, ascending, at which to time passes of at most rows_max rows: close together
-// where times bend, and rows_max itself, if it is at most 65.
+// Numbers of rows at which to time passes of at most rows_max rows: close together where times
+// bend, and rows_max itself, if it is at most 96. At last those with which another tile begins,
+// where kernels take rows by sixteens.
 std::vector<int> timed_rows(int rows_max);
 
 }  // namespace outrider
