@@ -38,7 +38,9 @@ SKIPPED = 77  # the exit status that CMakeLists.txt calls so
 # requests took 0.7 MB from when the cache was full.
 GROWTH_PER_REQUEST, GROWTH = 512, 2 << 20
 HISTORY_BYTES = 512  # per token of an answer, with --history, which has a limit of its own; about 150 were measured
-WARM_UP, JUDGED = 100, 200  # requests: after the cache was full; as many at least must follow, or nothing is judged
+# Requests after the cache was full, by which the largest passes have come and buffers have their size; as many at least
+# must follow, or nothing is judged.
+WARM_UP, JUDGED = 300, 200
 # glibc gives back large pieces, and keeps one heap for all threads, so that memory shows what is in use.
 ALLOCATOR = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "131072"}
 WORDS = ["the", "cat", "sat", "on", "1, 2, 3,", "def f(x):", "return", "\n\n", "and so", "é", "日本", "🙂", "<|im_end|>", "{", "}", "of"]
