@@ -293,7 +293,7 @@ void Engine::measure_costs() {
   // fewer points; the curve goes on beyond them and is refined by every step.
   constexpr int kRounds = 3;
   constexpr int kRowsOfMany = 96;  // beyond them a row takes what it takes
-  const double enough_ms = options_.knows_passes ? 1500 : 600;
+  const double enough_ms = options_.knows_passes ? 1500 : 600;  // there are more points then
   const Stopwatch watch;
   std::optional<OwnedSequence> own;
   if (living_.empty()) own.emplace(*target_);

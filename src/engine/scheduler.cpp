@@ -18,8 +18,10 @@ constexpr int kPagesAhead = 2;
 // Without max_pause_ms, over the time of a step without prompts. Steps are not exactly as long as
 // expected, so this stays below 2.
 constexpr double kUsualPause = 1.6;
-constexpr int kRowsOfTile = 16;    // that kernels take at once, at most
-constexpr double kMuchLess = 0.9;  // as a share
+// Kernels take at most so many rows at once.
+constexpr int kRowsOfTile = 16;
+// The share of a token's time below which it takes much less.
+constexpr double kMuchLess = 0.9;
 
 double ms_between(std::chrono::steady_clock::time_point from,
                   std::chrono::steady_clock::time_point to) {
@@ -302,6 +304,7 @@ std::vector<Engine::Part> Scheduler::parts_that_read(std::span<const Unread> tex
 // pause is a step in which all of them generate: soon they shall.
 int Scheduler::tokens_to_read(std::span<const Unread> texts, int room) const {
   if (std::ranges::none_of(texts, [](const Unread& text) { return text.n == 0; })) {
+    // Each text has a row beside those, and the chunk is of all rows.
     const int rows = std::min(room, engine_.options().prompt_chunk);
     return std::max(1, rows - static_cast<int>(parts_that_read(texts, rows).size()));
   }
