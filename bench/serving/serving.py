@@ -52,11 +52,12 @@ def together(tasks):
 class Streamed:
     """An answer: when it was asked and when its pieces came, in seconds of one clock."""
 
-    def __init__(self, server, prompt, n, salt):
+    def __init__(self, server, prompt, n, salt, **fields):
         # llama.cpp's server must not reuse a prompt's beginning, outrider shares none with other salts.
         body = {"prompt": prompt, "max_tokens": n, "temperature": 0, "ignore_eos": True, "stream": True,
                 "stream_options": {"include_usage": True}}
         body |= {"cache_salt": salt} if server.name.startswith("outrider") else {"cache_prompt": False}
+        body |= fields
         self.asked = time.perf_counter()
         connection = server.connect()  # each its own: llama.cpp's server closes them after a stream
         connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
@@ -70,10 +71,11 @@ class Streamed:
         connection.close()
         pieces = [(at, json.loads(line.removeprefix(b"data: "))) for at, line in lines]
         self.n_tokens = next(piece["usage"]["completion_tokens"] for _, piece in reversed(pieces) if piece.get("usage"))
-        texts = [(at, piece["choices"][0]["text"]) for at, piece in pieces if piece["choices"]]
-        self.text = "".join(text for _, text in texts)
-        texts = [(at, text) for at, text in texts if text]
-        # A piece may have several tokens: each has its share by its length.
-        self.pieces = [(at, self.n_tokens * len(text) / len(self.text)) for at, text in texts]
+        texts = [(at, piece["choices"][0]) for at, piece in pieces if piece["choices"]]
+        self.text = "".join(choice["text"] for _, choice in texts)
+        texts = [(at, choice) for at, choice in texts if choice["text"]]
+        # A piece may have several tokens: as many as have logprobs, else its share by its length.
+        self.pieces = [(at, len(choice["logprobs"]["tokens"]) if choice.get("logprobs") else
+                        self.n_tokens * len(choice["text"]) / len(self.text)) for at, choice in texts]
         self.first = self.pieces[0][0]
         self.last = pieces[-1][0]
