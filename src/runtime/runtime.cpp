@@ -81,6 +81,8 @@ void Runtime::find_profile() {
   profile_key_.settings["rows"] = fmt::format("{}", options_.budget.rows);
   profile_key_.settings["depth"] = fmt::format("{}", options_.budget.depth);
   profile_key_.settings["width"] = fmt::format("{}", options_.budget.width);
+  // An engine for many users times passes over more rows, and also without drafters.
+  if (options_.pool) profile_key_.settings["texts"] = "many";
   try {
     profiles_.emplace(profile_file(), progress_);
   } catch (const Error&) {

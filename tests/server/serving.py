@@ -29,15 +29,15 @@ class Answer(NamedTuple):
 
 class Server:
     """`with Server("-np", "2") as server:` is a server that answers until the block ends. `ready=False` does not wait
-    for the model. Its lines on standard error are `log`."""
+    for the model. Its lines on standard error are `log`. `changes` are of its environment."""
 
-    def __init__(self, *arguments, model=MODEL, ready=True):
+    def __init__(self, *arguments, model=MODEL, ready=True, **changes):
         self.log = []
         self._changed = threading.Condition()
         self.program = subprocess.Popen(
             [OUTRIDER, "serve", "-m", model, "--offline", "--port", "0", *arguments], stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, encoding="utf-8", errors="backslashreplace",
-            env=environment())
+            env=environment(**changes))
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
         try:

@@ -16,7 +16,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from serving import MODEL, PATIENCE, Server, Stream, TestCase, joined, needs_model, outrider, raw, wait_until
+from serving import MODEL, PATIENCE, Server, Stream, TestCase, joined, model_path, needs_model, outrider, raw, wait_until
 
 CHAT = "/v1/chat/completions"
 COMPLETIONS = "/v1/completions"
@@ -450,6 +450,22 @@ class Life(TestCase):
                 return len(os.listdir(f"/proc/{server.program.pid}/task"))
 
         self.assertEqual(n_threads("--threads-http", "7") - n_threads("--threads-http", "3"), 4)
+
+    def test_profile_of_its_own(self):
+        # `run` without drafts learns of a row alone; what prompts may take beside answers needs more.
+        with tempfile.TemporaryDirectory() as cache:
+            model = model_path(MODEL)
+            ran = outrider("run", "-m", model, "--draft", "off", "-n", "8", "-p", "Hi", OUTRIDER_CACHE=cache)
+            self.assertEqual(ran.returncode, 0, ran.stderr)
+            for _ in range(2):  # the second one begins with what the first one learned
+                with Server("--draft", "off", model=model, OUTRIDER_CACHE=cache) as server:
+                    server.send_signal(signal.SIGTERM)
+                    self.assertEqual(server.wait(), 0)
+                shown = json.loads(outrider("profile", "show", "--json", OUTRIDER_CACHE=cache).stdout)
+                rows = sorted([rows for rows, ms in profile["document"]["passes"]] for profile in shown)
+                self.assertEqual(len(rows), 2, shown)
+                self.assertEqual(rows[0], [1])
+                self.assertGreaterEqual(rows[1][-1], 32)
 
     def test_max_pause_ms(self):
         """The smaller the pause, the more steps read a prompt beside an answer."""
