@@ -300,10 +300,12 @@ std::vector<Engine::Part> Scheduler::parts_that_read(std::span<const Unread> tex
   return parts;
 }
 
-// As many as the pause allows that others then have. Where many wait for their prompts, the usual
-// pause is a step in which all of them generate: soon they shall.
+// As many as the pause allows that others then have. Where more texts read than generate, the usual
+// pause grows with their number: reading much at once takes less for each token, and so all wait
+// less.
 int Scheduler::tokens_to_read(std::span<const Unread> texts, int room) const {
-  if (std::ranges::none_of(texts, [](const Unread& text) { return text.n == 0; })) {
+  const auto n_generate = std::ranges::count(texts, 0, &Unread::n);
+  if (n_generate == 0) {
     // Each text has a row beside those, and the chunk is of all rows.
     const int rows = std::min(room, engine_.options().prompt_chunk);
     return std::max(1, rows - static_cast<int>(parts_that_read(texts, rows).size()));
@@ -311,10 +313,8 @@ int Scheduler::tokens_to_read(std::span<const Unread> texts, int room) const {
   const auto pass_ms = [&](int n) { return engine_.pass_ms(parts_that_read(texts, n)); };
   const std::optional<double> without = pass_ms(0);
   if (!without) return std::min(room, kUsualRead);
-  std::vector<Engine::Part> all;
-  for (const Unread& text : texts) all.push_back({text.generation, 0});
-  const double most =
-      options_.max_pause_ms.value_or(std::max(kUsualPause * *without, *engine_.pass_ms(all)));
+  const double crowd = static_cast<double>(texts.size()) / static_cast<double>(2 * n_generate);
+  const double most = options_.max_pause_ms.value_or(kUsualPause * std::max(1.0, crowd) * *without);
   int fitting = 1, too_many = engine_.options().prompt_chunk + 1;
   while (too_many - fitting > 1) {
     const int middle = (fitting + too_many) / 2;
