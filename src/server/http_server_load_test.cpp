@@ -211,6 +211,7 @@ std::size_t files_at_most() {
 TEST_F(HttpServerLoadTest, ThousandsOfConnections) {
   start();  // raises the limit
   const std::size_t n_clients = std::min<std::size_t>(3000, (files_at_most() - 400) / 2);
+  if (n_clients < 2000) GTEST_SKIP() << "the process may not open enough files";
   std::vector<Client> clients;
   for (std::size_t i = 0; i < n_clients; ++i) clients.push_back(connect());
   for (int round = 0; round < 2; ++round) {

@@ -128,6 +128,9 @@ class Usage(TestCase):
             self.assertTrue(result.stdout.startswith(f"usage: outrider {command}"))
             self.assertTrue(all(len(line) <= 80 for line in result.stdout.splitlines()), command)
             self.assertEqual(outrider("help", *command.split()).stdout, result.stdout)
+        serve = " ".join(outrider("serve", "--help").stdout.split())
+        self.assertRegex(serve, r"--host ADDRESS address[^[]* \[127\.0\.0\.1\]")
+        self.assertRegex(serve, r"--port N [^[]* \[8080\]")
         run = outrider("run", "--help").stdout
         for group in ("Model", "Prompt", "Generation", "Sampling", "Speculation", "Output"):
             self.assertIn(f"\n{group}\n", run)

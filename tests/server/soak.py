@@ -1,14 +1,14 @@
 """Many users who ask everything at once, for a while:
 
-    soak.py [--seconds 60] [--requests 1000000] [--seed N] [--users 12] [--model MODEL] [--layers N] [--sanitized]
-            [SERVE-FLAGS...]
+    soak.py [--seconds 60] [--requests N] [--seed N] [--users 12] [--model MODEL] [--layers N] [--draft-layers N]
+            [--sanitized] [SERVE-FLAGS...]
     soak.py --url http://127.0.0.1:8080 …     a server that runs already
 
 Requests are random: OpenAI's and Anthropic's routes, all sampling fields, streams, several answers, predictions, tools
 where the model takes them, tokens, drafts on and off; some users leave in the middle or before their request is whole,
 some send what is refused. None may hang. A sample of answers must equal the same request alone, later, without drafts.
 The server's memory must stay flat once its cache has been full and some hundred requests were answered, but not that
-of a sanitizer, which keeps what was freed. At the end SIGTERM comes amid an answer, and the server must end well. Ends
+of a sanitizer, which keeps what was freed. The prompt cache and drafts must have been used. At the end SIGTERM comes amid an answer, and the server must end well. Ends
 with figures and status 0, or names what went wrong and ends with 1."""
 
 import argparse
@@ -31,8 +31,10 @@ from typing import NamedTuple
 from serving import MODEL, PATIENCE, Server, Stream, has_model, model_path, request
 from shallow_model import write_shallow_model
 
-# Unless --url or other flags are given. A small cache is soon full: requests wait and give way.
-FLAGS = ["-np", "6", "--ctx-size", "2048", "--cache-memory", "96M", "--budget", "fixed", "--history"]
+# Unless --url is given. A small cache is soon full: requests wait and give way.
+SMALL = ["-np", "6", "--ctx-size", "2048", "--cache-memory", "96M"]
+FLAGS = ["--budget", "fixed", "--history"]  # unless others are given
+USED_AFTER = 300  # requests, by which answers were compared, prompts were found in the cache, and drafts accepted
 SKIPPED = 77  # the exit status that CMakeLists.txt calls so
 # Memory may grow by so many bytes per request, and in all: what was freed is not always given back at once. 2,400
 # requests took 0.7 MB from when the cache was full.
@@ -247,6 +249,9 @@ class Memory(NamedTuple):
     resident: int  # bytes
     is_full: bool  # the cache
     n_tokens: int  # of answers
+    n_cached: int  # tokens of prompts
+    n_accepted: int  # tokens of drafts
+    n_preempted: int
 
 
 def memory_now(server, n_requests):
@@ -256,24 +261,29 @@ def memory_now(server, n_requests):
         return float(re.search(rf"^{name} (\S+)$", metrics, re.MULTILINE)[1])
     # Some pages hold neither a text nor a running answer's, as only whole ones are kept.
     is_full = number("outrider_pages_free") - number("outrider_pages_cached") <= number("outrider_pages") / 8
-    return Memory(n_requests, server.resident_bytes(), is_full, int(number("outrider_generated_tokens_total")))
+    return Memory(n_requests, server.resident_bytes(), is_full, *(int(number(f"outrider_{name}_total")) for name in (
+        "generated_tokens", "prompt_tokens_cached", "accepted_tokens", "preemptions")))
 
 
-def memory_problem(course, has_history):
-    """Whether it grew, by a line through its course."""
+def memory_problem(course, has_history, is_complete):
+    """Whether it grew, by a line through its course. is_complete: all requests that were wanted have come."""
     n_full = next((now.n_requests for now in course if now.is_full), course[-1].n_requests)
     judged = [now for now in course if now.n_requests >= n_full + WARM_UP]
     n_requests = judged[-1].n_requests - judged[0].n_requests if judged else 0
     print(f"resident {course[0].resident / 1e6:.1f} MB at first, {course[-1].resident / 1e6:.1f} MB at the end", end="")
     if n_requests < JUDGED:
         print(f"; not judged: only {n_requests} requests came {WARM_UP} after the cache was full")
-        return None
+        return "memory was not judged" if is_complete else None
     middle = sum(now.n_requests for now in judged) / len(judged)
     slope = (sum((now.n_requests - middle) * now.resident for now in judged)
              / sum((now.n_requests - middle) ** 2 for now in judged))  # bytes per request
     growth, allowed = slope * n_requests, GROWTH + GROWTH_PER_REQUEST * n_requests
     if has_history:
         allowed += HISTORY_BYTES * (judged[-1].n_tokens - judged[0].n_tokens)
+    half = judged[len(judged) // 2]
+    print(f"; of these {(half.resident - judged[0].resident) / 1e6:.2f} and then "
+          f"{(judged[-1].resident - half.resident) / 1e6:.2f} MB in {half.n_requests - judged[0].n_requests} and "
+          f"{judged[-1].n_requests - half.n_requests} requests after {WARM_UP}", end="")
     print(f"; {growth / 1e6:.2f} MB more in the last {n_requests} requests, at most {allowed / 1e6:.2f} MB allowed")
     return f"memory grew by {growth / 1e6:.1f} MB in {n_requests} requests" if growth > allowed else None
 
@@ -302,8 +312,14 @@ def soak(port, arguments, server=None, has_history=False):
     print(f"{len(test.seconds)} requests in {seconds:.1f} s: {dict(test.counts)}; "
           f"median {times[len(times) // 2]:.2f} s, longest {times[-1]:.2f} s")
     print(f"{len(test.samples)} answers compared with the same request alone")
+    if memory:
+        last = memory[-1]
+        print(f"cached tokens of prompts {last.n_cached}, accepted of drafts {last.n_accepted}, "
+              f"answers preempted {last.n_preempted}")
+        if last.n_requests >= USED_AFTER and not (test.samples and last.n_cached and last.n_accepted):
+            test.problems.append("no answer was compared, or the prompt cache or drafts were not used")
     if memory and not arguments.sanitized:
-        problem = memory_problem(memory, has_history)
+        problem = memory_problem(memory, has_history, len(test.seconds) >= arguments.requests)
         test.problems += [problem] if problem else []
     return test.problems
 
@@ -342,13 +358,15 @@ def main():
     parser.add_argument("--sample", type=float, default=0.1, help="share of answers that are compared")
     parser.add_argument("--model", default=MODEL)
     parser.add_argument("--layers", type=int, help="of the model only the first: nonsense, and many requests in little time")
+    parser.add_argument("--draft-layers", type=int, help="a draft model of so many layers of the model")
     parser.add_argument("--sanitized", action="store_true", help="the program is: OUTRIDER names it")
     parser.add_argument("--url")
     arguments, flags = parser.parse_known_args()
     if not arguments.url and not has_model(arguments.model):
         print(f"skipped: {arguments.model} is not in OUTRIDER_CACHE")
         return SKIPPED
-    print(f"seed {arguments.seed}, flags {flags or FLAGS}", flush=True)
+    flags = SMALL + (flags or FLAGS)
+    print(f"seed {arguments.seed}, flags {flags}", flush=True)
     if arguments.url:
         problems = soak(urllib.parse.urlsplit(arguments.url).port, arguments)
     else:
@@ -357,9 +375,12 @@ def main():
             if arguments.layers:
                 model = f"{folder}/shallow.gguf"
                 write_shallow_model(Path(model_path(arguments.model)), Path(model), arguments.layers)
+            if arguments.draft_layers:
+                write_shallow_model(Path(model_path(arguments.model)), Path(f"{folder}/draft.gguf"), arguments.draft_layers)
+                flags += ["-md", f"{folder}/draft.gguf"]
             os.environ.update(ALLOCATOR)
-            with Server(*(flags or FLAGS), model=model) as server:
-                problems = soak(server.port, arguments, server, "--history" in (flags or FLAGS))
+            with Server(*flags, model=model) as server:
+                problems = soak(server.port, arguments, server, "--history" in flags)
                 problems += stop(server)
     for problem in problems[:20]:
         print(f"failed: {problem}", file=sys.stderr)

@@ -5,6 +5,7 @@ import functools
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -105,6 +106,9 @@ class SoakClients(unittest.TestCase):
              self.server.url], capture_output=True, text=True)
         print(result.stdout)
         self.assertEqual(result.returncode, 0, result.stderr)
+        n_requests, n_failed = re.search(r"^\s*Aggregated\s+(\d+)\s+(\d+)\(", result.stdout + result.stderr, re.M).groups()
+        self.assertGreater(int(n_requests), 12)
+        self.assertEqual(n_failed, "0")
 
 
 if __name__ == "__main__":

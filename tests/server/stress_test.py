@@ -185,7 +185,7 @@ class Stress(TestCase):
     def test_what_is_no_http(self):
         for name, data, status in [
             ("no request", b"hello\r\n\r\n", b"400"), ("TLS", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" * 20, b"400"),
-            ("another version", b"GET / HTTP/3.0\r\n\r\n", b""),
+            ("another version", b"GET / HTTP/3.0\r\n\r\n", b"505"),
             ("two lengths", b"POST %s HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\ncontent-length: 3\r\n\r\n{}" % CHAT.encode(), b"400"),
             ("length and chunks", b"POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\n{}", b"400"),
             ("a negative length", b"POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: -1\r\n\r\n", b"400"),
