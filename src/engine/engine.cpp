@@ -289,11 +289,12 @@ void Engine::measure_costs() {
   if (budget.automatic)
     for (const auto& drafter : drafters_) drafter->measure_costs();
   if (!budget_.curve().empty()) return;
-  // In rounds, since a shared machine is slow for moments. Slow machines get fewer of them, or
-  // fewer points; the curve goes on beyond them and is refined by every step.
-  constexpr int kRounds = 3;
+  // In rounds, of which the fastest counts, since a shared machine is slow for moments; passes that
+  // take long have one. Slow machines get fewer rounds, or fewer points; the curve goes on beyond
+  // them and is refined by every step.
+  constexpr int kRounds = 3, kRowsOfAllRounds = 17;
   constexpr int kRowsOfMany = 96;  // beyond them a row takes what it takes
-  const double enough_ms = options_.knows_passes ? 1500 : 600;  // there are more points then
+  const double enough_ms = options_.knows_passes ? 2500 : 600;  // there are more points then
   const Stopwatch watch;
   std::optional<OwnedSequence> own;
   if (living_.empty()) own.emplace(*target_);
@@ -302,21 +303,22 @@ void Engine::measure_costs() {
   const int rows_of_one = options_.knows_passes ? kRowsOfMany : 1 + budget.rows;
   const int rows_max = std::min({rows_of_one, target_->options().batch_rows,
                                  target_->options().n_slots, target_->options().context - first});
-  time_pass(*target_, sequence, 1, 1);  // first touches of memory
-  std::map<int, std::vector<double>> times;
-  std::vector<double> one_logit_row;  // passes over rows_max rows
+  time_pass(*target_, sequence, 1, 1);             // first touches of memory
+  std::map<std::pair<int, int>, double> least_ms;  // by rows, and those of them with logits
   for (int round = 0; round < kRounds; ++round) {
-    for (const int rows : timed_rows(rows_max))
-      if (watch.ms() < enough_ms) times[rows].push_back(time_pass(*target_, sequence, rows, rows));
-    if (watch.ms() < enough_ms) one_logit_row.push_back(time_pass(*target_, sequence, rows_max, 1));
+    const auto time = [&](int rows, int n_logits) {
+      if (watch.ms() >= enough_ms || (round > 0 && rows > kRowsOfAllRounds)) return;
+      const double ms = time_pass(*target_, sequence, rows, n_logits);
+      double& least = least_ms.try_emplace({rows, n_logits}, ms).first->second;
+      least = std::min(least, ms);
+    };
+    for (const int rows : timed_rows(rows_max)) time(rows, rows);
+    time(rows_max, 1);
   }
-  const auto median = [](std::vector<double> ms) {
-    std::ranges::sort(ms);
-    return ms[(ms.size() - 1) / 2];
-  };
-  for (const auto& [rows, ms] : times) budget_.curve().measure(rows, median(ms));
-  if (!one_logit_row.empty())
-    budget_.curve().measure_one_logit_row(rows_max, median(one_logit_row));
+  for (const auto& [pass, ms] : least_ms)
+    if (pass.first == pass.second) budget_.curve().measure(pass.first, ms);
+  if (const auto one = least_ms.find({rows_max, 1}); one != least_ms.end() && rows_max > 1)
+    budget_.curve().measure_one_logit_row(rows_max, one->second);
 }
 
 }  // namespace outrider

@@ -9,8 +9,7 @@
 namespace outrider {
 namespace {
 
-// Tokens of prompts that a step reads beside others where its costs are not known, or where the
-// pass is full of rows that drafts may have.
+// Tokens of prompts that a step reads beside others where its costs are not known.
 constexpr int kUsualRead = 8;
 // That an answer may take before others have to give way: an answer that comes and goes has its
 // text computed each time.
@@ -278,7 +277,7 @@ std::vector<Engine::Part> Scheduler::plan() {
       n_rows += 1 + (unread == 0 ? engine_.draft_rows_max(*generation) : 0);
     const int room = std::min(target.batch_rows, target.n_slots) - n_rows;
     std::vector<Engine::Part> parts =
-        parts_that_read(texts, tokens_to_read(texts, std::max(kUsualRead, room)));
+        parts_that_read(texts, tokens_to_read(texts, std::max(1, room)));
     for (const auto& [generation, n_read] : parts)
       n_pages += engine_.pages_wanted(*generation, n_read);
     if (n_pages <= engine_.target().free_pages() || running.size() <= 1) return parts;

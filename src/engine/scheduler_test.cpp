@@ -474,7 +474,7 @@ TEST(Scheduler, PromptsAreReadInChunksBesideOthers) {
 TEST(Scheduler, PromptsTakeNoRowsOfDrafts) {
   SchedulerSetting setting;
   setting.drafters = "prediction";
-  setting.load.batch_rows = 16;
+  setting.load.batch_rows = 14;
   setting.budget = {.automatic = false, .rows = 6, .depth = 6, .width = 1};
   Served served(setting);
   served.learn({{.rows = 1, .ms = 100}, {.rows = 101, .ms = 101}});
@@ -487,7 +487,7 @@ TEST(Scheduler, PromptsTakeNoRowsOfDrafts) {
   served.engine->on_step([&](const StepReport& report) {
     if (report.sequences.size() < 2 || !report.sequences[1].emitted.empty()) return;
     EXPECT_EQ(report.sequences[0].nodes.size(), 6u);
-    EXPECT_EQ(report.rows, 16);
+    EXPECT_EQ(report.rows, 14);
     ++n_beside;
   });
   served.submit(ask(text(2, 150), 1));

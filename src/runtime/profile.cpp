@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <tuple>
 
 namespace outrider {
 namespace {
@@ -13,7 +14,7 @@ using Points = std::vector<CostCurve::Point>;
 
 Json json_of(const Points& points) {
   Json json = Json::array();
-  for (const CostCurve::Point& point : points) json.push_back({point.rows, point.ms});
+  for (const CostCurve::Point& point : points) json.push_back({point.rows, point.ms, point.weight});
   return json;
 }
 
@@ -29,10 +30,10 @@ Json json_of(const Fits& fits) {
 std::optional<Points> points_from(const Json& json) {
   Points points;
   for (const Json& entry : json) {
-    const auto [rows, ms] = entry.get<std::pair<int, double>>();
-    if (rows < 1 || rows > 1 << 16 || !(ms > 0 && ms < 1e9)) return {};
+    const auto [rows, ms, weight] = entry.get<std::tuple<int, double, double>>();
+    if (rows < 1 || rows > 1 << 16 || !(ms > 0 && ms < 1e9) || !(weight >= 1)) return {};
     if (!points.empty() && rows <= points.back().rows) return {};
-    points.push_back({.rows = rows, .ms = ms});
+    points.push_back({.rows = rows, .ms = ms, .weight = weight});
   }
   return points;
 }

@@ -18,7 +18,7 @@ namespace outrider {
 
 // The form of the documents: one of another form is not found. Whoever changes what a document
 // means counts it up.
-inline constexpr int kProfileSchema = 2;
+inline constexpr int kProfileSchema = 3;
 
 // How many profiles a file holds; those used longest ago make room.
 inline constexpr int kProfilesMax = 256;

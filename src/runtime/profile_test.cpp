@@ -24,6 +24,7 @@ TEST(Profile, ComesBackAsItWas) {
   EXPECT_EQ(json_of(*back), json);
   EXPECT_EQ(back->tuning, "avx512 processor");
   EXPECT_EQ(back->learned.passes[2].ms, 38);
+  EXPECT_EQ(back->learned.passes[2].weight, 1);
   EXPECT_EQ(back->learned.logits_ms, 1);
   EXPECT_EQ(back->learned.attention_ms, profile().learned.attention_ms);
   EXPECT_EQ(back->learned.drafters[1].passes[1].rows, 64);
@@ -46,7 +47,8 @@ TEST(Profile, RefusesWhatItCannotHaveWritten) {
   refuses([](auto& json) { json["passes"][1][1] = 0; });
   refuses([](auto& json) { json["passes"][1][1] = nullptr; });
   refuses([](auto& json) { json["passes"][1][0] = 1; });  // twice the same rows
-  refuses([](auto& json) { json["passes"][1] = {2}; });
+  refuses([](auto& json) { json["passes"][1][2] = 0; });
+  refuses([](auto& json) { json["passes"][1] = {2, 32}; });
   refuses([](auto& json) { json["drafters"][0]["levels"][0][2] = -1; });
   refuses([](auto& json) { json["drafters"][0]["confidences"][0][0] = 1e9; });
   refuses([](auto& json) { json["drafters"][1]["yield"][1] = -1; });

@@ -17,9 +17,10 @@ constexpr double kOverlap = 8;  // p
 constexpr double kSpeedRate = 0.09;
 constexpr double kManyPasses = 8;
 constexpr double kRateMin = 0.02;  // of an error, that moves a point that stands for many passes
-constexpr double kRestoredWeight = 10;
-constexpr double kOutlier = 0.5;   // largest error that counts, as a share of the estimate
-constexpr std::size_t kFirst = 5;  // passes whose median counts
+constexpr double kRestoredWeight = 10;     // at most
+constexpr std::size_t kRestoredFirst = 3;  // passes of the median, if it stands for as many
+constexpr double kOutlier = 0.5;           // largest error that counts, as a share of the estimate
+constexpr std::size_t kFirst = 5;          // passes whose median counts
 // Reading a text's keys and values, in rows of as many positions. Of the 1.5B on a Granite Rapids.
 constexpr double kReading = 1.5;
 // A thousand positions as a share of a row of the longest pass, before any pass has told. 0.36 of
@@ -133,8 +134,8 @@ void CostCurve::restore(std::span<const Point> points, double logits_ms, double 
   attention_weight_ = 0;
   for (const Point& point : points) {
     measure(point.rows, point.ms);
-    points_.back().first = {point.ms, point.ms, point.ms};
-    points_.back().weight = kRestoredWeight;
+    points_.back().weight = std::min(point.weight, kRestoredWeight);
+    points_.back().first.assign(point.weight < kRestoredFirst ? 1 : kRestoredFirst, point.ms);
   }
   rising_ = rising(points_);
   logits_ms_ = logits_ms;

@@ -117,6 +117,24 @@ TEST(CostCurve, RestoresRatios) {
   EXPECT_TRUE(none.empty());
 }
 
+// A time that was measured once, at a bad moment, gives way to those next to it that stand for
+// many.
+TEST(CostCurve, RestoresHowSureItWas) {
+  CostCurve before;
+  before.measure(1, 40);
+  before.measure(2, 63);
+  before.measure(4, 40);
+  for (int i = 0; i < 20; ++i) {
+    before.refine({.rows = 1}, 40);
+    before.refine({.rows = 4}, 41);
+  }
+  CostCurve curve;
+  curve.restore(before.points());
+  EXPECT_LT(curve.ms(2), 44);
+  for (int i = 0; i < 3; ++i) curve.refine({.rows = 2}, 41);
+  EXPECT_NEAR(curve.points()[1].ms, 41, 2);
+}
+
 // Cores that become half as fast show in passes that wait for them, and change all times.
 TEST(CostCurve, SlowerCoresSlowAllPasses) {
   CostCurve curve;
