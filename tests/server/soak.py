@@ -366,7 +366,6 @@ def main():
         print(f"skipped: {arguments.model} is not in OUTRIDER_CACHE")
         return SKIPPED
     flags = SMALL + (flags or FLAGS)
-    print(f"seed {arguments.seed}, flags {flags}", flush=True)
     if arguments.url:
         problems = soak(urllib.parse.urlsplit(arguments.url).port, arguments)
     else:
@@ -378,6 +377,7 @@ def main():
             if arguments.draft_layers:
                 write_shallow_model(Path(model_path(arguments.model)), Path(f"{folder}/draft.gguf"), arguments.draft_layers)
                 flags += ["-md", f"{folder}/draft.gguf"]
+            print(f"seed {arguments.seed}, flags {flags}", flush=True)
             os.environ.update(ALLOCATOR)
             with Server(*flags, model=model) as server:
                 problems = soak(server.port, arguments, server, "--history" in flags)
