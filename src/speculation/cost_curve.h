@@ -55,7 +55,8 @@ class CostCurve {
   void refine(const PassWork& work, double ms);
 
   // Begins with points() of an earlier time. Their ratios are believed, the more the more passes
-  // they stand for; how fast the machine is now, the first pass tells. attention_ms of 0 is not known.
+  // they stand for; how fast the machine is now, the first pass tells. attention_ms of 0 is not
+  // known.
   void restore(std::span<const Point> points, double logits_ms = 0, double attention_ms = 0);
 
   bool empty() const { return points_.empty(); }
