@@ -462,7 +462,7 @@ class Life(TestCase):
                     server.send_signal(signal.SIGTERM)
                     self.assertEqual(server.wait(), 0)
                 shown = json.loads(outrider("profile", "show", "--json", OUTRIDER_CACHE=cache).stdout)
-                rows = sorted([rows for rows, ms in profile["document"]["passes"]] for profile in shown)
+                rows = sorted([point[0] for point in profile["document"]["passes"]] for profile in shown)
                 self.assertEqual(len(rows), 2, shown)
                 self.assertEqual(rows[0], [1])
                 self.assertGreaterEqual(rows[1][-1], 32)
