@@ -7,9 +7,10 @@
 Requests are random: OpenAI's and Anthropic's routes, all sampling fields, streams, several answers, predictions, tools
 where the model takes them, tokens, drafts on and off; some users leave in the middle or before their request is whole,
 some send what is refused. None may hang. A sample of answers must equal the same request alone, later, without drafts.
-The server's memory must stay flat once its cache has been full and some hundred requests were answered, but not that
-of a sanitizer, which keeps what was freed. The prompt cache and drafts must have been used. At the end SIGTERM comes amid an answer, and the server must end well. Ends
-with figures and status 0, or names what went wrong and ends with 1."""
+The server's memory must stay flat once its cache has been full and some hundred requests were answered, but not that of
+a sanitizer, which keeps what was freed. The prompt cache must have been used, and drafts with --budget fixed. At the
+end SIGTERM comes amid an answer, and the server must end well. Ends with figures and status 0, or names what went wrong
+and ends with 1."""
 
 import argparse
 import http.client
@@ -288,7 +289,7 @@ def memory_problem(course, has_history, is_complete):
     return f"memory grew by {growth / 1e6:.1f} MB in {n_requests} requests" if growth > allowed else None
 
 
-def soak(port, arguments, server=None, has_history=False):
+def soak(port, arguments, server=None, flags=()):
     """What went wrong."""
     test = Soak(port, arguments.seed, arguments.sample)
     start = time.monotonic()
@@ -316,10 +317,11 @@ def soak(port, arguments, server=None, has_history=False):
         last = memory[-1]
         print(f"cached tokens of prompts {last.n_cached}, accepted of drafts {last.n_accepted}, "
               f"answers preempted {last.n_preempted}")
-        if last.n_requests >= USED_AFTER and not (test.samples and last.n_cached and last.n_accepted):
+        has_used = test.samples and last.n_cached and (last.n_accepted or "fixed" not in flags)
+        if last.n_requests >= USED_AFTER and not has_used:
             test.problems.append("no answer was compared, or the prompt cache or drafts were not used")
     if memory and not arguments.sanitized:
-        problem = memory_problem(memory, has_history, len(test.seconds) >= arguments.requests)
+        problem = memory_problem(memory, "--history" in flags, len(test.seconds) >= arguments.requests)
         test.problems += [problem] if problem else []
     return test.problems
 
@@ -380,7 +382,7 @@ def main():
             print(f"seed {arguments.seed}, flags {flags}", flush=True)
             os.environ.update(ALLOCATOR)
             with Server(*flags, model=model) as server:
-                problems = soak(server.port, arguments, server, "--history" in flags)
+                problems = soak(server.port, arguments, server, flags)
                 problems += stop(server)
     for problem in problems[:20]:
         print(f"failed: {problem}", file=sys.stderr)
