@@ -281,11 +281,10 @@ def memory_problem(course, has_history, is_complete):
     growth, allowed = slope * n_requests, GROWTH + GROWTH_PER_REQUEST * n_requests
     if has_history:
         allowed += HISTORY_BYTES * (judged[-1].n_tokens - judged[0].n_tokens)
-    half = judged[len(judged) // 2]
-    print(f"; of these {(half.resident - judged[0].resident) / 1e6:.2f} and then "
-          f"{(judged[-1].resident - half.resident) / 1e6:.2f} MB in {half.n_requests - judged[0].n_requests} and "
-          f"{judged[-1].n_requests - half.n_requests} requests after {WARM_UP}", end="")
-    print(f"; {growth / 1e6:.2f} MB more in the last {n_requests} requests, at most {allowed / 1e6:.2f} MB allowed")
+    first, half, last = judged[0], judged[len(judged) // 2], judged[-1]
+    print(f"; {growth / 1e6:.2f} MB more in the last {n_requests} requests, at most {allowed / 1e6:.2f} MB allowed; "
+          f"{(half.resident - first.resident) / 1e6:.2f} MB in the first {half.n_requests - first.n_requests} of them, "
+          f"{(last.resident - half.resident) / 1e6:.2f} MB after")
     return f"memory grew by {growth / 1e6:.1f} MB in {n_requests} requests" if growth > allowed else None
 
 
@@ -368,6 +367,7 @@ def main():
         print(f"skipped: {arguments.model} is not in OUTRIDER_CACHE")
         return SKIPPED
     flags = SMALL + (flags or FLAGS)
+    print(f"seed {arguments.seed}", flush=True)
     if arguments.url:
         problems = soak(urllib.parse.urlsplit(arguments.url).port, arguments)
     else:
@@ -379,7 +379,7 @@ def main():
             if arguments.draft_layers:
                 write_shallow_model(Path(model_path(arguments.model)), Path(f"{folder}/draft.gguf"), arguments.draft_layers)
                 flags += ["-md", f"{folder}/draft.gguf"]
-            print(f"seed {arguments.seed}, flags {flags}", flush=True)
+            print(f"flags {flags}", flush=True)
             os.environ.update(ALLOCATOR)
             with Server(*flags, model=model) as server:
                 problems = soak(server.port, arguments, server, flags)
