@@ -336,7 +336,7 @@ std::vector<Flag> make_flags() {
       "longest, at most half of what is available)");
   add({"--max-pause-ms"}, "MS", server, named, SettingsField{set_pause, ""},
       "how long answers in progress may wait for a step that also reads a prompt, its drafts left "
-      "out (default: less than twice as long as without)");
+      "out (default: less than twice as long as without, more where most requests read)");
   add({"--max-queue"}, "N", server, named, integer(&Settings::queue_max, 1, 1 << 20),
       "requests that may wait; others get status 429");
   add({"--request-seconds"}, "N", server, named, integer(&Settings::request_seconds, 1, 1 << 30),

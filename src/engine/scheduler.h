@@ -82,8 +82,8 @@ struct SchedulerOptions {
   int n_running = 1;    // answers at once, at most the target's sequences
   int n_waiting = 256;  // others that may wait
   // How long a step may take, its drafts left out, in which prompts are read while other answers go
-  // on; nothing: less than twice as long as without, or as one in which all of them generate. At
-  // least one token is read.
+  // on; nothing: less than twice as long as without, and where more read than generate that in
+  // proportion. At least one token is read.
   std::optional<double> max_pause_ms = {};
   // From an answer's submission. Then it ends, by FinishReason::length if it has begun to generate;
   // else it is cancelled. Nothing: no limit.
