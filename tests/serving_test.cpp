@@ -30,6 +30,9 @@ struct Load {
   int n_requests, n_running, n_pages, context;
   int n_predict, n_predict_least = 1;
   bool automatic;
+  int n_arriving = 3;     // requests, and then there is a step
+  int prompt_chunk = 64;  // tokens of prompts in a step at most
+  std::optional<double> max_pause_ms = {};
 };
 
 // A third of the requests begin alike, some ask for several answers.
@@ -87,7 +90,7 @@ Sums serve_and_compare(const Models& models, const Load& load, unsigned seed) {
                             .n_sequences = load.n_running,
                             .n_pages = load.n_pages,
                             .shares_texts = true,
-                            .batch_rows = 64 + 9 * load.n_running,
+                            .batch_rows = load.prompt_chunk + 9 * load.n_running,
                             .cache_type = load.cache_type,
                             .n_threads = load.n_threads};
   std::vector<std::unique_ptr<Drafter>> drafters;
@@ -99,11 +102,13 @@ Sums serve_and_compare(const Models& models, const Load& load, unsigned seed) {
                                      ModelDrafterOptions{models.target->spec.vocabulary}));
   Engine engine(load_cpu(*models.target, options, load.isa), std::move(drafters),
                 {.budget = {.automatic = load.automatic, .rows = 8, .depth = 6},
-                 .prompt_chunk = 64,
+                 .prompt_chunk = load.prompt_chunk,
                  .knows_passes = true});
   engine.measure_costs();
   const int n_pages = engine.target().free_pages();
-  Scheduler scheduler(engine, *models.tokenizer, {.n_running = load.n_running, .n_waiting = 1000});
+  Scheduler scheduler(
+      engine, *models.tokenizer,
+      {.n_running = load.n_running, .n_waiting = 1000, .max_pause_ms = load.max_pause_ms});
   const std::vector<AnswerRequest> requests = mix(load, models.tokenizer->size() - 10, seed);
   std::vector<std::vector<Token>> answers(requests.size());
   Sums sums;
@@ -119,7 +124,7 @@ Sums serve_and_compare(const Models& models, const Load& load, unsigned seed) {
       sums.preempted += event.end->figures.n_preempted;
       sums.accepted += event.end->figures.counters.accepted;
     });
-    if (i % 3 == 0) scheduler.turn();
+    if (static_cast<int>(i) % load.n_arriving == 0) scheduler.turn();
   }
   while (scheduler.turn()) {
   }
@@ -178,7 +183,8 @@ TEST(Serving, AnswersAreThoseOfPlainDecoding) {
   }
 }
 
-// Alone and among 32 others.
+// Alone and among 32 others. Whatever a pass takes, all prompts are read before the first answer of
+// 70 tokens can have ended, in ten steps of seven at the least.
 TEST(Serving, ThirtyTwoAtOnce) {
   const TinyOptions tiny{.types = {TensorType::q4_k, TensorType::q6_k}, .n_layers = 2};
   TinyOptions perturbed = tiny;
@@ -193,7 +199,10 @@ TEST(Serving, ThirtyTwoAtOnce) {
                                        .context = 256,
                                        .n_predict = 75,
                                        .n_predict_least = 70,
-                                       .automatic = true},
+                                       .automatic = true,
+                                       .n_arriving = 11,
+                                       .prompt_chunk = 1024,
+                                       .max_pause_ms = 1e6},
                                       7);
   EXPECT_GT(sums.cached, 500);
   EXPECT_EQ(sums.most_at_once, 33);
