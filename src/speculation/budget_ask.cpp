@@ -106,9 +106,15 @@ struct Budget::Round {
   double ms_price;               // in tokens
   double passes_per_ms;          // of all texts that wait
   Purse purse;
-  double patience_ms;  // of the text that has the least, less a probe
-  std::vector<std::pair<const DraftTurn*, double>> patience_of;  // ms of each text, less a probe
-  int levels = 1;                                                // that are best for all
+  // Of a text that waits for the step, less a probe: as it is, and in a step whose drafts bring it
+  // what they are expected to.
+  struct Patience {
+    const DraftTurn* turn;
+    double ms, hoping_ms;
+    bool hopes;
+  };
+  std::vector<Patience> patience;
+  int levels = 1;  // that are best for all
   int n_granted = 0;
   double reading_ms = 0;  // of those
 
@@ -126,12 +132,18 @@ struct Budget::Round {
   static double available_ms(const Purse& purse, double reading_ms) {
     return purse.ms - (reading_ms > 0 ? purse.kept_back_ms : 0);
   }
+  double patience_ms() const {
+    double least = HUGE_VAL;
+    for (const Patience& text : patience)
+      least = std::min(least, text.hopes ? text.hoping_ms : text.ms);
+    return least;
+  }
   // Whether all texts have the patience for a draft with one text more, and so much reading.
-  bool can_wait(double ms = 0) const { return costs[n_granted + 1].fixed_ms + ms <= patience_ms; }
+  bool can_wait(double ms = 0) const { return costs[n_granted + 1].fixed_ms + ms <= patience_ms(); }
   // Whether the other texts have the patience for reading so long.
   bool others_can_wait(const Occasion& occasion, double ms) const {
-    return std::ranges::all_of(patience_of, [&](const auto& text) {
-      return text.first == &occasion.turn || reading_ms + ms <= text.second;
+    return std::ranges::all_of(patience, [&](const Patience& text) {
+      return text.turn == &occasion.turn || reading_ms + ms <= (text.hopes ? text.hoping_ms : text.ms);
     });
   }
   void grant(Occasion& occasion, int n_context, double ms) {
@@ -142,6 +154,11 @@ struct Budget::Round {
         Calibration::handicap(occasion.asked.n_known(occasion.turn.sequence, n_context));
     ++n_granted;
     reading_ms += ms;
+  }
+  void revoke(Occasion& occasion) {
+    occasion.is_granted = false;
+    reading_ms -= std::exchange(occasion.state().reading_ms, 0);
+    --n_granted;
   }
 };
 
@@ -164,8 +181,7 @@ void Budget::decide(std::vector<Ask>& asks, const Drafter& asked, std::span<cons
               .ms_price = occasions[0].ask.worth.ms_price,
               .passes_per_ms = static_cast<double>(load.texts) / plain_ms,
               .purse = purse(turns, load),
-              .patience_ms = 0,
-              .patience_of = {}};
+              .patience = {}};
   for (int i = 1; i <= n; ++i) round.costs.push_back(asked.cost(i, mean_length));
   for (Occasion& occasion : occasions) {
     occasion.own = purse({&occasion.turn, 1}, load);
@@ -177,23 +193,33 @@ void Budget::decide(std::vector<Ask>& asks, const Drafter& asked, std::span<cons
     occasion.knowing_all = prospects(occasion, 0);
   }
   share(occasions, round);
-  std::vector<double> expected(turns.size());
-  for (const Occasion& occasion : occasions)
-    if (occasion.net > 0) expected[&occasion.turn - turns.data()] = occasion.prospect.tokens;
   const double probe_ms = added_ms(load, kProbe);
   round.purse.ms -= probe_ms;
-  round.patience_ms = patience_ms(turns, load, expected) - probe_ms;
-  for (std::size_t i = 0; i < turns.size(); ++i)
-    round.patience_of.emplace_back(&turns[i],
-                                   patience(turns[i], expected[i]) * plain_ms - probe_ms);
+  for (const DraftTurn& turn : turns) {
+    const double ms = patience(turn, 0) * plain_ms - probe_ms;
+    round.patience.push_back({&turn, ms, ms, false});
+  }
+  for (const Occasion& occasion : occasions) {
+    if (occasion.net <= 0) continue;
+    Round::Patience& text = round.patience[&occasion.turn - turns.data()];
+    text.hoping_ms += occasion.prospect.tokens * plain_ms;
+    text.hopes = true;
+  }
   std::vector<Occasion*> order;
   for (Occasion& occasion : occasions) order.push_back(&occasion);
   std::ranges::stable_sort(order, std::greater<>{}, &Occasion::net);
   for (Occasion* occasion : order) grant_what_pays(*occasion, round);
+  for (Round::Patience& text : round.patience) text.hopes = false;
+  for (const Occasion& occasion : occasions)
+    if (occasion.is_granted) round.patience[&occasion.turn - turns.data()].hopes = true;
+  if (round.n_granted > 0 && round.costs[round.n_granted].fixed_ms > round.patience_ms()) {
+    for (Occasion& occasion : occasions)
+      if (occasion.is_granted) round.revoke(occasion);
+  }
   if (round.n_granted > 0) {
     const DraftCost& cost = round.costs[round.n_granted];
     const double left =
-        std::min(round.purse.ms - round.reading_ms, round.patience_ms) - cost.fixed_ms;
+        std::min(round.purse.ms - round.reading_ms, round.patience_ms()) - cost.fixed_ms;
     const double levels = left / std::max(1e-9, cost.per_depth_ms);
     const int depth = 1 + static_cast<int>(std::min<double>(options_.depth - 1, levels));
     for (Occasion& occasion : occasions)
