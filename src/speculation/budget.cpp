@@ -230,8 +230,9 @@ void Budget::plan(std::span<const DraftTurn> turns, const PassLoad& load) {
     for (int n = 1; n <= static_cast<int>(kept.size()); ++n) {
       values.push_back(kept[n - 1].value);
       expected[kept[n - 1].turn] += kept[n - 1].chance;
-      const double most_ms = std::min(purse.ms - reading_ms_, patience_ms(turns, load, expected));
-      if (draft_ms_ + added_ms(load, n) > most_ms - withheld_ms)
+      const double rows_ms = added_ms(load, n);
+      if (draft_ms_ + rows_ms > purse.ms - reading_ms_ - withheld_ms ||
+          rows_ms > patience_ms(turns, load, expected) - withheld_ms)
         prices[n] = HUGE_VAL;
       else if (n <= kProbe)
         n_probe = n;
@@ -343,11 +344,12 @@ double Budget::earned(const TextBudget& text) const {
 }
 
 // A step that is expected to bring a text what it takes leaves it no further behind.
-double Budget::patience(const DraftTurn& turn, double expected) const {
+double Budget::patience(const DraftTurn& turn, const PassLoad& load, double expected) const {
   const TextBudget& text = *turn.budget;
   const double for_others = text.allowance_ + kShareForOthers * turn.n_answered;
   const double lead = text.lent_ + text.saved_ - text.waited_ms_ / curve_.ms(1);
-  return std::max(0.0, for_others + lead) + expected;
+  const double drafting = (draft_ms_ + reading_ms_) / pass_ms(load);
+  return std::max(0.0, for_others + lead - drafting) + expected;
 }
 
 // The least patience of a text. expected: the tokens that drafts are expected to bring in this
@@ -356,7 +358,7 @@ double Budget::patience_ms(std::span<const DraftTurn> turns, const PassLoad& loa
                            std::span<const double> expected) const {
   double least = HUGE_VAL;
   for (std::size_t i = 0; i < turns.size(); ++i)
-    least = std::min(least, patience(turns[i], expected[i]));
+    least = std::min(least, patience(turns[i], load, expected[i]));
   return least * pass_ms(load);
 }
 

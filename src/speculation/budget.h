@@ -166,7 +166,7 @@ class Budget {
   Purse purse(std::span<const DraftTurn> turns, const PassLoad& load) const;
   // In passes: how far a step that brings the text so many tokens may put it back for others. And
   // what a step may take without leaving any text further behind.
-  double patience(const DraftTurn& turn, double expected) const;
+  double patience(const DraftTurn& turn, const PassLoad& load, double expected) const;
   double patience_ms(std::span<const DraftTurn> turns, const PassLoad& load,
                      std::span<const double> expected) const;
   double tokens_per_ms(std::span<const DraftTurn> turns, const PassLoad& load) const;

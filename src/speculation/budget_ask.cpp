@@ -196,7 +196,7 @@ void Budget::decide(std::vector<Ask>& asks, const Drafter& asked, std::span<cons
   const double probe_ms = added_ms(load, kProbe);
   round.purse.ms -= probe_ms;
   for (const DraftTurn& turn : turns) {
-    const double ms = patience(turn, 0) * plain_ms - probe_ms;
+    const double ms = patience(turn, load, 0) * plain_ms - probe_ms;
     round.patience.push_back({&turn, ms, ms, false});
   }
   for (const Occasion& occasion : occasions) {
