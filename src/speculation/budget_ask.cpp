@@ -143,7 +143,7 @@ struct Budget::Round {
   // Whether the other texts have the patience for reading so long.
   bool others_can_wait(const Occasion& occasion, double ms) const {
     return std::ranges::all_of(patience, [&](const Patience& text) {
-      return text.turn == &occasion.turn || reading_ms + ms <= (text.hopes ? text.hoping_ms : text.ms);
+      return text.turn == &occasion.turn || reading_ms + ms <= text.ms;
     });
   }
   void grant(Occasion& occasion, int n_context, double ms) {
@@ -291,7 +291,8 @@ void Budget::grant_what_pays(Occasion& occasion, Round& round) {
          kShareOfFund * (turn.n_answered + n_left));
   if (occasion.net > 0 && gain_of_all > round.ms_price * all_ms &&
       round.lacking_ms(all_ms, all_ms > 0 ? kDraftsAfterReading : 1) <= 0 &&
-      (all_ms == 0 || round.own_lacking_ms(occasion, all_ms, kDraftsAfterReading) <= 0)) {
+      (all_ms == 0 || (round.own_lacking_ms(occasion, all_ms, kDraftsAfterReading) <= 0 &&
+                       round.others_can_wait(occasion, all_ms)))) {
     round.grant(occasion, kWhole, all_ms);
   } else if (gain_as_it_is > 0 && round.lacking_ms(0, 1) <= 0) {
     round.grant(occasion, kTrialContext, 0);
