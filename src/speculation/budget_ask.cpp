@@ -106,12 +106,13 @@ struct Budget::Round {
   double ms_price;               // in tokens
   double passes_per_ms;          // of all texts that wait
   Purse purse;
-  // Of a text that waits for the step, less a probe: as it is, and in a step whose drafts bring it
-  // what they are expected to.
+  // Of a text that waits for the step, less a probe; if it drafts, what its drafts are expected to
+  // bring; and what of the reading is its own.
   struct Patience {
     const DraftTurn* turn;
-    double ms, hoping_ms;
-    bool hopes;
+    double ms, hoped_ms = 0;
+    bool drafts = false;
+    double reading_ms = 0;
   };
   std::vector<Patience> patience;
   int levels = 1;  // that are best for all
@@ -132,10 +133,13 @@ struct Budget::Round {
   static double available_ms(const Purse& purse, double reading_ms) {
     return purse.ms - (reading_ms > 0 ? purse.kept_back_ms : 0);
   }
-  double patience_ms() const {
+  // What is left of the least patience when others have read, with or without what drafts bring.
+  double patience_ms(bool hopes = true) const {
     double least = HUGE_VAL;
-    for (const Patience& text : patience)
-      least = std::min(least, text.hopes ? text.hoping_ms : text.ms);
+    for (const Patience& text : patience) {
+      const double ms = text.ms - (reading_ms - text.reading_ms);
+      least = std::min(least, ms + (hopes && text.drafts ? text.hoped_ms : 0));
+    }
     return least;
   }
   // Whether all texts have the patience for a draft with one text more, and so much reading.
@@ -197,34 +201,43 @@ void Budget::decide(std::vector<Ask>& asks, const Drafter& asked, std::span<cons
   round.purse.ms -= probe_ms;
   for (const DraftTurn& turn : turns) {
     const double ms = patience(turn, load, 0) * plain_ms - probe_ms;
-    round.patience.push_back({&turn, ms, ms, false});
+    round.patience.push_back({.turn = &turn, .ms = ms});
   }
   for (const Occasion& occasion : occasions) {
     if (occasion.net <= 0) continue;
     Round::Patience& text = round.patience[&occasion.turn - turns.data()];
-    text.hoping_ms += occasion.prospect.tokens * plain_ms;
-    text.hopes = true;
+    text.hoped_ms = occasion.prospect.tokens * plain_ms;
+    text.drafts = true;
   }
   std::vector<Occasion*> order;
   for (Occasion& occasion : occasions) order.push_back(&occasion);
   std::ranges::stable_sort(order, std::greater<>{}, &Occasion::net);
   for (Occasion* occasion : order) grant_what_pays(*occasion, round);
-  for (Round::Patience& text : round.patience) text.hopes = false;
+  for (Round::Patience& text : round.patience) text.drafts = false;
   for (const Occasion& occasion : occasions)
-    if (occasion.is_granted) round.patience[&occasion.turn - turns.data()].hopes = true;
+    if (occasion.is_granted) {
+      Round::Patience& text = round.patience[&occasion.turn - turns.data()];
+      text.drafts = true;
+      text.reading_ms = occasion.state().reading_ms;
+    }
   if (round.n_granted > 0 && round.costs[round.n_granted].fixed_ms > round.patience_ms()) {
     for (Occasion& occasion : occasions)
       if (occasion.is_granted) round.revoke(occasion);
   }
   if (round.n_granted > 0) {
     const DraftCost& cost = round.costs[round.n_granted];
-    const double left =
-        std::min(round.purse.ms - round.reading_ms, round.patience_ms()) - cost.fixed_ms;
-    const double levels = left / std::max(1e-9, cost.per_depth_ms);
-    const int depth = 1 + static_cast<int>(std::min<double>(options_.depth - 1, levels));
+    const auto levels = [&](double ms) {
+      return (ms - cost.fixed_ms) / std::max(1e-9, cost.per_depth_ms);
+    };
+    // Drafts that are unsure end early, so what they bring does not pay for others' deep ones.
+    const double most = std::min(
+        {static_cast<double>(options_.depth - 1), levels(round.purse.ms - round.reading_ms),
+         std::max(levels(round.patience_ms(false)),
+                  std::min(round.levels - 1.0, levels(round.patience_ms())))});
     for (Occasion& occasion : occasions)
       if (occasion.is_granted)
-        occasion.ask.limits->depth = std::min(occasion.ask.limits->depth, depth);
+        occasion.ask.limits->depth =
+            std::min(occasion.ask.limits->depth, 1 + static_cast<int>(most));
   }
   try_again(occasions, round);
   for (Occasion& occasion : occasions)
@@ -357,8 +370,7 @@ void Budget::try_again(std::vector<Occasion>& occasions, Round& round) const {
   int n_trials = static_cast<int>(trials.size());
   for (const auto& [occasion, n_context, reading_ms] : trials) {
     if (round.lacking_ms(reading_ms, 1) > 0 ||
-        round.own_lacking_ms(*occasion, reading_ms, 1, n_trials) > 0 ||
-        !round.can_wait(round.reading_ms + reading_ms))
+        round.own_lacking_ms(*occasion, reading_ms, 1, n_trials) > 0 || !round.can_wait(reading_ms))
       continue;
     round.grant(*occasion, n_context, reading_ms);
     occasion->ask.limits->depth = 1;
