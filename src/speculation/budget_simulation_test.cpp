@@ -300,8 +300,9 @@ struct World {
         taken[k].push_back(1);
         outcomes.push_back({&states[running[k]], &drafted[k], &checked[k], taken[k]});
       }
-      const double time = costs.pass(n_rows);
-      now += time + lookup.spent + model.spent - spent;
+      const double time = costs.pass(n_rows), drafting = lookup.spent + model.spent - spent;
+      now += time + drafting;
+      if (n_rows == n_running) wasted += drafting;
       budget.observe(outcomes, load, time * noisy());
       for (int k = 0; k < n_running; ++k) {
         const int i = running[k];
@@ -318,6 +319,7 @@ struct World {
   Costs costs;
   FakeDrafter lookup, model;
   Budget budget;
+  double wasted = 0;  // drafting of which nothing was checked
 };
 
 // Every step checks so many guesses of lookup and so many of the draft model, as far as they are
@@ -606,6 +608,51 @@ TEST(BudgetSimulation, TextsThatShareAPassLoseNothing) {
       EXPECT_GE(1 / slowest, 0.955);
       EXPECT_GE(std::ranges::min(fixed) / own, mix.of_best);
     }
+}
+
+// A few texts, of which some draft well and others do not. None falls far behind, and what has been
+// drafted at a price is checked. With two texts the least was 0.89 and the mean 1.20 where texts
+// hoped for tokens of drafts that they were not asked for; the mean 1.18 where the time of drafting
+// stood against the rows, 1.19 where texts waited for others to read, and 1.22 where they waited
+// for others' deep drafts, on what their own might bring.
+TEST(BudgetSimulation, AFewTextsShareAPass) {
+  constexpr int kTokens = 128, kPrompt = 60, kSeeds = 40;
+  const Costs costs{
+      .passes = {{1, 1}, {2, 1.07}, {4, 1.17}, {8, 1.55}, {16, 2.05}, {32, 3.2}, {128, 12}},
+      .level = 0.24,
+      .level_of_text = 0.02,
+      .unread = 0.012,
+      .rows_of_texts = 16};
+  struct Load {
+    int n_texts;
+    double mean, wasted;  // of single texts, over without drafts; as a share of all time
+  };
+  for (const Load& load : {Load{2, 1.23, 0.004}, Load{4, 1.005, 0.006}}) {
+    SCOPED_TRACE(load.n_texts);
+    std::vector<double> ratios;
+    double wasted = 0;
+    for (int seed = 0; seed < kSeeds; ++seed) {
+      World world(0.1, seed, 1, costs);
+      const auto texts = [&] {
+        constexpr double kOfLookup[] = {0.03, 0.3, 0.7}, kOfModel[] = {0.3, 0.5, 0.7, 0.9};
+        std::vector<SimulatedText> texts;
+        for (int i = 0; i < load.n_texts; ++i) {
+          const double of_lookup = kOfLookup[world.random() % 3];
+          const double of_model = kOfModel[world.random() % 4];
+          texts.push_back(make_text(kTokens, always(of_lookup), always(of_model), world.random));
+        }
+        return texts;
+      };
+      for (int i = 0; i < 3; ++i) world.answers(texts(), kTokens, kPrompt);  // what is usual
+      world.wasted = 0;
+      for (const SimulatedAnswer& answer : world.answers(texts(), kTokens, kPrompt))
+        ratios.push_back(kTokens * costs.pass(load.n_texts) / answer.cost);
+      wasted += world.wasted;
+    }
+    EXPECT_GE(std::ranges::min(ratios), 0.95);
+    EXPECT_GE(std::accumulate(ratios.begin(), ratios.end(), 0.0) / std::ssize(ratios), load.mean);
+    EXPECT_LE(wasted, load.wasted * kSeeds * kTokens * costs.pass(load.n_texts));
+  }
 }
 
 // Speculation comes back: a text that began among 31 others, which ended, becomes as fast as one
