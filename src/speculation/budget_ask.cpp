@@ -66,6 +66,7 @@ std::vector<Budget::Ask> Budget::ask(int drafter, const Drafter& asked,
 // A drafter that takes time may be asked for a text whose tree may hold other proposals already.
 struct Budget::Occasion {
   const DraftTurn& turn;
+  std::size_t number;  // of the turn
   Ask& ask;
   const Drafter& asked;
   Purse own = {};         // of the text alone, whose account invests in reading and trials
@@ -106,16 +107,13 @@ struct Budget::Round {
   double ms_price;               // in tokens
   double passes_per_ms;          // of all texts that wait
   Purse purse;
-  // Of a text that waits for the step, less a probe; if it drafts, what its drafts are expected to
-  // bring; and what of the reading is its own.
+  // For how long a text can wait, less a probe; for how much longer if its drafts bring what they
+  // are expected to, 0 if it has none in this step; and what of the reading is its own.
   struct Patience {
-    const DraftTurn* turn;
-    double ms, hoped_ms = 0;
-    bool drafts = false;
-    double reading_ms = 0;
+    double ms, hoped_ms = 0, reading_ms = 0;
   };
-  std::vector<Patience> patience;
-  int levels = 1;  // that are best for all
+  std::vector<Patience> patience;  // [turns]
+  int levels = 1;                  // that are best for all
   int n_granted = 0;
   double reading_ms = 0;  // of those
 
@@ -133,12 +131,12 @@ struct Budget::Round {
   static double available_ms(const Purse& purse, double reading_ms) {
     return purse.ms - (reading_ms > 0 ? purse.kept_back_ms : 0);
   }
-  // What is left of the least patience when others have read, with or without what drafts bring.
-  double patience_ms(bool hopes = true) const {
+  // What is left of the least patience when others have read.
+  double patience_ms(bool with_hopes = true) const {
     double least = HUGE_VAL;
     for (const Patience& text : patience) {
-      const double ms = text.ms - (reading_ms - text.reading_ms);
-      least = std::min(least, ms + (hopes && text.drafts ? text.hoped_ms : 0));
+      const double ms = text.ms + (with_hopes ? text.hoped_ms : 0);
+      least = std::min(least, ms - (reading_ms - text.reading_ms));
     }
     return least;
   }
@@ -147,7 +145,7 @@ struct Budget::Round {
   // Whether the other texts have the patience for reading so long.
   bool others_can_wait(const Occasion& occasion, double ms) const {
     return std::ranges::all_of(patience, [&](const Patience& text) {
-      return text.turn == &occasion.turn || reading_ms + ms <= text.ms;
+      return &text == &patience[occasion.number] || reading_ms + ms <= text.ms;
     });
   }
   void grant(Occasion& occasion, int n_context, double ms) {
@@ -158,11 +156,25 @@ struct Budget::Round {
         Calibration::handicap(occasion.asked.n_known(occasion.turn.sequence, n_context));
     ++n_granted;
     reading_ms += ms;
+    patience[occasion.number].reading_ms = ms;
   }
-  void revoke(Occasion& occasion) {
-    occasion.is_granted = false;
-    reading_ms -= std::exchange(occasion.state().reading_ms, 0);
+  // By how many levels drafts may go on after the first. Drafts that are unsure end early, so what
+  // a text hopes for pays for the levels that are best for all, and no deeper ones of others.
+  int levels_after_first() const {
+    const auto levels = [&](double ms) {
+      const DraftCost& cost = costs[n_granted];
+      return std::max(0.0, (ms - cost.fixed_ms) / std::max(1e-9, cost.per_depth_ms));
+    };
+    const double hoping = std::min(this->levels - 1.0, levels(patience_ms()));
+    const double most = std::max(levels(patience_ms(false)), hoping);
+    return static_cast<int>(std::min({most, levels(purse.ms - reading_ms), 1e6}));
+  }
+  void deny(Occasion& occasion) {
+    patience[occasion.number].hoped_ms = 0;
+    if (!std::exchange(occasion.is_granted, false)) return;
     --n_granted;
+    reading_ms -= std::exchange(occasion.state().reading_ms, 0);
+    patience[occasion.number].reading_ms = 0;
   }
 };
 
@@ -173,7 +185,7 @@ void Budget::decide(std::vector<Ask>& asks, const Drafter& asked, std::span<cons
   for (std::size_t i = 0; i < turns.size(); ++i) {
     if (!asks[i].limits) continue;
     length += turns[i].length;
-    occasions.push_back({.turn = turns[i], .ask = asks[i], .asked = asked});
+    occasions.push_back({.turn = turns[i], .number = i, .ask = asks[i], .asked = asked});
   }
   if (occasions.empty()) return;
   const int n = static_cast<int>(occasions.size());
@@ -199,45 +211,27 @@ void Budget::decide(std::vector<Ask>& asks, const Drafter& asked, std::span<cons
   share(occasions, round);
   const double probe_ms = added_ms(load, kProbe);
   round.purse.ms -= probe_ms;
-  for (const DraftTurn& turn : turns) {
-    const double ms = patience(turn, load, 0) * plain_ms - probe_ms;
-    round.patience.push_back({.turn = &turn, .ms = ms});
-  }
-  for (const Occasion& occasion : occasions) {
-    if (occasion.net <= 0) continue;
-    Round::Patience& text = round.patience[&occasion.turn - turns.data()];
-    text.hoped_ms = occasion.prospect.tokens * plain_ms;
-    text.drafts = true;
-  }
+  for (const DraftTurn& turn : turns)
+    round.patience.push_back({.ms = patience(turn, load, 0) * plain_ms - probe_ms});
   std::vector<Occasion*> order;
-  for (Occasion& occasion : occasions) order.push_back(&occasion);
-  std::ranges::stable_sort(order, std::greater<>{}, &Occasion::net);
-  for (Occasion* occasion : order) grant_what_pays(*occasion, round);
-  for (Round::Patience& text : round.patience) text.drafts = false;
-  for (const Occasion& occasion : occasions)
-    if (occasion.is_granted) {
-      Round::Patience& text = round.patience[&occasion.turn - turns.data()];
-      text.drafts = true;
-      text.reading_ms = occasion.state().reading_ms;
-    }
-  if (round.n_granted > 0 && round.costs[round.n_granted].fixed_ms > round.patience_ms()) {
-    for (Occasion& occasion : occasions)
-      if (occasion.is_granted) round.revoke(occasion);
+  for (Occasion& occasion : occasions) {
+    order.push_back(&occasion);
+    if (occasion.net > 0)
+      round.patience[occasion.number].hoped_ms = occasion.prospect.tokens * plain_ms;
   }
+  std::ranges::stable_sort(order, std::greater<>{}, &Occasion::net);
+  for (Occasion* occasion : order) {
+    grant_what_pays(*occasion, round);
+    if (!occasion->is_granted) round.deny(*occasion);
+  }
+  // Texts may have been asked about because of what another one hoped for that then was not.
+  if (round.costs[round.n_granted].fixed_ms > round.patience_ms())
+    for (Occasion& occasion : occasions) round.deny(occasion);
   if (round.n_granted > 0) {
-    const DraftCost& cost = round.costs[round.n_granted];
-    const auto levels = [&](double ms) {
-      return (ms - cost.fixed_ms) / std::max(1e-9, cost.per_depth_ms);
-    };
-    // Drafts that are unsure end early, so what they bring does not pay for others' deep ones.
-    const double most = std::min(
-        {static_cast<double>(options_.depth - 1), levels(round.purse.ms - round.reading_ms),
-         std::max(levels(round.patience_ms(false)),
-                  std::min(round.levels - 1.0, levels(round.patience_ms())))});
-    for (Occasion& occasion : occasions)
-      if (occasion.is_granted)
-        occasion.ask.limits->depth =
-            std::min(occasion.ask.limits->depth, 1 + static_cast<int>(most));
+    const int depth = 1 + std::min(options_.depth - 1, round.levels_after_first());
+    for (Occasion* occasion : order)
+      if (occasion->is_granted)
+        occasion->ask.limits->depth = std::min(occasion->ask.limits->depth, depth);
   }
   try_again(occasions, round);
   for (Occasion& occasion : occasions)
