@@ -106,6 +106,7 @@ struct Budget::Round {
   std::vector<DraftCost> costs;  // [texts + 1]
   double ms_price;               // in tokens
   double passes_per_ms;          // of all texts that wait
+  bool is_of_one;                // text that waits
   Purse purse;
   // For how long a text can wait, less a probe; for how much longer if its drafts bring what they
   // are expected to, 0 if it has none in this step; and what of the reading is its own.
@@ -196,6 +197,7 @@ void Budget::decide(std::vector<Ask>& asks, const Drafter& asked, std::span<cons
   Round round{.costs = {{}},
               .ms_price = occasions[0].ask.worth.ms_price,
               .passes_per_ms = static_cast<double>(load.texts) / plain_ms,
+              .is_of_one = load.texts == 1,
               .purse = purse(turns, load),
               .patience = {}};
   for (int i = 1; i <= n; ++i) round.costs.push_back(asked.cost(i, mean_length));
@@ -364,8 +366,10 @@ void Budget::try_again(std::vector<Occasion>& occasions, Round& round) const {
   int n_trials = static_cast<int>(trials.size());
   for (const auto& [occasion, n_context, reading_ms] : trials) {
     if (round.lacking_ms(reading_ms, 1) > 0 ||
-        round.own_lacking_ms(*occasion, reading_ms, 1, n_trials) > 0 || !round.can_wait(reading_ms))
+        round.own_lacking_ms(*occasion, reading_ms, 1, n_trials) > 0)
       continue;
+    // Whatever a text has waited for others, alone it tries what its account allows.
+    if (!round.is_of_one && !round.can_wait(reading_ms)) continue;
     round.grant(*occasion, n_context, reading_ms);
     occasion->ask.limits->depth = 1;
     TextBudget::OfDrafter& state = occasion->state();

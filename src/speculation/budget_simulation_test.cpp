@@ -612,9 +612,9 @@ TEST(BudgetSimulation, TextsThatShareAPassLoseNothing) {
 
 // A few texts, of which some draft well and others do not. None falls far behind, and what has been
 // drafted at a price is checked. With two texts the least was 0.89 and the mean 1.20 where texts
-// hoped for tokens of drafts that they were not asked for; the mean 1.18 where the time of drafting
-// stood against the rows, 1.19 where texts waited for others to read, and 1.22 where they waited
-// for others' deep drafts, on what their own might bring.
+// hoped for tokens of drafts that they were not asked for; the mean at most 1.23 where the time of
+// drafting stood against the rows, where texts waited for others to read or for their deep drafts
+// on what their own might bring, or where one that was left alone still had no patience for trials.
 TEST(BudgetSimulation, AFewTextsShareAPass) {
   constexpr int kTokens = 128, kPrompt = 60, kSeeds = 40;
   const Costs costs{
@@ -627,7 +627,7 @@ TEST(BudgetSimulation, AFewTextsShareAPass) {
     int n_texts;
     double mean, wasted;  // of single texts, over without drafts; as a share of all time
   };
-  for (const Load& load : {Load{2, 1.23, 0.004}, Load{4, 1.005, 0.006}}) {
+  for (const Load& load : {Load{2, 1.25, 0.004}, Load{4, 1.005, 0.006}}) {
     SCOPED_TRACE(load.n_texts);
     std::vector<double> ratios;
     double wasted = 0;
