@@ -30,7 +30,7 @@ struct Load {
   int n_requests, n_running, n_pages, context;
   int n_predict, n_predict_least = 1;
   bool automatic;
-  int n_arriving = 3;     // requests, and then there is a step
+  int n_arriving = 3;     // requests between two steps
   int prompt_chunk = 64;  // tokens of prompts in a step at most
   std::optional<double> max_pause_ms = {};
 };
@@ -183,8 +183,8 @@ TEST(Serving, AnswersAreThoseOfPlainDecoding) {
   }
 }
 
-// Alone and among 32 others. Whatever a pass takes, all prompts are read before the first answer of
-// 70 tokens can have ended, in ten steps of seven at the least.
+// Alone and among 32 others. An answer of 70 tokens takes ten steps at least, of seven tokens each;
+// by then all prompts are read, whatever a pass takes.
 TEST(Serving, ThirtyTwoAtOnce) {
   const TinyOptions tiny{.types = {TensorType::q4_k, TensorType::q6_k}, .n_layers = 2};
   TinyOptions perturbed = tiny;

@@ -223,16 +223,21 @@ void Budget::plan(std::span<const DraftTurn> turns, const PassLoad& load) {
     count_drafting(turns);
     const Purse purse = this->purse(turns, load);
     const double withheld_ms = this->withheld_ms(turns, load, purse, probes);
-    std::vector<double> values, expected(turns.size());
+    // What the step has taken is spent: rows that are expected to bring a text what they take put
+    // it no further back.
+    const double plain_ms = pass_ms(load), taken = (draft_ms_ + reading_ms_) / plain_ms;
+    std::vector<double> patience;  // and what the rows bring each text, in passes
+    for (const DraftTurn& turn : turns) patience.push_back(this->patience(turn, taken));
+    std::vector<double> values;
     std::vector<double> prices =
         row_prices(load, static_cast<int>(kept.size()), tokens_per_ms(turns, load));
     int n_probe = 0;
     for (int n = 1; n <= static_cast<int>(kept.size()); ++n) {
       values.push_back(kept[n - 1].value);
-      expected[kept[n - 1].turn] += kept[n - 1].chance;
+      patience[kept[n - 1].turn] += kept[n - 1].chance;
       const double rows_ms = added_ms(load, n);
       if (draft_ms_ + rows_ms > purse.ms - reading_ms_ - withheld_ms ||
-          rows_ms > patience_ms(turns, load, expected) - withheld_ms)
+          rows_ms > std::ranges::min(patience) * plain_ms - withheld_ms)
         prices[n] = HUGE_VAL;
       else if (n <= kProbe)
         n_probe = n;
@@ -343,23 +348,11 @@ double Budget::earned(const TextBudget& text) const {
   return text.lent_ + text.saved_ - text.spent_ms_ / curve_.ms(1);
 }
 
-// A step that is expected to bring a text what it takes leaves it no further behind.
-double Budget::patience(const DraftTurn& turn, const PassLoad& load, double expected) const {
+double Budget::patience(const DraftTurn& turn, double taken) const {
   const TextBudget& text = *turn.budget;
   const double for_others = text.allowance_ + kShareForOthers * turn.n_answered;
   const double lead = text.lent_ + text.saved_ - text.waited_ms_ / curve_.ms(1);
-  const double drafting = (draft_ms_ + reading_ms_) / pass_ms(load);
-  return std::max(0.0, for_others + lead - drafting) + expected;
-}
-
-// The least patience of a text. expected: the tokens that drafts are expected to bring in this
-// step, [turns].
-double Budget::patience_ms(std::span<const DraftTurn> turns, const PassLoad& load,
-                           std::span<const double> expected) const {
-  double least = HUGE_VAL;
-  for (std::size_t i = 0; i < turns.size(); ++i)
-    least = std::min(least, patience(turns[i], load, expected[i]));
-  return least * pass_ms(load);
+  return std::max(0.0, for_others + lead - taken);
 }
 
 Budget::Purse Budget::purse(std::span<const DraftTurn> turns, const PassLoad& load) const {

@@ -11,8 +11,8 @@
 //
 // What is expected comes from acceptance learned in this text, which begins as texts usually are
 // (calibration.h). What it may cost to be wrong is bounded by an account of each text: a step may
-// take for drafts what the accounts of its texts have in the mean, and never so much that a text
-// which gains nothing itself falls far behind.
+// take for drafts what the accounts of its texts have in the mean, and for those of others no more
+// than each text has the patience for, or expects of its own.
 
 #pragma once
 
@@ -126,8 +126,8 @@ class Budget {
   // have a token already. The trees may hold proposals of other drafters. A drafter that takes next
   // to no time is always asked. Another one is asked for the texts that together are expected to
   // gain the most beyond the time that they share, and tried for the others at growing intervals.
-  // It reads all that it lacks of a text if that is expected to pay and the accounts allow it; a
-  // trial reads the end.
+  // It reads all that it lacks of a text if that is expected to pay and the accounts allow it, and
+  // the other texts' patience; a trial reads the end.
   std::vector<Ask> ask(int drafter, const Drafter& asked, std::span<const DraftTurn> turns,
                        const PassLoad& load);
 
@@ -164,11 +164,9 @@ class Budget {
     double ms, kept_back_ms, reserve_ms;
   };
   Purse purse(std::span<const DraftTurn> turns, const PassLoad& load) const;
-  // In passes: how far a step that brings the text so many tokens may put it back for others. And
-  // what a step may take without leaving any text further behind.
-  double patience(const DraftTurn& turn, const PassLoad& load, double expected) const;
-  double patience_ms(std::span<const DraftTurn> turns, const PassLoad& load,
-                     std::span<const double> expected) const;
+  // By how many passes the text may fall behind in this step for others, which has taken so many
+  // already.
+  double patience(const DraftTurn& turn, double taken) const;
   double tokens_per_ms(std::span<const DraftTurn> turns, const PassLoad& load) const;
   static PassWork work(const PassLoad& load, int n_nodes = 0);
   double pass_ms(const PassLoad& load, int n_nodes = 0) const;
@@ -186,8 +184,7 @@ class Budget {
               const PassLoad& load);
   std::vector<Prospect> prospects(const Occasion& occasion, double handicap) const;
   void share(std::vector<Occasion>& occasions, Round& round) const;
-  void grant_what_pays(Occasion& occasion, Round& round);
-  void lend(Occasion& occasion, Round& round, double ms, double passes_max);
+  void grant_what_pays(Occasion& occasion, Round& round, double plain_ms) const;
   void try_again(std::vector<Occasion>& occasions, Round& round) const;
   bool probe_is_due();
   Yield expected_yield(const TextBudget& text, int drafter) const;

@@ -5,6 +5,7 @@
 #include <functional>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 #include "speculation/budget.h"
 
@@ -66,7 +67,7 @@ std::vector<Budget::Ask> Budget::ask(int drafter, const Drafter& asked,
 // A drafter that takes time may be asked for a text whose tree may hold other proposals already.
 struct Budget::Occasion {
   const DraftTurn& turn;
-  std::size_t number;  // of the turn
+  std::size_t index;  // of its turn
   Ask& ask;
   const Drafter& asked;
   Purse own = {};         // of the text alone, whose account invests in reading and trials
@@ -77,6 +78,7 @@ struct Budget::Occasion {
   Prospect prospect = {};
   double net = 0;
   bool is_granted = false;
+  double reading_ms = 0, lent_ms = 0;  // that was granted
 
   TextBudget::OfDrafter& state() const { return turn.budget->drafters_[ask.worth.drafter]; }
   int unread(int n_context) const { return asked.unread(turn.sequence, n_context); }
@@ -106,15 +108,17 @@ struct Budget::Round {
   std::vector<DraftCost> costs;  // [texts + 1]
   double ms_price;               // in tokens
   double passes_per_ms;          // of all texts that wait
-  bool is_of_one;                // text that waits
+  bool is_alone;                 // no other text waits for the pass
+  double fund;                   // what is left of it, in passes
   Purse purse;
-  // For how long a text can wait, less a probe; for how much longer if its drafts bring what they
-  // are expected to, 0 if it has none in this step; and what of the reading is its own.
+  // How long a text waits in this step.
   struct Patience {
-    double ms, hoped_ms = 0, reading_ms = 0;
+    double ms;              // by what it may fall behind, less a probe
+    double hoped_ms = 0;    // more, for the tokens that its own drafts may bring
+    double reading_ms = 0;  // of its own, which its account pays
   };
-  std::vector<Patience> patience;  // [turns]
-  int levels = 1;                  // that are best for all
+  std::vector<Patience> patience = {};  // [turns]
+  int best_levels = 1;                  // for all
   int n_granted = 0;
   double reading_ms = 0;  // of those
 
@@ -132,50 +136,64 @@ struct Budget::Round {
   static double available_ms(const Purse& purse, double reading_ms) {
     return purse.ms - (reading_ms > 0 ? purse.kept_back_ms : 0);
   }
-  // What is left of the least patience when others have read.
-  double patience_ms(bool with_hopes = true) const {
+  // How long all texts go on waiting when others have read, with and without what they hope for.
+  double wait_ms() const {
     double least = HUGE_VAL;
-    for (const Patience& text : patience) {
-      const double ms = text.ms + (with_hopes ? text.hoped_ms : 0);
-      least = std::min(least, ms - (reading_ms - text.reading_ms));
-    }
+    for (const Patience& text : patience)
+      least = std::min(least, text.ms + text.hoped_ms - (reading_ms - text.reading_ms));
     return least;
   }
-  // Whether all texts have the patience for a draft with one text more, and so much reading.
-  bool can_wait(double ms = 0) const { return costs[n_granted + 1].fixed_ms + ms <= patience_ms(); }
-  // Whether the other texts have the patience for reading so long.
+  double wait_without_hopes_ms() const {
+    double least = HUGE_VAL;
+    for (const Patience& text : patience)
+      least = std::min(least, text.ms - (reading_ms - text.reading_ms));
+    return least;
+  }
+  // Whether all wait for a draft with one text more, and so much reading.
+  bool can_wait(double ms = 0) const { return costs[n_granted + 1].fixed_ms + ms <= wait_ms(); }
+  // Whether the other texts wait for so much reading without hopes, and then for the draft.
   bool others_can_wait(const Occasion& occasion, double ms) const {
+    const double fixed_ms = costs[n_granted + 1].fixed_ms;
     return std::ranges::all_of(patience, [&](const Patience& text) {
-      return &text == &patience[occasion.number] || reading_ms + ms <= text.ms;
+      const double read_ms = reading_ms - text.reading_ms + ms;
+      return &text == &patience[occasion.index] ||
+             (read_ms <= std::max(0.0, text.ms) && fixed_ms + read_ms <= text.ms + text.hoped_ms);
     });
+  }
+  // By how many levels drafts may go on after the first. Drafts that are unsure end early, so what
+  // a text hopes for pays for the levels that are best for all, and no deeper ones of others.
+  int levels_after_first(int most) const {
+    const DraftCost& cost = costs[n_granted];
+    const auto affordable = [&](double ms) {
+      const double levels = (ms - cost.fixed_ms) / std::max(1e-9, cost.per_depth_ms);
+      return std::clamp(levels, 0.0, static_cast<double>(most));
+    };
+    const double with_hopes = std::min(best_levels - 1.0, affordable(wait_ms()));
+    return static_cast<int>(std::min(affordable(purse.ms - reading_ms),
+                                     std::max(affordable(wait_without_hopes_ms()), with_hopes)));
   }
   void grant(Occasion& occasion, int n_context, double ms) {
     occasion.is_granted = true;
     occasion.ask.n_context = n_context;
-    occasion.state().reading_ms = ms;
-    occasion.turn.budget->acceptance_.handicaps[occasion.ask.worth.drafter] =
-        Calibration::handicap(occasion.asked.n_known(occasion.turn.sequence, n_context));
+    occasion.reading_ms = patience[occasion.index].reading_ms = ms;
     ++n_granted;
     reading_ms += ms;
-    patience[occasion.number].reading_ms = ms;
   }
-  // By how many levels drafts may go on after the first. Drafts that are unsure end early, so what
-  // a text hopes for pays for the levels that are best for all, and no deeper ones of others.
-  int levels_after_first() const {
-    const auto levels = [&](double ms) {
-      const DraftCost& cost = costs[n_granted];
-      return std::max(0.0, (ms - cost.fixed_ms) / std::max(1e-9, cost.per_depth_ms));
-    };
-    const double hoping = std::min(this->levels - 1.0, levels(patience_ms()));
-    const double most = std::max(levels(patience_ms(false)), hoping);
-    return static_cast<int>(std::min({most, levels(purse.ms - reading_ms), 1e6}));
-  }
+  // It is not asked about, and gives back what it was granted and lent.
   void deny(Occasion& occasion) {
-    patience[occasion.number].hoped_ms = 0;
+    patience[occasion.index].hoped_ms = 0;
     if (!std::exchange(occasion.is_granted, false)) return;
     --n_granted;
-    reading_ms -= std::exchange(occasion.state().reading_ms, 0);
-    patience[occasion.number].reading_ms = 0;
+    reading_ms -= std::exchange(occasion.reading_ms, 0);
+    patience[occasion.index].reading_ms = 0;
+    lend(occasion, -occasion.lent_ms);
+  }
+  // Takes so much from the fund for the text's account.
+  void lend(Occasion& occasion, double ms) {
+    occasion.lent_ms += ms;
+    occasion.own.ms += ms;
+    purse.ms += ms;
+    fund -= ms * passes_per_ms;
   }
 };
 
@@ -186,7 +204,7 @@ void Budget::decide(std::vector<Ask>& asks, const Drafter& asked, std::span<cons
   for (std::size_t i = 0; i < turns.size(); ++i) {
     if (!asks[i].limits) continue;
     length += turns[i].length;
-    occasions.push_back({.turn = turns[i], .number = i, .ask = asks[i], .asked = asked});
+    occasions.push_back({.turn = turns[i], .index = i, .ask = asks[i], .asked = asked});
   }
   if (occasions.empty()) return;
   const int n = static_cast<int>(occasions.size());
@@ -197,9 +215,9 @@ void Budget::decide(std::vector<Ask>& asks, const Drafter& asked, std::span<cons
   Round round{.costs = {{}},
               .ms_price = occasions[0].ask.worth.ms_price,
               .passes_per_ms = static_cast<double>(load.texts) / plain_ms,
-              .is_of_one = load.texts == 1,
-              .purse = purse(turns, load),
-              .patience = {}};
+              .is_alone = load.texts == 1,
+              .fund = fund_,
+              .purse = purse(turns, load)};
   for (int i = 1; i <= n; ++i) round.costs.push_back(asked.cost(i, mean_length));
   for (Occasion& occasion : occasions) {
     occasion.own = purse({&occasion.turn, 1}, load);
@@ -214,30 +232,40 @@ void Budget::decide(std::vector<Ask>& asks, const Drafter& asked, std::span<cons
   const double probe_ms = added_ms(load, kProbe);
   round.purse.ms -= probe_ms;
   for (const DraftTurn& turn : turns)
-    round.patience.push_back({.ms = patience(turn, load, 0) * plain_ms - probe_ms});
+    round.patience.push_back({.ms = patience(turn, 0) * plain_ms - probe_ms});
   std::vector<Occasion*> order;
   for (Occasion& occasion : occasions) {
     order.push_back(&occasion);
     if (occasion.net > 0)
-      round.patience[occasion.number].hoped_ms = occasion.prospect.tokens * plain_ms;
+      round.patience[occasion.index].hoped_ms = occasion.prospect.tokens * plain_ms;
   }
   std::ranges::stable_sort(order, std::greater<>{}, &Occasion::net);
   for (Occasion* occasion : order) {
-    grant_what_pays(*occasion, round);
+    grant_what_pays(*occasion, round, plain_ms);
     if (!occasion->is_granted) round.deny(*occasion);
   }
-  // Texts may have been asked about because of what another one hoped for that then was not.
-  if (round.costs[round.n_granted].fixed_ms > round.patience_ms())
-    for (Occasion& occasion : occasions) round.deny(occasion);
-  if (round.n_granted > 0) {
-    const int depth = 1 + std::min(options_.depth - 1, round.levels_after_first());
-    for (Occasion* occasion : order)
-      if (occasion->is_granted)
-        occasion->ask.limits->depth = std::min(occasion->ask.limits->depth, depth);
-  }
-  try_again(occasions, round);
+  // Who would gain needs no trial.
   for (Occasion& occasion : occasions)
-    if (!occasion.is_granted) occasion.ask.limits.reset();
+    if (occasion.is_granted) occasion.state().gap = 0;
+  // A text may have been granted its draft while another one hoped, which then got none.
+  if (round.costs[round.n_granted].fixed_ms > round.wait_ms())
+    for (Occasion& occasion : occasions) round.deny(occasion);
+  try_again(occasions, round);
+  const int depth = 1 + round.levels_after_first(options_.depth - 1);
+  for (Occasion& occasion : occasions) {
+    if (!occasion.is_granted) {
+      occasion.ask.limits.reset();
+      continue;
+    }
+    DraftLimits& limits = *occasion.ask.limits;
+    limits.depth = std::min(limits.depth, depth);
+    TextBudget& text = *occasion.turn.budget;
+    text.acceptance_.handicaps[occasion.ask.worth.drafter] =
+        Calibration::handicap(asked.n_known(occasion.turn.sequence, occasion.ask.n_context));
+    occasion.state().reading_ms = occasion.reading_ms;
+    text.lent_ += occasion.lent_ms * round.passes_per_ms;
+  }
+  fund_ = round.fund;
 }
 
 // The levels at which the texts that draft together gain most, and what that leaves for each.
@@ -257,11 +285,11 @@ void Budget::share(std::vector<Occasion>& occasions, Round& round) const {
     if (left <= most) continue;
     most = left;
     least_gain = gains[n - 1];
-    round.levels = levels;
+    round.best_levels = levels;
     share_left = left / sum;
   }
   for (Occasion& occasion : occasions) {
-    occasion.prospect = Occasion::at(occasion.knowing_all, round.levels);
+    occasion.prospect = Occasion::at(occasion.knowing_all, round.best_levels);
     if (share_left > 0 && occasion.prospect.gain >= least_gain)
       occasion.net = share_left * occasion.prospect.gain;
   }
@@ -269,7 +297,7 @@ void Budget::share(std::vector<Occasion>& occasions, Round& round) const {
 
 // Reading all that it lacks is an investment, which the rest of the answer has to bring in. Or it
 // is asked with what it knows.
-void Budget::grant_what_pays(Occasion& occasion, Round& round) {
+void Budget::grant_what_pays(Occasion& occasion, Round& round, double plain_ms) const {
   const DraftTurn& turn = occasion.turn;
   TextBudget::OfDrafter& state = occasion.state();
   state.n_gains = std::min(state.n_gains + 1, kGainsOfText);
@@ -277,12 +305,13 @@ void Budget::grant_what_pays(Occasion& occasion, Round& round) {
 
   const double per_unread_ms = round.costs[round.n_granted + 1].per_unread_ms;
   double gain_as_it_is = 0;
+  Prospect as_it_is;
   const bool has_to_read = occasion.unread(kTrialContext) > 0;
   if (!has_to_read && occasion.net > 0) {
     const int n_known = occasion.asked.n_known(turn.sequence, kTrialContext);
     const std::vector<Prospect> now = prospects(occasion, Calibration::handicap(n_known));
-    const double gain = Occasion::at(now, round.levels).gain;
-    gain_as_it_is = std::max(0.0, gain - (occasion.prospect.gain - occasion.net));
+    as_it_is = Occasion::at(now, round.best_levels);
+    gain_as_it_is = std::max(0.0, as_it_is.gain - (occasion.prospect.gain - occasion.net));
   }
   // An answer goes on for as long as answers are, or as it has gone on already.
   const double n_expected = std::max<double>(turn.n_answered, answer_tokens_ / answers_);
@@ -293,11 +322,14 @@ void Budget::grant_what_pays(Occasion& occasion, Round& round) {
   if (!round.can_wait()) return;
   if (occasion.net > 0 && gain_of_all > kGainOfFund * round.ms_price * all_ms &&
       state.n_guesses >= kGuessesForFund && state.n_right >= kRightForFund * state.n_guesses &&
-      round.others_can_wait(occasion, all_ms))
-    lend(occasion, round,
-         std::max({0.0, round.lacking_ms(all_ms, kDraftsAfterReading),
-                   round.own_lacking_ms(occasion, all_ms, kDraftsAfterReading)}),
-         kShareOfFund * (turn.n_answered + n_left));
+      round.others_can_wait(occasion, all_ms)) {
+    const double ms = std::max({0.0, round.lacking_ms(all_ms, kDraftsAfterReading),
+                                round.own_lacking_ms(occasion, all_ms, kDraftsAfterReading)});
+    const double passes = ms * round.passes_per_ms;
+    if (passes <= round.fund &&
+        turn.budget->lent_ + passes <= kShareOfFund * (turn.n_answered + n_left))
+      round.lend(occasion, ms);
+  }
   if (occasion.net > 0 && gain_of_all > round.ms_price * all_ms &&
       round.lacking_ms(all_ms, all_ms > 0 ? kDraftsAfterReading : 1) <= 0 &&
       (all_ms == 0 || (round.own_lacking_ms(occasion, all_ms, kDraftsAfterReading) <= 0 &&
@@ -305,20 +337,8 @@ void Budget::grant_what_pays(Occasion& occasion, Round& round) {
     round.grant(occasion, kWhole, all_ms);
   } else if (gain_as_it_is > 0 && round.lacking_ms(0, 1) <= 0) {
     round.grant(occasion, kTrialContext, 0);
+    round.patience[occasion.index].hoped_ms = as_it_is.tokens * plain_ms;
   }
-  if (occasion.is_granted) state.gap = 0;
-}
-
-// Puts so much of the fund into the text's account, if the fund has it and the text then has had at
-// most so many passes of it.
-void Budget::lend(Occasion& occasion, Round& round, double ms, double passes_max) {
-  TextBudget& text = *occasion.turn.budget;
-  const double passes = ms * round.passes_per_ms;
-  if (passes > fund_ || text.lent_ + passes > passes_max) return;
-  fund_ -= passes;
-  text.lent_ += passes;
-  occasion.own.ms += ms;
-  round.purse.ms += ms;
 }
 
 // Where it is not right often enough, as far as is known, or has too much to read. Trials share
@@ -368,8 +388,10 @@ void Budget::try_again(std::vector<Occasion>& occasions, Round& round) const {
     if (round.lacking_ms(reading_ms, 1) > 0 ||
         round.own_lacking_ms(*occasion, reading_ms, 1, n_trials) > 0)
       continue;
-    // Whatever a text has waited for others, alone it tries what its account allows.
-    if (!round.is_of_one && !round.can_wait(reading_ms)) continue;
+    // A text that is alone needs no patience, however long it has waited for others before.
+    if (!round.is_alone &&
+        !(round.can_wait(reading_ms) && round.others_can_wait(*occasion, reading_ms)))
+      continue;
     round.grant(*occasion, n_context, reading_ms);
     occasion->ask.limits->depth = 1;
     TextBudget::OfDrafter& state = occasion->state();
