@@ -1,4 +1,6 @@
 """Answers whose pieces carry the time at which they came, and passes without a server."""
+import bisect
+import itertools
 import json
 import sys
 import threading
@@ -49,6 +51,37 @@ def together(tasks):
     return errors
 
 
+def stream(server, path, body):
+    """The lines of an answer and when each was there, [(seconds, line)].
+
+    What comes is put aside and understood when all is there: a client's work is no part of a server's time, though
+    both have the same cores.
+    """
+    connection = server.connect()  # each its own: llama.cpp's server closes them after a stream
+    connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json", "Connection": "close"})
+    received, times = [], []
+    while data := connection.sock.recv(65536):
+        times.append(time.perf_counter())
+        received.append(data)
+    connection.close()
+    ends = list(itertools.accumulate(map(len, received)))
+    received = b"".join(received)
+    head, _, _ = received.partition(b"\r\n\r\n")
+    if head.split()[1:2] != [b"200"]:
+        raise RuntimeError(f"{server.name} says {received[:400]}")
+    if b"transfer-encoding: chunked" not in head.lower():
+        raise RuntimeError(f"{server.name} streams without chunks")
+    lines, begun, place = [], b"", len(head) + 4
+    while True:
+        data = received.index(b"\r\n", place) + 2
+        place = data + int(received[place:data], 16) + 2
+        if place == data + 2:
+            return lines
+        at = times[bisect.bisect_left(ends, place - 2)]
+        *whole, begun = (begun + received[data:place - 2]).split(b"\n")
+        lines += [(at, line) for line in whole]
+
+
 class Streamed:
     """An answer: when it was asked and when its pieces came, in seconds of one clock."""
 
@@ -59,16 +92,7 @@ class Streamed:
         body |= {"cache_salt": salt} if server.name.startswith("outrider") else {"cache_prompt": False}
         body |= fields
         self.asked = time.perf_counter()
-        connection = server.connect()  # each its own: llama.cpp's server closes them after a stream
-        connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
-        response = connection.getresponse()
-        if response.status != 200:
-            raise RuntimeError(f"{server.name} says {response.status}: {response.read()[:300]}")
-        lines = []
-        for line in response:  # parsed afterwards: a client's work is no part of a server's time
-            if line.startswith(b"data: {"):
-                lines.append((time.perf_counter(), line))
-        connection.close()
+        lines = [(at, line) for at, line in stream(server, "/v1/completions", body) if line.startswith(b"data: {")]
         pieces = [(at, json.loads(line.removeprefix(b"data: "))) for at, line in lines]
         self.n_tokens = next(piece["usage"]["completion_tokens"] for _, piece in reversed(pieces) if piece.get("usage"))
         texts = [(at, piece["choices"][0]) for at, piece in pieces if piece["choices"]]
