@@ -184,7 +184,7 @@ class Budget {
               const PassLoad& load);
   std::vector<Prospect> prospects(const Occasion& occasion, double handicap) const;
   void share(std::vector<Occasion>& occasions, Round& round) const;
-  void grant_what_pays(Occasion& occasion, Round& round, double plain_ms) const;
+  void grant_what_pays(Occasion& occasion, Round& round) const;
   void try_again(std::vector<Occasion>& occasions, Round& round) const;
   bool probe_is_due();
   Yield expected_yield(const TextBudget& text, int drafter) const;

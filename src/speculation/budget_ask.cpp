@@ -107,6 +107,7 @@ struct Budget::Occasion {
 struct Budget::Round {
   std::vector<DraftCost> costs;  // [texts + 1]
   double ms_price;               // in tokens
+  double plain_ms;               // of the pass without drafts
   double passes_per_ms;          // of all texts that wait
   bool is_alone;                 // no other text waits for the pass
   double fund;                   // what is left of it, in passes
@@ -181,12 +182,10 @@ struct Budget::Round {
   }
   // It is not asked about, and gives back what it was granted and lent.
   void deny(Occasion& occasion) {
-    patience[occasion.index].hoped_ms = 0;
-    if (!std::exchange(occasion.is_granted, false)) return;
-    --n_granted;
+    patience[occasion.index].hoped_ms = patience[occasion.index].reading_ms = 0;
     reading_ms -= std::exchange(occasion.reading_ms, 0);
-    patience[occasion.index].reading_ms = 0;
     lend(occasion, -occasion.lent_ms);
+    n_granted -= std::exchange(occasion.is_granted, false);
   }
   // Takes so much from the fund for the text's account.
   void lend(Occasion& occasion, double ms) {
@@ -214,6 +213,7 @@ void Budget::decide(std::vector<Ask>& asks, const Drafter& asked, std::span<cons
 
   Round round{.costs = {{}},
               .ms_price = occasions[0].ask.worth.ms_price,
+              .plain_ms = plain_ms,
               .passes_per_ms = static_cast<double>(load.texts) / plain_ms,
               .is_alone = load.texts == 1,
               .fund = fund_,
@@ -241,7 +241,7 @@ void Budget::decide(std::vector<Ask>& asks, const Drafter& asked, std::span<cons
   }
   std::ranges::stable_sort(order, std::greater<>{}, &Occasion::net);
   for (Occasion* occasion : order) {
-    grant_what_pays(*occasion, round, plain_ms);
+    grant_what_pays(*occasion, round);
     if (!occasion->is_granted) round.deny(*occasion);
   }
   // Who would gain needs no trial.
@@ -297,7 +297,7 @@ void Budget::share(std::vector<Occasion>& occasions, Round& round) const {
 
 // Reading all that it lacks is an investment, which the rest of the answer has to bring in. Or it
 // is asked with what it knows.
-void Budget::grant_what_pays(Occasion& occasion, Round& round, double plain_ms) const {
+void Budget::grant_what_pays(Occasion& occasion, Round& round) const {
   const DraftTurn& turn = occasion.turn;
   TextBudget::OfDrafter& state = occasion.state();
   state.n_gains = std::min(state.n_gains + 1, kGainsOfText);
@@ -337,7 +337,7 @@ void Budget::grant_what_pays(Occasion& occasion, Round& round, double plain_ms) 
     round.grant(occasion, kWhole, all_ms);
   } else if (gain_as_it_is > 0 && round.lacking_ms(0, 1) <= 0) {
     round.grant(occasion, kTrialContext, 0);
-    round.patience[occasion.index].hoped_ms = as_it_is.tokens * plain_ms;
+    round.patience[occasion.index].hoped_ms = as_it_is.tokens * round.plain_ms;
   }
 }
 
