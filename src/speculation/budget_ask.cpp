@@ -368,13 +368,17 @@ void Budget::try_again(std::vector<Occasion>& occasions, Round& round) const {
         occasion.gain(1, 1) <= round.ms_price * fixed_ms / n)
       continue;
     // With all of the text if little is missing, else with its end. While some of the account is
-    // kept back, a trial waits for it instead of reading less.
+    // kept back, a trial waits for it instead of reading less; but alone, if the fund has what the
+    // reading takes, the end shows sooner whether it should be lent.
     Trial trial{&occasion, kWhole, occasion.unread(kWhole) * per_unread_ms};
     const auto read = [&](int n_context) {
       trial.n_context = n_context;
       trial.reading_ms = occasion.unread(n_context) * per_unread_ms;
     };
-    if (trial.reading_ms * round.passes_per_ms > kTrialShare) read(kTrialContext);
+    const double passes = trial.reading_ms * round.passes_per_ms;
+    const bool may_be_lent = round.is_alone && passes < round.fund &&
+                             round.own_lacking_ms(occasion, trial.reading_ms, 1) > 0;
+    if (passes > kTrialShare || may_be_lent) read(kTrialContext);
     if (round.purse.kept_back_ms == 0 && fixed_ms + trial.reading_ms > round.purse.ms / 2)
       read(kTrialContext / 2);
     ms += trial.reading_ms;

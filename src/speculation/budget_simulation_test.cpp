@@ -628,7 +628,7 @@ TEST(BudgetSimulation, AFewTextsShareAPass) {
     double mean,
         wasted;  // single texts' speed over that without drafts; share of their time without
   };
-  for (const Load& load : {Load{2, 1.235, 0.003}, Load{4, 1.003, 0.0065}}) {
+  for (const Load& load : {Load{1, 1.475, 0.003}, Load{2, 1.23, 0.003}, Load{4, 1.003, 0.0065}}) {
     SCOPED_TRACE(load.n_texts);
     std::vector<double> ratios;
     double wasted = 0;
