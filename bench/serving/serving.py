@@ -71,6 +71,8 @@ def stream(server, path, body):
         raise RuntimeError(f"{server.name} says {received[:400]}")
     if b"transfer-encoding: chunked" not in head.lower():
         raise RuntimeError(f"{server.name} streams without chunks")
+    if not received.endswith(b"\r\n0\r\n\r\n"):
+        raise RuntimeError(f"{server.name} ended its stream early")
     lines, begun, place = [], b"", len(head) + 4
     while True:
         data = received.index(b"\r\n", place) + 2
