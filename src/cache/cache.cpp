@@ -200,10 +200,10 @@ int Cache::adopt(SequenceId id, std::span<const Token> text) {
 
 int Cache::pages_wanted(SequenceId id, int n_rows, int n_committed) const {
   const Sequence& sequence = at(id);
-  const int n_slots = static_cast<int>(sequence.slots.size());
+  const int n_scratch = static_cast<int>(sequence.slots.size()) - sequence.n_in_place;
   const bool copies =
       sequence.committed % kPagePositions != 0 && !may_be_written(sequence.pages.back());
-  return pages_for(n_slots + n_rows) - static_cast<int>(sequence.scratch_pages.size()) +
+  return pages_for(n_scratch + n_rows) - static_cast<int>(sequence.scratch_pages.size()) +
          pages_for(sequence.committed + n_committed) - static_cast<int>(sequence.pages.size()) +
          (copies ? 1 : 0);
 }
@@ -213,6 +213,7 @@ void Cache::drop_scratch(Sequence& sequence) {
   for (const int page : sequence.scratch_pages) drop_page(page);
   sequence.scratch_pages.clear();
   sequence.slots.clear();
+  sequence.n_in_place = 0;
 }
 
 SlotId Cache::add_slot(SequenceId id, Token token, std::optional<SlotId> parent,
@@ -228,10 +229,31 @@ SlotId Cache::add_slot(SequenceId id, Token token, std::optional<SlotId> parent,
     position = above.position + 1;
   }
   CHECK(position < limits_.context);
-  if (slot % kPagePositions == 0) sequence.scratch_pages.push_back(take_page());
-  sequence.slots.push_back(
-      {token, parent ? std::optional(parent->value) : std::nullopt, position, layers});
+  Slot added{.token = token,
+             .parent = parent ? std::optional(parent->value) : std::nullopt,
+             .position = position,
+             .layers = layers};
+  if (may_go_in_place(sequence, parent)) {
+    added.page = sequence.pages.back();
+    added.offset = position % kPagePositions;
+    ++sequence.n_in_place;
+  } else {
+    const int n_before = slot - sequence.n_in_place;
+    if (n_before % kPagePositions == 0) sequence.scratch_pages.push_back(take_page());
+    added.page = sequence.scratch_pages.back();
+    added.offset = n_before % kPagePositions;
+  }
+  sequence.slots.push_back(added);
   return {slot};
+}
+
+// Whether the next slot may lie where it would as history.
+bool Cache::may_go_in_place(const Sequence& sequence, std::optional<SlotId> parent) const {
+  const int n = static_cast<int>(sequence.slots.size());
+  const int n_in_page = sequence.committed % kPagePositions;
+  const bool is_chain = n == sequence.n_in_place && (n == 0 || (parent && parent->value == n - 1));
+  return is_chain && n_in_page > 0 && n_in_page + n < kPagePositions &&
+         may_be_written(sequence.pages.back());
 }
 
 std::vector<CacheCopy> Cache::commit(SequenceId id, std::span<const SlotId> path) {
@@ -241,8 +263,8 @@ std::vector<CacheCopy> Cache::commit(SequenceId id, std::span<const SlotId> path
   std::optional<int> parent;
   for (const SlotId slot : path) {
     CHECK(slot.value >= 0 && slot.value < static_cast<int>(sequence.slots.size()));
-    CHECK(sequence.slots[slot.value].parent == parent);
-    CHECK(sequence.slots[slot.value].layers == all_layers_);
+    const Slot& from = sequence.slots[slot.value];
+    CHECK(from.parent == parent && from.layers == all_layers_);
     parent = slot.value;
 
     const int offset = sequence.committed % kPagePositions;
@@ -253,18 +275,20 @@ std::vector<CacheCopy> Cache::commit(SequenceId id, std::span<const SlotId> path
       drop_page(shared);
       copies.push_back({shared, 0, sequence.pages.back(), 0, offset});
     }
-    const CacheRun from = place(id, slot);
+    const int to_page = sequence.pages.back();
     CacheCopy* last = copies.empty() ? nullptr : &copies.back();
-    if (last != nullptr && last->from_page == from.page &&
-        last->from_offset + last->count == from.offset && last->to_page == sequence.pages.back() &&
-        last->to_offset + last->count == offset) {
+    if (from.page == to_page) {
+      CHECK(from.offset == offset);
+    } else if (last != nullptr && last->from_page == from.page &&
+               last->from_offset + last->count == from.offset && last->to_page == to_page &&
+               last->to_offset + last->count == offset) {
       ++last->count;
     } else {
-      copies.push_back({from.page, from.offset, sequence.pages.back(), offset, 1});
+      copies.push_back({from.page, from.offset, to_page, offset, 1});
     }
     ++sequence.committed;
     if (!limits_.shares_texts) continue;
-    sequence.tokens.push_back(sequence.slots[slot.value].token);
+    sequence.tokens.push_back(from.token);
     if (sequence.committed % kPagePositions == 0) make_known(sequence);
   }
   drop_scratch(sequence);
@@ -302,8 +326,9 @@ int Cache::position(SequenceId id, SlotId slot) const {
 }
 
 CacheRun Cache::place(SequenceId id, SlotId slot) const {
-  return {at(id).scratch_pages[slot.value / kPagePositions], slot.value % kPagePositions,
-          position(id, slot), 1};
+  const int position = this->position(id, slot);
+  const Slot& found = at(id).slots[slot.value];
+  return {found.page, found.offset, position, 1};
 }
 
 std::span<const int> Cache::pages(SequenceId id) const {
@@ -348,9 +373,16 @@ void Cache::check_integrity() const {
           (limits_.shares_texts ? sequence.committed : 0));
     const int n_slots = static_cast<int>(sequence.slots.size());
     CHECK(n_slots <= limits_.n_slots);
-    CHECK(static_cast<int>(sequence.scratch_pages.size()) == pages_for(n_slots));
+    CHECK(static_cast<int>(sequence.scratch_pages.size()) ==
+          pages_for(n_slots - sequence.n_in_place));
     for (int i = 0; i < n_slots; ++i) {
       const Slot& slot = sequence.slots[i];
+      const bool in_place = i < sequence.n_in_place;
+      const int n_before = in_place ? slot.position : i - sequence.n_in_place;
+      CHECK(slot.offset == n_before % kPagePositions);
+      CHECK(slot.page ==
+            (in_place ? sequence.pages.back() : sequence.scratch_pages[n_before / kPagePositions]));
+      CHECK(!in_place || slot.position == sequence.committed + i);
       CHECK(slot.position < limits_.context && (slot.layers & ~all_layers_).none());
       if (!slot.parent) {
         CHECK(slot.position == sequence.committed);

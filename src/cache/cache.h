@@ -6,8 +6,10 @@
 //   pages     [0, committed)  history, by position; a page that others use or that is known is
 //                             copied before it is written
 //   scratch   [0, slots)      rows of unfinished steps as they were added, in pages of
-//                             their own; gone at the next commit (but for its path, which moves to
-//                             history), discard or truncate
+//                             their own, but that a chain with which they begin lies behind
+//                             history as long as its last page has room; gone at the next commit
+//                             (but for its path, which moves to history, if it is not there),
+//                             discard or truncate
 //
 // Where texts are shared, a full page of history is *known* by its tokens and those before it, in
 // its scope: no other known page says the same. A known page that no sequence uses is still free to
@@ -127,6 +129,7 @@ class Cache {
     std::optional<int> parent;
     int position;
     LayerSet layers;
+    int page, offset;
   };
   struct Sequence {  // its vectors have the capacity for all that limits allow
     bool alive = false;
@@ -135,6 +138,7 @@ class Cache {
     std::vector<int> pages;
     std::vector<int> scratch_pages;
     std::vector<Slot> slots;
+    int n_in_place = 0;         // the first slots, which lie behind history in its last page
     std::vector<Token> tokens;  // [committed] where texts are shared
   };
   static constexpr int kNone = -1;
@@ -156,6 +160,7 @@ class Cache {
   void drop_page(int page);
   void drop_scratch(Sequence& sequence);
   bool may_be_written(int page) const { return pages_[page].uses == 1 && !pages_[page].is_known; }
+  bool may_go_in_place(const Sequence& sequence, std::optional<SlotId> parent) const;
 
   std::span<const Token> tokens_of(int page) const;
   std::uint64_t hash(const CacheScope& scope, int before, std::span<const Token> tokens) const;
