@@ -219,6 +219,54 @@ void cover(const Model& target, const std::vector<const Model*>& drafts, const C
   EXPECT_GT(accepted, 0);
 }
 
+// What a request may say of sampling, one parameter at a time.
+TEST(Exactness, EachSamplingParameterAloneWithEachDraft) {
+  const std::pair<const char*, void (*)(SamplingParams&)> parameters[] = {
+      {"seed", [](SamplingParams& params) { params.seed = 99; }},
+      {"stream", [](SamplingParams& params) { params.stream = 2; }},
+      {"temperature", [](SamplingParams& params) { params.filters.temperature = 1.4f; }},
+      {"top_k", [](SamplingParams& params) { params.filters.top_k = 3; }},
+      {"top_p", [](SamplingParams& params) { params.filters.top_p = 0.5f; }},
+      {"min_p", [](SamplingParams& params) { params.filters.min_p = 0.3f; }},
+      {"typical_p", [](SamplingParams& params) { params.filters.typical_p = 0.5f; }},
+      {"repeat_penalty", [](SamplingParams& params) { params.filters.repeat_penalty = 1.5f; }},
+      {"repeat_last_n",
+       [](SamplingParams& params) {
+         params.filters.repeat_penalty = 1.5f;
+         params.repeat_last_n = 5;
+       }},
+      {"presence_penalty", [](SamplingParams& params) { params.filters.presence_penalty = 1; }},
+      {"frequency_penalty", [](SamplingParams& params) { params.filters.frequency_penalty = 1; }},
+      {"bias",
+       [](SamplingParams& params) {
+         params.bias = {{17, 4.0f}, {40, -4.0f}};
+       }},
+  };
+  const TinyPair pair = tiny_pair("llama", {TensorType::q4_0, TensorType::q8_0, TensorType::q5_1});
+  const Model target = tiny_model(pair.target), draft = tiny_model(pair.draft);
+  const auto tokenizer = make_tokenizer(target.checkpoint->metadata);
+  std::set<std::vector<Token>> texts;
+  for (const auto& [name, change] : parameters) {
+    SCOPED_TRACE(name);
+    SamplingParams sampling;
+    sampling.seed = 20;
+    sampling.filters = {.temperature = 4};  // so hot that the model is unsure
+    change(sampling);
+    Task task{.target = &target,
+              .draft = &draft,
+              .tokenizer = tokenizer.get(),
+              .prompt = repetitive_prompt(70, 256),
+              .sampling = sampling,
+              .n_predict = 32};
+    const Decoded plain = decode(task, {});
+    EXPECT_TRUE(texts.insert(plain.tokens).second) << "changes nothing";
+    Matrix matrix(std::move(task));
+    for (const char* const draft_name : kDrafts)
+      matrix.check({.draft = draft_name, .rows = 8, .n_threads = 2, .n_mates = 1});
+    EXPECT_GT(matrix.accepted("model") + matrix.accepted("prediction"), 0);
+  }
+}
+
 // What the full product does not cover: every sampling of every family, K-quants, depths, the
 // automatic budget, the other type of cache.
 TEST(Exactness, TinyFamiliesCovered) {

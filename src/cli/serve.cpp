@@ -3,8 +3,11 @@
 
 #include <atomic>
 #include <filesystem>
+#include <map>
+#include <mutex>
 #include <sstream>
 
+#include "base/bytes.h"
 #include "cli/generate.h"
 #include "cli/signals.h"
 #include "cli/text_input.h"
@@ -73,6 +76,35 @@ class ServerLog {
   std::atomic<bool> has_failed_ = false;
 };
 
+// Why answers failed. Any thread adds at once, so that no answer waits for a log; the thread that
+// waits for signals writes.
+class FailedAnswers {
+ public:
+  void add(const Error& error) {
+    try {
+      const std::lock_guard lock(mutex_);
+      if (reasons_.size() < kReasonsMax) ++reasons_[printable(error.what(), kBytesMax)];
+    } catch (const std::bad_alloc&) {  // the client hears of it
+    }
+  }
+  void write(ServerLog& log) {
+    std::map<std::string, int> reasons;
+    {
+      const std::lock_guard lock(mutex_);
+      reasons.swap(reasons_);
+    }
+    for (const auto& [reason, n] : reasons)
+      log.note(n == 1 ? fmt::format("an answer failed: {}", reason)
+                      : fmt::format("{} answers failed: {}", n, reason));
+  }
+
+ private:
+  static constexpr std::size_t kReasonsMax = 10, kBytesMax = 300;  // between two writes
+
+  std::mutex mutex_;
+  std::map<std::string, int> reasons_;
+};
+
 HttpServerOptions http_options(const Settings& settings, Metrics& metrics, ServerLog& log) {
   HttpServerOptions options{.host = settings.host,
                             .port = settings.port,
@@ -95,7 +127,7 @@ std::string url(const Settings& settings, int port) {
 
 std::shared_ptr<const ServedModel> served_model(const Settings& settings, const Workbench& bench,
                                                 const Engine& engine, Scheduler& scheduler,
-                                                Metrics& metrics) {
+                                                Metrics& metrics, FailedAnswers& failed) {
   const OpenedModel& opened = bench.model();
   auto model = std::make_shared<ServedModel>();
   model->name = name_for_clients(settings);
@@ -119,7 +151,11 @@ std::shared_ptr<const ServedModel> served_model(const Settings& settings, const 
   model->keys_share = settings.share_cache;
   model->answers_max = static_cast<std::size_t>(settings.parallel + settings.queue_max);
   model->submit = [&](AnswerRequest request, AnswerListener listener) {
-    return scheduler.submit(std::move(request), metrics.watch(std::move(listener)));
+    auto watched = [&failed, next = std::move(listener)](const AnswerEvent& event) {
+      if (event.end && event.end->error) failed.add(*event.end->error);
+      next(event);
+    };
+    return scheduler.submit(std::move(request), metrics.watch(std::move(watched)));
   };
   model->cancel = [&scheduler](AnswerId id) { scheduler.cancel(id); };
   return model;
@@ -148,11 +184,12 @@ StatusSources status_sources(const Workbench& bench, const ServedModel& model, c
           .metrics = [&metrics](const SchedulerStatus& status) { return metrics.text(status); }};
 }
 
-// Sleeps until a signal comes; false: the server failed meanwhile.
-bool wait_for_signal(const Server& server) {
+// Until a signal comes; false: the server failed meanwhile.
+bool wait_for_signal(const Server& server, FailedAnswers& failed, ServerLog& log) {
   constexpr int kWaitMs = 500;
   while (!pending_signal()) {
     if (server.failure()) return false;
+    failed.write(log);
     ::poll(nullptr, 0, kWaitMs);  // a signal ends it
   }
   return true;
@@ -167,6 +204,7 @@ int serve(const Machine& machine, const Settings& settings) {
 
   Metrics metrics(name_for_clients(settings), std::string(version()));
   ServerLog log(console);
+  FailedAnswers failed;
   Server server(http_options(settings, metrics, log), std::string(version()));
   const std::string address = url(settings, server.port());
   console.note(fmt::format("listening on {}, loading {}", address, settings.model));
@@ -190,18 +228,19 @@ int serve(const Machine& machine, const Settings& settings) {
     ~Stop() { server.stop(); }
   } stop{server};
   stop_if_interrupted();
-  const auto model = served_model(settings, bench, *engine, scheduler, metrics);
+  const auto model = served_model(settings, bench, *engine, scheduler, metrics, failed);
   server.serve(status_routes(status_sources(bench, *model, server, scheduler, metrics, settings,
                                             !engine->drafters().empty())),
                api_routes(model), scheduler);
   log.note(fmt::format("{} is ready at {}/v1", bench.model().name, address));
 
-  if (wait_for_signal(server)) {
+  if (wait_for_signal(server, failed, log)) {
     const int signal = take_signal();
     const std::chrono::seconds most(settings.drain_seconds);
     if (!server.drain(most, [&] { return !pending_signal() && !server.failure(); }))
       log.note("answers in progress were ended");
     server.stop();
+    failed.write(log);
     if (!server.failure()) {
       bench.keep_profile(*engine);
       return signal == SIGTERM ? kDone : 128 + signal;

@@ -27,8 +27,9 @@ class ScriptedDrafter : public Drafter {
   explicit ScriptedDrafter(Script script) : script_(std::move(script)) {}
 
   std::string_view name() const override { return "scripted"; }
-  void begin(DraftSequence sequence, CacheScope) override {
+  void begin(DraftSequence sequence, CacheScope scope) override {
     CHECK(texts_.try_emplace(sequence).second);
+    scopes[sequence] = scope;
   }
   void observe(DraftSequence sequence, std::span<const Token> tokens) override {
     if (before_observe) before_observe();
@@ -48,6 +49,7 @@ class ScriptedDrafter : public Drafter {
 
   const std::map<DraftSequence, std::vector<Token>>& texts() const { return texts_; }
   std::function<void()> before_observe = nullptr;  // may throw
+  std::map<DraftSequence, CacheScope> scopes;
 
  private:
   Script script_;
@@ -257,9 +259,13 @@ TEST(Engine, DraftsAreAccepted) {
     if (draft.make().empty()) continue;
     SCOPED_TRACE(draft.name);
     WatchedEngine engine({}, draft.make());
-    generate(engine, tokenizer, requests());
+    generate(engine, tokenizer, requests(), /*stagger=*/true);
     EXPECT_GT(engine.accepted, 10);
     EXPECT_LE(engine.accepted, engine.drafted);
+    // Prompts, answers and drafts of all texts are one pass of a step.
+    const auto& backend = dynamic_cast<const FakeBackend&>(engine.target());
+    EXPECT_EQ(backend.counts.forwards, engine.steps());
+    EXPECT_EQ(backend.counts.rows, engine.rows);
   }
   // The target as its own draft: after the first token a token more than the depth in every step,
   // sampled or not.
@@ -788,6 +794,27 @@ TEST(Engine, DraftersCanChangeInMidText) {
     }
     const std::vector<Token> answer(generation->tokens.begin() + 3, generation->tokens.end());
     EXPECT_EQ(answer, decode_plainly(setting.model, tokenizer, request, 200).tokens);
+  }
+}
+
+// What one user's texts teach a drafter stays theirs.
+TEST(Engine, DraftersKnowTheScopeOfEachText) {
+  const FakeTokenizer tokenizer = words();
+  const auto silent = [] {
+    return list(
+        std::make_unique<ScriptedDrafter>([](std::span<const Token>, const DraftRequest&) {}));
+  };
+  WatchedEngine engine({}, silent());
+  std::vector<std::unique_ptr<Generation>> texts;
+  for (const std::uint64_t user : {3, 4, 3})
+    texts.push_back(engine.begin(std::vector<Token>{1, 2}, greedy(), StopRules(tokenizer, {}),
+                                 {.scope = {{user, 7}}}));
+  for (const bool changed : {false, true}) {
+    if (changed) engine.set_drafters(silent());
+    auto scopes = dynamic_cast<const ScriptedDrafter&>(*engine.drafters()[0]).scopes;
+    ASSERT_EQ(scopes.size(), texts.size());
+    for (const auto& text : texts)
+      EXPECT_EQ(scopes.at(text->draft_sequence), text->options.scope) << changed;
   }
 }
 

@@ -66,11 +66,16 @@ inline SamplingParams greedy() {
   return params;
 }
 
-inline SamplingParams sampled(std::uint64_t seed, bool penalties) {
+// With temperature alone, or with all that changes a choice.
+inline SamplingParams sampled(std::uint64_t seed, bool everything) {
   SamplingParams params;
   params.seed = seed;
   params.filters.temperature = 0.9f;
-  if (penalties) {
+  if (everything) {
+    params.filters.top_k = 20;
+    params.filters.typical_p = 0.98f;
+    params.filters.top_p = 0.97f;
+    params.filters.min_p = 0.01f;
     params.filters.repeat_penalty = 1.2f;
     params.filters.frequency_penalty = 0.1f;
     params.filters.presence_penalty = 0.2f;

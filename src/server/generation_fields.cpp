@@ -107,7 +107,7 @@ FieldTable<Speculation> speculation_fields() {
                 }},
                R"("auto", "off" or drafters of the server)");
   table.obeyed("rows", integer_field(&Speculation::rows, 0, kRowsMax),
-               "the most that a step may draft");
+               "the most that a step may draft, within the server's `--draft-rows`");
   return table;
 }
 

@@ -8,7 +8,7 @@ import unittest
 
 from program import OUTRIDER, TestCase, environment, outrider
 
-COMMANDS = ["run", "prove", "bench bandwidth", "bench curve", "bench generate", "pull", "list", "rm", "inspect",
+COMMANDS = ["run", "serve", "prove", "bench bandwidth", "bench curve", "bench generate", "pull", "list", "rm", "inspect",
             "tokenize", "profile show", "profile clear", "history show",
             "history clear", "completions", "manual"]
 
@@ -24,6 +24,10 @@ class Usage(TestCase):
             (["-p", "hi"], "a command comes first"),
             (["run", "--tmp", "0"], "--tmp: run has no such flag", 'did you mean "--temp"?'),
             (["list", "--temp", "0"], "--temp: not a flag of list, but of run"),
+            (["serve", "--parallel", "0", "-m", "x"], "--parallel 0: at least 1"),
+            (["serve", "-np", "many", "-m", "x"], "--parallel many: expected a whole number"),
+            (["serve", "--port", "65536", "-m", "x"], "--port 65536: at most 65535"),
+            (["serve", "--prompt", "x", "-m", "x"], "--prompt: not a flag of serve, but of run"),
             (["run", "hello"], "write the prompt after -p"),
             (["run", "-p"], "-p: a value is missing"),
             (["run", "--draft-rows", "900"], "--draft-rows 900: at most 64"),

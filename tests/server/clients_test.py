@@ -378,6 +378,24 @@ class Completions(ServerTest):
 
 
 @needs_model(MODEL)
+class DraftModel(ServerTest):
+    """A draft model that is nearly always right, since it is the model itself."""
+    arguments = ("-np", "2", "-md", MODEL, "--budget", "fixed", "--draft-rows", "4")
+
+    def test_the_same_text(self):
+        prompts = ["Once upon a time, there was a", "The capital of France is"]
+        for sampling in ({"temperature": 0}, {"temperature": 0.9, "seed": 42, "top_p": .9}):
+            with self.subTest(**sampling):
+                def texts(draft):
+                    return self.complete(prompts, max_tokens=32, extra_body={"speculation": {"draft": draft}}, **sampling)
+                plain, by_model, by_all = texts("off"), texts("model"), texts("auto")
+                self.assertEqual([choice.text for choice in by_model.choices], [choice.text for choice in plain.choices])
+                self.assertEqual([choice.text for choice in by_all.choices], [choice.text for choice in plain.choices])
+                self.assertEqual(plain.timings["draft_n"], 0)
+                self.assertGreater(by_model.timings["draft_n_accepted"], 20)
+
+
+@needs_model(MODEL)
 class Context(ServerTest):
     """What has to do with how much the model takes, and the routes of llama-server and vLLM that say so."""
     arguments = ("-c", "128", "-np", "2")

@@ -1,4 +1,4 @@
-"""A model that answers nonsense, fast: the first layers of a .gguf file. For tests of many requests."""
+"""Models made of a .gguf file: one of its first layers, which answers nonsense, fast; one that cannot answer."""
 
 import struct
 
@@ -35,6 +35,12 @@ class Reader:
         else:
             self.at += SIZES[kind]
 
+    def tensor(self):
+        """Name, sizes, type, and place in the data."""
+        name = self.string()
+        sizes = [self.number("Q") for _ in range(self.number("I"))]
+        return name, sizes, self.number("I"), self.number("Q")
+
 
 def write_shallow_model(path, shallow_path, n_layers):
     """Tensors keep their places in the data, so what is left out of the list stays in the file."""
@@ -53,12 +59,28 @@ def write_shallow_model(path, shallow_path, n_layers):
     head = data[:reader.at]
     tensors = []
     for _ in range(n_tensors):
-        begin, name = reader.at, reader.string()
-        n_sizes = reader.number("I")
-        reader.at += 8 * n_sizes + 4 + 8  # sizes, type, place
+        begin = reader.at
+        name, *_ = reader.tensor()
         if not name.startswith(b"blk.") or int(name.split(b".")[1]) < n_layers:
             tensors.append(data[begin:reader.at])
     struct.pack_into("<Q", head, 8, len(tensors))
     head += b"".join(tensors)
     rest = data[-(-reader.at // alignment) * alignment:]
     shallow_path.write_bytes(head + bytes(-len(head) % alignment) + rest)
+
+
+def write_broken_model(path, broken_path):
+    """Loads, but its last norm is NaN, and so is every logit."""
+    data = bytearray(path.read_bytes())
+    reader = Reader(data)
+    reader.at = 8
+    n_tensors, n_values = reader.number("Q"), reader.number("Q")
+    for _ in range(n_values):
+        reader.string()
+        reader.skip_value(reader.number("I"))
+    tensors = {name: rest for name, *rest in (reader.tensor() for _ in range(n_tensors))}
+    [size], kind, place = tensors[b"output_norm.weight"]
+    assert kind == 0  # float
+    begin = -(-reader.at // 32) * 32 + place
+    data[begin:begin + 4 * size] = struct.pack("<f", float("nan")) * size
+    broken_path.write_bytes(data)

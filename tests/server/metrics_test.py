@@ -1,7 +1,7 @@
 """Rules and dashboard in deploy/ on Debian's Prometheus, which scrapes a server that answers with drafts.
 
-OUTRIDER_PROMETHEUS is the folder that scripts/prometheus made; without it the tests skip. OUTRIDER_METRICS_URL is another
-server to scrape, as in http://127.0.0.1:8080, which has to answer requests meanwhile.
+OUTRIDER_PROMETHEUS is the folder that scripts/unpack-package made; without it the tests skip. OUTRIDER_METRICS_URL is
+another server to scrape, as in http://127.0.0.1:8080, which has to answer requests meanwhile.
 """
 
 import contextlib
@@ -33,8 +33,13 @@ def program(name):
 
 
 def dashboard_queries():
-    """Of each panel, with values for Grafana's variables."""
-    for panel in json.loads((DEPLOY / "grafana.json").read_text())["panels"]:
+    """Of each panel, with values for Grafana's variables, and of those variables."""
+    dashboard = json.loads((DEPLOY / "grafana.json").read_text())
+    for variable in dashboard["templating"]["list"]:
+        if variable["type"] == "query":
+            metric, label = re.fullmatch(r"label_values\((\w+), (\w+)\)", variable["query"]).groups()
+            yield f'{metric}{{{label}!=""}}'
+    for panel in dashboard["panels"]:
         for target in panel["targets"]:
             yield target["expr"].replace("$__rate_interval", "30s").replace("$instance", ".*")
 

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from serving import MODEL, PATIENCE, Server, Stream, has_model, model_path, request
-from shallow_model import write_shallow_model
+from made_models import write_shallow_model
 
 # Unless --url is given. A small cache is soon full: requests wait and give way.
 SMALL = ["-np", "6", "--ctx-size", "2048", "--cache-memory", "96M"]

@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from serving import MODEL, PATIENCE, Server, Stream, TestCase, joined, model_path, needs_model, outrider, raw, wait_until
+from made_models import write_broken_model
 
 CHAT = "/v1/chat/completions"
 COMPLETIONS = "/v1/completions"
@@ -25,7 +26,7 @@ MESSAGES = [{"role": "user", "content": "Hi"}]
 LONG = {"prompt": "Once upon a time", "max_tokens": 4000, "ignore_eos": True}
 
 # What every field of each route is given in turn: nothing that a program should send.
-VALUES = [None, True, False, -1, 0, 1, 1.5, -0.0, 1e-320, 1e308, -1e308, 2**31, -2**31 - 1, 2**53 + 1, 2**63, 2**64, -2**63,
+VALUES = [None, True, False, -1, 0, 1, 1.5, -0.0, 1e-320, 1e308, -1e308, float("nan"), float("-inf"), 2**31, -2**31 - 1, 2**53 + 1, 2**63, 2**64, -2**63,
           10**400, "", "x", "\0", "\ud800", "é" * 3000, [], [[]], [None], [1, "x"], [[[1]]], [-1], [2**31], {}, {"": None},
           {"type": "text"}, {"x": {"y": []}}, [{}], [{"role": "user"}], [{"role": "user", "content": [{}]}],
           {"1": 1e9}, {"-1": 1}, {"x": 1}, {"99999999999": 1}, {"type": "function", "function": {"name": "x"}}]
@@ -556,6 +557,23 @@ class Life(TestCase):
                 # And what else is there does not look like one.
                 others = [line for line, match in zip(lines, matches) if not match]
                 self.assertEqual([line for line in others if line.endswith(" ms")], [])
+
+    def test_failed_answers(self):
+        """The client hears why, and the log says it without being asked for more lines."""
+        with tempfile.TemporaryDirectory() as folder:
+            broken = Path(folder, "broken.gguf")
+            write_broken_model(Path(model_path(MODEL)), broken)
+            with Server("-a", "broken", model=str(broken)) as server:
+                for path, (bases, _) in list(SMALL.items())[:3]:
+                    answer = server.post(path, **bases[0])
+                    self.assertEqual(answer.status, 500)
+                    self.assertIn(b"no usable logits", answer.body)
+                server.wait_for_line("answers? failed: the model gave no usable logits")
+                self.assertEqual(server.get("/health").status, 200)
+                server.send_signal(signal.SIGTERM)
+                self.assertEqual(server.wait(), 0)
+                failed = [re.match(r"(an|\d+) answers? failed: ", line) for line in server.log if line]
+                self.assertEqual(sum(1 if match[1] == "an" else int(match[1]) for match in failed if match), 3)
 
     def test_log_file_that_cannot_be_written(self):
         """Any more: the server says so once, and goes on."""
