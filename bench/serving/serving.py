@@ -2,6 +2,7 @@
 import bisect
 import itertools
 import json
+import select
 import sys
 import threading
 import time
@@ -51,6 +52,40 @@ def together(tasks):
     return errors
 
 
+class Receiver(threading.Thread):
+    """Reads for all answers in progress: the pieces of a step wake one thread, once."""
+
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.ready = select.epoll()
+        self.answers = {}
+        self.start()
+
+    def run(self):
+        while True:
+            for number, _ in self.ready.poll():
+                connection, pieces, has_ended = self.answers[number]
+                try:
+                    data = connection.recv(65536)
+                except ConnectionError:  # what is missing is found later
+                    data = b""
+                pieces.append((time.perf_counter(), data))
+                if not data:
+                    self.ready.unregister(number)
+                    has_ended.set()
+
+    def receive(self, connection):
+        """All that comes until the other side closes the connection, [(seconds, bytes)]."""
+        pieces, has_ended = [], threading.Event()
+        self.answers[connection.fileno()] = connection, pieces, has_ended
+        self.ready.register(connection, select.EPOLLIN)
+        has_ended.wait()
+        return pieces
+
+
+RECEIVER = Receiver()
+
+
 def stream(server, path, body):
     """The lines of an answer and when each was there, [(seconds, line)].
 
@@ -59,10 +94,7 @@ def stream(server, path, body):
     """
     connection = server.connect()  # each its own: llama.cpp's server closes them after a stream
     connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json", "Connection": "close"})
-    received, times = [], []
-    while data := connection.sock.recv(65536):
-        times.append(time.perf_counter())
-        received.append(data)
+    times, received = zip(*RECEIVER.receive(connection.sock))
     connection.close()
     ends = list(itertools.accumulate(map(len, received)))
     received = b"".join(received)
