@@ -67,6 +67,7 @@ std::vector<AnswerRequest> mix(const Load& load, int vocabulary, unsigned seed) 
                             .presence_penalty = 0.2f,
                             .temperature = 1.1f};
         sampling.bias = {{17, 2.5f}, {40, -1.0f}};
+        sampling.repeat_last_n = below(100);
     }
     if (below(3) == 0) request.request.options.prediction.assign(common.begin() + 60, common.end());
     if (below(5) == 0) request.request.options.draft_rows = below(3);
@@ -94,8 +95,10 @@ Sums serve_and_compare(const Models& models, const Load& load, unsigned seed) {
                             .cache_type = load.cache_type,
                             .n_threads = load.n_threads};
   std::vector<std::unique_ptr<Drafter>> drafters;
-  drafters.push_back(
-      std::make_unique<LookupDrafter>(LookupOptions{.memory_bytes = std::size_t{1} << 24}));
+  constexpr std::size_t kMemory = std::size_t{1} << 24;
+  drafters.push_back(std::make_unique<LookupDrafter>(LookupOptions{
+      .memory_bytes = kMemory,
+      .earlier = std::make_shared<EarlierAnswers>(EarlierAnswers::Options{kMemory})}));
   drafters.push_back(std::make_unique<PredictionDrafter>());
   drafters.push_back(
       std::make_unique<ModelDrafter>(load_cpu(*models.draft, options, load.isa),
