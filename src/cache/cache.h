@@ -6,10 +6,9 @@
 //   pages     [0, committed)  history, by position; a page that others use or that is known is
 //                             copied before it is written
 //   scratch   [0, slots)      rows of unfinished steps as they were added, in pages of
-//                             their own, but that a chain with which they begin lies behind
-//                             history as long as its last page has room; gone at the next commit
-//                             (but for its path, which moves to history, if it is not there),
-//                             discard or truncate
+//                             their own; but a chain that they begin with lies behind history
+//                             while its last page has room. Gone at the next commit (its path
+//                             moves to history, where it does not lie there), discard or truncate
 //
 // Where texts are shared, a full page of history is *known* by its tokens and those before it, in
 // its scope: no other known page says the same. A known page that no sequence uses is still free to
