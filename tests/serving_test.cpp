@@ -173,6 +173,7 @@ TEST(Serving, AnswersAreThoseOfPlainDecoding) {
                                              .n_pages = 14,
                                              .context = 512,
                                              .n_predict = 300,
+                                             .n_predict_least = 150,
                                              .automatic = automatic},
                                             seed);
         sums.cached += more.cached;
