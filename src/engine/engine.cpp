@@ -289,10 +289,10 @@ void Engine::measure_costs() {
   if (budget.automatic)
     for (const auto& drafter : drafters_) drafter->measure_costs();
   if (!budget_.curve().empty()) return;
-  // In rounds, of which the fastest counts, since a shared machine is slow for moments; passes that
-  // take long have one. Slow machines get fewer rounds, or fewer points; the curve goes on beyond
-  // them and is refined by every step.
-  constexpr int kRounds = 3, kRowsOfAllRounds = 17;
+  // In rounds, of which the fastest counts, since a shared machine is slow for moments, and so is
+  // the first pass that touches some memory; the longest have one. Slow machines get fewer rounds,
+  // or fewer points; the curve goes on beyond them and is refined by every step.
+  constexpr int kRounds = 3, kRowsOfAllRounds = 48;
   constexpr int kRowsOfMany = 96;  // beyond them a row takes what it takes
   const double enough_ms = options_.knows_passes ? 2500 : 600;  // there are more points then
   const Stopwatch watch;

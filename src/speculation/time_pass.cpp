@@ -31,7 +31,7 @@ double time_pass(Backend& backend, SequenceId sequence, int n_rows, int n_logits
 
 std::vector<int> timed_rows(int rows_max) {
   std::vector<int> numbers;
-  for (const int rows : {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96}) {
+  for (const int rows : {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 96}) {
     numbers.push_back(std::min(rows, rows_max));
     if (rows >= rows_max) break;
   }
