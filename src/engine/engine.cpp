@@ -290,11 +290,11 @@ void Engine::measure_costs() {
     for (const auto& drafter : drafters_) drafter->measure_costs();
   if (!budget_.curve().empty()) return;
   // In rounds, of which the fastest counts, since a shared machine is slow for moments, and so is
-  // the first pass that touches some memory; the longest have one. Slow machines get fewer rounds,
-  // or fewer points; the curve goes on beyond them and is refined by every step.
-  constexpr int kRounds = 3, kRowsOfAllRounds = 48;
+  // the first pass that touches some memory. Slow machines get fewer rounds, or fewer points; the
+  // curve goes on beyond them and is refined by every step.
+  constexpr int kRounds = 3;
   constexpr int kRowsOfMany = 96;  // beyond them a row takes what it takes
-  const double enough_ms = options_.knows_passes ? 2500 : 600;  // there are more points then
+  const double enough_ms = options_.knows_passes ? 3000 : 600;  // there are more points then
   const Stopwatch watch;
   std::optional<OwnedSequence> own;
   if (living_.empty()) own.emplace(*target_);
@@ -307,7 +307,7 @@ void Engine::measure_costs() {
   std::map<std::pair<int, int>, double> least_ms;  // by rows, and those of them with logits
   for (int round = 0; round < kRounds; ++round) {
     const auto time = [&](int rows, int n_logits) {
-      if (watch.ms() >= enough_ms || (round > 0 && rows > kRowsOfAllRounds)) return;
+      if (watch.ms() >= enough_ms) return;
       const double ms = time_pass(*target_, sequence, rows, n_logits);
       double& least = least_ms.try_emplace({rows, n_logits}, ms).first->second;
       least = std::min(least, ms);
