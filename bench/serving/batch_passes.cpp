@@ -24,7 +24,7 @@ using namespace outrider;
 
 namespace {
 
-constexpr int kContext = 4096, kTextsMax = 32, kPasses = 16;
+constexpr int kContext = 4096, kTextsMax = 96, kPasses = 16;
 
 double median(std::vector<double> times) {
   std::ranges::sort(times);
