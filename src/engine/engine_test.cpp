@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <map>
 #include <random>
 
 #include "base/error.h"
@@ -444,6 +445,24 @@ TEST(Engine, RandomTreesChangeNothing) {
     if (setting.engine.budget.automatic) engine.measure_costs();
     ASSERT_EQ(generate(engine, tokenizer, all, random() % 2), wanted) << "round " << round;
   }
+}
+
+// The first pass over so many rows may touch memory that none had touched, and takes too long.
+TEST(Engine, TimesEachPassMoreThanOnce) {
+  const auto backend =
+      std::make_shared<FakeBackend>(FakeModel{}, LoadOptions{.context = 200, .batch_rows = 128});
+  Engine engine(backend, {}, {.knows_passes = true});
+  std::map<long, int> passes;  // by rows
+  long rows_before = 0;
+  const auto end_pass = [&] {
+    ++passes[backend->counts.rows - rows_before];
+    rows_before = backend->counts.rows;
+  };
+  backend->before_forward = end_pass;
+  engine.measure_costs();
+  end_pass();
+  for (const int rows : {2, 16, 17, 48}) EXPECT_EQ(passes[rows], 3) << rows;
+  EXPECT_EQ(passes[96], 6);  // with all logits, and with one
 }
 
 TEST(Engine, StopsAtAFullContext) {
