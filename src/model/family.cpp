@@ -13,10 +13,6 @@
 namespace outrider {
 namespace {
 
-std::string key(std::string_view architecture, std::string_view name) {
-  return fmt::format("{}.{}", architecture, name);
-}
-
 // There must be one row per token: a row without a token could be chosen but has no text, and a
 // token without a row has no embedding. If a model has more rows than tokens, converters pad the
 // vocabulary.
@@ -45,9 +41,9 @@ int vocabulary_size(const Checkpoint& checkpoint) {
 }
 
 // Few files name the activation. It is a part of the family, so another one is no variant of it.
-void check_activation(const Metadata& metadata, std::string_view architecture,
-                      Activation activation) {
-  const std::optional<std::string> found = metadata.string(key(architecture, "hidden_activation"));
+void check_activation(const FamilyFile& file, Activation activation) {
+  const std::string key = file.key("hidden_activation");
+  const std::optional<std::string> found = file.metadata().string(key);
   const std::vector<std::string_view> names =
       activation == Activation::silu
           ? std::vector<std::string_view>{"silu", "swish"}
@@ -56,8 +52,7 @@ void check_activation(const Metadata& metadata, std::string_view architecture,
   throw Error(
       "{}: {} is \"{}\", but \"{}\" has {}; this variant is not supported in this version, choose "
       "another model",
-      metadata.origin(), key(architecture, "hidden_activation"), printable(*found), architecture,
-      names.front());
+      file.origin(), key, printable(*found), file.architecture(), names.front());
 }
 
 }  // namespace
@@ -72,140 +67,109 @@ std::span<const Family> families() {
   return kFamilies;
 }
 
-int prediction_layer_count(const Metadata& metadata, std::string_view architecture) {
-  const std::string name = key(architecture, "nextn_predict_layers");
-  if (metadata.find(name) == nullptr) return 0;
-  return static_cast<int>(metadata.require_integer(name, 0, kMaxLayers));
+int prediction_layer_count(const FamilyFile& file) {
+  return file.integer("nextn_predict_layers", 0, kMaxLayers);
 }
 
-int layer_count(const Metadata& metadata, std::string_view architecture) {
-  const int prediction = prediction_layer_count(metadata, architecture);
-  return static_cast<int>(metadata.require_integer(key(architecture, "block_count"), 1 + prediction,
-                                                   kMaxLayers)) -
-         prediction;
+int layer_count(const FamilyFile& file) {
+  const int prediction = prediction_layer_count(file);
+  return file.integer("block_count", 1 + prediction, kMaxLayers) - prediction;
 }
 
-ModelSpec common_spec(const Checkpoint& checkpoint, std::string_view architecture, NormKind norm) {
-  const Metadata& metadata = checkpoint.metadata;
+ModelSpec common_spec(const FamilyFile& file, NormKind norm) {
   ModelSpec spec;
-  spec.family = architecture;
-  spec.embedding =
-      static_cast<int>(metadata.require_integer(key(architecture, "embedding_length"), 1, 1 << 20));
-  spec.context_trained =
-      static_cast<int>(metadata.require_integer(key(architecture, "context_length"), 1, 1 << 24));
+  spec.family = file.architecture();
+  spec.embedding = file.integer("embedding_length", 1, 1 << 20);
+  spec.context_trained = file.integer("context_length", 1, 1 << 24);
   spec.norm = norm;
-  spec.has_norm_bias = checkpoint.find("output_norm.bias") != nullptr;
-  const std::string eps_key =
-      key(architecture, norm == NormKind::rms ? "attention.layer_norm_rms_epsilon"
-                                              : "attention.layer_norm_epsilon");
-  spec.norm_eps = static_cast<float>(metadata.require_number(eps_key));
-  if (!(spec.norm_eps > 0 && spec.norm_eps < 1)) {
-    throw Error("{}: {} is {}, expected more than 0 and less than 1; convert the model again",
-                metadata.origin(), eps_key, spec.norm_eps);
-  }
-  spec.vocabulary = vocabulary_size(checkpoint);
+  spec.has_norm_bias = file.checkpoint().find("output_norm.bias") != nullptr;
+  const std::string_view eps =
+      norm == NormKind::rms ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon";
+  spec.norm_eps = static_cast<float>(file.number(eps, 1e-30, 1));
+  spec.vocabulary = vocabulary_size(file.checkpoint());
   return spec;
 }
 
-Attention common_attention(const Checkpoint& checkpoint, std::string_view architecture,
-                           RopePairing pairing) {
-  const Metadata& metadata = checkpoint.metadata;
-  const auto embedding =
-      metadata.require_integer(key(architecture, "embedding_length"), 1, 1 << 20);
+Attention common_attention(const FamilyFile& file, RopePairing pairing) {
+  const int embedding = file.integer("embedding_length", 1, 1 << 20);
   Attention attention;
-  attention.n_heads = static_cast<int>(
-      metadata.require_integer(key(architecture, "attention.head_count"), 1, 4096));
-  attention.n_kv_heads = attention.n_heads;
-  if (metadata.find(key(architecture, "attention.head_count_kv")) != nullptr) {
-    attention.n_kv_heads = static_cast<int>(
-        metadata.require_integer(key(architecture, "attention.head_count_kv"), 1, 4096));
-  }
+  attention.n_heads = file.integer("attention.head_count", 1, 4096);
+  attention.n_kv_heads = file.integer("attention.head_count_kv", 1, 4096);
   if (attention.n_heads % attention.n_kv_heads != 0) {
     throw Error("{}: {} heads cannot share {} key and value heads evenly; convert the model again",
-                metadata.origin(), attention.n_heads, attention.n_kv_heads);
+                file.origin(), attention.n_heads, attention.n_kv_heads);
   }
   const auto length = [&](std::string_view name) {
-    if (metadata.find(key(architecture, name)) != nullptr)
-      return static_cast<int>(metadata.require_integer(key(architecture, name), 1, kHeadDimMax));
-    const std::int64_t share = embedding / attention.n_heads;
+    if (const std::optional<int> given = file.given_integer(name, 1, kHeadDimMax)) return *given;
+    const int share = embedding / attention.n_heads;
     if (share < 1 || share > kHeadDimMax) {
       throw Error(
           "{}: an embedding of {} gives each of {} heads {} channels, expected 1 to {}; convert "
           "the model again",
-          metadata.origin(), embedding, attention.n_heads, share, kHeadDimMax);
+          file.origin(), embedding, attention.n_heads, share, kHeadDimMax);
     }
-    return static_cast<int>(share);
+    return share;
   };
   attention.key_dim = length("attention.key_length");
   attention.value_dim = length("attention.value_length");
   attention.scale = 1 / std::sqrt(static_cast<double>(attention.key_dim));
 
-  std::int64_t dims = attention.key_dim;
-  if (metadata.find(key(architecture, "rope.dimension_count")) != nullptr)
-    dims = metadata.require_integer(key(architecture, "rope.dimension_count"), 0, kHeadDimMax);
+  const int dims =
+      file.given_integer("rope.dimension_count", 0, kHeadDimMax).value_or(attention.key_dim);
   if (dims % 2 != 0 || dims > attention.key_dim) {
     throw Error(
         "{}: rope turns {} of a key's {} channels, expected an even number of them; convert the "
         "model again",
-        metadata.origin(), dims, attention.key_dim);
+        file.origin(), dims, attention.key_dim);
   }
-  if (dims > 0)
-    attention.rope = scaled_rope(checkpoint, architecture, pairing, static_cast<int>(dims));
-  attention.window = sliding_window(metadata, architecture);
-  attention.has_bias = checkpoint.find("blk.0.attn_q.bias") != nullptr ||
-                       checkpoint.find("blk.0.attn_qkv.bias") != nullptr;
-  attention.has_output_bias = checkpoint.find("blk.0.attn_output.bias") != nullptr;
+  if (dims > 0) attention.rope = scaled_rope(file, pairing, dims);
+  attention.window = sliding_window(file);
+  attention.has_bias = file.checkpoint().find("blk.0.attn_q.bias") != nullptr ||
+                       file.checkpoint().find("blk.0.attn_qkv.bias") != nullptr;
+  attention.has_output_bias = file.checkpoint().find("blk.0.attn_output.bias") != nullptr;
   return attention;
 }
 
-Mlp common_mlp(const Checkpoint& checkpoint, std::string_view architecture, Activation activation) {
-  check_activation(checkpoint.metadata, architecture, activation);
-  return {.width = static_cast<int>(checkpoint.metadata.require_integer(
-              key(architecture, "feed_forward_length"), 1, 1 << 24)),
+Mlp common_mlp(const FamilyFile& file, Activation activation) {
+  check_activation(file, activation);
+  return {.width = file.integer("feed_forward_length", 1, 1 << 24),
           .activation = activation,
-          .has_bias = checkpoint.find("blk.0.ffn_up.bias") != nullptr};
+          .has_bias = file.checkpoint().find("blk.0.ffn_up.bias") != nullptr};
 }
 
-std::optional<int> sliding_window(const Metadata& metadata, std::string_view architecture) {
-  const std::string name = key(architecture, "attention.sliding_window");
-  if (metadata.find(name) == nullptr) return std::nullopt;
-  const auto window = static_cast<int>(metadata.require_integer(name, 0, 1 << 24));
+std::optional<int> sliding_window(const FamilyFile& file) {
+  const int window = file.integer("attention.sliding_window", 0, 1 << 24);
   return window > 0 ? std::optional(window) : std::nullopt;
 }
 
-bool has_window(const Metadata& metadata, std::string_view architecture, int layer, int period) {
-  const std::string name = key(architecture, "attention.sliding_window_pattern");
-  const MetadataValue* value = metadata.find(name);
-  if (value == nullptr) return layer % period != period - 1;
-  if (const auto* windows = std::get_if<std::vector<bool>>(value)) {
-    const int n_layers = layer_count(metadata, architecture);
-    const int n_all = n_layers + prediction_layer_count(metadata, architecture);
-    const auto n_windows = static_cast<std::int64_t>(windows->size());
-    if (n_windows == n_layers || n_windows == n_all)
-      return (*windows)[static_cast<std::size_t>(layer)];
-    throw Error("{}: {} is about {} layers, but there are {}; convert the model again",
-                metadata.origin(), name, n_windows, n_all);
+bool has_window(const FamilyFile& file, int layer, int period) {
+  const std::string name = file.key("attention.sliding_window_pattern");
+  const MetadataValue* value = file.metadata().find(name);
+  const auto* windows = value ? std::get_if<std::vector<bool>>(value) : nullptr;
+  if (windows == nullptr) {
+    const int own =
+        file.given_integer("attention.sliding_window_pattern", 1, kMaxLayers).value_or(period);
+    return layer % own != own - 1;
   }
-  const auto own = static_cast<int>(metadata.require_integer(name, 1, kMaxLayers));
-  return layer % own != own - 1;
+  const int n_layers = layer_count(file);
+  const int n_all = n_layers + prediction_layer_count(file);
+  const auto n_windows = static_cast<std::int64_t>(windows->size());
+  if (n_windows == n_layers || n_windows == n_all)
+    return (*windows)[static_cast<std::size_t>(layer)];
+  throw Error("{}: {} is about {} layers, but there are {}; convert the model again", file.origin(),
+              name, n_windows, n_all);
 }
 
-double factor(const Metadata& metadata, std::string_view architecture, std::string_view name) {
-  const double value = metadata.number(key(architecture, name)).value_or(1);
-  if (!(value >= 1e-6 && value <= 1e6)) {
-    throw Error("{}: {} is {}, expected a factor from 1e-6 to 1e6; convert the model again",
-                metadata.origin(), key(architecture, name), value);
-  }
-  return value;
+double required_factor(const FamilyFile& file, std::string_view name) {
+  return file.number(name, 1e-6, 1e6);
 }
 
-std::optional<double> softcap(const Metadata& metadata, std::string_view architecture,
-                              std::string_view name) {
-  const double cap = metadata.number(key(architecture, name)).value_or(0);
-  if (!(cap >= 0 && cap <= 1e6)) {
-    throw Error("{}: {} is {}, expected a number from 0 to 1e6; convert the model again",
-                metadata.origin(), key(architecture, name), cap);
-  }
+double factor(const FamilyFile& file, std::string_view name) {
+  return file.number(name, 0, 1e6) == 0 ? 1 : required_factor(file, name);
+}
+
+std::optional<double> softcap(const FamilyFile& file, std::string_view name) {
+  const double cap = file.number(name, 0, 1e6);
   return cap > 0 ? std::optional(cap) : std::nullopt;
 }
 

@@ -4,10 +4,9 @@
 
 #include <optional>
 #include <span>
-#include <string>
 #include <string_view>
 
-#include "formats/checkpoint.h"
+#include "model/family_file.h"
 #include "model/spec.h"
 
 namespace outrider {
@@ -16,39 +15,50 @@ namespace outrider {
 // have (model/tensor_names.h); families name them alike.
 struct Family {
   std::string_view architecture;  // general.architecture
-  ModelSpec (*spec)(const Checkpoint&);
+  ModelSpec (*spec)(const FamilyFile&);
+  std::span<const MetadataKey> own_keys = {};  // besides common_keys()
 };
 
 std::span<const Family> families();
 
-// Pieces that families share. All read metadata under "<architecture>." and throw Error where a
-// value is missing or absurd.
+// Pieces that families share. All read keys of the family's list and throw Error where a value is
+// missing or absurd.
 
 // A spec with everything that every decoder has, but for the layers.
-ModelSpec common_spec(const Checkpoint& checkpoint, std::string_view architecture,
-                      NormKind norm = NormKind::rms);
+ModelSpec common_spec(const FamilyFile& file, NormKind norm = NormKind::rms);
 // Layers that compute text: without those that predict further tokens.
-int layer_count(const Metadata& metadata, std::string_view architecture);
+int layer_count(const FamilyFile& file);
 // Layers of this kind that predict further tokens (multi-token prediction), after the others.
-int prediction_layer_count(const Metadata& metadata, std::string_view architecture);
+int prediction_layer_count(const FamilyFile& file);
 // Heads, sizes, scale 1 / sqrt(key_dim), rope with the file's scaling, biases if the first layer
 // has them; the window of all layers if the file names one.
-Attention common_attention(const Checkpoint& checkpoint, std::string_view architecture,
-                           RopePairing pairing);
+Attention common_attention(const FamilyFile& file, RopePairing pairing);
 // Biases if the first layer has them.
-Mlp common_mlp(const Checkpoint& checkpoint, std::string_view architecture, Activation activation);
+Mlp common_mlp(const FamilyFile& file, Activation activation);
 
-// attention.sliding_window; nothing if it is absent or 0.
-std::optional<int> sliding_window(const Metadata& metadata, std::string_view architecture);
+// attention.sliding_window; nothing if it is 0.
+std::optional<int> sliding_window(const FamilyFile& file);
 // Whether a layer is one of those with a window: as attention.sliding_window_pattern says, else all
 // but each `period`-th.
-bool has_window(const Metadata& metadata, std::string_view architecture, int layer, int period);
-// A factor that the file may name; absent: 1.
-double factor(const Metadata& metadata, std::string_view architecture, std::string_view name);
+bool has_window(const FamilyFile& file, int layer, int period);
+// A factor; 1 if it is 0, which says that there is none.
+double factor(const FamilyFile& file, std::string_view name);
+// A factor without which nothing comes out right: 0 is refused.
+double required_factor(const FamilyFile& file, std::string_view name);
+// A soft cap, positive; nothing if it is 0.
+std::optional<double> softcap(const FamilyFile& file, std::string_view name);
 
-// A soft cap that the file may name, positive; absent or 0: none.
-std::optional<double> softcap(const Metadata& metadata, std::string_view architecture,
-                              std::string_view name);
+// Rows of families' lists.
+// Of those with layer norms, in place of common_keys()'s.
+inline constexpr MetadataKey kLayerNormEpsilon = {.name = "attention.layer_norm_epsilon"};
+inline constexpr MetadataKey kNoRmsNormEpsilon = {
+    .name = "attention.layer_norm_rms_epsilon",
+    .use = KeyUse::harmless,
+    .why = "of RMS norms; the family has layer norms"};
+// Of those in which only some layers have a window.
+inline constexpr MetadataKey kWindowPattern = {
+    .name = "attention.sliding_window_pattern",
+    .otherwise = Computed{"all layers but each n-th, with the family's n"}};
 
 // Norm, attention, norm, gated MLP, as most decoders are.
 LayerSpec plain_layer(const Attention& attention, const Mlp& mlp);

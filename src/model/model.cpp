@@ -155,6 +155,11 @@ const Family& find_family(const Metadata& metadata) {
       fmt::join(known, ", "));
 }
 
+FamilyFile family_file(const Checkpoint& checkpoint) {
+  const Family& family = find_family(checkpoint.metadata);
+  return FamilyFile(checkpoint, family.architecture, family.own_keys);
+}
+
 // llama.cpp writes large models as several files; only the first one says what the model is.
 void check_whole(const Checkpoint& checkpoint) {
   const Metadata& metadata = checkpoint.metadata;
@@ -191,8 +196,11 @@ namespace {
 // Finds the tensors of a model by their names.
 class Reader {
  public:
-  explicit Reader(Model& model)
-      : model_(model), checkpoint_(*model.checkpoint), origin_(checkpoint_.metadata.origin()) {}
+  Reader(Model& model, int n_prediction_layers)
+      : model_(model),
+        n_prediction_layers_(n_prediction_layers),
+        checkpoint_(*model.checkpoint),
+        origin_(checkpoint_.metadata.origin()) {}
 
   void read() {
     for (int layer = 0; layer < model_.spec.n_layers(); ++layer) {
@@ -260,10 +268,8 @@ class Reader {
     const auto begins = [&](std::string_view prefix) { return tensor.name.starts_with(prefix); };
     if (begins("v.") || begins("mm.")) return "vision";
     if (begins("a.")) return "audio";
-    const std::string& architecture = model_.spec.family;
     const int n_layers = model_.spec.n_layers();
-    const int n_prediction = prediction_layer_count(checkpoint_.metadata, architecture);
-    for (int layer = n_layers; layer < n_layers + n_prediction; ++layer)
+    for (int layer = n_layers; layer < n_layers + n_prediction_layers_; ++layer)
       if (begins(fmt::format("blk.{}.", layer))) return "prediction of further tokens";
     return {};
   }
@@ -303,6 +309,7 @@ class Reader {
   }
 
   Model& model_;
+  const int n_prediction_layers_;
   const Checkpoint& checkpoint_;
   const std::string& origin_;
   std::unordered_set<const TensorView*> used_;
@@ -313,15 +320,24 @@ class Reader {
 Model understand(std::shared_ptr<const Checkpoint> checkpoint) {
   check_whole(*checkpoint);
   check_kind(checkpoint->metadata);
-  const Family& family = find_family(checkpoint->metadata);
+  const FamilyFile file = family_file(*checkpoint);
   Model model{.checkpoint = checkpoint,
-              .spec = family.spec(*checkpoint),
+              .spec = find_family(checkpoint->metadata).spec(file),
               .weights = {},
               .parts = {},
-              .left_out = {}};
+              .left_out = {},
+              .warnings = file.unknown_keys()};
   model.weights.assign(model.spec.layers.size() * kRoles, nullptr);
-  Reader(model).read();
+  Reader(model, prediction_layer_count(file)).read();
   return model;
+}
+
+std::vector<TakenKey> taken_keys(const Model& model) {
+  const FamilyFile file = family_file(*model.checkpoint);
+  std::vector<TakenKey> taken;
+  for (const MetadataKey& row : file.keys())
+    taken.push_back({file.key(row.name), row, file.has(row.name)});
+  return taken;
 }
 
 std::size_t bytes_per_token(const Model& model) {

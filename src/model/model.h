@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "formats/checkpoint.h"
+#include "formats/metadata_key.h"
 #include "model/spec.h"
 
 namespace outrider {
@@ -24,6 +25,8 @@ struct Model {
   std::vector<std::shared_ptr<const TensorView>> parts;
   // What the file holds besides a model of text, such as "vision (436 tensors)": not loaded.
   std::vector<std::string> left_out;
+  // A line for each key of the family's name space that no list knows.
+  std::vector<std::string> warnings;
 };
 
 // Whether tensors of this role multiply, whatever their size; the others are vectors of floats.
@@ -34,6 +37,15 @@ bool is_matrix(Role role);
 // sound, and layers that predict further tokens, are left out. If the file holds a
 // vocabulary, spec.vocabulary is its size: every token that the model can choose has a text.
 Model understand(std::shared_ptr<const Checkpoint> checkpoint);
+
+// What a family's list (family.h) says of a key, and whether this file has it.
+struct TakenKey {
+  std::string name;  // in full
+  MetadataKey row;
+  bool is_in_file = false;
+};
+// All rows of the model's family, by name.
+std::vector<TakenKey> taken_keys(const Model& model);
 
 // Bytes of the tensors that producing one token must read: every matrix and vector once, but of an
 // embedding that is not the head's matrix too, one row.

@@ -4,12 +4,12 @@
 
 #include <string_view>
 
-#include "formats/checkpoint.h"
+#include "model/family_file.h"
 #include "model/spec.h"
 
 namespace outrider {
 
-// Rope over `dims` channels, even, from the keys under "<architecture>.rope.": its base, and
+// Rope over `dims` channels, even, from the keys "rope.*" and these tensors:
 //
 //   scaling.type    none; linear (Chen et al. 2023, arXiv:2306.15595); yarn (numerics/rope.h);
 //                   longrope
@@ -18,14 +18,11 @@ namespace outrider {
 //                   rope_factors_long.weight: the same, up to a context of
 //                   scaling.original_context_length and beyond
 //
-// Throws Error if a value is missing or absurd.
-Rope scaled_rope(const Checkpoint& checkpoint, std::string_view architecture, RopePairing pairing,
-                 int dims);
+// base_key names the base. Throws Error if a value is missing or absurd.
+Rope scaled_rope(const FamilyFile& file, RopePairing pairing, int dims,
+                 std::string_view base_key = "rope.freq_base");
 
 // The same without any scaling, whatever the file says.
-Rope plain_rope(RopePairing pairing, int dims, double base);
-
-// A base that the file names, checked; nothing if it does not.
-std::optional<double> rope_base(const Metadata& metadata, std::string_view key);
+Rope plain_rope(const FamilyFile& file, RopePairing pairing, int dims, std::string_view base_key);
 
 }  // namespace outrider

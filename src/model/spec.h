@@ -66,9 +66,11 @@ struct Rope {
   struct Longer {
     int length = 0;
     std::vector<double> frequencies;
+    bool operator==(const Longer&) const = default;
   };
   std::optional<Longer> longer;
 
+  bool operator==(const Rope&) const = default;
   int dims() const { return 2 * static_cast<int>(frequencies.size()); }
 };
 
@@ -82,6 +84,7 @@ enum class HeadNorm { none, shared, each, all };
 struct QueryGrowth {
   double beta = 0;
   int length = 0;
+  bool operator==(const QueryGrowth&) const = default;
 };
 
 // Grouped-query attention (Ainslie et al. 2023, arXiv:2305.13245) with all that families add to it.
@@ -97,6 +100,7 @@ struct Attention {
   std::optional<QueryGrowth> query_growth;
   bool has_bias = false;  // q, k and v
   bool has_output_bias = false;
+  bool operator==(const Attention&) const = default;
 };
 
 // down(activation(gate x) * (up x)), Shazeer 2020, arXiv:2002.05202; not gated: down(activation(up
@@ -106,6 +110,7 @@ struct Mlp {
   Activation activation = Activation::silu;
   bool is_gated = true;
   bool has_bias = false;  // gate, up and down
+  bool operator==(const Mlp&) const = default;
 };
 
 // x + scale * post_norm(body(pre_norm(x))); a norm without a role is left out. scale:
@@ -117,10 +122,12 @@ struct Operation {
   // Reads what the operation before it read, norm included, as where attention and MLP stand side
   // by side (Wang and Komatsuzaki 2021, GPT-J). It has no norm of its own before it.
   bool shares_input = false;
+  bool operator==(const Operation&) const = default;
 };
 
 struct LayerSpec {
   std::vector<Operation> operations;
+  bool operator==(const LayerSpec&) const = default;
 };
 
 // A layer's attention, of which it has at most one; null without.
@@ -147,6 +154,7 @@ struct ModelSpec {
   std::optional<double> logit_softcap;  // of the logits
   std::vector<LayerSpec> layers;
 
+  bool operator==(const ModelSpec&) const = default;
   int n_layers() const { return static_cast<int>(layers.size()); }
 };
 

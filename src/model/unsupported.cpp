@@ -5,6 +5,7 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "model/family_file.h"
 
 namespace outrider {
 namespace {
@@ -78,7 +79,7 @@ void check_kind(const Metadata& metadata) {
        {"attention.head_count", "attention.head_count_kv", "feed_forward_length"}) {
     const MetadataValue* value = metadata.find(key(name));
     const auto* by_layer = value ? std::get_if<std::vector<std::int64_t>>(value) : nullptr;
-    if (by_layer) {
+    if (by_layer && !same_for_all_layers(*value)) {
       throw Error(
           "{}: key {} holds {} numbers, one per layer, expected one for all; layers of several "
           "sizes are not supported in this version, choose another model",

@@ -7,11 +7,10 @@
 namespace outrider {
 namespace {
 
-ModelSpec spec(const Checkpoint& checkpoint) {
-  ModelSpec spec = common_spec(checkpoint, "chatglm");
-  spec.layers.assign(layer_count(checkpoint.metadata, "chatglm"),
-                     plain_layer(common_attention(checkpoint, "chatglm", RopePairing::adjacent),
-                                 common_mlp(checkpoint, "chatglm", Activation::silu)));
+ModelSpec spec(const FamilyFile& file) {
+  ModelSpec spec = common_spec(file);
+  spec.layers.assign(layer_count(file), plain_layer(common_attention(file, RopePairing::adjacent),
+                                                    common_mlp(file, Activation::silu)));
   return spec;
 }
 

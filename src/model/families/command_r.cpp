@@ -6,22 +6,28 @@
 namespace outrider {
 namespace {
 
-ModelSpec spec(const Checkpoint& checkpoint) {
-  const Metadata& metadata = checkpoint.metadata;
-  ModelSpec spec = common_spec(checkpoint, "command-r", NormKind::layer);
-  spec.logit_scale = static_cast<float>(factor(metadata, "command-r", "logit_scale"));
-  Attention attention = common_attention(checkpoint, "command-r", RopePairing::adjacent);
-  if (checkpoint.find("blk.0.attn_q_norm.weight") != nullptr) attention.qk_norm = HeadNorm::each;
-  spec.layers.assign(
-      layer_count(metadata, "command-r"),
-      parallel_layer(attention, common_mlp(checkpoint, "command-r", Activation::silu)));
+// llama.cpp loads files without a scale, but no model of the family is without one.
+constexpr MetadataKey kKeys[] = {
+    {.name = "logit_scale"},
+    kLayerNormEpsilon,
+    kNoRmsNormEpsilon,
+};
+
+ModelSpec spec(const FamilyFile& file) {
+  ModelSpec spec = common_spec(file, NormKind::layer);
+  spec.logit_scale = static_cast<float>(required_factor(file, "logit_scale"));
+  Attention attention = common_attention(file, RopePairing::adjacent);
+  if (file.checkpoint().find("blk.0.attn_q_norm.weight") != nullptr)
+    attention.qk_norm = HeadNorm::each;
+  spec.layers.assign(layer_count(file),
+                     parallel_layer(attention, common_mlp(file, Activation::silu)));
   return spec;
 }
 
 }  // namespace
 
 Family command_r_family() {
-  return {"command-r", spec};
+  return {"command-r", spec, kKeys};
 }
 
 }  // namespace outrider

@@ -10,32 +10,34 @@
 namespace outrider {
 namespace {
 
-constexpr int kPeriod = 6;                // every sixth layer sees everything
-constexpr double kLocalRopeBase = 10000;  // of the others, unless the file has another
+constexpr int kPeriod = 6;  // every sixth layer sees everything
+constexpr MetadataKey kKeys[] = {
+    // Converters leave it out where no layer has a window.
+    {.name = "attention.sliding_window", .otherwise = 0.0},
+    kWindowPattern,
+    {.name = "rope.freq_base_swa", .otherwise = 10000.0},
+    {.name = "final_logit_softcapping", .otherwise = 0.0},
+};
 constexpr int kLayersOf27B = 62;  // the one size whose scores are scaled by embedding / heads
 
-ModelSpec spec(const Checkpoint& checkpoint) {
-  const Metadata& metadata = checkpoint.metadata;
-  ModelSpec spec = common_spec(checkpoint, "gemma3");
+ModelSpec spec(const FamilyFile& file) {
+  ModelSpec spec = common_spec(file);
   spec.embedding_scale = static_cast<float>(std::sqrt(static_cast<double>(spec.embedding)));
-  spec.logit_softcap = softcap(metadata, "gemma3", "final_logit_softcapping");
+  spec.logit_softcap = softcap(file, "final_logit_softcapping");
 
-  Attention global = common_attention(checkpoint, "gemma3", RopePairing::halves);
+  Attention global = common_attention(file, RopePairing::halves);
   global.qk_norm = HeadNorm::shared;
-  const int n_layers = layer_count(metadata, "gemma3");
+  const int n_layers = layer_count(file);
   if (n_layers == kLayersOf27B)
     global.scale = 1 / std::sqrt(static_cast<double>(spec.embedding) / global.n_heads);
   Attention local = global;
-  local.window =
-      static_cast<int>(metadata.require_integer("gemma3.attention.sliding_window", 1, 1 << 24));
-  local.rope =
-      plain_rope(RopePairing::halves, local.rope ? local.rope->dims() : 0,
-                 rope_base(metadata, "gemma3.rope.freq_base_swa").value_or(kLocalRopeBase));
+  if (local.rope)
+    local.rope = plain_rope(file, RopePairing::halves, local.rope->dims(), "rope.freq_base_swa");
   global.window.reset();
 
-  const Mlp mlp = common_mlp(checkpoint, "gemma3", Activation::gelu_tanh);
+  const Mlp mlp = common_mlp(file, Activation::gelu_tanh);
   for (int layer = 0; layer < n_layers; ++layer) {
-    const bool is_local = has_window(metadata, "gemma3", layer, kPeriod);
+    const bool is_local = local.window && has_window(file, layer, kPeriod);
     spec.layers.push_back(sandwich_layer(is_local ? local : global, mlp));
   }
   return spec;
@@ -44,7 +46,7 @@ ModelSpec spec(const Checkpoint& checkpoint) {
 }  // namespace
 
 Family gemma3_family() {
-  return {"gemma3", spec};
+  return {"gemma3", spec, kKeys};
 }
 
 }  // namespace outrider

@@ -6,18 +6,23 @@
 namespace outrider {
 namespace {
 
-ModelSpec spec(const Checkpoint& checkpoint) {
-  ModelSpec spec = common_spec(checkpoint, "glm4");
-  spec.layers.assign(layer_count(checkpoint.metadata, "glm4"),
-                     sandwich_layer(common_attention(checkpoint, "glm4", RopePairing::adjacent),
-                                    common_mlp(checkpoint, "glm4", Activation::silu)));
+constexpr MetadataKey kKeys[] = {
+    // Of files that also see images: rope by three coordinates (M-RoPE).
+    {.name = "rope.dimension_sections", .use = KeyUse::unsupported, .otherwise = 0.0},
+};
+
+ModelSpec spec(const FamilyFile& file) {
+  ModelSpec spec = common_spec(file);
+  spec.layers.assign(layer_count(file),
+                     sandwich_layer(common_attention(file, RopePairing::adjacent),
+                                    common_mlp(file, Activation::silu)));
   return spec;
 }
 
 }  // namespace
 
 Family glm4_family() {
-  return {"glm4", spec};
+  return {"glm4", spec, kKeys};
 }
 
 }  // namespace outrider

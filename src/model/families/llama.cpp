@@ -6,19 +6,28 @@
 namespace outrider {
 namespace {
 
+constexpr MetadataKey kKeys[] = {
+    {.name = "attention.sliding_window",
+     .otherwise = Published{.model = "Mistral 7B 0.1, Jiang et al. 2023, arXiv:2310.06825",
+                            .then = 4096,
+                            .otherwise = 0,
+                            .where = {{{"context_length", 32768},
+                                       {"feed_forward_length", 14336},
+                                       {"rope.freq_base", 10000}}}}},
+};
+
 // GGUF stores q and k of this family permuted, so that neighbouring channels turn together.
-ModelSpec spec(const Checkpoint& checkpoint) {
-  ModelSpec spec = common_spec(checkpoint, "llama");
-  spec.layers.assign(layer_count(checkpoint.metadata, "llama"),
-                     plain_layer(common_attention(checkpoint, "llama", RopePairing::adjacent),
-                                 common_mlp(checkpoint, "llama", Activation::silu)));
+ModelSpec spec(const FamilyFile& file) {
+  ModelSpec spec = common_spec(file);
+  spec.layers.assign(layer_count(file), plain_layer(common_attention(file, RopePairing::adjacent),
+                                                    common_mlp(file, Activation::silu)));
   return spec;
 }
 
 }  // namespace
 
 Family llama_family() {
-  return {"llama", spec};
+  return {"llama", spec, kKeys};
 }
 
 }  // namespace outrider

@@ -5,24 +5,24 @@
 namespace outrider {
 namespace {
 
-ModelSpec spec(const Checkpoint& checkpoint) {
-  const Metadata& metadata = checkpoint.metadata;
-  ModelSpec spec = common_spec(checkpoint, "mistral3");
-  Attention attention = common_attention(checkpoint, "mistral3", RopePairing::adjacent);
-  if (metadata.find("mistral3.attention.temperature_scale") != nullptr) {
-    attention.query_growth = {factor(metadata, "mistral3", "attention.temperature_scale"),
-                              static_cast<int>(metadata.require_integer(
-                                  "mistral3.rope.scaling.original_context_length", 1, 1 << 24))};
-  }
-  spec.layers.assign(layer_count(metadata, "mistral3"),
-                     plain_layer(attention, common_mlp(checkpoint, "mistral3", Activation::silu)));
+constexpr MetadataKey kKeys[] = {
+    {.name = "attention.temperature_scale", .otherwise = 0.0},
+};
+
+ModelSpec spec(const FamilyFile& file) {
+  ModelSpec spec = common_spec(file);
+  Attention attention = common_attention(file, RopePairing::adjacent);
+  if (const double beta = file.number("attention.temperature_scale", 0, 1e6); beta != 0)
+    attention.query_growth = {beta,
+                              file.integer("rope.scaling.original_context_length", 1, 1 << 24)};
+  spec.layers.assign(layer_count(file), plain_layer(attention, common_mlp(file, Activation::silu)));
   return spec;
 }
 
 }  // namespace
 
 Family mistral3_family() {
-  return {"mistral3", spec};
+  return {"mistral3", spec, kKeys};
 }
 
 }  // namespace outrider

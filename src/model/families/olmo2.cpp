@@ -9,21 +9,23 @@ namespace outrider {
 namespace {
 
 constexpr int kPeriod = 4;  // every fourth layer sees everything, if any has a window
-constexpr double kDefaultRopeBase = 10000;
+constexpr MetadataKey kKeys[] = {
+    kWindowPattern,
+    {.name = "rope.freq_base_swa", .otherwise = SameAs{"rope.freq_base"}},
+};
 
-ModelSpec spec(const Checkpoint& checkpoint) {
-  const Metadata& metadata = checkpoint.metadata;
-  ModelSpec spec = common_spec(checkpoint, "olmo2");
-  Attention global = common_attention(checkpoint, "olmo2", RopePairing::halves);
+ModelSpec spec(const FamilyFile& file) {
+  ModelSpec spec = common_spec(file);
+  Attention global = common_attention(file, RopePairing::halves);
   global.qk_norm = HeadNorm::all;
   Attention local = global;
-  local.rope = plain_rope(RopePairing::halves, local.rope ? local.rope->dims() : 0,
-                          rope_base(metadata, "olmo2.rope.freq_base").value_or(kDefaultRopeBase));
+  if (local.rope)
+    local.rope = plain_rope(file, RopePairing::halves, local.rope->dims(), "rope.freq_base_swa");
   global.window.reset();
-  const Mlp mlp = common_mlp(checkpoint, "olmo2", Activation::silu);
-  const int n_layers = layer_count(metadata, "olmo2");
+  const Mlp mlp = common_mlp(file, Activation::silu);
+  const int n_layers = layer_count(file);
   for (int layer = 0; layer < n_layers; ++layer) {
-    const bool is_local = local.window && has_window(metadata, "olmo2", layer, kPeriod);
+    const bool is_local = local.window && has_window(file, layer, kPeriod);
     spec.layers.push_back({{{{}, is_local ? local : global, Role::attention_post_norm},
                             {{}, mlp, Role::mlp_post_norm}}});
   }
@@ -33,7 +35,7 @@ ModelSpec spec(const Checkpoint& checkpoint) {
 }  // namespace
 
 Family olmo2_family() {
-  return {"olmo2", spec};
+  return {"olmo2", spec, kKeys};
 }
 
 }  // namespace outrider

@@ -7,18 +7,25 @@
 namespace outrider {
 namespace {
 
-ModelSpec spec(const Checkpoint& checkpoint) {
-  ModelSpec spec = common_spec(checkpoint, "phi3");
-  spec.layers.assign(layer_count(checkpoint.metadata, "phi3"),
-                     plain_layer(common_attention(checkpoint, "phi3", RopePairing::halves),
-                                 common_mlp(checkpoint, "phi3", Activation::silu)));
+constexpr MetadataKey kKeys[] = {
+    {.name = "attention.sliding_window",
+     .otherwise = Published{.model = "Phi-3 mini and medium, 4k",
+                            .then = 2047,
+                            .otherwise = 0,
+                            .where = {{{"context_length", 4096}}}}},
+};
+
+ModelSpec spec(const FamilyFile& file) {
+  ModelSpec spec = common_spec(file);
+  spec.layers.assign(layer_count(file), plain_layer(common_attention(file, RopePairing::halves),
+                                                    common_mlp(file, Activation::silu)));
   return spec;
 }
 
 }  // namespace
 
 Family phi3_family() {
-  return {"phi3", spec};
+  return {"phi3", spec, kKeys};
 }
 
 }  // namespace outrider

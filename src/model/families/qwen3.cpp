@@ -6,12 +6,11 @@
 namespace outrider {
 namespace {
 
-ModelSpec spec(const Checkpoint& checkpoint) {
-  ModelSpec spec = common_spec(checkpoint, "qwen3");
-  Attention attention = common_attention(checkpoint, "qwen3", RopePairing::halves);
+ModelSpec spec(const FamilyFile& file) {
+  ModelSpec spec = common_spec(file);
+  Attention attention = common_attention(file, RopePairing::halves);
   attention.qk_norm = HeadNorm::shared;
-  spec.layers.assign(layer_count(checkpoint.metadata, "qwen3"),
-                     plain_layer(attention, common_mlp(checkpoint, "qwen3", Activation::silu)));
+  spec.layers.assign(layer_count(file), plain_layer(attention, common_mlp(file, Activation::silu)));
   return spec;
 }
 

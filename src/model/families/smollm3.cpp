@@ -8,13 +8,13 @@ namespace {
 
 constexpr int kPeriod = 4;  // files do not say it
 
-ModelSpec spec(const Checkpoint& checkpoint) {
-  ModelSpec spec = common_spec(checkpoint, "smollm3");
-  const Attention with_rope = common_attention(checkpoint, "smollm3", RopePairing::adjacent);
+ModelSpec spec(const FamilyFile& file) {
+  ModelSpec spec = common_spec(file);
+  const Attention with_rope = common_attention(file, RopePairing::adjacent);
   Attention without_rope = with_rope;
   without_rope.rope.reset();
-  const Mlp mlp = common_mlp(checkpoint, "smollm3", Activation::silu);
-  const int n_layers = layer_count(checkpoint.metadata, "smollm3");
+  const Mlp mlp = common_mlp(file, Activation::silu);
+  const int n_layers = layer_count(file);
   for (int layer = 0; layer < n_layers; ++layer)
     spec.layers.push_back(
         plain_layer(layer % kPeriod == kPeriod - 1 ? without_rope : with_rope, mlp));

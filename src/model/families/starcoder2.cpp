@@ -6,20 +6,26 @@
 namespace outrider {
 namespace {
 
-ModelSpec spec(const Checkpoint& checkpoint) {
-  ModelSpec spec = common_spec(checkpoint, "starcoder2", NormKind::layer);
-  Mlp mlp = common_mlp(checkpoint, "starcoder2", Activation::gelu_tanh);
+constexpr MetadataKey kKeys[] = {
+    // Of all published models (as the paper says); converters leave it out.
+    {.name = "attention.sliding_window", .otherwise = 4096.0},
+    kLayerNormEpsilon,
+    kNoRmsNormEpsilon,
+};
+
+ModelSpec spec(const FamilyFile& file) {
+  ModelSpec spec = common_spec(file, NormKind::layer);
+  Mlp mlp = common_mlp(file, Activation::gelu_tanh);
   mlp.is_gated = false;
-  spec.layers.assign(
-      layer_count(checkpoint.metadata, "starcoder2"),
-      plain_layer(common_attention(checkpoint, "starcoder2", RopePairing::halves), mlp));
+  spec.layers.assign(layer_count(file),
+                     plain_layer(common_attention(file, RopePairing::halves), mlp));
   return spec;
 }
 
 }  // namespace
 
 Family starcoder2_family() {
-  return {"starcoder2", spec};
+  return {"starcoder2", spec, kKeys};
 }
 
 }  // namespace outrider
