@@ -20,7 +20,9 @@ enum class Remedy {
   raw_prompt,
   draft_model,
   reasoning,
-  cache_memory
+  cache_memory,
+  tokenizer_pre,
+  chat_template
 };
 
 // One line for the user: where, what was found, what was expected, what to do.

@@ -13,6 +13,8 @@ std::string_view flag_of(Remedy remedy) {
     case Remedy::draft_model: return "--model-draft";
     case Remedy::reasoning: return "--reasoning";
     case Remedy::cache_memory: return "--cache-memory";
+    case Remedy::tokenizer_pre: return "--tokenizer-pre";
+    case Remedy::chat_template: return "--chat-template-file";
   }
   return "";
 }

@@ -204,6 +204,9 @@ std::vector<Flag> make_flags() {
   add({"-md", "--model-draft"}, "MODEL", model, generating, optional_text(&Settings::model_draft),
       "a smaller model with the same vocabulary; --draft auto then uses it as a drafter");
   add({"--offline"}, "", model, loading, on(&Settings::offline), "never download a model");
+  add({"--tokenizer-pre"}, "NAME", model, loading, text(&Settings::tokenizer_pre),
+      "how text is cut into words before it becomes tokens (tokenizer.ggml.pre), where the model "
+      "file does not say it or says it wrong");
   add({"-t", "--threads"}, "N", model, loading,
       optional_integer(&Settings::threads, 1, 1024, "physical cores that this process may use"),
       "number of threads that compute");

@@ -110,7 +110,7 @@ RuntimeOptions runtime_options(const Settings& settings, std::span<const DraftSe
                                Console& console, const WorkbenchOptions& workbench) {
   RuntimeOptions options{.model = checked_model_name(settings.model),
                          .offline = settings.offline,
-                         .chat_template = template_settings(settings),
+                         .text = text_settings(settings),
                          .context = settings.ctx_size,
                          .prompt_chunk = settings.batch_size,
                          .cache_type = settings.cache_type,
@@ -142,6 +142,7 @@ Workbench::Workbench(const Machine& machine, const Settings& settings,
       runtime_(runtime_options(settings, drafts, console, options), machine.choose_factory,
                console.progress()) {
   console.clear();
+  for (const std::string& line : model().warnings()) console.note(line);
   sampling_ = read_sampling();
 }
 

@@ -51,12 +51,60 @@ std::string shape_text(const TensorView& tensor) {
   return fmt::format("{}", fmt::join(tensor.shape, " x "));
 }
 
+// What becomes of the keys of a file: those of its family, if the model can be run, and of its
+// tokenizer.
+struct KeyReport {
+  std::vector<TakenKey> keys;
+  std::vector<std::string> warnings;
+  std::string tokenizer_problem;
+
+  // "" for a key that is used; why another one is not.
+  std::string why_unused(const std::string& name) const {
+    for (const TakenKey& key : keys) {
+      const bool matches =
+          key.name == name || (key.name.ends_with('.') && name.starts_with(key.name));
+      if (matches && key.row.use == KeyUse::harmless) return std::string(key.row.why);
+    }
+    return {};
+  }
+  // Whether what the file lacks has a default worth showing.
+  static bool has_default(const TakenKey& key) {
+    const bool is_used = key.row.use == KeyUse::computes || key.row.use == KeyUse::limits;
+    return is_used && !key.is_in_file && !std::holds_alternative<Required>(key.row.otherwise);
+  }
+};
+
+KeyReport key_report(const Checkpoint& checkpoint, const std::optional<Model>& model,
+                     const std::string& tokenizer_pre) {
+  KeyReport report;
+  const auto append = [](auto& to, const auto& from) {
+    to.insert(to.end(), from.begin(), from.end());
+  };
+  if (model) {
+    append(report.keys, taken_keys(*model));
+    append(report.warnings, model->warnings);
+  }
+  try {
+    append(report.keys, tokenizer_keys(checkpoint.metadata));
+    const auto tokenizer = make_tokenizer(checkpoint.metadata, tokenizer_pre);
+    append(report.warnings, tokenizer->warnings);
+    const auto chat_template = make_chat_template(checkpoint.metadata, *tokenizer);
+    if (chat_template && chat_template->problem())
+      report.warnings.push_back(*chat_template->problem());
+  } catch (const Error& error) {
+    report.tokenizer_problem = message_of(error);
+  }
+  return report;
+}
+
 // How well the model of -md suits this one. Throws Error if one of them cannot be run.
 DraftPair pair_of(const Machine& machine, const Settings& settings, const std::string& name,
                   Console& console) {
-  const OpenedModel target = open_model(checked_model_name(name), pull_options(settings, console));
+  const TextSettings text{.tokenizer_pre = settings.tokenizer_pre};
+  const OpenedModel target =
+      open_model(checked_model_name(name), pull_options(settings, console), text);
   const OpenedModel draft =
-      open_model(checked_model_name(*settings.model_draft), pull_options(settings, console));
+      open_model(checked_model_name(*settings.model_draft), pull_options(settings, console), text);
   console.clear();
   return compare_models(target, machine.choose_factory(target.model), draft,
                         machine.choose_factory(draft.model), settings.drafter_flags);
@@ -90,6 +138,8 @@ int inspect(const Machine& machine, const Settings& settings) {
     need = machine.choose_factory(*model).memory_need(*model, options);
   }
 
+  const KeyReport keys = key_report(*checkpoint, model, settings.tokenizer_pre);
+  if (problem.empty()) problem = keys.tokenizer_problem;
   const KnownModel* const known = model ? known_model(checkpoint->metadata) : nullptr;
   std::optional<DraftPair> pair;
   if (settings.model_draft) pair = pair_of(machine, settings, name, console);
@@ -100,6 +150,13 @@ int inspect(const Machine& machine, const Settings& settings) {
     for (const auto& [key, value] : checkpoint->metadata.entries()) {
       metadata[key] = value_json(value, settings.all);
     }
+    Json& defaults = document["defaults"] = Json::object();
+    Json& unused = document["unused"] = Json::object();
+    for (const TakenKey& key : keys.keys)
+      if (KeyReport::has_default(key)) defaults[key.name] = key.otherwise;
+    for (const auto& [key, value] : checkpoint->metadata.entries())
+      if (const std::string why = keys.why_unused(key); !why.empty()) unused[key] = why;
+    document["warnings"] = keys.warnings;
     Json& tensors = document["tensors"] = Json::array();
     for (const TensorView& tensor : checkpoint->tensors) {
       tensors.push_back({{"name", tensor.name},
@@ -114,9 +171,8 @@ int inspect(const Machine& machine, const Settings& settings) {
       document["memory"] = {{"context", options.context}, {"bytes", need->total()},
                             {"weights", need->weights},   {"cache", need->cache},
                             {"working", need->working},   {"available", available_memory()}};
-    } else {
-      document["problem"] = problem;
     }
+    if (!problem.empty()) document["problem"] = problem;
     if (known) document["known_as"] = {{"name", known->name}, {"drafts", known->drafts}};
     if (pair) {
       document["draft"] = {{"model", *settings.model_draft},
@@ -132,8 +188,15 @@ int inspect(const Machine& machine, const Settings& settings) {
 
   std::string text = fmt::format("{}\n\nmetadata\n", checkpoint->path);
   for (const auto& [key, value] : checkpoint->metadata.entries()) {
-    text += fmt::format("  {} = {}\n", printable(key), value_text(value, settings.all));
+    const std::string why = keys.why_unused(key);
+    text += fmt::format("  {} = {}{}\n", printable(key), value_text(value, settings.all),
+                        why.empty() ? "" : fmt::format("  (not used: {})", why));
   }
+  if (!keys.keys.empty()) text += "\nnot in the file, by default\n";
+  for (const TakenKey& key : keys.keys)
+    if (KeyReport::has_default(key)) text += fmt::format("  {} = {}\n", key.name, key.otherwise);
+  if (!keys.warnings.empty()) text += "\n";
+  for (const std::string& line : keys.warnings) text += fmt::format("warning: {}\n", line);
   std::map<std::string_view, std::pair<std::size_t, std::uint64_t>> types;  // count, bytes
   for (const TensorView& tensor : checkpoint->tensors) {
     auto& [count, bytes] = types[traits(tensor.type).name];
@@ -159,9 +222,8 @@ int inspect(const Machine& machine, const Settings& settings) {
         human_bytes(need->total()), options.context, human_bytes(need->weights),
         human_bytes(need->cache), human_bytes(need->working), human_bytes(available_memory()),
         human_bytes(bytes_per_token(*model)));
-  } else {
-    text += fmt::format("\ncannot be run: {}\n", problem);
   }
+  if (!problem.empty()) text += fmt::format("\ncannot be run: {}\n", problem);
   if (known && !known->drafts.empty()) {
     text += fmt::format("\n{}\n  draft models that suit: {}\n", known->name,
                         fmt::join(known->drafts, ", "));
@@ -190,12 +252,13 @@ Command inspect_command() {
       .arguments_max = 1,
       .summary = "show what a model file contains and needs",
       .description =
-          "Shows metadata, tensors and the memory that the model needs to run. A file that can "
+          "Shows metadata, what holds where the file says nothing, tensors and the memory that the "
+          "model needs to run. A file that can "
           "be read but not run is shown too, with the reason (--json: problem), and exit status "
           "0. Where the model is a known one, also which other models can draft for it; with -md "
           "whether that one can.",
-      .flags = {"--model", "--model-draft", "--offline", "--ctx-size", "--cache-type", "--json",
-                "--all"},
+      .flags = {"--model", "--model-draft", "--offline", "--tokenizer-pre", "--ctx-size",
+                "--cache-type", "--json", "--all"},
       .run = inspect};
 }
 

@@ -141,7 +141,8 @@ int perplexity(const Machine& machine, const Settings& settings) {
   const std::string& text = *given;
   if (text.empty()) throw Error("{}: the text is empty", settings.prompt_file.value_or("--prompt"));
   const OpenedModel opened =
-      open_model(checked_model_name(settings.model), pull_options(settings, console));
+      open_model(checked_model_name(settings.model), pull_options(settings, console),
+                 {.tokenizer_pre = settings.tokenizer_pre});
   const TextPiece piece{text, false};
   const std::vector<Token> tokens = opened.tokenizer->encode_whole(std::span(&piece, 1));
   const std::vector<Chunk> chunks =

@@ -217,6 +217,11 @@ int serve(const Machine& machine, const Settings& settings) {
                    .keeps = true,
                    .pool = RuntimeOptions::Pool{settings.cache_memory}});
   note_known_drafts(draft, settings, bench.model().model.checkpoint->metadata, console);
+  if (const auto& broken = bench.model().chat_template; broken && broken->problem())
+    console.note(
+        fmt::format("requests with messages are refused: {}; choose another chat template "
+                    "(--chat-template-file)",
+                    *broken->problem()));
   const std::unique_ptr<Engine> engine = bench.make_engine(draft);
   Scheduler scheduler(*engine, bench.tokenizer(),
                       {.n_running = settings.parallel,
@@ -254,6 +259,7 @@ int serve(const Machine& machine, const Settings& settings) {
 Command serve_command() {
   std::vector<std::string_view> flags = {"--model",
                                          "--offline",
+                                         "--tokenizer-pre",
                                          "--threads",
                                          "--cache-type",
                                          "--log-file",

@@ -25,6 +25,7 @@ struct Settings {
   std::string model = default_model().name;
   std::optional<std::string> model_draft;
   bool offline = false;
+  std::string tokenizer_pre;  // empty: the model file's
   std::optional<int> threads, ctx_size;
   int batch_size = 512;
   CacheType cache_type = CacheType::f16;

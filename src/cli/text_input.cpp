@@ -76,10 +76,12 @@ std::string read_text(const std::string& path) {
   return text;
 }
 
-TemplateSettings template_settings(const Settings& settings) {
-  TemplateSettings result{.variables = settings.chat_template_kwargs,
-                          .reasoning = settings.reasoning};
-  if (const auto& file = settings.chat_template_file) result.source = {*file, read_text(*file)};
+TextSettings text_settings(const Settings& settings) {
+  TextSettings result{.tokenizer_pre = settings.tokenizer_pre,
+                      .chat_template = {.variables = settings.chat_template_kwargs,
+                                        .reasoning = settings.reasoning}};
+  if (const auto& file = settings.chat_template_file)
+    result.chat_template.source = {*file, read_text(*file)};
   return result;
 }
 

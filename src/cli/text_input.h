@@ -19,7 +19,7 @@ std::string read_text(const std::string& path);
 std::optional<std::string> single_prompt(const Settings& settings);
 
 // What --chat-template-file, --chat-template-kwargs and --reasoning ask for. Throws Error.
-TemplateSettings template_settings(const Settings& settings);
+TextSettings text_settings(const Settings& settings);
 
 struct BenchPrompt {
   std::string id = {}, group = {};

@@ -33,12 +33,13 @@ int tokenize(const Machine&, const Settings& settings) {
       open_checkpoint(checked_model_name(settings.model), pull_options(settings, console));
   console.clear();
   const Metadata& metadata = checkpoint->metadata;
-  const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(metadata);
+  const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(metadata, settings.tokenizer_pre);
+  for (const std::string& line : tokenizer->warnings) console.note(line);
 
   std::vector<Token> tokens;
   if (settings.chat_file) {
-    const auto chat_template =
-        open_chat_template(settings.model, metadata, *tokenizer, template_settings(settings));
+    const auto chat_template = open_chat_template(settings.model, metadata, *tokenizer,
+                                                  text_settings(settings).chat_template);
     if (!chat_template) throw Error("{}: has no chat template", settings.model);
     const auto messages =
         parse_conversation(read_text(*settings.chat_file),
@@ -73,8 +74,9 @@ Command tokenize_command() {
       .description =
           "Prints the tokens of the text, or of a conversation (--chat) as the model's template "
           "writes it. Reads standard input if there is no text or if it is -.",
-      .flags = {"--model", "--offline", "--prompt", "--file", "--chat", "--chat-template-file",
-                "--chat-template-kwargs", "--reasoning", "--raw", "--no-special", "--json"},
+      .flags = {"--model", "--offline", "--tokenizer-pre", "--prompt", "--file", "--chat",
+                "--chat-template-file", "--chat-template-kwargs", "--reasoning", "--raw",
+                "--no-special", "--json"},
       .run = tokenize};
 }
 

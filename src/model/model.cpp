@@ -333,11 +333,7 @@ Model understand(std::shared_ptr<const Checkpoint> checkpoint) {
 }
 
 std::vector<TakenKey> taken_keys(const Model& model) {
-  const FamilyFile file = family_file(*model.checkpoint);
-  std::vector<TakenKey> taken;
-  for (const MetadataKey& row : file.keys())
-    taken.push_back({file.key(row.name), row, file.has(row.name)});
-  return taken;
+  return taken_keys(family_file(*model.checkpoint));
 }
 
 std::size_t bytes_per_token(const Model& model) {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "formats/checkpoint.h"
-#include "formats/metadata_key.h"
+#include "formats/listed_metadata.h"
 #include "model/spec.h"
 
 namespace outrider {
@@ -38,13 +38,7 @@ bool is_matrix(Role role);
 // vocabulary, spec.vocabulary is its size: every token that the model can choose has a text.
 Model understand(std::shared_ptr<const Checkpoint> checkpoint);
 
-// What a family's list (family.h) says of a key, and whether this file has it.
-struct TakenKey {
-  std::string name;  // in full
-  MetadataKey row;
-  bool is_in_file = false;
-};
-// All rows of the model's family, by name.
+// The keys of the model's family.
 std::vector<TakenKey> taken_keys(const Model& model);
 
 // Bytes of the tensors that producing one token must read: every matrix and vector once, but of an

@@ -5,7 +5,7 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
-#include "model/family_file.h"
+#include "formats/listed_metadata.h"
 
 namespace outrider {
 namespace {

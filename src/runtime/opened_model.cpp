@@ -16,12 +16,21 @@ std::shared_ptr<const Checkpoint> open_checkpoint(const std::string& name,
 }
 
 OpenedModel open_model(const std::string& name, const PullOptions& options,
-                       const TemplateSettings& settings) {
+                       const TextSettings& settings) {
   OpenedModel opened{name, understand(open_checkpoint(name, options)), nullptr, nullptr};
   const Metadata& metadata = opened.model.checkpoint->metadata;
-  opened.tokenizer = make_tokenizer(metadata);
-  opened.chat_template = open_chat_template(name, metadata, *opened.tokenizer, settings);
+  opened.tokenizer = make_tokenizer(metadata, settings.tokenizer_pre);
+  opened.chat_template =
+      open_chat_template(name, metadata, *opened.tokenizer, settings.chat_template);
   return opened;
+}
+
+std::vector<std::string> OpenedModel::warnings() const {
+  std::vector<std::string> lines = model.warnings;
+  lines.insert(lines.end(), tokenizer->warnings.begin(), tokenizer->warnings.end());
+  if (!chat_template && model.checkpoint->metadata.find("tokenizer.chat_template") != nullptr)
+    lines.push_back(fmt::format("{}: tokenizer.chat_template is empty: taken as none", name));
+  return lines;
 }
 
 std::unique_ptr<ChatTemplate> open_chat_template(const std::string& name, const Metadata& metadata,

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "formats/checkpoint.h"
 #include "formats/pull.h"
@@ -23,6 +24,9 @@ struct OpenedModel {
   Model model;
   std::shared_ptr<const Tokenizer> tokenizer;
   std::shared_ptr<const ChatTemplate> chat_template;  // null if the file has none
+
+  // A line for what the file says and is not followed.
+  std::vector<std::string> warnings() const;
 };
 
 // Which chat template is used, and how.
@@ -35,11 +39,17 @@ struct TemplateSettings {
   std::optional<bool> reasoning = {};  // the model is to reason before it answers, or not to
 };
 
-OpenedModel open_model(const std::string& name, const PullOptions& options,
-                       const TemplateSettings& settings = {});
+// How texts become tokens, where the model's file does not say it or shall not have its way.
+struct TextSettings {
+  std::string tokenizer_pre = {};  // tokenizer.ggml.pre; empty: the file's
+  TemplateSettings chat_template = {};
+};
 
-// The template of a model that was opened as `name`; null if there is none. Throws Error if it does
-// not parse, or lacks what the settings ask for.
+OpenedModel open_model(const std::string& name, const PullOptions& options,
+                       const TextSettings& settings = {});
+
+// The template of a model that was opened as `name`; null if there is none. Throws Error if the
+// settings' own does not parse, or if it lacks what they ask for.
 std::unique_ptr<ChatTemplate> open_chat_template(const std::string& name, const Metadata& metadata,
                                                  const Tokenizer& tokenizer,
                                                  const TemplateSettings& settings);

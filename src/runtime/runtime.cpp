@@ -45,8 +45,7 @@ Runtime::Runtime(RuntimeOptions options, ChooseFactory choose_factory, Progress 
     : options_(std::move(options)),
       choose_factory_(std::move(choose_factory)),
       progress_(std::move(progress)),
-      target_model_(
-          open_model(options_.model, {options_.offline, progress_}, options_.chat_template)),
+      target_model_(open_model(options_.model, {options_.offline, progress_}, options_.text)),
       load_options_{.n_sequences = options_.n_texts,
                     .shares_texts = options_.pool.has_value(),
                     .batch_rows = batch_rows(options_),
@@ -101,7 +100,8 @@ void Runtime::keep_profile(const Engine& engine) {
 const OpenedModel& Runtime::open_draft(const std::string& name) {
   const auto found = draft_models_.find(name);
   if (found != draft_models_.end()) return found->second;
-  return draft_models_.emplace(name, open_model(name, {options_.offline, progress_})).first->second;
+  return draft_models_.emplace(name, open_model(name, {options_.offline, progress_}, draft_text_))
+      .first->second;
 }
 
 LoadOptions Runtime::draft_load_options(const DraftChoice& choice) {
@@ -280,7 +280,7 @@ std::unique_ptr<Drafter> Runtime::make_late(const DraftChoice& choice) {
   const auto make = [=, this](const std::atomic<bool>& is_stopped) -> LateDrafter::Finish {
     try {
       const auto loaded = std::make_shared<Loaded>();
-      loaded->opened = open_model(choice.value, {.offline = true, .progress = {}});
+      loaded->opened = open_model(choice.value, {.offline = true, .progress = {}}, draft_text_);
       const Model& model = loaded->opened.model;
       const LoadOptions options = choice.kind->load_options(
           beside, model.spec, *loaded->opened.tokenizer, options_.drafter_flags);

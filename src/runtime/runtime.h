@@ -29,7 +29,7 @@ inline constexpr int kContextMax = 32768;
 struct RuntimeOptions {
   std::string model = {};
   bool offline = false;  // never fetch a model
-  TemplateSettings chat_template = {};
+  TextSettings text = {};  // the pre-tokenizer is that of draft models, too
   // Tokens; nothing: what the model was trained for, at most kContextMax, less if memory demands.
   std::optional<int> context = {};
   int prompt_chunk = 512;  // prompt rows of a sequence in one pass at most
@@ -99,6 +99,7 @@ class Runtime {
   std::shared_ptr<Backend> load(const OpenedModel& opened, const LoadOptions& options);
 
   const RuntimeOptions options_;
+  const TextSettings draft_text_{.tokenizer_pre = options_.text.tokenizer_pre};
   const ChooseFactory choose_factory_;
   const Progress progress_;
   OpenedModel target_model_;

@@ -78,7 +78,10 @@ std::vector<TextPiece> render(const ServedModel& model, const Conversation& conv
         given.messages, add_generation_prompt,
         {.tools = given.tools, .variables = variables.empty() ? "" : variables.dump()});
   } catch (const Error& error) {
-    throw RequestError(400, "", "messages", error.what());
+    const bool is_template = error.remedy() == Remedy::chat_template;
+    throw RequestError(400, "", "messages",
+                       fmt::format("{}{}", error.what(),
+                                   is_template ? " (the server's --chat-template-file)" : ""));
   }
 }
 

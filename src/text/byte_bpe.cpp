@@ -66,15 +66,20 @@ std::string as_it_is(std::string_view text) {
 
 class ByteBpe final : public VocabularyTokenizer {
  public:
-  explicit ByteBpe(const Metadata& metadata)
-      : VocabularyTokenizer(metadata, as_it_is, /*add_bos_by_default=*/false),
-        pre_tokenizer_(metadata.require_string("tokenizer.ggml.pre"), metadata.origin()),
-        rule_index_(merges_of(metadata).size()) {
+  ByteBpe(const ListedMetadata& file, std::string_view pre)
+      : VocabularyTokenizer(file, as_it_is, /*add_bos_by_default=*/false),
+        pre_tokenizer_(pre.empty() ? pre_of(file) : std::string(pre), file.origin()),
+        rule_index_(merges_of(file.metadata()).size()) {
     for (int byte = 0; byte < 256; ++byte)
       byte_entries_[byte] = vocabulary().find_normal(written(static_cast<unsigned char>(byte)));
-    read_rules(metadata);
-    if (metadata.find("tokenizer.ggml.add_bos_token") == nullptr)
-      add_bos = pre_tokenizer_.adds_bos() && bos;
+    read_rules(file.metadata());
+    if (!file.has("add_bos_token")) add_bos = pre_tokenizer_.adds_bos() && bos;
+    if (pre_tokenizer_.is_default())
+      warnings.push_back(fmt::format(
+          "{}: {} is \"default\": whoever converted it did not say how its text is cut, so tokens "
+          "may differ from those that the model was trained with; convert it again or name another "
+          "pre-tokenizer",
+          file.origin(), file.key("pre")));
   }
 
  private:
@@ -82,6 +87,15 @@ class ByteBpe final : public VocabularyTokenizer {
     Token left, right, result;
   };
   using Rank = std::int32_t;  // of a rule: its place in rules_
+
+  static std::string pre_of(const ListedMetadata& file) {
+    if (file.has("pre")) return file.text("pre");
+    throw Error(
+        Remedy::tokenizer_pre,
+        "{}: key {} is missing, so how its text is cut is not known; convert the model again, "
+        "or name its pre-tokenizer",
+        file.origin(), file.key("pre"));
+  }
 
   static const std::vector<std::string>& merges_of(const Metadata& metadata) {
     const auto* merges = metadata.strings("tokenizer.ggml.merges");
@@ -187,8 +201,8 @@ class ByteBpe final : public VocabularyTokenizer {
 
 }  // namespace
 
-std::unique_ptr<Tokenizer> make_byte_bpe(const Metadata& metadata) {
-  return std::make_unique<ByteBpe>(metadata);
+std::unique_ptr<Tokenizer> make_byte_bpe(const ListedMetadata& file, std::string_view pre) {
+  return std::make_unique<ByteBpe>(file, pre);
 }
 
 }  // namespace outrider

@@ -19,6 +19,7 @@
 
 namespace outrider {
 
-std::unique_ptr<Tokenizer> make_byte_bpe(const Metadata& metadata);
+// pre: instead of the file's pre-tokenizer, unless it is empty.
+std::unique_ptr<Tokenizer> make_byte_bpe(const ListedMetadata& file, std::string_view pre);
 
 }  // namespace outrider

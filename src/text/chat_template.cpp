@@ -90,8 +90,16 @@ ChatTemplate::ChatTemplate(std::string_view source, std::string origin, std::str
   program_->bos_text = std::move(bos_text);
   program_->eos_text = std::move(eos_text);
 }
+ChatTemplate::ChatTemplate() = default;
 ChatTemplate::~ChatTemplate() = default;
 ChatTemplate::ChatTemplate(ChatTemplate&&) noexcept = default;
+
+ChatTemplate ChatTemplate::unusable(std::string_view source, std::string problem) {
+  ChatTemplate result;
+  result.source_ = source;
+  result.problem_ = std::move(problem);
+  return result;
+}
 
 std::vector<std::string> ChatTemplate::reasoning_switches() const {
   std::vector<std::string> switches;
@@ -104,6 +112,7 @@ std::vector<std::string> ChatTemplate::reasoning_switches() const {
 std::vector<TextPiece> ChatTemplate::render(std::span<const Message> messages,
                                             bool add_generation_prompt,
                                             const TemplateInputs& inputs) const {
+  if (problem_) throw Error(Remedy::chat_template, "{}; choose another chat template", *problem_);
   jinja::RenderOptions options;
   options.now = inputs.now ? *inputs.now : local_time();
   // What a message takes in addition to its text.
@@ -152,22 +161,45 @@ std::vector<TextPiece> ChatTemplate::render(std::span<const Message> messages,
   text.stretches([&](std::string_view bytes, bool user) {
     pieces.push_back({std::string(bytes), !user});
   });
+  if (std::ranges::all_of(pieces, [](const TextPiece& piece) { return piece.text.empty(); })) {
+    throw Error(Remedy::chat_template,
+                "the chat template writes nothing for this conversation; choose another one");
+  }
   return pieces;
 }
 
-std::unique_ptr<ChatTemplate> make_chat_template(const Metadata& metadata,
-                                                 const Tokenizer& tokenizer) {
-  const std::optional<std::string> source = metadata.string("tokenizer.chat_template");
-  return source ? make_chat_template(*source, metadata.origin(), tokenizer) : nullptr;
+namespace {
+
+bool is_blank(std::string_view text) {
+  return text.find_first_not_of(" \t\r\n") == text.npos;
 }
 
-std::unique_ptr<ChatTemplate> make_chat_template(std::string_view source, std::string origin,
-                                                 const Tokenizer& tokenizer) {
+std::unique_ptr<ChatTemplate> parsed_template(std::string_view source, std::string origin,
+                                              const Tokenizer& tokenizer) {
   const auto text_of = [&](std::optional<Token> token) {
     return token ? std::string(tokenizer.text(*token)) : std::string();
   };
   return std::make_unique<ChatTemplate>(source, std::move(origin), text_of(tokenizer.bos),
                                         text_of(tokenizer.eos));
+}
+
+}  // namespace
+
+std::unique_ptr<ChatTemplate> make_chat_template(const Metadata& metadata,
+                                                 const Tokenizer& tokenizer) {
+  const std::optional<std::string> source = metadata.string("tokenizer.chat_template");
+  if (!source || is_blank(*source)) return nullptr;
+  try {
+    return parsed_template(*source, metadata.origin(), tokenizer);
+  } catch (const Error& error) {
+    return std::make_unique<ChatTemplate>(ChatTemplate::unusable(*source, error.what()));
+  }
+}
+
+std::unique_ptr<ChatTemplate> make_chat_template(std::string_view source, std::string origin,
+                                                 const Tokenizer& tokenizer) {
+  if (is_blank(source)) throw Error("{}: is empty, expected a chat template", origin);
+  return parsed_template(source, std::move(origin), tokenizer);
 }
 
 }  // namespace outrider

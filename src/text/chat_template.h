@@ -47,13 +47,18 @@ class ChatTemplate {
   // Parses the source; `origin` names the file in messages. Throws Error with line and column.
   ChatTemplate(std::string_view source, std::string origin, std::string bos_text,
                std::string eos_text);
+  // One that cannot be used, because of `problem`: rendering throws it, with Remedy::chat_template.
+  // So a model whose template is broken still continues texts.
+  static ChatTemplate unusable(std::string_view source, std::string problem);
   ~ChatTemplate();
   ChatTemplate(ChatTemplate&&) noexcept;
+
+  const std::optional<std::string>& problem() const { return problem_; }
 
   // The text in pieces: what the template wrote (special tokens count) and what came from the
   // messages (they do not). Neighbouring pieces differ in this. With `add_generation_prompt` it
   // ends where the assistant's answer begins. Throws Error where the template raises one, loops for
-  // ever or writes without bound, or where JSON is malformed. Thread-safe.
+  // ever or writes without bound, or nothing at all, or where JSON is malformed. Thread-safe.
   std::vector<TextPiece> render(std::span<const Message> messages, bool add_generation_prompt,
                                 const TemplateInputs& inputs = {}) const;
 
@@ -67,18 +72,22 @@ class ChatTemplate {
   std::vector<std::string> reasoning_switches() const;
 
  private:
+  ChatTemplate();
+
   struct Program;
   std::unique_ptr<Program> program_;
   std::string source_, variables_;
+  std::optional<std::string> problem_;
 };
 
 // system, developer, user, assistant, model, tool, function, ipython.
 bool is_usual_role(std::string_view role);
 
-// The template of tokenizer.chat_template, or null if the file has none; with `source`, that one
-// instead, of the file `origin`.
+// The template of tokenizer.chat_template, unusable if it does not parse, or null if the file has
+// none or a blank one.
 std::unique_ptr<ChatTemplate> make_chat_template(const Metadata& metadata,
                                                  const Tokenizer& tokenizer);
+// That of the user's file `origin`. Throws Error if it does not parse or is blank.
 std::unique_ptr<ChatTemplate> make_chat_template(std::string_view source, std::string origin,
                                                  const Tokenizer& tokenizer);
 

@@ -70,6 +70,8 @@ constexpr const char* kDeepseekV3 =
     "|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+"
     "| ?[\\p{P}\\p{S}]+[\\r\\n]*|[" SPACE "]*[\\r\\n]+" TRAILING_SPACE;
 
+constexpr const char* kDefaultName = "default";
+
 struct KnownPreTokenizer {
   std::vector<std::string_view> names;   // of tokenizer.ggml.pre
   std::vector<const char*> expressions;  // in this order
@@ -81,6 +83,8 @@ std::span<const KnownPreTokenizer> known_pre_tokenizers() {
       {.names = {"gpt-2", "phi-2", "exaone4", "gigachat", "trillion", "granite-docling", "mellum",
                  "a.x-4.0"},
        .expressions = {kGpt2}},
+      {.names = {kDefaultName},
+       .expressions = {"[\\p{P}$+<=>^~|]+", kGpt2, kDigits, "[0-9][0-9][0-9]"}},
       {.names = {"olmo", "mpt"}, .expressions = {kGpt2}, .composes = true},
       {.names = {"smollm", "starcoder", "refact", "codeshell", "exaone", "minerva-7b"},
        .expressions = {kDigit, kGpt2}},
@@ -186,6 +190,7 @@ PreTokenizer::PreTokenizer(std::string_view name, std::string_view origin) {
   composes_ = known.composes;
   ignores_merges_ = known.ignores_merges;
   adds_bos_ = known.adds_bos;
+  is_default_ = name == kDefaultName;
   for (const std::string_view expression : known.expressions) {
     int error = 0;
     PCRE2_SIZE error_offset = 0;

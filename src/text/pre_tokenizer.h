@@ -24,6 +24,8 @@ class PreTokenizer {
   bool composes() const { return composes_; }
   bool ignores_merges() const { return ignores_merges_; }
   bool adds_bos() const { return adds_bos_; }
+  // llama.cpp's for files that do not say which one the model has.
+  bool is_default() const { return is_default_; }
 
   // Splits well-formed text into words, all of it and in order. May be called from several threads
   // at once. Takes time linear in the text; a bound on PCRE2's steps, far above what these
@@ -36,7 +38,7 @@ class PreTokenizer {
   };
   // Each cuts the words that the one before it left; what it does not match is a word, too.
   std::vector<std::unique_ptr<pcre2_code, Free>> stages_;
-  bool composes_ = false, ignores_merges_ = false, adds_bos_ = false;
+  bool composes_ = false, ignores_merges_ = false, adds_bos_ = false, is_default_ = false;
 };
 
 }  // namespace outrider

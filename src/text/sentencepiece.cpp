@@ -46,19 +46,20 @@ struct Priority {
 
 class SentencePiece final : public VocabularyTokenizer {
  public:
-  explicit SentencePiece(const Metadata& metadata)
-      : VocabularyTokenizer(metadata, write_spaces, /*add_bos_by_default=*/true),
-        add_space_prefix_(metadata.boolean("tokenizer.ggml.add_space_prefix").value_or(true)) {
-    rank_scores(metadata);
-    for (Token token = 0; token < size() && !unknown; ++token)
-      if (kind(token) == TokenKind::unknown) unknown = token;
-    for (int byte = 0; byte < 256 && !unknown; ++byte) {
+  explicit SentencePiece(const ListedMetadata& file)
+      : VocabularyTokenizer(file, write_spaces, /*add_bos_by_default=*/true),
+        add_space_prefix_(file.boolean("add_space_prefix")) {
+    rank_scores(file.metadata());
+    unknown_ = vocabulary().special_id(file, "unknown_token_id");
+    for (Token token = 0; token < size() && !unknown_; ++token)
+      if (kind(token) == TokenKind::unknown) unknown_ = token;
+    for (int byte = 0; byte < 256 && !unknown_; ++byte) {
       if (!vocabulary().byte_token(static_cast<unsigned char>(byte))) {
         throw Error(
             "{}: the vocabulary has neither an unknown token nor the byte token <0x{:02X}>; "
             "convert the "
             "model again",
-            metadata.origin(), byte);
+            file.origin(), byte);
       }
     }
   }
@@ -142,16 +143,17 @@ class SentencePiece final : public VocabularyTokenizer {
                     [&](char c) { return byte_token(c).has_value(); })) {
       for (std::uint32_t i = 0; i < n_bytes; ++i)
         symbols.push_back({*byte_token(character[i]), begin + i, 1});
-    } else if (!symbols.empty() && symbols.back().token == *unknown) {
+    } else if (!symbols.empty() && symbols.back().token == *unknown_) {
       symbols.back().n_bytes += n_bytes;
     } else {
-      symbols.push_back({*unknown, begin, n_bytes});
+      symbols.push_back({*unknown_, begin, n_bytes});
     }
   }
 
   std::string entry_bytes(Token token) const override { return replaced(text(token), kSpace, " "); }
 
   bool add_space_prefix_;
+  std::optional<Token> unknown_;
   std::size_t n_bytes_max_ = 0;  // of the longest normal entry
   std::vector<std::uint32_t>
       score_rank_;  // of normal entries: 0 for the highest score, equal for equal ones
@@ -159,8 +161,8 @@ class SentencePiece final : public VocabularyTokenizer {
 
 }  // namespace
 
-std::unique_ptr<Tokenizer> make_sentencepiece(const Metadata& metadata) {
-  return std::make_unique<SentencePiece>(metadata);
+std::unique_ptr<Tokenizer> make_sentencepiece(const ListedMetadata& file, std::string_view) {
+  return std::make_unique<SentencePiece>(file);
 }
 
 }  // namespace outrider

@@ -17,6 +17,7 @@
 
 namespace outrider {
 
-std::unique_ptr<Tokenizer> make_sentencepiece(const Metadata& metadata);
+// It has no pre-tokenizer: pre is ignored.
+std::unique_ptr<Tokenizer> make_sentencepiece(const ListedMetadata& file, std::string_view pre);
 
 }  // namespace outrider

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "text/byte_bpe.h"
 #include "text/sentencepiece.h"
+#include "text/tokenizer_keys.h"
 
 namespace outrider {
 namespace {
@@ -20,6 +21,21 @@ std::string_view name(TokenKind kind) {
     case TokenKind::byte: return "byte";
   }
   return "";
+}
+
+struct Kind {
+  std::string_view model;  // tokenizer.ggml.model
+  std::vector<MetadataKey> (*keys)();
+  std::unique_ptr<Tokenizer> (*make)(const ListedMetadata& file, std::string_view pre);
+};
+
+constexpr const char* kPrefix = "tokenizer.ggml.";
+
+const Kind* find_kind(std::string_view model) {
+  static constexpr Kind kKinds[] = {{"gpt2", byte_bpe_keys, make_byte_bpe},
+                                    {"llama", sentencepiece_keys, make_sentencepiece}};
+  const auto* found = std::ranges::find(kKinds, model, &Kind::model);
+  return found == std::end(kKinds) ? nullptr : found;
 }
 
 }  // namespace
@@ -42,15 +58,27 @@ std::string Tokenizer::decode(std::span<const Token> tokens, bool show_special) 
   return text;
 }
 
-std::unique_ptr<Tokenizer> make_tokenizer(const Metadata& metadata) {
-  const std::string model = metadata.require_string("tokenizer.ggml.model");
-  if (model == "gpt2") return make_byte_bpe(metadata);
-  if (model == "llama") return make_sentencepiece(metadata);
-  throw Error(
-      "{}: tokenizer.ggml.model is \"{}\", which is not supported in this version; choose a model "
-      "of "
-      "one of these: gpt2, llama",
-      metadata.origin(), printable(model));
+std::unique_ptr<Tokenizer> make_tokenizer(const Metadata& metadata, std::string_view pre) {
+  const Kind* kind = find_kind(metadata.require_string("tokenizer.ggml.model"));
+  if (kind == nullptr) {
+    throw Error(
+        "{}: tokenizer.ggml.model is \"{}\", which is not supported in this version; choose a "
+        "model of one of these: gpt2, llama",
+        metadata.origin(), printable(metadata.require_string("tokenizer.ggml.model")));
+  }
+  const ListedMetadata file(metadata, kPrefix, kind->keys());
+  std::unique_ptr<Tokenizer> tokenizer = kind->make(file, pre);
+  const std::vector<std::string> unknown = file.unknown_keys();
+  tokenizer->warnings.insert(tokenizer->warnings.end(), unknown.begin(), unknown.end());
+  return tokenizer;
+}
+
+std::vector<TakenKey> tokenizer_keys(const Metadata& metadata) {
+  const MetadataValue* model = metadata.find("tokenizer.ggml.model");
+  const auto* name = model ? std::get_if<std::string>(model) : nullptr;
+  const Kind* kind = name ? find_kind(*name) : nullptr;
+  if (kind == nullptr) return {};
+  return taken_keys(ListedMetadata(metadata, kPrefix, kind->keys()));
 }
 
 std::optional<std::string> vocabulary_difference(const Tokenizer& a, const Tokenizer& b) {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/token.h"
-#include "formats/checkpoint.h"
+#include "formats/listed_metadata.h"
 
 namespace outrider {
 
@@ -61,8 +61,10 @@ class Tokenizer {
   virtual TokenKind kind(Token token) const = 0;
   virtual std::string_view text(Token token) const = 0;  // the vocabulary's entry, as in the file
 
-  std::optional<Token> bos, eos, unknown, padding;
+  std::optional<Token> bos, eos;
   bool add_bos = false;  // the model expects BOS at the start of a text
+  // A line for what the file says of its vocabulary and is not followed.
+  std::vector<std::string> warnings;
 
   // Generation ends at any of them; ascending. The metadata's eos, eot and eom; and, as files often
   // name only one of several, every entry that is known under one of these names: <|im_end|>,
@@ -73,11 +75,13 @@ class Tokenizer {
   std::vector<Token> end_tokens;
 };
 
-// By tokenizer.ggml.model: "gpt2" (byte-level BPE with the pre-tokenizer named by
-// tokenizer.ggml.pre) or "llama" (SentencePiece-style merges by score, with byte fallback):
-// byte_bpe.h, sentencepiece.h. Keeps nothing of `metadata`. Throws Error on anything malformed or
-// unknown.
-std::unique_ptr<Tokenizer> make_tokenizer(const Metadata& metadata);
+// By tokenizer.ggml.model: "gpt2" (byte-level BPE with the pre-tokenizer `pre` or, where that is
+// empty, the one that tokenizer.ggml.pre names) or "llama" (SentencePiece-style merges by score,
+// with byte fallback): byte_bpe.h, sentencepiece.h. Keeps nothing of `metadata`. Throws Error on
+// anything malformed or unknown.
+std::unique_ptr<Tokenizer> make_tokenizer(const Metadata& metadata, std::string_view pre = "");
+// The keys of the file's kind of tokenizer; none if there is no such kind.
+std::vector<TakenKey> tokenizer_keys(const Metadata& metadata);
 
 // Nothing if every id that both have has the same meaning (text and kind); else one line that names
 // the first that differs.

@@ -459,23 +459,23 @@ TEST(Tokenizer, EndTokensAreTheFilesAndTheWellKnown) {
   const auto t = make_tokenizer(built(values));
   EXPECT_EQ(t->end_tokens, (std::vector<Token>{1, 2, 3, 5}));
   EXPECT_EQ(t->eos, 1);
-  EXPECT_EQ(t->bos, std::nullopt);
   EXPECT_EQ(t->kind(2), TokenKind::control);  // whatever the file says
-  EXPECT_EQ(t->unknown, 0);
-  EXPECT_FALSE(t->add_bos);
 }
 
 // Harmony's messages end with <|end|>, its answers with <|return|> and <|call|>.
 TEST(Tokenizer, AMessagesEndIsNotTheEndOfAnAnswer) {
   const auto ends = [](const std::vector<Entry>& entries) {
-    return make_tokenizer(built(sentencepiece(entries)))->end_tokens;
+    auto values = sentencepiece(entries);
+    values["eos_token_id"] = std::int64_t{1};
+    return make_tokenizer(built(values))->end_tokens;
   };
-  EXPECT_EQ(ends({{"<|end|>", 0, 3}, {"<|return|>", 0, 3}, {"<|call|>", 0, 3}}),
-            (std::vector<Token>{2, 3}));
-  EXPECT_EQ(ends({{"<|end|>", 0, 3}, {"<|return|>", 0, 3}}), (std::vector<Token>{1, 2}));
-  EXPECT_EQ(ends({{"<|user|>", 0, 3}, {"<|observation|>", 0, 3}}), std::vector<Token>{});
-  EXPECT_EQ(ends({{"<|user|>", 0, 3}, {"<|observation|>", 0, 3}, {"[gMASK]", 0, 3}}),
-            (std::vector<Token>{1, 2}));
+  const Entry end = {"</s>", 0, 3};
+  EXPECT_EQ(ends({end, {"<|end|>", 0, 3}, {"<|return|>", 0, 3}, {"<|call|>", 0, 3}}),
+            (std::vector<Token>{1, 3, 4}));
+  EXPECT_EQ(ends({end, {"<|end|>", 0, 3}, {"<|return|>", 0, 3}}), (std::vector<Token>{1, 2, 3}));
+  EXPECT_EQ(ends({end, {"<|user|>", 0, 3}, {"<|observation|>", 0, 3}}), std::vector<Token>{1});
+  EXPECT_EQ(ends({end, {"<|user|>", 0, 3}, {"<|observation|>", 0, 3}, {"[gMASK]", 0, 3}}),
+            (std::vector<Token>{1, 2, 3}));
 }
 
 TEST(Tokenizer, VocabulariesAgreeIfCommonIdsMeanTheSame) {
@@ -566,27 +566,14 @@ TEST(Tokenizer, MalformedVocabulariesAreErrors) {
        "neither an unknown token nor the byte token <0x00>"},
       {"no unknown and a byte missing", sentencepiece({{"<0x00>", 0, 6}, {"<0x02>", 0, 6}}),
        set("token_type", Integers{1, 6, 6}), "neither an unknown token nor the byte token <0x01>"},
-      {"BOS too large", good, set("bos_token_id", std::int64_t{3}),
-       "bos_token_id is 3, expected 0 to 2"},
-      {"EOT too large", good, set("eot_token_id", std::int64_t{3}),
-       "eot_token_id is 3, expected 0 to 2"},
-      {"EOT negative", bpe, set("eot_token_id", std::int64_t{-1}), "eot_token_id is -1"},
-      {"padding negative", bpe, set("padding_token_id", std::int64_t{-1}),
-       "padding_token_id is -1"},
       {"id beyond what int64 holds", bpe, set("eos_token_id", std::uint64_t{1} << 63),
        "eos_token_id"},
       {"whether BOS, of another type", good, set("add_bos_token", std::string("true")),
        "add_bos_token"},
       {"whether a space, of another type", good, set("add_space_prefix", std::int64_t{1}),
        "add_space_prefix"},
-      {"id too large", good, set("eos_token_id", std::int64_t{3}),
-       "eos_token_id is 3, expected 0 to 2"},
-      {"id negative", good, set("bos_token_id", std::int64_t{-1}), "bos_token_id is -1"},
       {"id of another type", good, set("eot_token_id", std::string("x")), "eot_token_id"},
-      {"eom too large", good, set("eom_token_id", std::int64_t{1} << 40), "eom_token_id"},
-      {"unknown too large", good, set("unknown_token_id", std::int64_t{3}), "unknown_token_id"},
-      {"padding too large", good, set("padding_token_id", std::int64_t{3}), "padding_token_id"},
-      {"BOS wanted but none", good, set("add_bos_token", true), "add_bos_token is true"},
+      {"BOS wanted but none", bpe, set("add_bos_token", true), "add_bos_token is true"},
       {"no pre-tokenizer", bpe, erase("pre"), "tokenizer.ggml.pre"},
       {"unknown pre-tokenizer", bpe, set("pre", std::string("gpt-9")),
        "\"gpt-9\", which is not supported in this version; choose a model of one of these: "
@@ -633,6 +620,158 @@ TEST(Tokenizer, MergesOfEntriesThatTextCannotGiveAreLeftOut) {
   values["token_type"] = std::vector<std::int64_t>{1, 1, 1, 1, 1, 1, 3, 1};
   const auto t = make_tokenizer(built(values));
   EXPECT_EQ(pieces_of(*t, "abc"), (Pieces{"a", "bc"}));
+}
+
+// What a tokenizer makes of its file.
+std::string behaviour(const Tokenizer& t) {
+  std::string text = fmt::format("{} {} {} {}:", t.add_bos, t.bos.value_or(-1), t.eos.value_or(-1),
+                                 fmt::join(t.end_tokens, ","));
+  for (Token token = 0; token < t.size(); ++token)
+    text += fmt::format(" {}={}", token, t.bytes(token, true));
+  for (const char* sample : {"abb", "a  b", "12"}) {
+    const TextPiece piece{sample, false};
+    text += fmt::format("; {}", fmt::join(t.encode_whole(std::span(&piece, 1)), ","));
+  }
+  return text;
+}
+
+constexpr const char* kWordSpace = "\xE2\x96\x81";
+
+// Each key on a list does what the list says of it.
+TEST(Tokenizer, EveryKeyDoesWhatItsListSays) {
+  using Strings = std::vector<std::string>;
+  using Integers = std::vector<std::int64_t>;
+  auto of_bytes = byte_bpe({"a b", "1 2"});
+  of_bytes["pre"] = std::string("gpt-2");
+  of_bytes["tokens"] = Strings{"a", "b", "ab", "1", "2", "12", "<s>"};
+  of_bytes["token_type"] = Integers{1, 1, 1, 1, 1, 1, 3};
+  of_bytes["bos_token_id"] = std::int64_t{6};
+  const auto of_scores =
+      sentencepiece({{"<s>", 0, 3}, {"</s>", 0, 3}, {"a"}, {"b"}, {"ab"}, {"bb"}, {kWordSpace}});
+  // Another value of each, refused or not.
+  const auto other_of = [&](const std::string& name, const Tokenizer& before) -> MetadataValue {
+    const std::map<std::string, MetadataValue> others = {
+        {"model", std::string("rwkv")},
+        {"tokens", Strings{"a"}},
+        {"token_type", Integers(static_cast<std::size_t>(before.size()), 3)},
+        {"add_bos_token", !before.add_bos},
+        {"pre", std::string("smollm")},
+        {"merges", Strings{}},
+        {"add_space_prefix", true},
+        {"scores", std::vector<double>{0, 0, 0, 0, 0, -2, -1, 0}},
+        {"suppress_tokens", Integers{1}},
+        {"remove_extra_whitespaces", true},
+        {"precompiled_charsmap", Integers{1, 2}}};
+    const auto other = others.find(name);
+    return other == others.end() ? MetadataValue(std::int64_t{3}) : other->second;
+  };
+  for (const auto& good : {of_bytes, of_scores}) {
+    const Metadata metadata = built(good);
+    const auto before = make_tokenizer(metadata);
+    EXPECT_TRUE(before->warnings.empty());
+    for (const TakenKey& taken : tokenizer_keys(metadata)) {
+      SCOPED_TRACE(taken.name);
+      const std::string name(taken.row.name);
+      auto values = good;
+      values.erase(name);
+      if (taken.row.use == KeyUse::harmless) {
+        values[name + (name.ends_with('.') ? "x" : "")] = std::int64_t{-1};
+        const auto tokenizer = make_tokenizer(built(values));
+        EXPECT_EQ(behaviour(*tokenizer), behaviour(*before));
+        EXPECT_TRUE(tokenizer->warnings.empty());
+        continue;
+      }
+      if (std::holds_alternative<Required>(taken.row.otherwise)) {
+        try {
+          make_tokenizer(built(values));
+          ADD_FAILURE() << "no error";
+        } catch (const Error& error) {
+          EXPECT_NE(std::string(error.what()).find(taken.name), std::string::npos) << error.what();
+        }
+      }
+      if (const auto* number = std::get_if<double>(&taken.row.otherwise)) {
+        const bool is_id = name.ends_with("_id");
+        const std::string without = behaviour(*make_tokenizer(built(values)));
+        values[name] =
+            is_id ? MetadataValue(static_cast<std::int64_t>(*number)) : MetadataValue(*number != 0);
+        EXPECT_EQ(behaviour(*make_tokenizer(built(values))), without);
+      }
+      values[name] = other_of(name, *before);
+      try {
+        const auto tokenizer = make_tokenizer(built(values));
+        EXPECT_NE(behaviour(*tokenizer), behaviour(*before));
+        EXPECT_NE(taken.row.use, KeyUse::unsupported);
+      } catch (const Error&) {
+      }
+    }
+    auto values = good;
+    values["no_such_key"] = std::string("x");
+    const auto tokenizer = make_tokenizer(built(values));
+    ASSERT_EQ(tokenizer->warnings.size(), 1u);
+    EXPECT_NE(tokenizer->warnings[0].find("tokenizer.ggml.no_such_key"), std::string::npos);
+  }
+}
+
+TEST(Tokenizer, SentencePieceWithoutIdsHasTheUsualOnes) {
+  auto values = sentencepiece({{"<s>", 0, 3}, {"</s>", 0, 3}, {"a"}});
+  values["add_space_prefix"] = false;
+  const auto t = make_tokenizer(built(values));
+  EXPECT_EQ(t->bos, 1);
+  EXPECT_EQ(t->eos, 2);
+  EXPECT_EQ(t->end_tokens, std::vector<Token>{2});
+  const TextPiece piece{"a", false};
+  EXPECT_EQ(t->encode_whole(std::span(&piece, 1)), (std::vector<Token>{1, 3}));
+  values["add_bos_token"] = false;
+  EXPECT_EQ(make_tokenizer(built(values))->encode_whole(std::span(&piece, 1)),
+            std::vector<Token>{3});
+  // A vocabulary of two tokens has none with that id.
+  EXPECT_EQ(make_tokenizer(built(sentencepiece({{"a"}})))->eos, std::nullopt);
+}
+
+// Files write ids for "none", and of tokens that were cut off: the rest can be used.
+TEST(Tokenizer, IdsBeyondTheVocabularyAreIgnored) {
+  const auto of_bytes = byte_bpe({"a b"});
+  const auto of_scores = sentencepiece({{"a"}, {"b"}});
+  for (const auto& good : {of_bytes, of_scores}) {
+    for (const char* name : {"bos_token_id", "eos_token_id", "eot_token_id", "eom_token_id",
+                             "unknown_token_id", "padding_token_id"}) {
+      for (const std::int64_t id : {std::int64_t{-1}, std::int64_t{300000},
+                                    std::int64_t{UINT32_MAX}, std::int64_t{1} << 40}) {
+        SCOPED_TRACE(fmt::format("{} {}", name, id));
+        auto values = good;
+        values[name] = id;
+        const auto t = make_tokenizer(built(values));
+        EXPECT_EQ(behaviour(*t), behaviour(*make_tokenizer(built(good))));
+        const bool is_used = std::ranges::any_of(tokenizer_keys(built(values)), [&](const auto& k) {
+          return k.row.name == name && k.row.use == KeyUse::computes;
+        });
+        ASSERT_EQ(t->warnings.size(), is_used ? 1u : 0u);
+        if (is_used) {
+          EXPECT_NE(t->warnings[0].find(fmt::format("{} is {}", name, id)), std::string::npos)
+              << t->warnings[0];
+        }
+      }
+    }
+  }
+}
+
+TEST(Tokenizer, APreTokenizerCanBeNamed) {
+  auto values = byte_bpe({"a b"});
+  values.erase("pre");
+  try {
+    make_tokenizer(built(values));
+    ADD_FAILURE() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.remedy(), Remedy::tokenizer_pre);
+  }
+  EXPECT_EQ(pieces_of(*make_tokenizer(built(values), "gpt-2"), "ab"), Pieces{"ab"});
+  EXPECT_THROW(make_tokenizer(built(values), "gpt-9"), Error);
+  values["pre"] = std::string("gpt-9");
+  EXPECT_EQ(pieces_of(*make_tokenizer(built(values), "gpt-2"), "ab"), Pieces{"ab"});
+  values["pre"] = std::string("default");
+  const auto t = make_tokenizer(built(values));
+  ASSERT_EQ(t->warnings.size(), 1u);
+  EXPECT_NE(t->warnings[0].find("pre is \"default\""), std::string::npos);
 }
 
 }  // namespace

@@ -171,17 +171,43 @@ unsigned char Vocabulary::byte_value(Token byte_token) const {
   return *byte;
 }
 
-std::optional<Token> Vocabulary::special_id(const Metadata& metadata, std::string_view key) const {
-  if (metadata.find(key) == nullptr) return std::nullopt;
-  return static_cast<Token>(metadata.require_integer(key, 0, size() - 1));
+namespace {
+
+// Some files write -1 or 2^32 - 1 for "none".
+bool is_within(std::int64_t id, int size) {
+  return id >= 0 && id < size;
 }
 
-std::vector<Token> Vocabulary::end_tokens(const Metadata& metadata) const {
-  std::vector<Token> ends;
-  for (const std::string_view key : {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
-                                     "tokenizer.ggml.eom_token_id"}) {
-    if (const auto token = special_id(metadata, key)) ends.push_back(*token);
+}  // namespace
+
+std::optional<Token> Vocabulary::special_id(const ListedMetadata& file,
+                                            std::string_view name) const {
+  const std::optional<std::int64_t> given = file.metadata().integer(file.key(name));
+  if (given && is_within(*given, size())) return static_cast<Token>(*given);
+  const MetadataKey* row = find_key(file.keys(), name);
+  CHECK(row != nullptr);
+  const auto* standard = std::get_if<double>(&row->otherwise);
+  if (standard == nullptr || !is_within(static_cast<std::int64_t>(*standard), size()))
+    return std::nullopt;
+  return static_cast<Token>(*standard);
+}
+
+std::vector<std::string> Vocabulary::ids_beyond(const ListedMetadata& file) const {
+  std::vector<std::string> lines;
+  for (const MetadataKey& row : file.keys()) {
+    if (row.use != KeyUse::computes || !row.name.ends_with("_token_id")) continue;
+    const std::optional<std::int64_t> given = file.metadata().integer(file.key(row.name));
+    if (given && !is_within(*given, size()))
+      lines.push_back(fmt::format("{}: {} is {}, but the vocabulary has {} tokens: it is ignored",
+                                  file.origin(), file.key(row.name), *given, size()));
   }
+  return lines;
+}
+
+std::vector<Token> Vocabulary::end_tokens(const ListedMetadata& file) const {
+  std::vector<Token> ends;
+  for (const std::string_view name : {"eos_token_id", "eot_token_id", "eom_token_id"})
+    if (const auto token = special_id(file, name)) ends.push_back(*token);
   const auto find_control = [&](std::string_view name) {
     const auto token = find(name);
     return token && kind(*token) == TokenKind::control ? token : std::nullopt;

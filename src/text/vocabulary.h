@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/token.h"
-#include "formats/checkpoint.h"
+#include "formats/listed_metadata.h"
 #include "text/flat_index.h"
 #include "text/tokenizer.h"
 
@@ -38,11 +38,14 @@ class Vocabulary {
   std::optional<Token> byte_token(unsigned char byte) const { return byte_tokens_[byte]; }
   unsigned char byte_value(Token byte_token) const;
 
-  // The id under `key`, nothing if absent. Throws Error if it is no token of this vocabulary.
-  std::optional<Token> special_id(const Metadata& metadata, std::string_view key) const;
+  // The id under one of the keys "..._token_id"; where the file has none, or one that is no token
+  // of this vocabulary, that of the tokenizer's list, if any.
+  std::optional<Token> special_id(const ListedMetadata& file, std::string_view name) const;
+  // A line for each such key whose id is no token.
+  std::vector<std::string> ids_beyond(const ListedMetadata& file) const;
 
   // What generation ends at: see Tokenizer::end_tokens.
-  std::vector<Token> end_tokens(const Metadata& metadata) const;
+  std::vector<Token> end_tokens(const ListedMetadata& file) const;
 
  private:
   Vocabulary(const Metadata& metadata, const std::vector<std::string>& tokens);

@@ -8,24 +8,22 @@
 
 namespace outrider {
 
-VocabularyTokenizer::VocabularyTokenizer(const Metadata& metadata,
+VocabularyTokenizer::VocabularyTokenizer(const ListedMetadata& file,
                                          std::string (*normalize)(std::string_view),
                                          bool add_bos_by_default)
-    : vocabulary_(metadata), normalize_(normalize), special_tokens_(vocabulary_, normalize) {
-  bos = vocabulary_.special_id(metadata, "tokenizer.ggml.bos_token_id");
-  eos = vocabulary_.special_id(metadata, "tokenizer.ggml.eos_token_id");
-  unknown = vocabulary_.special_id(metadata, "tokenizer.ggml.unknown_token_id");
-  padding = vocabulary_.special_id(metadata, "tokenizer.ggml.padding_token_id");
-  const auto add_bos_token = metadata.boolean("tokenizer.ggml.add_bos_token");
+    : vocabulary_(file.metadata()), normalize_(normalize), special_tokens_(vocabulary_, normalize) {
+  bos = vocabulary_.special_id(file, "bos_token_id");
+  eos = vocabulary_.special_id(file, "eos_token_id");
+  warnings = vocabulary_.ids_beyond(file);
+  const auto add_bos_token = file.metadata().boolean(file.key("add_bos_token"));
   if (add_bos_token.value_or(false) && !bos) {
     throw Error(
-        "{}: tokenizer.ggml.add_bos_token is true, but there is no tokenizer.ggml.bos_token_id; "
-        "convert the "
-        "model again",
-        metadata.origin());
+        "{}: tokenizer.ggml.add_bos_token is true, but tokenizer.ggml.bos_token_id names no token; "
+        "convert the model again",
+        file.origin());
   }
   add_bos = add_bos_token.value_or(add_bos_by_default) && bos;
-  end_tokens = vocabulary_.end_tokens(metadata);
+  end_tokens = vocabulary_.end_tokens(file);
 }
 
 void VocabularyTokenizer::check_length(std::string_view text) {

@@ -23,8 +23,8 @@ class VocabularyTokenizer : public Tokenizer {
 
  protected:
   // `normalize` prepares well-formed text before anything is looked for in it.
-  // `add_bos_by_default` holds where the metadata has no add_bos_token.
-  VocabularyTokenizer(const Metadata& metadata, std::string (*normalize)(std::string_view),
+  // `add_bos_by_default` holds where the file has no add_bos_token.
+  VocabularyTokenizer(const ListedMetadata& file, std::string (*normalize)(std::string_view),
                       bool add_bos_by_default);
 
   const Vocabulary& vocabulary() const { return vocabulary_; }

@@ -1,4 +1,5 @@
-"""Models made of a .gguf file: one of its first layers, which answers nonsense, fast; one that cannot answer."""
+"""Models made of a .gguf file: one of its first layers, which answers nonsense, fast; one that cannot answer; ones with
+other metadata."""
 
 import struct
 
@@ -13,10 +14,13 @@ class Model:
         self.data, self.at = bytearray(path.read_bytes()), 8
         n_tensors, n_values = self.number("Q"), self.number("Q")
         self.values = {}  # where each one's number stands, by name; for lists and strings, where they begin
+        self.entries = {}  # all bytes of each, by name
         for _ in range(n_values):
+            begin = self.at
             name, kind = self.string(), self.number("I")
             self.values[name] = self.at
             self.skip_value(kind)
+            self.entries[name] = bytes(self.data[begin:self.at])
         self.list_begin = self.at
         self.tensors = {}  # by name: sizes, type, place in the weights, and what the list says of it
         for _ in range(n_tensors):
@@ -76,3 +80,35 @@ def write_broken_model(path, broken_path):
     begin = model.weights_begin + place
     model.data[begin:begin + 4 * size] = struct.pack("<f", float("nan")) * size
     broken_path.write_bytes(model.data)
+
+
+def entry(name, value):
+    """One value of the metadata: a text, a bool, a list of texts or ints, an int (32 bits, unsigned) or a float."""
+    def text(x):
+        return struct.pack("<Q", len(x.encode())) + x.encode()
+    if isinstance(value, str):
+        packed = struct.pack("<I", STRING) + text(value)
+    elif isinstance(value, bool):
+        packed = struct.pack("<I?", 7, value)
+    elif isinstance(value, float):
+        packed = struct.pack("<If", 6, value)
+    elif isinstance(value, int):
+        packed = struct.pack("<II", 4, value)
+    elif value and isinstance(value[0], str):
+        packed = struct.pack("<IIQ", ARRAY, STRING, len(value)) + b"".join(map(text, value))
+    else:
+        packed = struct.pack("<IIQ", ARRAY, 4, len(value)) + struct.pack(f"<{len(value)}I", *value)
+    return text(name) + packed
+
+
+def write_changed_model(path, changed_path, changes):
+    """With other metadata: values by name, None for a key that is left out."""
+    model = Model(path)
+    entries = {name.decode(): packed for name, packed in model.entries.items()}
+    for name, value in changes.items():
+        entries.pop(name, None)
+        if value is not None:
+            entries[name] = entry(name, value)
+    head = model.data[:24] + b"".join(entries.values()) + b"".join(in_list for *_, in_list in model.tensors.values())
+    struct.pack_into("<Q", head, 16, len(entries))
+    changed_path.write_bytes(head + bytes(-len(head) % model.alignment) + model.data[model.weights_begin:])
