@@ -12,7 +12,9 @@
 #include "base/error.h"
 #include "cpu/backend.h"
 #include "model/family.h"
+#include "model/family_keys.h"
 #include "support/golden_families.h"
+#include "text/tokenizer_keys.h"
 
 namespace outrider {
 namespace {
@@ -322,6 +324,47 @@ TEST(MetadataKeysOfAFamily, MayBeWrittenByLayer) {
     EXPECT_TRUE(with(llama, {{key, std::vector<std::int64_t>(n_layers, number)}}).spec ==
                 llama.spec);
     EXPECT_THROW(with(llama, {{key, std::vector<std::int64_t>{number, 1}}}), Error);
+  }
+}
+
+// docs/metadata.md has the lists.
+std::string cells(const MetadataKey& key) {
+  const std::string name =
+      key.name.ends_with('.') ? fmt::format("{}*", key.name) : std::string(key.name);
+  switch (key.use) {
+    case KeyUse::computes:
+      return fmt::format("| `{}` | used | {} |\n", name, text_of(key.otherwise));
+    case KeyUse::limits:
+      return fmt::format("| `{}` | used, for lengths | {} |\n", name, text_of(key.otherwise));
+    case KeyUse::unsupported:
+      return fmt::format("| `{}` | other values are refused | {} |\n", name,
+                         text_of(key.otherwise));
+    case KeyUse::harmless: return fmt::format("| `{}` | not used: {} | |\n", name, key.why);
+  }
+  return {};
+}
+std::string table(std::span<const MetadataKey> keys) {
+  std::string text = "| key | | without it |\n|---|---|---|\n";
+  for (const MetadataKey& key : keys) text += cells(key);
+  return text;
+}
+
+TEST(MetadataDocument, HasEveryList) {
+  std::ifstream file(OUTRIDER_SOURCE_DIR "/docs/metadata.md");
+  std::stringstream document;
+  document << file.rdbuf() << "\n";
+  std::vector<std::pair<std::string, std::string>> tables = {
+      {"All families", table(common_keys())},
+      {"Byte-level BPE (`gpt2`)", table(byte_bpe_keys())},
+      {"SentencePiece (`llama`)", table(sentencepiece_keys())},
+  };
+  for (const Family& family : families())
+    if (!family.own_keys.empty())
+      tables.emplace_back(fmt::format("`{}`", family.architecture), table(family.own_keys));
+  for (const auto& [title, rows] : tables) {
+    const std::string expected = fmt::format("### {}\n\n{}\n", title, rows);
+    EXPECT_NE(document.str().find(expected), std::string::npos) << "docs/metadata.md lacks:\n"
+                                                                << expected;
   }
 }
 

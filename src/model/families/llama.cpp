@@ -7,8 +7,9 @@ namespace outrider {
 namespace {
 
 constexpr MetadataKey kKeys[] = {
+    // Jiang et al. 2023, arXiv:2310.06825.
     {.name = "attention.sliding_window",
-     .otherwise = Published{.model = "Mistral 7B 0.1, Jiang et al. 2023, arXiv:2310.06825",
+     .otherwise = Published{.model = "Mistral 7B 0.1",
                             .then = 4096,
                             .otherwise = 0,
                             .where = {{{"context_length", 32768},
