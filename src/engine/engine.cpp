@@ -88,7 +88,7 @@ Engine::~Engine() {
 
 std::unique_ptr<Generation> Engine::begin(std::span<const Token> prompt, SamplingParams sampling,
                                           StopRules stop, AnswerOptions options) {
-  check(prompt, options.prediction);
+  check(prompt, options.prediction, stop.n_left());
   check_sampling(sampling);
   auto generation = std::make_unique<Generation>(*this, DraftSequence{next_draft_sequence_++},
                                                  std::move(sampling), std::move(stop), options);
@@ -98,7 +98,7 @@ std::unique_ptr<Generation> Engine::begin(std::span<const Token> prompt, Samplin
 
 void Engine::restart(Generation& generation, std::span<const Token> prompt, SamplingParams sampling,
                      StopRules stop, AnswerOptions options) {
-  check(prompt, options.prediction);
+  check(prompt, options.prediction, stop.n_left());
   check_sampling(sampling);
   generation.sampling = std::move(sampling);
   generation.stop = std::move(stop);
@@ -129,7 +129,8 @@ void Engine::start(Generation& generation, std::span<const Token> prompt, Answer
   generation.finish_reason.reset();
   budget_.end_text(generation.budget);
   generation.budget = budget_.begin_text(generation.n_prompt - kept, generation.stop.n_left());
-  if (generation.stop.n_left() == 0) generation.finish_reason = FinishReason::length;
+  if (generation.stop.n_left() == 0 && !generation.options.reads_prompt)
+    generation.finish_reason = FinishReason::length;
   generation.error.reset();
   generation.emitted.clear();
   generation.prompt_scores.clear();
@@ -137,14 +138,16 @@ void Engine::start(Generation& generation, std::span<const Token> prompt, Answer
   generation.counters.drafters.resize(drafters_.size());
 }
 
-void Engine::check(std::span<const Token> prompt, std::span<const Token> prediction) const {
+void Engine::check(std::span<const Token> prompt, std::span<const Token> prediction,
+                   std::optional<int> n_left) const {
   if (prompt.empty()) throw Error("the prompt is empty; give at least one token");
   const std::size_t context = target_->options().context;
-  if (prompt.size() >= context)
+  const bool has_answer = n_left != 0;
+  if (const std::size_t room = has_answer ? context - 1 : context; prompt.size() > room)
     throw Error(Remedy::context,
-                "the prompt has {} tokens, but the context of {} has room for {} and an answer; "
-                "shorten it or choose a longer context",
-                prompt.size(), context, context - 1);
+                "the prompt has {} tokens, but the context of {} has room for {}{}; shorten it or "
+                "choose a longer context",
+                prompt.size(), context, room, has_answer ? " and an answer" : "");
   const auto check_tokens = [&](const char* name, std::span<const Token> tokens) {
     for (const Token token : tokens)
       if (token < 0 || token >= target_->spec().vocabulary)

@@ -33,13 +33,16 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  // Throws Error if begin() would for such a prompt and prediction. Any thread.
-  void check(std::span<const Token> prompt, std::span<const Token> prediction) const;
+  // Throws Error if begin() would for such a prompt and prediction, where the answer may have
+  // n_left tokens; nothing: no limit. Any thread.
+  void check(std::span<const Token> prompt, std::span<const Token> prediction,
+             std::optional<int> n_left) const;
 
   // A text with this prompt. What of a prediction no context could hold is ignored. The target must
   // have a sequence left.
-  // Throws Error if the prompt is empty or fills the context, or if prompt or prediction hold
-  // tokens that the model does not have; or as check_sampling().
+  // Throws Error if the prompt is empty or leaves no room in the context for an answer, unless no
+  // token of one is wanted; if prompt or prediction hold tokens that the model does not have; or as
+  // check_sampling().
   std::unique_ptr<Generation> begin(std::span<const Token> prompt, SamplingParams sampling,
                                     StopRules stop, AnswerOptions options = {});
 

@@ -533,6 +533,59 @@ TEST(Engine, NoTokensAskedForNeedNoStep) {
   EXPECT_EQ(engine.steps(), 0);
 }
 
+// Nothing is chosen, so that it may fill the context, and the logits of its last row do not matter.
+TEST(Engine, ReadsAPromptThatHasNoAnswer) {
+  const FakeTokenizer tokenizer = words();
+  for (const int length : {1, 2, 20})
+    for (const int chunk : {0, 7, 1})
+      for (const bool scores : {false, true}) {
+        SCOPED_TRACE(fmt::format("{} tokens in chunks of {}, scores {}", length, chunk, scores));
+        Setting setting;
+        setting.load.context = 20;
+        setting.engine.prompt_chunk = chunk;
+        setting.model.unusable = [=](auto path) { return std::ssize(path) == length; };
+        WatchedEngine engine(setting, list(lookup(), model({})));
+        const std::vector<Token> prompt(static_cast<std::size_t>(length), 7);
+        const auto generation =
+            engine.begin(prompt, greedy(), StopRules(tokenizer, {.n_predict = 0}),
+                         {.n_logprobs = 2, .prompt_logprobs = scores, .reads_prompt = true});
+        Generation* const alive[] = {generation.get()};
+        while (!generation->ended()) {
+          engine.step(alive);
+          check_state(engine, *generation);
+        }
+        EXPECT_FALSE(generation->error);
+        EXPECT_EQ(generation->finish_reason, FinishReason::length);
+        EXPECT_EQ(generation->tokens, prompt);
+        EXPECT_EQ(generation->prompt_scores.size(), scores ? prompt.size() - 1 : 0);
+        EXPECT_EQ(engine.target().committed(generation->sequence), length - 1);
+        EXPECT_EQ(engine.rows, length);
+        EXPECT_EQ(engine.emitted, 0);
+      }
+}
+
+// Where the prompt's log probabilities are wanted, all of its rows matter.
+TEST(Engine, AnUnusableRowOfAScoredPromptEndsItsText) {
+  const FakeTokenizer tokenizer = words();
+  for (const int n_predict : {0, 5})
+    for (const bool scores : {false, true}) {
+      Setting setting;
+      setting.model.unusable = [](auto path) { return path.size() == 2; };
+      WatchedEngine engine(setting, {});
+      const std::vector<Token> prompt{1, 2, 3};
+      const auto generation =
+          engine.begin(prompt, greedy(), StopRules(tokenizer, {.n_predict = n_predict}),
+                       {.prompt_logprobs = scores, .reads_prompt = true});
+      Generation* const alive[] = {generation.get()};
+      engine.step(alive);
+      check_state(engine, *generation);
+      EXPECT_EQ(generation->error.has_value(), scores);
+      if (scores) {
+        EXPECT_EQ(generation->tokens, prompt);
+      }
+    }
+}
+
 // Prompt rows go in chunks whose last carries node 0.
 TEST(Engine, ReadsPromptsInChunks) {
   const FakeTokenizer tokenizer = words();
@@ -736,6 +789,10 @@ TEST(Engine, RefusesPromptsThatCannotWork) {
   };
   EXPECT_THROW(begin({}), Error);
   EXPECT_THROW(begin({1, 2, 3, 4, 5}), Error);
+  const StopRules no_answer(tokenizer, {.n_predict = 0});
+  const std::vector<Token> six(6, 1);
+  EXPECT_NO_THROW(engine.begin(std::span(six).first(5), greedy(), no_answer));
+  EXPECT_THROW(engine.begin(six, greedy(), no_answer), Error);
   EXPECT_THROW(begin({1, 23}), Error);
   EXPECT_THROW(begin({-1}), Error);
   EXPECT_THROW(begin({1}, {22, 23}), Error);

@@ -27,6 +27,9 @@ struct AnswerOptions {
   std::optional<int> n_logprobs = {};
   // The same for the tokens of the prompt: then all of it is computed, cached or not.
   bool prompt_logprobs = false;
+  // The prompt is read where no token of an answer is wanted, too: for its log probabilities, and
+  // for those that begin alike.
+  bool reads_prompt = false;
 };
 
 struct Request {

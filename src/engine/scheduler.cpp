@@ -63,9 +63,10 @@ void Scheduler::end_all(const std::optional<Error>& error) {
 }
 
 AnswerId Scheduler::submit(AnswerRequest request, AnswerListener listener) {
-  engine_.check(request.request.prompt, request.request.options.prediction);
+  const StopRules rules(tokenizer_, request.request.stop);
+  engine_.check(request.request.prompt, request.request.options.prediction, rules.n_left());
   check_sampling(request.request.sampling);
-  StopRules(tokenizer_, request.request.stop);  // throws if they are wrong
+  request.request.options.reads_prompt = true;
   auto answer = std::make_unique<Answer>();
   answer->asked = std::move(request);
   answer->listener = std::move(listener);
@@ -203,16 +204,12 @@ void Scheduler::admit() {
   }
 }
 
-// False if it ended at once.
+// False if it could not, and has ended.
 bool Scheduler::begin(Answer& answer) {
   const Request& request = answer.asked.request;
-  // A prompt is read by steps, which need something to generate.
-  answer.hides_tokens = request.stop.n_predict == 0;
-  StopParams stop = request.stop;
-  if (answer.hides_tokens) stop.n_predict = 1;
   try {
     answer.generation = engine_.begin(request.prompt, sampling_of(request, tokenizer_),
-                                      StopRules(tokenizer_, std::move(stop)), request.options);
+                                      StopRules(tokenizer_, request.stop), request.options);
   } catch (const Error& error) {
     end(answer, std::nullopt, error);
     return false;
@@ -220,10 +217,7 @@ bool Scheduler::begin(Answer& answer) {
     end(answer, std::nullopt, Error("out of memory for another answer"));
     return false;
   }
-  if (!answer.generation->ended()) return true;
-  start(answer);
-  end(answer, answer.generation->finish_reason, answer.generation->error);
-  return false;
+  return true;
 }
 
 // Of its prompt it has what it adopted by now.
@@ -371,14 +365,14 @@ void Scheduler::tell(Answer& answer) {
 // What the last step brought.
 void Scheduler::add_tokens(Answer& answer, AnswerEvent& event) {
   Generation& generation = *answer.generation;
+  if (!generation.emitted.empty() || generation.finish_reason)
+    event.prompt = std::exchange(generation.prompt_scores, {});
   if (generation.emitted.empty()) return;
-  event.prompt = std::exchange(generation.prompt_scores, {});
   const int n = static_cast<int>(generation.emitted.size());
   if (!answer.first) {
     answer.first = Clock::now();
-    answer.figures.first_tokens = answer.hides_tokens ? 0 : n;
+    answer.figures.first_tokens = n;
   }
-  if (answer.hides_tokens) return;
   answer.figures.completion_tokens += n;
   status_.completion_tokens += n;
   for (Emitted& emitted : generation.emitted)
@@ -391,7 +385,6 @@ void Scheduler::add_tokens(Answer& answer, AnswerEvent& event) {
 // Tells it and forgets it.
 void Scheduler::end(Answer& answer, std::optional<FinishReason> reason, std::optional<Error> error,
                     AnswerEvent last) {
-  if (reason && answer.hides_tokens) reason = FinishReason::length;
   AnswerFigures& figures = answer.figures;
   const Clock::time_point now = Clock::now();
   const Clock::time_point started = answer.started.value_or(now);
@@ -417,8 +410,7 @@ void Scheduler::end(Answer& answer, std::optional<FinishReason> reason, std::opt
   else
     ++(*reason == FinishReason::stop ? status_.stopped : status_.reached_length);
   last.end = AnswerEnd{.reason = reason, .error = std::move(error), .figures = figures};
-  if (answer.generation && !answer.hides_tokens)
-    last.end->stop_text = answer.generation->stop.stopped_by();
+  if (answer.generation) last.end->stop_text = answer.generation->stop.stopped_by();
   const auto place = std::ranges::find(answers_, &answer, [](const auto& a) { return a.get(); });
   const std::unique_ptr<Answer> ended = std::move(*place);
   answers_.erase(place);

@@ -151,7 +151,6 @@ class Scheduler {
     std::optional<Clock::time_point> started = {}, first = {};
     std::unique_ptr<Generation> generation = nullptr;  // null: it waits
     bool is_suspended = false;
-    bool hides_tokens = false;  // only its prompt is wanted
     AnswerFigures figures = {};
 
     bool runs() const { return generation && !is_suspended; }

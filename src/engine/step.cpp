@@ -8,6 +8,16 @@
 #include "base/stopwatch.h"
 
 namespace outrider {
+namespace {
+
+Error unusable_logits(int position) {
+  return Error(Remedy::logit_bias,
+               "the model gave no usable logits at position {} (NaN, infinite, or every token "
+               "forbidden); the file may be damaged, or a bias forbids everything",
+               position);
+}
+
+}  // namespace
 
 void Step::run() {
   try {
@@ -45,12 +55,14 @@ Step::Step(Engine& engine, std::span<const Engine::Part> parts, int n_waiting) :
     int depth_max = target.context - length - 1;
     if (const auto left = generation->stop.n_left()) depth_max = std::min(depth_max, *left - 1);
 
+    const bool is_read = first + 1 + more == length;
     const DraftTree node_0(generation->tokens.back());
     turns_.push_back({.generation = generation,
                       .length = length,
                       .first = first,
                       .n_tokens = 1 + more,
-                      .generates = first + 1 + more == length,
+                      .is_read = is_read,
+                      .generates = is_read && generation->stop.n_left() != 0,
                       .drafts = length > generation->n_prompt && more == 0,
                       .rows_max = engine_.draft_rows_max(*generation),
                       .depth_max = depth_max,
@@ -240,8 +252,10 @@ void Step::emit() {
   for (Turn& turn : turns_) {
     Generation& generation = *turn.generation;
     generation.emitted.clear();
+    score_prompt(turn);
+    if (generation.error) continue;
     if (!turn.generates) {
-      score(turn);
+      if (turn.is_read) generation.finish_reason = FinishReason::length;
       continue;
     }
     turn.state_before = generation.state;
@@ -264,40 +278,44 @@ void Step::emit() {
     }
     if (next && !generation.ended()) take(*next, std::nullopt);
     generation.state.advance(std::span(generation.tokens).last(generation.emitted.size()));
-    score(turn);
+    score_answer(turn);
     if (generation.emitted.empty())
-      generation.error =
-          Error(Remedy::logit_bias,
-                "the model gave no usable logits at position {} (NaN, infinite, or every token "
-                "forbidden); the file may be damaged, or a bias forbids everything",
-                generation.tokens.size() - 1);
+      generation.error = unusable_logits(static_cast<int>(generation.tokens.size()) - 1);
   }
 }
 
-// Log probabilities of the tokens that the text gained, and of those of the prompt that were read,
-// from the rows before them.
-void Step::score(Turn& turn) {
+// Without bias and filters.
+Choice Step::logits_of(int row) {
+  const ChoiceRequest request{.row = row, .wants_logits = true};
+  return engine_.target_->choose(pass_, {&request, 1})[0];
+}
+
+// Log probabilities of the prompt's tokens that were read, from the rows before them.
+void Step::score_prompt(Turn& turn) {
   Generation& generation = *turn.generation;
-  const AnswerOptions& options = generation.options;
-  const bool scores_prompt = options.prompt_logprobs && turn.length == generation.n_prompt;
-  if (!options.n_logprobs && !scores_prompt) return;
-  const auto logits = [&](int row) {
-    const ChoiceRequest request{.row = row, .wants_logits = true};
-    return engine_.target_->choose(pass_, {&request, 1})[0].logits;
-  };
-  if (scores_prompt)
-    for (int i = 0; i < turn.n_tokens; ++i) {
-      const int next = turn.first + i + 1;  // place in the prompt
-      if (next >= generation.n_prompt || next <= std::ssize(generation.prompt_scores)) continue;
-      generation.prompt_scores.push_back(outrider::score(
-          logits(turn.token_rows[i]), generation.tokens[next], options.n_logprobs.value_or(0)));
+  if (!generation.scores_prompt()) return;
+  for (int i = 0; i < turn.n_tokens; ++i) {
+    const int next = turn.first + i + 1;  // place in the prompt
+    if (next >= generation.n_prompt || next <= std::ssize(generation.prompt_scores)) continue;
+    const Choice choice = logits_of(turn.token_rows[i]);
+    if (!choice.token) {
+      generation.error = unusable_logits(turn.first + i);
+      return;
     }
-  if (!options.n_logprobs) return;
+    generation.prompt_scores.push_back(
+        score(choice.logits, generation.tokens[next], generation.options.n_logprobs.value_or(0)));
+  }
+}
+
+// The same for the tokens that the text gained.
+void Step::score_answer(Turn& turn) {
+  Generation& generation = *turn.generation;
+  if (!generation.options.n_logprobs) return;
   for (std::size_t i = 0; i < generation.emitted.size(); ++i) {
     const int node = i == 0 ? 0 : turn.verdict.accepted[i - 1];
     Emitted& emitted = generation.emitted[i];
-    emitted.score =
-        outrider::score(logits(turn.node_rows[node]), emitted.token, *options.n_logprobs);
+    emitted.score = score(logits_of(turn.node_rows[node]).logits, emitted.token,
+                          *generation.options.n_logprobs);
   }
 }
 
@@ -308,6 +326,7 @@ void Step::commit() {
     std::vector<SlotId> path;
     if (!generation.error)
       for (int row : turn.token_rows) path.push_back(pass_.slots[row]);
+    if (generation.finish_reason && !turn.generates) path.pop_back();
     for (std::size_t i = 0; i + 1 < generation.emitted.size(); ++i)
       path.push_back(pass_.slots[turn.node_rows[turn.verdict.accepted[i]]]);
     engine_.target_->commit(generation.sequence, path);

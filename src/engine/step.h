@@ -27,7 +27,8 @@ class Step {
     // tokens[first, first + n_tokens) are computed in this pass; the cache has those before.
     int first;
     int n_tokens;
-    bool generates;  // the last of them is the last of the text: node 0
+    bool is_read;    // the last of them is the last of the text
+    bool generates;  // and has an answer: node 0
 
     // Whether drafts may be checked: not in a pass that reads of the prompt, so that they delay no
     // first token.
@@ -59,7 +60,9 @@ class Step {
 
   void ask(int drafter, std::span<Turn* const> turns, std::span<const DraftTurn> draft_turns);
   std::vector<Row> lay_out_rows();
-  void score(Turn& turn);
+  Choice logits_of(int row);
+  void score_prompt(Turn& turn);
+  void score_answer(Turn& turn);
   void count(const Turn& turn) const;
   void count_not_drafted(const Turn& turn) const;
   void fail(const Error& error);

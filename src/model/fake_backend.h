@@ -33,6 +33,8 @@ struct FakeModel {
   float disagreement = 0;  // share of paths where an opinion of its own rules
   std::uint64_t opinion = 0;
   std::function<bool(std::span<const Token> path)> unusable = nullptr;  // its logits are NaN
+  // What a path is followed by, instead of the favourites.
+  std::function<Token(std::span<const Token> path)> says = nullptr;
 
   std::vector<float> logits(std::span<const Token> path) const {
     std::uint64_t whole = 0;
@@ -44,6 +46,7 @@ struct FakeModel {
       logits[token] = whole_path * uniform(hash(whole, token)) + uniform(hash(recent, token));
     logits[hash(recent, 1000) % kFavourites] += peak;
     logits[hash(recent, 1001) % kFavourites] += peak / 2;
+    if (says) logits[says(path)] += 3 * peak;
     if (unusable && unusable(path))
       logits.assign(vocabulary, std::numeric_limits<float>::quiet_NaN());
     return logits;

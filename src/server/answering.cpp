@@ -118,16 +118,18 @@ void check_drafters(const ServedModel& model,
 }  // namespace
 
 void check_prompt(const ServedModel& model, const std::vector<Token>& prompt,
-                  const std::string& field) {
+                  const std::string& field, std::optional<int> max_tokens) {
   if (prompt.empty()) refuse_field(field, "is empty; expected at least one token");
   for (const Token token : prompt)
     if (token >= model.vocabulary)
       refuse_field(field, fmt::format("no token {}; the model has {}", token, model.vocabulary));
-  if (std::cmp_greater_equal(prompt.size(), model.context))
-    throw RequestError(400, "context_length_exceeded", field,
-                       fmt::format("the prompt has {} tokens, but this model's maximum context "
-                                   "length is {} tokens with the answer",
-                                   prompt.size(), model.context));
+  const bool has_answer = max_tokens != 0;
+  if (std::cmp_greater(prompt.size() + (has_answer ? 1 : 0), model.context))
+    throw RequestError(
+        400, "context_length_exceeded", field,
+        fmt::format("the prompt has {} tokens, but this model's maximum context "
+                    "length is {} tokens{}",
+                    prompt.size(), model.context, has_answer ? " with the answer" : ""));
 }
 
 void draw_seed(GenerationFields& fields) {

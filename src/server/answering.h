@@ -17,9 +17,10 @@
 namespace outrider {
 
 // RequestError (400) if the prompt is empty, has tokens that the model does not have, or leaves no
-// room for an answer (context_length_exceeded). `field` is where it comes from.
+// room for an answer that may have so many tokens (context_length_exceeded). `field` is where it
+// comes from.
 void check_prompt(const ServedModel& model, const std::vector<Token>& prompt,
-                  const std::string& field);
+                  const std::string& field, std::optional<int> max_tokens);
 
 // Gives the request a seed if it has none.
 void draw_seed(GenerationFields& fields);

@@ -25,11 +25,11 @@ ChatPrompt prompt_of(const ServedModel& model, MessagesRequest& request) {
 }
 
 // The words by which clients know that they have to shorten the conversation.
-void check_length(const ServedModel& model, std::size_t n_tokens) {
-  if (std::cmp_greater_equal(n_tokens, model.context))
-    throw RequestError(
-        400, "context_length_exceeded", "messages",
-        fmt::format("prompt is too long: {} tokens > {} maximum", n_tokens, model.context - 1));
+void check_length(const ServedModel& model, std::size_t n_tokens, std::optional<int> max_tokens) {
+  const int most = max_tokens == 0 ? model.context : model.context - 1;
+  if (std::cmp_greater(n_tokens, most))
+    throw RequestError(400, "context_length_exceeded", "messages",
+                       fmt::format("prompt is too long: {} tokens > {} maximum", n_tokens, most));
 }
 
 // Nothing where the model does not reason.
@@ -54,8 +54,8 @@ void answer(const ServedModel& model, const HttpRequest& http, Reply reply) {
   const AnswerHead head = answer_head(model, request, "msg_");
   const ChatPrompt prompt = prompt_of(model, request);
   std::vector<Token> tokens = prompt.tokens(*model.tokenizer);
-  check_length(model, tokens.size());
-  check_prompt(model, tokens, "messages");
+  check_length(model, tokens.size(), request.max_tokens);
+  check_prompt(model, tokens, "messages", request.max_tokens);
   const auto form = request.stream ? messages_stream : messages_document;
   Asked asked{.answers = {},
               .form = form({.head = head,

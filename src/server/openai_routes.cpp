@@ -33,7 +33,7 @@ void chat(const ServedModel& model, const HttpRequest& http, Reply reply) {
   const AnswerHead head = answer_head(model, request, "chatcmpl-");
   const ChatPrompt prompt = chat_prompt(model, request);
   std::vector<Token> tokens = prompt.tokens(*model.tokenizer);
-  check_prompt(model, tokens, "messages");
+  check_prompt(model, tokens, "messages", request.max_tokens);
   AnswerRequest first = answer_request(model, request, std::move(tokens), http.api_key);
   first.request.stop.shown_tokens =
       shown_tokens(model.format, *model.tokenizer, request.has_tools());
@@ -70,7 +70,7 @@ void complete(const ServedModel& model, const HttpRequest& http, Reply reply) {
   first.request.options.prompt_logprobs = request.echo && request.n_logprobs;
   for (const CompletionPrompt& prompt : request.prompts) {
     prompts.push_back(tokens_of(model, request, prompt));
-    check_prompt(model, prompts.back(), "prompt");
+    check_prompt(model, prompts.back(), "prompt", request.max_tokens);
     first.request.prompt = prompts.back();
     add_choices(answers, first, request.n);
   }

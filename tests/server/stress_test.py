@@ -568,12 +568,14 @@ class Life(TestCase):
                     answer = server.post(path, **bases[0])
                     self.assertEqual(answer.status, 500)
                     self.assertIn(b"no usable logits", answer.body)
+                scored = server.post(COMPLETIONS, prompt="One, two,", max_tokens=0, echo=True, logprobs=1)
+                self.assertEqual(scored.status, 500)
                 server.wait_for_line("answers? failed: the model gave no usable logits")
                 self.assertEqual(server.get("/health").status, 200)
                 server.send_signal(signal.SIGTERM)
                 self.assertEqual(server.wait(), 0)
                 failed = [re.match(r"(an|\d+) answers? failed: ", line) for line in server.log if line]
-                self.assertEqual(sum(1 if match[1] == "an" else int(match[1]) for match in failed if match), 3)
+                self.assertEqual(sum(1 if match[1] == "an" else int(match[1]) for match in failed if match), 4)
 
     def test_log_file_that_cannot_be_written(self):
         """Any more: the server says so once, and goes on."""
