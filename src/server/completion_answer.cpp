@@ -1,14 +1,49 @@
 #include "server/completion_answer.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "server/token_text.h"
-#include "text/stream_decoder.h"
+#include "text/utf8.h"
 
 namespace outrider {
 namespace {
 
 constexpr std::string_view kObject = "text_completion";
+
+// The letter that a prompt begins and its answer may complete. In the answer's own text each of
+// its bytes is U+FFFD.
+class SharedLetter {
+ public:
+  void begin(std::string bytes) { letter_ = std::move(bytes), n_begun_ = letter_.size(); }
+
+  // The answer's next bytes, and what its own text gained by now. What can be shown of both texts.
+  std::string push(std::string_view bytes, std::string_view text) {
+    if (n_begun_ == 0) return std::string(text);
+    text_ += text;
+    for (; !bytes.empty() && !is_closed_; bytes.remove_prefix(1)) {
+      letter_ += bytes[0];
+      const Utf8Step step = utf8_step(letter_);
+      is_closed_ = !step.unfinished;
+      letter_.resize(step.n_bytes);
+    }
+    if (!is_closed_ || n_characters(text_) < letter_.size() - n_begun_) return {};
+    return finish();
+  }
+  // At the answer's end. Bytes that its text lacks are part of a stop string.
+  std::string finish() {
+    if (n_begun_ == 0) return {};
+    const std::size_t n = std::min(letter_.size() - n_begun_, n_characters(text_));
+    letter_.resize(std::exchange(n_begun_, 0) + n);
+    return well_formed(letter_) + text_.substr(n * kReplacementCharacter.size());
+  }
+
+ private:
+  std::string letter_;       // its bytes so far
+  std::size_t n_begun_ = 0;  // of these, the prompt's; 0: there is no such letter, or it was shown
+  bool is_closed_ = false;   // what follows is not of it
+  std::string text_;         // the answer's own text
+};
 
 // One choice, as both forms read it.
 class CompletionChoice {
@@ -22,11 +57,11 @@ class CompletionChoice {
     const bool has_begun = !event.tokens.empty() || event.end;
     if (options_->echo && has_begun && !std::exchange(echoed_, true)) text = echo(event.prompt);
     for (const AnswerToken& token : event.tokens) {
-      text += token.text;
-      if (options_->logprobs)
-        logprobs_.add(token.token, token.text, token.score ? &*token.score : nullptr);
+      text += letter_.push(options_->tokenizer->bytes(token.token), token.text);
+      if (options_->logprobs) logprobs_.add(token.token, token.score ? &*token.score : nullptr);
     }
-    return text + event.held_text;
+    text += letter_.push({}, event.held_text);
+    return event.end ? text + letter_.finish() : text;
   }
   Json json(std::size_t index, const std::string& text, Json finish_reason) {
     return {{"index", index},
@@ -36,23 +71,23 @@ class CompletionChoice {
   }
 
  private:
-  // The prompt's text. Nothing is before its first token, so that has no score.
+  // The prompt's text, but for the letter that it only begins. Nothing is before its first token,
+  // so that has no score.
   std::string echo(const std::vector<ScoredToken>& scores) {
-    StreamDecoder decoder(*options_->tokenizer);
-    std::string whole;
-    for (std::size_t i = 0; i < prompt_->size(); ++i) {
-      const Token token = (*prompt_)[i];
-      const std::string text = decoder.push(token);
-      whole += text;
+    const std::string bytes = options_->tokenizer->decode(*prompt_);
+    const std::size_t n_whole = bytes.size() - unfinished_suffix(bytes);
+    letter_.begin(bytes.substr(n_whole));
+    for (std::size_t i = 0; options_->logprobs && i < prompt_->size(); ++i) {
       const bool has_score = i > 0 && i <= scores.size();
-      if (options_->logprobs) logprobs_.add(token, text, has_score ? &scores[i - 1] : nullptr);
+      logprobs_.add((*prompt_)[i], has_score ? &scores[i - 1] : nullptr);
     }
-    return whole + decoder.finish();
+    return well_formed(bytes.substr(0, n_whole));
   }
 
   const CompletionAnswerOptions* options_;
   const std::vector<Token>* prompt_;
   bool echoed_ = false;
+  SharedLetter letter_;
   CompletionLogprobs logprobs_;
 };
 

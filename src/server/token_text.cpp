@@ -40,10 +40,9 @@ Json chat_logprob(const Tokenizer& tokenizer, Token token, const ScoredToken& sc
   return json;
 }
 
-void CompletionLogprobs::add(Token token, std::string_view text, const ScoredToken* score) {
+void CompletionLogprobs::add(Token token, const ScoredToken* score) {
   tokens_.push_back(token_text(tokenizer_, token));
-  offsets_.push_back(n_characters_);
-  n_characters_ += n_characters(text);
+  offsets_.push_back(next_offset(tokenizer_.bytes(token)));
   if (!score) {
     logprobs_.push_back(nullptr);
     best_.push_back(nullptr);
@@ -54,6 +53,17 @@ void CompletionLogprobs::add(Token token, std::string_view text, const ScoredTok
   for (const TokenLogprob& other : score->best)
     best.emplace(token_text(tokenizer_, other.token), other.logprob);
   best_.push_back(std::move(best));
+}
+
+std::size_t CompletionLogprobs::next_offset(std::string_view bytes) {
+  const std::size_t n_begun = begun_.size();
+  begun_ += bytes;
+  const bool breaks = n_begun > 0 && !bytes.empty() && utf8_step(begun_).n_bytes == n_begun;
+  const std::size_t offset = n_characters_ + (breaks ? 1 : 0);
+  const std::size_t n_whole = begun_.size() - unfinished_suffix(begun_);
+  n_characters_ += n_characters(well_formed(std::string_view(begun_).substr(0, n_whole)));
+  begun_.erase(0, n_whole);
+  return offset;
 }
 
 Json CompletionLogprobs::take() {

@@ -23,17 +23,22 @@ class CompletionLogprobs {
  public:
   explicit CompletionLogprobs(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
 
-  // `text`: what became showable with it. Without a score: nothing is before it.
-  void add(Token token, std::string_view text, const ScoredToken* score);
+  // The next token of the text. Without a score: nothing is before it.
+  void add(Token token, const ScoredToken* score);
   // Entries since the last call.
   Json take();
   bool empty() const { return tokens_.empty(); }
 
  private:
+  // Where the next token begins in the text, which goes on by its bytes: in characters, of which a
+  // token that goes on with a letter has the letter's.
+  std::size_t next_offset(std::string_view bytes);
+
   const Tokenizer& tokenizer_;
   Json tokens_ = Json::array(), logprobs_ = Json::array(), best_ = Json::array(),
        offsets_ = Json::array();
-  std::size_t n_characters_ = 0;  // of the text so far
+  std::size_t n_characters_ = 0;  // of the text so far, whole ones
+  std::string begun_;             // a letter that it ends with
 };
 
 }  // namespace outrider
