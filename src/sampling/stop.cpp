@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "text/utf8.h"
 
 namespace outrider {
 namespace {
@@ -44,8 +45,11 @@ StopRules::StopRules(const Tokenizer& tokenizer, StopParams params)
     : tokenizer_(&tokenizer),
       params_(std::move(params)),
       decoder_(tokenizer, params_.shown_tokens) {
-  for (const std::string& stop : params_.texts)
+  for (const std::string& stop : params_.texts) {
     if (stop.empty()) throw Error("a stop string is empty; give at least one character");
+    if (!is_well_formed(stop))
+      throw Error("the stop string \"{}\" is not UTF-8; give whole characters", well_formed(stop));
+  }
 }
 
 std::optional<FinishReason> StopRules::push(Token token) {

@@ -32,7 +32,8 @@ struct StopParams {
 // of those complete at the same character, the longest.
 class StopRules {
  public:
-  // The tokenizer must outlive this. Throws Error if a stop string is empty.
+  // The tokenizer must outlive this. Throws Error if a stop string is empty, or not UTF-8: within a
+  // character it would be found, and a part of that shown.
   StopRules(const Tokenizer& tokenizer, StopParams params);
 
   // Takes the next token. After it has returned a reason, no further token may be pushed. An end

@@ -139,9 +139,10 @@ TEST(StopRules, SaysHowManyTokensMayCome) {
   EXPECT_EQ(StopRules(words, {}).n_left(), std::nullopt);
 }
 
-TEST(StopRules, RefusesAnEmptyStopString) {
+TEST(StopRules, RefusesStopStringsThatAreNoText) {
   const FakeTokenizer words = tokenizer();
-  EXPECT_THROW(StopRules(words, {.texts = {"a", ""}}), Error);
+  for (const char* stop : {"", "\xa9", "\xc3", "a\xff", "\xed\xa0\x80"})
+    EXPECT_THROW(StopRules(words, {.texts = {"a", stop}}), Error) << stop;
 }
 
 // However a text is split into tokens, it shows the same and ends for the same reason: compared

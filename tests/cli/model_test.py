@@ -128,6 +128,28 @@ class Model(TestCase):
         self.assertEqual(stopped["finish_reason"], "stop")
         self.assertEqual(self.run_json("--temp", "0", "-n", "3")["finish_reason"], "length")
 
+    def test_stop_texts_are_whole_characters(self):
+        result = outrider("run", "-p", "x", "--stop", b"caf\xc3")
+        self.assert_fails(result, 1, "stop string", "not UTF-8")
+
+    def test_prompts_as_long_as_the_context(self):
+        prompt = "One two three four five"
+        n = len(json.loads(outrider("tokenize", "--json", prompt).stdout)["tokens"])
+
+        def run(context, n_predict):
+            return outrider("run", "--raw", "-p", prompt, "-c", str(context), "-n", str(n_predict), "--ignore-eos", "--json")
+        for context, n_predict, n_said in ((n + 2, -1, 2), (n + 1, -1, 1), (n + 1, 1, 1), (n + 1, 0, 0), (n, 0, 0)):
+            with self.subTest(context=context - n, n_predict=n_predict):
+                answer = json.loads(run(context, n_predict).stdout)
+                self.assertEqual((len(answer["tokens"]), answer["finish_reason"]), (n_said, "length"))
+        self.assert_fails(run(n, 1), 1, f"the prompt has {n} tokens", f"room for {n - 1} and an answer", "--ctx-size")
+        self.assert_fails(run(n, -1), 1, f"room for {n - 1} and an answer")
+        self.assert_fails(run(n - 1, 0), 1, f"room for {n - 1};")
+        for n_predict in (0, 1, 5):
+            proof = outrider("prove", "--raw", "-p", prompt, "-c", str(n + 1), "-n", str(n_predict), "--ignore-eos", "--json")
+            self.assertEqual(proof.returncode, 0, proof.stderr)
+            self.assertEqual(json.loads(proof.stdout)["settings"][0]["tokens"], min(n_predict, 1))
+
     def test_raw_goes_on_from_the_text(self):
         raw = outrider("run", "--raw", "-p", "The capital of France is", "-n", "2", "--temp", "0")
         self.assertIn("Paris", raw.stdout)
