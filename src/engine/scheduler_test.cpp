@@ -165,8 +165,8 @@ TEST(Scheduler, AnswersAreThoseOfPlainDecoding) {
           std::vector<Token> prompt(common.begin(), common.begin() + below(140));
           const std::vector<Token> own = text(seed * 1000 + round, 1 + below(40));
           prompt.insert(prompt.end(), own.begin(), own.end());
-          AnswerRequest request = ask(prompt, 1 + below(below(2) == 0 ? 40 : 250),
-                                      sampled(seed + round, below(2) == 0));
+          AnswerRequest request =
+              ask(prompt, below(below(2) == 0 ? 20 : 250), sampled(seed + round, below(2) == 0));
           if (below(2) == 0) request.request.sampling.filters.temperature = 0;
           request.request.stop.ignore_eos = below(2) == 0;
           if (below(4) == 0) request.request.stop.texts = {"ab", "cde", "q"};

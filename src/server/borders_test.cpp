@@ -15,6 +15,7 @@
 #include "engine/scheduler.h"
 #include "model/fake_backend.h"
 #include "sampling/logprobs.h"
+#include "server/answer_form.h"
 #include "server/anthropic_routes.h"
 #include "server/fake_served_model.h"
 #include "server/openai_routes.h"
@@ -40,11 +41,9 @@ std::shared_ptr<FakeTokenizer> border_tokenizer() {
   return tokenizer;
 }
 
-constexpr int kBorderContext = 80;
-
 // A server of one model, whose answers are `script` and then its end.
 struct ScriptedServer {
-  ScriptedServer() {
+  explicit ScriptedServer(int context) : context(context) {
     model.vocabulary = tokenizer->size();
     model.says = [this](std::span<const Token> path) {
       const std::size_t i = path.size() - n_prompt;
@@ -52,7 +51,7 @@ struct ScriptedServer {
     };
     std::vector<std::unique_ptr<Drafter>> drafters;
     drafters.push_back(std::make_unique<PredictionDrafter>());
-    engine.emplace(std::make_shared<FakeBackend>(model, LoadOptions{.context = kBorderContext,
+    engine.emplace(std::make_shared<FakeBackend>(model, LoadOptions{.context = context,
                                                                     .n_sequences = 4,
                                                                     .shares_texts = true,
                                                                     .batch_rows = 32}),
@@ -62,7 +61,7 @@ struct ScriptedServer {
     scheduler.emplace(*engine, *tokenizer, SchedulerOptions{.n_running = 4});
     served.setting().tokenizer = tokenizer;
     served.setting().vocabulary = tokenizer->size();
-    served.setting().context = kBorderContext;
+    served.setting().context = context;
     served.setting().submit = [this](AnswerRequest request, AnswerListener listener) {
       n_prompt = request.request.prompt.size();
       if (drafts) request.request.options.prediction = script;
@@ -87,6 +86,7 @@ struct ScriptedServer {
     return reply;
   }
 
+  const int context;
   const std::shared_ptr<FakeTokenizer> tokenizer = border_tokenizer();
   FakeModel model;
   std::optional<Engine> engine;
@@ -236,6 +236,9 @@ const std::vector<Tokens> kScripts = {
     {kBegin, kA9, 70},
     {kMark, kMark, 70, kMark},
     letters_of("OPx"),
+    letters_of("call>x"),
+    letters_of("k>x</think>y"),
+    letters_of("think>x</think>y"),
     letters_of("xSTOPy"),
     {letters_of("S")[0], kTO, letters_of("P")[0]},
     {letters_of("S")[0], kTO, letters_of("x")[0], kC3},
@@ -252,7 +255,7 @@ const std::vector<Room> kRooms = {{30, {}}, {30, 0}, {30, 1}, {30, 2}, {30, 3}, 
                                   {0, 1},   {0, {}}, {-1, 0}, {-1, 1}, {-1, {}}};
 
 TEST(Borders, OfCompletions) {
-  ScriptedServer server;
+  ScriptedServer server(48);
   const Tokenizer& tokenizer = *server.tokenizer;
   ASSERT_EQ(tokenizer.decode(kPromptEnds.back().tokens), "ST");
   std::mt19937 random(3);
@@ -267,7 +270,7 @@ TEST(Borders, OfCompletions) {
           server.drafts = random() % 2 == 0;
           const int n = 1 + static_cast<int>(random() % 2);
           Tokens prompt(
-              static_cast<std::size_t>(kBorderContext - room.left) - prompt_end.tokens.size(), 80);
+              static_cast<std::size_t>(server.context - room.left) - prompt_end.tokens.size(), 80);
           prompt.insert(prompt.end(), prompt_end.tokens.begin(), prompt_end.tokens.end());
           Json body = {{"prompt", prompt}, {"temperature", 0},  {"echo", echo},
                        {"n", n},           {"stream", streams}, {"stop", stop}};
@@ -378,12 +381,12 @@ ReadMessage read_message_answer(const FakeReply& reply) {
 }
 
 TEST(Borders, OfConversations) {
-  ScriptedServer server;
+  ScriptedServer server(160);
   const Tokenizer& tokenizer = *server.tokenizer;
   std::mt19937 random(4);
   int n_asked = 0, n_stopped = 0;
   for (const char* path : {"/v1/chat/completions", "/v1/messages"})
-    for (const std::string begun : {"ab", "café", "S", "xST"})
+    for (const std::string begun : {"ab", "café", "S", "xST", "x \n", "x<thin", "x <tool_"})
       for (const Tokens& script : kScripts)
         for (const std::vector<std::string>& stop : kStops)
           for (const Room& room : kRooms) {
@@ -391,9 +394,14 @@ TEST(Borders, OfConversations) {
             const bool is_chat = path[4] == 'c', streams = random() % 2 == 0;
             if (room.n_most == 0 && is_chat) continue;  // at least 1
             server.drafts = random() % 2 == 0;
-            const std::string around = "[user][assistant]<think></think>" + begun;
+            // Then the parser holds what may become a call, also where the prompt has begun it.
+            const bool has_tools = random() % 2 == 0;
+            const std::string tools =
+                R"(<tool>{"type": "function", "function": {"name": "f", "parameters": {}}}</tool>)";
+            const std::string around =
+                (has_tools ? tools : "") + "[user][assistant]<think></think>" + begun;
             const std::string question(
-                static_cast<std::size_t>(kBorderContext - room.left) - around.size(), 'k');
+                static_cast<std::size_t>(server.context - room.left) - around.size(), 'k');
             Json body = {{"messages",
                           {{{"role", "user"}, {"content", question}},
                            {{"role", "assistant"}, {"content", begun}}}},
@@ -401,6 +409,11 @@ TEST(Borders, OfConversations) {
                          {"stream", streams},
                          {"max_tokens", room.n_most.value_or(1000)},
                          {is_chat ? "stop" : "stop_sequences", stop}};
+            if (has_tools && is_chat)
+              body["tools"] = {{{"type", "function"},
+                                {"function", {{"name", "f"}, {"parameters", Json::object()}}}}};
+            else if (has_tools)
+              body["tools"] = {{{"name", "f"}, {"input_schema", Json::object()}}};
             if (is_chat) {
               body["continue_final_message"] = true;
               body["logprobs"] = true;
@@ -415,7 +428,7 @@ TEST(Borders, OfConversations) {
               continue;
             }
             const auto reply = server.post(path, body, script);
-            EXPECT_EQ(static_cast<int>(server.n_prompt), kBorderContext - room.left);
+            EXPECT_EQ(static_cast<int>(server.n_prompt), server.context - room.left);
             const ReadMessage read =
                 is_chat ? read_chat_answer(*reply) : read_message_answer(*reply);
             const ExpectedAnswer expected = expected_answer(

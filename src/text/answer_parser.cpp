@@ -16,15 +16,27 @@ class Flow {
  public:
   Flow(Kind kind, AnswerDeltas& out) : kind_(kind), out_(out) {}
 
-  void push(char byte) {
-    if (is_white(byte)) return hold(byte);
-    out_.add(kind_, take_space() + byte);
+  // What the prompt wrote counts as text, and is not shown.
+  void push(char byte, bool by_prompt) {
+    if (is_white(byte)) return hold(byte, by_prompt);
+    std::string text = take_space();
+    if (!by_prompt) text += byte;
+    out_.add(kind_, text);
   }
   // White space, or what counts as such: shown if further text follows.
-  void hold(char byte) { space_ += byte; }
+  void hold(char byte, bool by_prompt) {
+    space_ += byte;
+    if (by_prompt) n_by_prompt_ = space_.size();
+  }
+  // The prompt wrote what there is so far.
+  void begin_answer() {
+    n_by_prompt_ = space_.size();
+    before_delimiter_.clear();
+  }
 
   // A delimiter stands here, which is shown too if further text follows after text.
   void part(std::string_view delimiter = {}) {
+    erase_space(0);
     if (!after_delimiter_) before_delimiter_ += space_;
     before_delimiter_ += delimiter;
     space_.clear();
@@ -32,28 +44,30 @@ class Flow {
   }
 
   void finish() {
-    if (after_delimiter_)
-      space_.erase(0, std::min(space_.find_first_not_of(kWhite), space_.size()));
+    erase_space(after_delimiter_ ? std::min(space_.find_first_not_of(kWhite), space_.size()) : 0);
     out_.add(kind_, std::exchange(space_, {}));
   }
 
  private:
   std::string take_space() {
-    std::string space = std::exchange(space_, {});
     if (std::exchange(after_delimiter_, false)) {
-      const std::size_t n_white = std::min(space.find_first_not_of(kWhite), space.size());
-      const std::size_t line_end = std::string_view(space).substr(0, n_white).rfind('\n');
-      space.erase(0, line_end == std::string_view::npos ? n_white : line_end + 1);
-      if (has_text_) space.insert(0, before_delimiter_);
+      const std::size_t n_white = std::min(space_.find_first_not_of(kWhite), space_.size());
+      const std::size_t line_end = std::string_view(space_).substr(0, n_white).rfind('\n');
+      erase_space(line_end == std::string_view::npos ? n_white : line_end + 1);
+      if (has_text_) space_.insert(0, before_delimiter_);
       before_delimiter_.clear();
     }
+    erase_space(0);
     has_text_ = true;
-    return space;
+    return std::exchange(space_, {});
   }
+  // So many bytes of it, and what the prompt wrote.
+  void erase_space(std::size_t n) { space_.erase(0, std::max(n, std::exchange(n_by_prompt_, 0))); }
 
   const Kind kind_;
   AnswerDeltas& out_;
   std::string space_;             // white space after the last text or delimiter
+  std::size_t n_by_prompt_ = 0;   // bytes at its beginning that the prompt wrote
   std::string before_delimiter_;  // and before that delimiter
   bool after_delimiter_ = false, has_text_ = false;
 };
@@ -88,6 +102,7 @@ struct AnswerParser::Machine {
   std::string held;                              // the beginning of a delimiter
   std::optional<CallReader> reader;              // reads what follows one
   std::string raw;  // what it has read since its delimiter, or since its last complete call
+  std::size_t n_by_prompt = 0;  // bytes at the beginning of raw and held that the prompt wrote
   std::size_t n_steps = 0;
 
   Machine(const AnswerFormat& format, const AnswerParserOptions& options)
@@ -112,6 +127,9 @@ struct AnswerParser::Machine {
     }
     push(options.begun);
     raw.clear();  // the prompt wrote it, not the model
+    n_by_prompt = held.size();
+    content.begin_answer();
+    reasoning.begin_answer();
   }
 
   bool ended() const { return !parallel_calls && out.n_complete() > 0; }
@@ -157,7 +175,9 @@ struct AnswerParser::Machine {
         if (!is_possible(delimiter.action) || !delimiter.text.starts_with(held)) continue;
         if (delimiter.text.size() == held.size()) {
           held.clear();
-          return act(delimiter);
+          act(delimiter);
+          if (!reader) n_by_prompt = 0;
+          return;
         }
         may_become_one = true;
       }
@@ -170,8 +190,8 @@ struct AnswerParser::Machine {
   void release() {
     const char byte = held.front();
     held.erase(0, 1);
-    if (in_reasoning) return reasoning.push(byte);
-    if (may_be_bare() && after_call && byte == ';') return content.hold(byte);
+    if (in_reasoning) return reasoning.push(byte, is_by_prompt());
+    if (may_be_bare() && after_call && byte == ';') return content.hold(byte, is_by_prompt());
     if (!may_be_bare() || !CallReader::may_begin(*syntax, byte)) return push_content(byte);
     begin_call({}, /*given_only=*/true);
     for (const char next : byte + std::exchange(held, {})) push(next);
@@ -179,7 +199,14 @@ struct AnswerParser::Machine {
 
   void push_content(char byte) {
     if (!is_white(byte)) at_beginning = after_call = false;
-    content.push(byte);
+    content.push(byte, is_by_prompt());
+  }
+
+  // Of the byte that leaves raw or held for a text.
+  bool is_by_prompt() {
+    if (n_by_prompt == 0) return false;
+    --n_by_prompt;
+    return true;
   }
 
   void act(const Delimiter& delimiter) {
@@ -200,7 +227,7 @@ struct AnswerParser::Machine {
         break;
       case Action::close_response:
         in_response = false;
-        content.part(delimiter.text);
+        content.part(delimiter.text.substr(std::min(n_by_prompt, delimiter.text.size())));
         break;
       case Action::call: begin_call(delimiter.text, syntax->given_only); break;
       case Action::fenced_call:
@@ -228,6 +255,7 @@ struct AnswerParser::Machine {
     raw += byte;
     if (out.n_complete() > n_before || step == CallReader::Step::answer) {
       raw.clear();
+      n_by_prompt = 0;
       content.part();
       at_beginning = false;
       after_call = step != CallReader::Step::answer;
@@ -238,14 +266,17 @@ struct AnswerParser::Machine {
   void end_call() {
     reader.reset();
     raw.clear();
+    n_by_prompt = 0;
   }
 
   // What was read is content after all, but for calls that are complete.
   void give_up_call() {
     if (reader->is_begun()) out.add(Kind::call_void);
     const std::string text = raw;
+    const std::size_t n_text_by_prompt = n_by_prompt;
     in_fence = in_fence && reader->is_complete();
     end_call();
+    n_by_prompt = n_text_by_prompt;
     for (const char byte : text) push_content(byte);
     n_steps += text.size();
   }

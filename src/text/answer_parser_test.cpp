@@ -524,6 +524,38 @@ TEST(AnswerParser, PiecesDoNotMatter) {
   }
 }
 
+// Wherever the prompt ends in it, the answer has the text that follows, and no more.
+TEST(AnswerParser, WhatThePromptWroteDoesNotComeOut) {
+  for (const Example& example : examples()) {
+    SCOPED_TRACE(example.name);
+    for (std::size_t i = 0; i <= example.text.size(); ++i) {
+      const std::string before = example.text.substr(0, i), after = example.text.substr(i);
+      if (!is_well_formed(before)) continue;
+      SCOPED_TRACE(before);
+      AnswerParserOptions options = example.options();
+      options.begun += before;
+      AnswerParser parser(example.format(), options);
+      parser.push("");  // what came out of it at once
+      auto deltas = parser.push(after);
+      for (AnswerDelta& delta : parser.finish()) deltas.push_back(std::move(delta));
+      std::string content, reasoning;
+      for (const AnswerDelta& delta : deltas) {
+        if (delta.kind == AnswerDelta::Kind::content) content += delta.text;
+        if (delta.kind == AnswerDelta::Kind::reasoning) reasoning += delta.text;
+      }
+      ASSERT_TRUE(answer_check::is_subsequence(reasoning + content, after));
+      for (const auto& [part, whole] : {std::pair(&content, &example.expected.content),
+                                        std::pair(&reasoning, &example.expected.reasoning)}) {
+        ASSERT_TRUE(whole->ends_with(*part)) << *part;
+        // White space may be that between parts.
+        std::string left_out = whole->substr(0, whole->size() - part->size());
+        left_out.erase(left_out.find_last_not_of(" \n") + 1);
+        ASSERT_TRUE(answer_check::is_subsequence(left_out, before)) << left_out;
+      }
+    }
+  }
+}
+
 // Truncated at every byte, and with every byte left out or replaced.
 TEST(AnswerParser, LosesNothingOfWhatIsMalformed) {
   for (const Example& example : examples()) {
