@@ -128,6 +128,44 @@ TEST(CompletionAnswer, LogProbabilitiesOfPromptAndAnswer) {
   }
 }
 
+// Also where its text is held back, and comes with an end that no token brings, or never.
+TEST(CompletionAnswer, ALetterOfPromptAndAnswerIsWhole) {
+  CompletionAnswerOptions half = completion_options();
+  half.prompts = {{70, 1}};  // a and the first byte of é
+  half.echo = true;
+  const auto token = [](Token token, const char* text) {
+    AnswerEvent event;
+    event.tokens = {{.token = token, .text = text}};
+    return event;
+  };
+  AnswerEvent late_end = completion_end(FinishReason::length);
+  late_end.held_text = "\uFFFD";
+  struct Case {
+    const char* name;
+    std::vector<AnswerEvent> events;
+    const char* text;
+  };
+  const Case cases[] = {
+      {"at once", {token(2, "\uFFFD"), token(71, "b"), completion_end()}, "aéb"},
+      {"after what shows nothing", {token(3, ""), token(2, "\uFFFD"), completion_end()}, "aé"},
+      {"held back", {token(2, ""), token(71, "\uFFFDb"), completion_end()}, "aéb"},
+      {"held back to the end", {token(2, ""), late_end}, "aé"},
+      {"part of a stop string", {token(2, ""), token(71, ""), completion_end()}, "a\uFFFD"},
+      {"not completed", {token(71, "b"), completion_end()}, "a\uFFFDb"},
+      {"no answer", {completion_end(FinishReason::length)}, "a\uFFFD"},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.name);
+    const Json json = Json::parse(run_completion(*completion_document(half), {c.events}));
+    EXPECT_EQ(json["choices"][0]["text"], c.text);
+    std::string streamed;
+    for (const Json& chunk :
+         completion_chunks(run_completion(*completion_stream(half), {c.events})))
+      streamed += chunk["choices"][0]["text"].get<std::string>();
+    EXPECT_EQ(streamed, c.text);
+  }
+}
+
 // A prompt of one token has no scores; what is asked of it comes all the same.
 TEST(CompletionAnswer, EchoesWithoutScores) {
   CompletionAnswerOptions one = completion_options();
