@@ -19,7 +19,10 @@ std::vector<Token> Session::tokens_of(std::span<const TextPiece> pieces) const {
 std::vector<Token> Session::tokens_of(std::span<const Message> messages) const {
   if (!chat_template_)
     throw Error(Remedy::raw_prompt, "this model has no chat template; give it a text to continue");
-  return tokens_of(chat_template_->render(messages, /*add_generation_prompt=*/true));
+  const std::vector<TextPiece> pieces =
+      chat_template_->render(messages, /*add_generation_prompt=*/true);
+  check_written(pieces);
+  return tokens_of(pieces);
 }
 
 Completion Session::complete(Request request, const ShowText& show,

@@ -74,9 +74,11 @@ std::vector<TextPiece> render(const ServedModel& model, const Conversation& conv
   try {
     const TemplateConversation given = template_conversation(
         model.format.conventions, model.format.tools, std::move(plain), tools_text(conversation));
-    return chat_template.render(
+    std::vector<TextPiece> pieces = chat_template.render(
         given.messages, add_generation_prompt,
         {.tools = given.tools, .variables = variables.empty() ? "" : variables.dump()});
+    if (add_generation_prompt && !conversation.continues) check_written(pieces);
+    return pieces;
   } catch (const Error& error) {
     const bool is_template = error.remedy() == Remedy::chat_template;
     throw RequestError(400, "", "messages",

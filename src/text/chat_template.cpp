@@ -101,6 +101,13 @@ ChatTemplate ChatTemplate::unusable(std::string_view source, std::string problem
   return result;
 }
 
+void check_written(std::span<const TextPiece> pieces) {
+  if (std::ranges::any_of(pieces, [](const TextPiece& piece) { return !piece.text.empty(); }))
+    return;
+  throw Error(Remedy::chat_template,
+              "the chat template writes nothing for this conversation; choose another one");
+}
+
 std::vector<std::string> ChatTemplate::reasoning_switches() const {
   std::vector<std::string> switches;
   // Qwen, GLM and most others; Granite and DeepSeek.
@@ -161,10 +168,6 @@ std::vector<TextPiece> ChatTemplate::render(std::span<const Message> messages,
   text.stretches([&](std::string_view bytes, bool user) {
     pieces.push_back({std::string(bytes), !user});
   });
-  if (std::ranges::all_of(pieces, [](const TextPiece& piece) { return piece.text.empty(); })) {
-    throw Error(Remedy::chat_template,
-                "the chat template writes nothing for this conversation; choose another one");
-  }
   return pieces;
 }
 

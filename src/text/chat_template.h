@@ -58,7 +58,7 @@ class ChatTemplate {
   // The text in pieces: what the template wrote (special tokens count) and what came from the
   // messages (they do not). Neighbouring pieces differ in this. With `add_generation_prompt` it
   // ends where the assistant's answer begins. Throws Error where the template raises one, loops for
-  // ever or writes without bound, or nothing at all, or where JSON is malformed. Thread-safe.
+  // ever or writes without bound, or where JSON is malformed. Thread-safe.
   std::vector<TextPiece> render(std::span<const Message> messages, bool add_generation_prompt,
                                 const TemplateInputs& inputs = {}) const;
 
@@ -79,6 +79,9 @@ class ChatTemplate {
   std::string source_, variables_;
   std::optional<std::string> problem_;
 };
+
+// Throws Error, with Remedy::chat_template, if a template has written nothing to answer.
+void check_written(std::span<const TextPiece> pieces);
 
 // system, developer, user, assistant, model, tool, function, ipython.
 bool is_usual_role(std::string_view role);
