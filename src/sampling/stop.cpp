@@ -35,6 +35,11 @@ std::size_t possible_stop(const std::string& text, const std::vector<std::string
   return longest;
 }
 
+// Whether its text is invisible, unless somebody asked for it.
+bool is_special(TokenKind kind) {
+  return kind == TokenKind::control || kind == TokenKind::unknown || kind == TokenKind::unused;
+}
+
 }  // namespace
 
 std::string_view name(FinishReason reason) {
@@ -54,6 +59,14 @@ StopRules::StopRules(const Tokenizer& tokenizer, StopParams params)
 
 std::optional<FinishReason> StopRules::push(Token token) {
   ++n_tokens_;
+  if (is_special(tokenizer_->kind(token))) {
+    const auto stop = std::ranges::find(params_.texts, tokenizer_->text(token));
+    if (stop != params_.texts.end()) {
+      finish();
+      stopped_by_ = *stop;
+      return FinishReason::stop;
+    }
+  }
   const std::vector<Token>& ends = tokenizer_->end_tokens;
   if (!params_.ignore_eos && std::find(ends.begin(), ends.end(), token) != ends.end()) {
     finish();

@@ -18,9 +18,11 @@ enum class FinishReason { stop, length };
 std::string_view name(FinishReason reason);  // "stop", "length": OpenAI's words
 
 struct StopParams {
-  int n_predict = -1;                   // tokens at most; -1: no limit
-  std::vector<std::string> texts = {};  // matched on text across tokens, not printed
-  bool ignore_eos = false;              // end tokens are tokens like others
+  int n_predict = -1;  // tokens at most; -1: no limit
+  // Matched on text across tokens, not printed; one that is the text of a control, unknown or
+  // unused token, which is invisible, also ends the answer at that token.
+  std::vector<std::string> texts = {};
+  bool ignore_eos = false;  // end tokens are tokens like others
   // Control tokens whose text is shown, ascending (answer_format.h); an end token ends all the
   // same.
   std::vector<Token> shown_tokens = {};

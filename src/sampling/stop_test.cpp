@@ -130,6 +130,45 @@ TEST(StopRules, ShowsTheControlTokensThatItIsTold) {
   EXPECT_EQ(answer(words, {.texts = {"call"}, .shown_tokens = {2}}, tokens).text, "a<|");
 }
 
+// Its text is invisible, so that it is in no text.
+TEST(StopRules, AStopStringThatIsAControlTokensTextEndsThere) {
+  FakeTokenizer words({"", "a", "<|call|>", "<|end|>", "<|pad|>", "<|", "ST"});
+  words.control = {2, 3, 4};
+  words.end_tokens = {3};
+  struct Case {
+    const char* name;
+    StopParams params;
+    std::vector<Token> tokens;
+    std::string text;
+    std::optional<std::string> stop;
+    int n_tokens;
+  };
+  const Case cases[] = {
+      {"hidden", {.texts = {"<|pad|>"}}, {1, 4, 1}, "a", "<|pad|>", 2},
+      {"one of several", {.texts = {"x", "<|pad|>"}}, {1, 4, 1}, "a", "<|pad|>", 2},
+      {"shown", {.texts = {"<|call|>"}, .shown_tokens = {2}}, {1, 2, 1}, "a", "<|call|>", 2},
+      {"an end token", {.texts = {"<|end|>"}}, {1, 3, 1}, "a", "<|end|>", 2},
+      {"an end token that is ignored",
+       {.texts = {"<|end|>"}, .ignore_eos = true},
+       {1, 3, 1},
+       "a",
+       "<|end|>",
+       2},
+      {"at the limit", {.n_predict = 2, .texts = {"<|pad|>"}}, {1, 4, 1}, "a", "<|pad|>", 2},
+      {"what was held is shown", {.texts = {"STOP", "<|pad|>"}}, {1, 6, 4}, "aST", "<|pad|>", 3},
+      {"another", {.texts = {"<|end|>"}}, {1, 4, 1}, "aa", {}, 3},
+      {"a part of it", {.texts = {"pad"}}, {1, 4, 1}, "aa", {}, 3},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.name);
+    const Answer got = answer(words, c.params, c.tokens);
+    EXPECT_EQ(got.text, c.text);
+    EXPECT_EQ(got.stop, c.stop);
+    EXPECT_EQ(got.n_tokens, c.n_tokens);
+    EXPECT_EQ(got.reason.has_value(), c.stop.has_value());
+  }
+}
+
 TEST(StopRules, SaysHowManyTokensMayCome) {
   const FakeTokenizer words = tokenizer();
   StopRules rules(words, {.n_predict = 2});
