@@ -14,6 +14,7 @@
 #include "cli/version.h"
 #include "runtime/sampling_defaults.h"
 #include "server/anthropic_routes.h"
+#include "server/ignored_fields.h"
 #include "server/metrics.h"
 #include "server/openai_routes.h"
 #include "server/server.h"
@@ -127,7 +128,8 @@ std::string url(const Settings& settings, int port) {
 
 std::shared_ptr<const ServedModel> served_model(const Settings& settings, const Workbench& bench,
                                                 const Engine& engine, Scheduler& scheduler,
-                                                Metrics& metrics, FailedAnswers& failed) {
+                                                Metrics& metrics, FailedAnswers& failed,
+                                                IgnoredFields& ignored) {
   const OpenedModel& opened = bench.model();
   auto model = std::make_shared<ServedModel>();
   model->name = name_for_clients(settings);
@@ -150,6 +152,10 @@ std::shared_ptr<const ServedModel> served_model(const Settings& settings, const 
   model->repeat_last_n = settings.repeat_last_n;
   model->keys_share = settings.share_cache;
   model->answers_max = static_cast<std::size_t>(settings.parallel + settings.queue_max);
+  model->unknown_field = [&](const std::string& place) {
+    metrics.count_ignored_field();
+    ignored.add(place);
+  };
   model->submit = [&](AnswerRequest request, AnswerListener listener) {
     auto watched = [&failed, next = std::move(listener)](const AnswerEvent& event) {
       if (event.end && event.end->error) failed.add(*event.end->error);
@@ -184,12 +190,18 @@ StatusSources status_sources(const Workbench& bench, const ServedModel& model, c
           .metrics = [&metrics](const SchedulerStatus& status) { return metrics.text(status); }};
 }
 
+void write(IgnoredFields& ignored, ServerLog& log) {
+  for (const std::string& line : ignored.take_lines()) log.note(line);
+}
+
 // Until a signal comes; false: the server failed meanwhile.
-bool wait_for_signal(const Server& server, FailedAnswers& failed, ServerLog& log) {
+bool wait_for_signal(const Server& server, FailedAnswers& failed, IgnoredFields& ignored,
+                     ServerLog& log) {
   constexpr int kWaitMs = 500;
   while (!pending_signal()) {
     if (server.failure()) return false;
     failed.write(log);
+    write(ignored, log);
     ::poll(nullptr, 0, kWaitMs);  // a signal ends it
   }
   return true;
@@ -205,6 +217,7 @@ int serve(const Machine& machine, const Settings& settings) {
   Metrics metrics(name_for_clients(settings), std::string(version()));
   ServerLog log(console);
   FailedAnswers failed;
+  IgnoredFields ignored;
   Server server(http_options(settings, metrics, log), std::string(version()));
   const std::string address = url(settings, server.port());
   console.note(fmt::format("listening on {}, loading {}", address, settings.model));
@@ -233,19 +246,20 @@ int serve(const Machine& machine, const Settings& settings) {
     ~Stop() { server.stop(); }
   } stop{server};
   stop_if_interrupted();
-  const auto model = served_model(settings, bench, *engine, scheduler, metrics, failed);
+  const auto model = served_model(settings, bench, *engine, scheduler, metrics, failed, ignored);
   server.serve(status_routes(status_sources(bench, *model, server, scheduler, metrics, settings,
                                             !engine->drafters().empty())),
                api_routes(model), scheduler);
   log.note(fmt::format("{} is ready at {}/v1", bench.model().name, address));
 
-  if (wait_for_signal(server, failed, log)) {
+  if (wait_for_signal(server, failed, ignored, log)) {
     const int signal = take_signal();
     const std::chrono::seconds most(settings.drain_seconds);
     if (!server.drain(most, [&] { return !pending_signal() && !server.failure(); }))
       log.note("answers in progress were ended");
     server.stop();
     failed.write(log);
+    write(ignored, log);
     if (!server.failure()) {
       bench.keep_profile(*engine);
       return signal == SIGTERM ? kDone : 128 + signal;

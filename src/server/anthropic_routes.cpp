@@ -49,7 +49,7 @@ std::optional<ReasoningLimit> reasoning_limit(const ServedModel& model, const Ch
 }
 
 void answer(const ServedModel& model, const HttpRequest& http, Reply reply) {
-  MessagesRequest request = read_messages_request(http.body, model.limits);
+  MessagesRequest request = read_messages_request(http.body, model.limits, model.unknown_field);
   draw_seed(request);
   const AnswerHead head = answer_head(model, request, "msg_");
   const ChatPrompt prompt = prompt_of(model, request);
@@ -77,7 +77,7 @@ void answer(const ServedModel& model, const HttpRequest& http, Reply reply) {
 }
 
 void count(const ServedModel& model, const HttpRequest& http, const Reply& reply) {
-  MessagesRequest request = read_count_request(http.body, model.limits);
+  MessagesRequest request = read_count_request(http.body, model.limits, model.unknown_field);
   answering_name(model, request.model);
   const std::vector<Token> tokens = prompt_of(model, request).tokens(*model.tokenizer);
   reply->send({.body = json_text({{"input_tokens", tokens.size()}})});

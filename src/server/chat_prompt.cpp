@@ -87,6 +87,17 @@ std::vector<TextPiece> render(const ServedModel& model, const Conversation& conv
   }
 }
 
+// Results of calls that say which call they answer, if the template tells the model.
+void check_call_ids(const ServedModel& model, const Conversation& conversation) {
+  if (!model.chat_template->names("tool_call_id")) return;
+  for (std::size_t i = 0; i < conversation.messages.size(); ++i) {
+    const ChatMessage& message = conversation.messages[i];
+    if (message.role == "tool" && message.call_id.empty())
+      refuse_field(fmt::format("messages[{}].tool_call_id", i),
+                   "is missing, and this model's chat template writes it");
+  }
+}
+
 // Up to an answer that has not begun, or only with content.
 ChatPrompt prompt_to_answer(const ServedModel& model, const Conversation& conversation) {
   std::span<const ChatMessage> messages = conversation.messages;
@@ -151,6 +162,7 @@ ChatPrompt chat_prompt(const ServedModel& model, const Conversation& conversatio
     if (const auto why = why_no_calls(model.format))
       throw RequestError(400, "unsupported_value", "tools",
                          fmt::format("tools: not supported with this model: {}", *why));
+  check_call_ids(model, conversation);
   return begins_with_reasoning(conversation) ? prompt_after_reasoning(model, conversation)
                                              : prompt_to_answer(model, conversation);
 }

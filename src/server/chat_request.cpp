@@ -1,6 +1,6 @@
 #include "server/chat_request.h"
 
-#include <limits>
+#include "server/other_fields.h"
 
 namespace outrider {
 namespace {
@@ -11,24 +11,27 @@ struct ChatFields : ChatRequest {
   std::optional<int> top_logprobs, max_completion_tokens;
 };
 
+FieldReader<ChatFields> max_completion_tokens_field() {
+  const FieldReader<GenerationFields> reader = token_limit_field(1);
+  return {reader.takes, [reader](const FieldValue& value, ChatFields& fields) {
+            GenerationFields limit;
+            reader.read(value, limit);
+            fields.max_completion_tokens = limit.max_tokens;
+          }};
+}
+
 FieldTable<ChatFields> chat_table(const GenerationLimits& limits) {
-  constexpr int kMost = std::numeric_limits<int>::max();
   FieldTable<ChatFields> table;
   table.add(conversation_fields(limits));
   table.add(openai_fields(limits));
-  table.obeyed("max_completion_tokens", integer_field(&ChatFields::max_completion_tokens, 1, kMost),
+  table.obeyed("max_completion_tokens", max_completion_tokens_field(),
                "until the context's end if it is missing");
-  table.obeyed("max_tokens", integer_field(&ChatFields::max_tokens, 1, kMost), "the same");
+  table.obeyed("max_tokens", token_limit_field(1), "the same");
   table.obeyed("logprobs", boolean_field(&ChatFields::logprobs),
                "of the model, before temperature and filters");
   table.obeyed("top_logprobs", integer_field(&ChatFields::top_logprobs, 0, limits.top_logprobs),
                "only with `logprobs`");
-  table.refused("response_format", {R"({"type": "text"})"});
-  table.refused("modalities", {R"(["text"])"});
-  table.refused("verbosity", {R"("medium")"});
-  table.refused("echo", {"false"});
-  table.refused("include_reasoning", {"true"});
-  for (const char* name : {"audio", "moderation", "web_search_options"}) table.refused(name);
+  add_other_fields(table);
   return table;
 }
 
@@ -38,17 +41,18 @@ void check_chat(ChatFields& fields) {
   if (fields.max_tokens && fields.max_completion_tokens)
     refuse_field("max_tokens", "not together with max_completion_tokens");
   if (fields.max_completion_tokens) fields.max_tokens = fields.max_completion_tokens;
-  if (fields.top_logprobs && !fields.logprobs)
+  if (fields.top_logprobs.value_or(0) > 0 && !fields.logprobs)
     refuse_field("top_logprobs", "only with \"logprobs\": true");
   if (fields.logprobs) fields.n_logprobs = fields.top_logprobs.value_or(0);
 }
 
 }  // namespace
 
-ChatRequest read_chat_request(std::string_view body, const GenerationLimits& limits) {
+ChatRequest read_chat_request(std::string_view body, const GenerationLimits& limits,
+                              const UnknownFieldListener& unknown) {
   const Json json = parse_body(body);
   ChatFields fields;
-  chat_table(limits).read(FieldValue(json), fields);
+  chat_table(limits).read(FieldValue(json, unknown), fields);
   check_chat(fields);
   return fields;
 }

@@ -12,8 +12,9 @@ namespace outrider {
 
 struct ChatRequest : GenerationFields, Conversation {};
 
-// Throws RequestError (400).
-ChatRequest read_chat_request(std::string_view body, const GenerationLimits& limits = {});
+// Throws RequestError (400). `unknown` hears of what is ignored.
+ChatRequest read_chat_request(std::string_view body, const GenerationLimits& limits = {},
+                              const UnknownFieldListener& unknown = {});
 std::vector<FieldRow> chat_request_fields(const GenerationLimits& limits = {});
 
 }  // namespace outrider

@@ -77,7 +77,10 @@ const std::vector<ChatCase>& cases() {
       {"repeat_last_n", "-1", [](R r) { return r.repeat_last_n == -1; }},
       {"ignore_eos", "true", [](R r) { return r.ignore_eos; }},
       {"max_completion_tokens", "9", [](R r) { return r.max_tokens == 9; }},
+      {"max_completion_tokens", "-1", [](R r) { return r.max_tokens == -1; }},
       {"max_tokens", "9", [](R r) { return r.max_tokens == 9; }},
+      {"max_tokens", "819.0", [](R r) { return r.max_tokens == 819; }},
+      {"max_tokens", "-1", [](R r) { return r.max_tokens == -1; }},
       {"logprobs", "true", [](R r) { return r.n_logprobs == 0; }},
   };
   return cases;
@@ -150,6 +153,13 @@ TEST(ChatRequest, FieldsThatNeedOthers) {
   EXPECT_EQ(refusal(read_chat, with_field(kChatBody, "top_logprobs", "2"))->param, "top_logprobs");
   EXPECT_TRUE(refusal(read_chat, with_field(with_field(kChatBody, "max_tokens", "1"),
                                             "max_completion_tokens", "1")));
+  for (const char* off : {R"("logprobs":false,"top_logprobs":0)", R"("top_logprobs":0)"}) {
+    std::string body = kChatBody;
+    body.insert(1, off + std::string(","));
+    EXPECT_FALSE(refusal(read_chat, body)) << off;
+    EXPECT_EQ(read_chat(body).n_logprobs, std::nullopt);
+  }
+  EXPECT_TRUE(read_chat_with("logit_bias", "[]").logit_bias.empty());
   EXPECT_EQ(read_chat_with("seed", "-1").seed, std::nullopt);
   EXPECT_EQ(read_chat(kChatBody).n_logprobs, std::nullopt);
 
@@ -213,7 +223,6 @@ TEST(ChatRequest, RefusesByName) {
        "messages[0].content[0].text", "is missing"},
       {"messages", R"([{"role":"user","content":[{"text":"x"}]}])", "messages[0].content[0].type",
        "is missing"},
-      {"messages", R"([{"role":"tool","content":"x"}])", "messages[0].tool_call_id", "is missing"},
       {"messages", R"([{"role":"user","content":"x","tool_calls":[{"function":{"name":"f"}}]}])",
        "messages[0].tool_calls", "only an assistant"},
       {"messages", R"([{"role":"assistant","tool_calls":[{"function":{}}]}])",
@@ -225,8 +234,6 @@ TEST(ChatRequest, RefusesByName) {
        "not supported; leave it out"},
       {"messages", R"([{"role":"assistant","content":"","function_call":{}}])",
        "messages[0].function_call", "not supported"},
-      {"messages", R"([{"role":"user","content":"x","contents":"y"}])", "messages[0].contents",
-       "Unrecognized request argument supplied: messages[0].contents; did you mean \"content\"?"},
       {"tools", R"([{"type":"custom"}])", "tools[0].type", "\"custom\" is not supported"},
       {"tools", R"([{"type":"function","function":{}}])", "tools[0].function.name", "is missing"},
       {"tools", R"([{"type":"function","function":{"name":"f","strict":true}}])",
@@ -239,10 +246,21 @@ TEST(ChatRequest, RefusesByName) {
        "tool_choice: not supported"},
       {"response_format", R"({"type":"json_object"})", "response_format",
        "not supported; leave it out or send {\"type\": \"text\"}"},
-      {"max_token", "1", "max_token",
-       "Unrecognized request argument supplied: max_token; did you mean \"max_tokens\"?"},
+      {"mirostat", "2", "mirostat", "2 is not supported; leave it out or send 0"},
+      {"n_predict", "5", "n_predict",
+       "5 is not supported; leave it out or send -1: write it as `max_tokens`"},
       {"temperature", "2.5", "temperature", "found 2.5, expected a number from 0 to 2"},
       {"temperature", "1e-9", "temperature", "expected 0, or at least"},
+      {"temperature", "1e-40", "temperature", "expected 0, or at least"},
+      {"temperature", "1e-46", "temperature", "expected 0, or at least"},
+      {"temperature", "5e-324", "temperature", "expected 0, or at least"},
+      {"max_tokens", "819.2", "max_tokens", "found 819.2, expected an integer from 1"},
+      {"max_tokens", "-2", "max_tokens", "found -2, expected an integer from 1"},
+      {"max_tokens", "-1.5", "max_tokens", "found -1.5, expected an integer from 1"},
+      {"max_completion_tokens", "0", "max_completion_tokens", "found 0, expected an integer"},
+      {"seed", "9007199254740993.0", "seed", "expected an integer"},
+      {"top_k", "1e-300", "top_k", "expected an integer"},
+      {"repeat_last_n", "63.999999", "repeat_last_n", "expected an integer"},
       {"temperature", "\"1\"", "temperature", "found \"1\", expected a number"},
       {"n", "0", "n", "found 0, expected an integer from 1 to 128"},
       {"n", "1.5", "n", "found 1.5, expected an integer"},
@@ -250,6 +268,15 @@ TEST(ChatRequest, RefusesByName) {
       {"stop", R"(["a",7])", "stop[1]", "found 7, expected a string"},
       {"logit_bias", R"({"a":1})", "logit_bias.a", "expected the id of a token"},
       {"logit_bias", R"({"-1":1})", "logit_bias.-1", "expected the id of a token"},
+      {"logit_bias", R"({"+5":1})", "logit_bias.+5", "expected the id of a token"},
+      {"logit_bias", R"({"0005":1})", "logit_bias.0005", "expected the id of a token"},
+      {"logit_bias", R"({"5":1,"05":1})", "logit_bias.05", "expected the id of a token"},
+      {"logit_bias", R"({"-0":1})", "logit_bias.-0", "expected the id of a token"},
+      {"logit_bias", R"({" 5":1})", "logit_bias. 5", "expected the id of a token"},
+      {"logit_bias", R"({"5.0":1})", "logit_bias.5.0", "expected the id of a token"},
+      {"logit_bias", R"({"":1})", "logit_bias.", "expected the id of a token"},
+      {"logit_bias", R"({"2147483648":1})", "logit_bias.2147483648", "expected the id of a token"},
+      {"logit_bias", R"([[5,1]])", "logit_bias", "found a list, expected an object"},
       {"logit_bias", R"({"1":101})", "logit_bias.1", "expected a number from -100 to 100"},
       {"speculation", R"({"draft":7})", "speculation.draft", "found 7, expected a string"},
       {"speculation", R"({"rows":65})", "speculation.rows", "expected an integer from 0 to 64"},
@@ -264,6 +291,29 @@ TEST(ChatRequest, RefusesByName) {
     EXPECT_NE(std::string_view(error->what()).find(c.says), std::string_view::npos)
         << error->what();
   }
+}
+
+// Wherever they stand, and each is told.
+TEST(ChatRequest, IgnoresUnknownFields) {
+  std::vector<std::string> told;
+  const UnknownFieldListener listener = [&](const std::string& place) { told.push_back(place); };
+  const ChatRequest request = read_chat_request(
+      R"({"temprature":1,"chat_id":"x","messages":[
+          {"role":"user","id":7,"content":[{"type":"text","text":"a","annotations":[]}]},
+          {"role":"assistant","id":8,"tool_calls":[{"x":1,"function":{"name":"f","y":{"a":1}}}]}],
+          "tools":[{"type":"function","z":1,"function":{"name":"f","parameters":{"q":1},"w":1}}],
+          "stream":true,"stream_options":{"v":1},"chat_template_kwargs":{"any":1},"none":null,
+          "mirostat":0,"user":"u"})",
+      {}, listener);
+  EXPECT_EQ(told,
+            (std::vector<std::string>{
+                "temprature", "chat_id", "messages[].id", "messages[].content[].annotations",
+                "messages[].id", "messages[].tool_calls[].x", "messages[].tool_calls[].function.y",
+                "tools[].z", "tools[].function.w", "stream_options.v"}));
+  EXPECT_EQ(request.messages[0].content, "a");
+  // They do not get into the prompt either.
+  EXPECT_EQ(request.tools.dump(),
+            R"([{"type":"function","function":{"name":"f","parameters":{"q":1}}}])");
 }
 
 TEST(ChatRequest, KeepsToItsLimits) {

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "server/other_fields.h"
+
 namespace outrider {
 namespace {
 
@@ -27,30 +29,38 @@ FieldReader<CompletionRequest> prompt_field(const GenerationLimits& limits) {
       }};
 }
 
+// Clients that know chats better send false.
+FieldReader<CompletionRequest> logprobs_field(int most) {
+  return {integer_text(0, most) + ", or false",
+          [=](const FieldValue& value, CompletionRequest& fields) {
+            if (value.json() != false) fields.n_logprobs = static_cast<int>(value.integer(0, most));
+          }};
+}
+
 FieldTable<CompletionRequest> completion_table(const GenerationLimits& limits) {
   FieldTable<CompletionRequest> table;
   table.obeyed("prompt", prompt_field(limits), "required");
   table.add(openai_fields(limits));
-  table.obeyed("max_tokens", integer_field(&CompletionRequest::max_tokens, 0, kIntMax),
+  table.obeyed("max_tokens", token_limit_field(0),
                fmt::format("{} if it is missing", kStandardTokens));
-  table.obeyed("logprobs", integer_field(&CompletionRequest::n_logprobs, 0, limits.top_logprobs),
+  table.obeyed("logprobs", logprobs_field(limits.top_logprobs),
                "of the model, before temperature and filters");
   table.obeyed("echo", boolean_field(&CompletionRequest::echo),
                "the answer begins with the prompt");
   table.obeyed("add_special_tokens", boolean_field(&CompletionRequest::adds_special_tokens),
                "whether BOS goes before a text, where the model expects it");
-  table.refused("suffix", {R"("")"});
-  table.refused("response_format", {R"({"type": "text"})"});
+  add_other_fields(table);
   return table;
 }
 
 }  // namespace
 
-CompletionRequest read_completion_request(std::string_view body, const GenerationLimits& limits) {
+CompletionRequest read_completion_request(std::string_view body, const GenerationLimits& limits,
+                                          const UnknownFieldListener& unknown) {
   const Json json = parse_body(body);
   CompletionRequest fields;
   fields.max_tokens = kStandardTokens;
-  completion_table(limits).read(FieldValue(json), fields);
+  completion_table(limits).read(FieldValue(json, unknown), fields);
   check_generation(fields);
   if (fields.prompts.empty()) refuse_field("prompt", "is missing");
   const std::size_t answers = fields.prompts.size() * static_cast<std::size_t>(fields.n);

@@ -21,9 +21,10 @@ struct CompletionRequest : GenerationFields {
   bool adds_special_tokens = true;  // BOS before a text, where the model expects it
 };
 
-// Throws RequestError (400).
+// Throws RequestError (400). `unknown` hears of what is ignored.
 CompletionRequest read_completion_request(std::string_view body,
-                                          const GenerationLimits& limits = {});
+                                          const GenerationLimits& limits = {},
+                                          const UnknownFieldListener& unknown = {});
 std::vector<FieldRow> completion_request_fields(const GenerationLimits& limits = {});
 
 }  // namespace outrider

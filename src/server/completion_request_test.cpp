@@ -35,11 +35,14 @@ TEST(CompletionRequest, ObeysItsFields) {
                                                             std::vector<Token>{8, 9}};
         }},
        {"max_tokens", "0", [](R r) { return r.max_tokens == 0; }},
+       {"max_tokens", "-1", [](R r) { return r.max_tokens == -1; }},
        {"logprobs", "0", [](R r) { return r.n_logprobs == 0; }},
        {"logprobs", "20", [](R r) { return r.n_logprobs == 20; }},
        {"echo", "true", [](R r) { return r.echo; }},
        {"add_special_tokens", "false", [](R r) { return !r.adds_special_tokens; }}});
   EXPECT_EQ(read_completion(kCompletionBody).max_tokens, 16);
+  EXPECT_EQ(read_completion(with_field(kCompletionBody, "logprobs", "false")).n_logprobs,
+            std::nullopt);
 }
 
 TEST(CompletionRequest, RowsHold) {
@@ -63,7 +66,11 @@ TEST(CompletionRequest, RefusesByName) {
       {"logprobs", "true", "logprobs", "found true, expected an integer from 0 to 20"},
       {"suffix", R"("x")", "suffix", "\"x\" is not supported"},
       {"best_of", "2", "best_of", "2 is not supported; leave it out or send 1"},
-      {"messages", "[]", "messages", "Unrecognized request argument supplied: messages"},
+      {"messages", R"([{"role":"user","content":"x"}])", "messages", "use /v1/chat/completions"},
+      {"max_tokens", "819.2", "max_tokens", "found 819.2, expected an integer from 0"},
+      {"max_tokens", "-2", "max_tokens", "found -2, expected an integer from 0"},
+      {"logprobs", "2.5", "logprobs", "found 2.5, expected an integer from 0 to 20"},
+      {"prompt", "[5,6.25]", "prompt[1]", "found 6.25, expected an integer"},
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(std::string(c.field) + ": " + c.value);

@@ -69,13 +69,17 @@ FieldTable<ChatMessage> message_fields(const GenerationLimits& limits) {
                       most);
                 }},
                "of an assistant");
-  table.obeyed("tool_call_id", text_field(&ChatMessage::call_id), "of a tool");
+  table.obeyed("tool_call_id", text_field(&ChatMessage::call_id),
+               "of a tool; required where the chat template writes it");
   table.obeyed("name", text_field(&ChatMessage::name));
   for (const char* name : {"cache_control", "parsed", "provider_specific_fields"})
     table.harmless(name);
   table.refused("refusal");
   table.refused("annotations", {"[]"});
   table.refused("audio");
+  table.refused("images", {"[]"});
+  table.refused("thinking", {R"("")"}, "write it as `reasoning_content`");
+  table.refused("prefix", {"false"}, "send `continue_final_message`");
   table.refused("function_call", {}, "write it as `tool_calls`");
   return table;
 }
@@ -86,7 +90,6 @@ ChatMessage read_message(const FieldValue& value, const FieldTable<ChatMessage>&
   table.read(value, message);
   const bool needs_content = message.role != "assistant" && message.role != "tool";
   if (needs_content && !message.content) value.at("content");
-  if (message.role == "tool") value.at("tool_call_id");
   if (message.role != "assistant" && !message.calls.empty())
     value.at("tool_calls").refuse("only an assistant calls tools");
   return message;
@@ -208,7 +211,7 @@ FieldTable<Conversation> conversation_fields(const GenerationLimits& limits) {
   table.obeyed("continue_final_message", boolean_field(&Conversation::continues),
                "the last message is the beginning of the answer");
   table.refused("functions", {"[]"}, "write them as `tools`");
-  table.refused("function_call", {}, "write it as `tool_choice`");
+  table.refused("function_call", {R"("none")", R"("auto")"}, "write it as `tool_choice`");
   table.refused("chat_template");
   table.refused("documents", {"[]"});
   return table;

@@ -7,7 +7,6 @@
 #include <cmath>
 #include <utility>
 
-#include "base/nearest_name.h"
 #include "formats/parse_json.h"
 
 namespace outrider {
@@ -75,6 +74,18 @@ void FieldValue::unsupported(std::string_view remedy) const {
                                  is_short ? shown(*json_) + " is " : "", remedy));
 }
 
+void FieldValue::ignore() const {
+  if (!*unknown_) return;
+  std::string place;
+  bool is_number = false;
+  for (const char c : path_) {
+    if (c == ']') is_number = false;
+    if (!is_number) place += c;
+    if (c == '[') is_number = true;
+  }
+  (*unknown_)(place);
+}
+
 void FieldValue::expected(std::string_view what) const {
   refuse(fmt::format("found {}, expected {}", shown(*json_), what));
 }
@@ -90,7 +101,7 @@ std::int64_t FieldValue::integer(std::int64_t least, std::int64_t most) const {
   if (json_->is_number_float()) {
     constexpr double kExact = 9007199254740992;  // 2^53
     const double value = json_->get<double>();
-    if (std::abs(value) <= kExact && std::trunc(value) == value)
+    if (std::abs(value) < kExact && std::trunc(value) == value)
       return in_range(static_cast<std::int64_t>(value));
   }
   expected(integer_text(least, most));
@@ -126,7 +137,7 @@ void FieldValue::each_item(const std::function<void(const FieldValue&)>& visit, 
   if (!json_->is_array()) expected("a list");
   check_size(least, most);
   for (std::size_t i = 0; i < json_->size(); ++i)
-    visit(FieldValue((*json_)[i], fmt::format("{}[{}]", path_, i)));
+    visit(FieldValue((*json_)[i], *unknown_, fmt::format("{}[{}]", path_, i)));
 }
 
 void FieldValue::each_member(
@@ -134,7 +145,7 @@ void FieldValue::each_member(
     std::size_t most) const {
   check_object(most);
   for (const auto& [key, value] : json_->items())
-    visit(key, FieldValue(value, member_path(path_, key)));
+    visit(key, FieldValue(value, *unknown_, member_path(path_, key)));
 }
 
 void FieldValue::check_size(std::size_t least, std::size_t most) const {
@@ -153,7 +164,7 @@ std::optional<FieldValue> FieldValue::find(std::string_view key) const {
   check_object();
   const auto found = json_->find(std::string(key));
   if (found == json_->end() || found->is_null()) return std::nullopt;
-  return FieldValue(*found, member_path(path_, key));
+  return FieldValue(*found, *unknown_, member_path(path_, key));
 }
 
 FieldValue FieldValue::at(std::string_view key) const {
@@ -166,17 +177,10 @@ AcceptedValues::AcceptedValues(const std::vector<std::string>& accepted) {
   text_ = accepted.empty() ? "null" : fmt::format("{}", fmt::join(accepted, " or "));
 }
 
-void AcceptedValues::check(const FieldValue& value) const {
+void AcceptedValues::check(const FieldValue& value, std::string_view remedy) const {
   if (std::ranges::find(values_, value.json()) != values_.end()) return;
-  value.unsupported(values_.empty() ? "leave it out" : "leave it out or send " + text_);
-}
-
-void refuse_unknown(const std::string& path, const std::string& key,
-                    const std::vector<std::string>& known) {
-  constexpr std::size_t kLongest = 64;  // a name that could be meant
-  throw RequestError(400, "unknown_parameter", path,
-                     fmt::format("Unrecognized request argument supplied: {}{}", path,
-                                 key.size() > kLongest ? "" : did_you_mean(key, known)));
+  value.unsupported(fmt::format("leave it out{}{}{}{}", values_.empty() ? "" : " or send ",
+                                values_.empty() ? "" : text_, remedy.empty() ? "" : ": ", remedy));
 }
 
 std::string integer_text(std::int64_t least, std::int64_t most) {

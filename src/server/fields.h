@@ -25,14 +25,19 @@ inline constexpr int kIntMax = std::numeric_limits<int>::max();
 // The body of a request: a JSON object. RequestError (400) for anything else.
 Json parse_body(std::string_view body);
 
-// A value in a request's JSON and where it stands. The JSON must outlive it. What it cannot read it
+// Hears of a member that no row of a table names, by its place in the request without numbers
+// ("messages[].id"): bytes of the request, short.
+using UnknownFieldListener = std::function<void(const std::string& place)>;
+
+// A value in a request's JSON and where it stands. The JSON, and `unknown`, which hears of what is
+// read from it and from its parts, must outlive it. What it cannot read it
 // refuses with RequestError (400), which says where, what was found and what was expected.
 class FieldValue {
  public:
   static constexpr std::size_t kAnyNumber = ~std::size_t{0};
 
-  explicit FieldValue(const Json& json, std::string path = {})
-      : json_(&json), path_(std::move(path)) {}
+  explicit FieldValue(const Json& json, const UnknownFieldListener& unknown, std::string path = {})
+      : json_(&json), unknown_(&unknown), path_(std::move(path)) {}
 
   const Json& json() const { return *json_; }
   const std::string& path() const { return path_; }  // "messages[2].content"; empty: the body
@@ -60,11 +65,14 @@ class FieldValue {
   [[noreturn]] void unsupported(std::string_view remedy) const;
   // "PATH: PROBLEM".
   [[noreturn]] void refuse(std::string_view problem) const;
+  // Tells the listener.
+  void ignore() const;
 
  private:
   void check_size(std::size_t least, std::size_t most) const;
 
   const Json* json_;
+  const UnknownFieldListener* unknown_;  // may be empty
   std::string path_;
 };
 
@@ -85,6 +93,7 @@ struct FieldRow {
   FieldUse use;
   std::string takes;  // "an integer from 1 to 128"
   std::string meaning = {};
+  std::vector<std::string> accepted = {};  // of a refused one: values as JSON, besides null
 };
 
 // The rows of an object inside a request, and what documents call it.
@@ -110,16 +119,14 @@ struct Field {
 class AcceptedValues {
  public:
   explicit AcceptedValues(const std::vector<std::string>& accepted);
-  void check(const FieldValue& value) const;  // RequestError (400) for all others
+  // RequestError (400) for all others, which says what to do instead, if there is something.
+  void check(const FieldValue& value, std::string_view remedy) const;
   const std::string& text() const { return text_; }
 
  private:
   std::vector<Json> values_;
   std::string text_;
 };
-
-[[noreturn]] void refuse_unknown(const std::string& path, const std::string& key,
-                                 const std::vector<std::string>& known);
 
 // The fields of an object.
 template <typename Request>
@@ -136,9 +143,11 @@ class FieldTable {
   void refused(std::string name, const std::vector<std::string>& accepted = {},
                std::string meaning = {}) {
     AcceptedValues values(accepted);
-    FieldRow row{std::move(name), FieldUse::refused, values.text(), std::move(meaning)};
-    fields_.push_back(
-        {std::move(row), [values](const FieldValue& value, Request&) { values.check(value); }});
+    FieldRow row{std::move(name), FieldUse::refused, values.text(), std::move(meaning), accepted};
+    const auto check = [values, remedy = row.meaning](const FieldValue& value, Request&) {
+      values.check(value, remedy);
+    };
+    fields_.push_back({std::move(row), check});
   }
   // All fields of a part of the request.
   template <typename Part>
@@ -146,17 +155,18 @@ class FieldTable {
     for (const Field<Part>& field : other.fields()) fields_.push_back({field.row, field.read});
   }
 
-  // Reads each field of `object`. Null counts as missing, whatever the field. RequestError (400)
-  // for a field that no row names.
+  // Reads each field of `object`. Null counts as missing, whatever the field. One that no row names
+  // is ignored.
   void read(const FieldValue& object, Request& request) const {
     object.each_member([&](const std::string& key, const FieldValue& value) {
       if (value.json().is_null()) return;
       const Field<Request>* const field = find(key);
-      if (!field) refuse_unknown(value.path(), key, names());
+      if (!field) return value.ignore();
       if (field->read) field->read(value, request);
     });
   }
 
+  bool has(std::string_view name) const { return find(name) != nullptr; }
   const std::vector<Field<Request>>& fields() const { return fields_; }
   std::vector<FieldRow> rows() const {
     std::vector<FieldRow> rows;
@@ -169,11 +179,6 @@ class FieldTable {
     for (const Field<Request>& field : fields_)
       if (field.row.name == name) return &field;
     return nullptr;
-  }
-  std::vector<std::string> names() const {
-    std::vector<std::string> names;
-    for (const Field<Request>& field : fields_) names.push_back(field.row.name);
-    return names;
   }
 
   std::vector<Field<Request>> fields_;

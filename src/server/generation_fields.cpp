@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <limits>
+#include <string>
 
 #include "base/numbers.h"
 #include "sampling/sampling.h"
@@ -25,16 +26,21 @@ GenerationReader seed_field() {
 }
 
 GenerationReader logit_bias_field(std::size_t entries_max) {
-  return {
-      fmt::format("an object of token ids and numbers from -100 to 100, at most {}", entries_max),
-      [=](const FieldValue& value, GenerationFields& fields) {
-        const auto add = [&](const std::string& key, const FieldValue& bias) {
-          const auto token = parse_number<Token>(key);
-          if (!token || *token < 0) bias.refuse("expected the id of a token as its name");
-          fields.logit_bias.push_back({*token, static_cast<float>(bias.number(-100, 100))});
-        };
-        value.each_member(add, entries_max);
-      }};
+  return {fmt::format("an object of token ids and numbers from -100 to 100, at most {}, or a list "
+                      "without entries",
+                      entries_max),
+          [=](const FieldValue& value, GenerationFields& fields) {
+            const auto add = [&](const std::string& key, const FieldValue& bias) {
+              const auto token = parse_number<Token>(key);
+              // Not "+5", "05" or "-0": one id has one name, so that none is there twice.
+              if (!token || *token < 0 || std::to_string(*token) != key)
+                bias.refuse("expected the id of a token as its name, in plain digits");
+              fields.logit_bias.push_back({*token, static_cast<float>(bias.number(-100, 100))});
+            };
+            // llama.cpp's clients send lists.
+            const bool is_empty_list = value.json().is_array() && value.json().empty();
+            if (!is_empty_list) value.each_member(add, entries_max);
+          }};
 }
 
 GenerationReader salt_field() {
@@ -163,7 +169,10 @@ GenerationReader temperature_field(double most) {
   GenerationReader reader = filter_field(&FilterSettings::temperature, 0, most);
   return {reader.takes, [read = reader.read](const FieldValue& value, GenerationFields& fields) {
             read(value, fields);
-            if (!temperature_in_range(*fields.filters.temperature))
+            // Not as a float, which would take a number near 0 for 0.
+            const double temperature = value.json().get<double>();
+            if (temperature > 0 && !(*fields.filters.temperature > 0 &&
+                                     temperature_in_range(*fields.filters.temperature)))
               value.expected(fmt::format("0, or at least {}", kTemperatureMin));
           }};
 }
@@ -171,6 +180,14 @@ GenerationReader temperature_field(double most) {
 GenerationReader top_k_field() {
   return {integer_text(-1, kIntMax), [](const FieldValue& value, GenerationFields& fields) {
             fields.filters.top_k = static_cast<int>(value.integer(-1, kIntMax));
+          }};
+}
+
+GenerationReader token_limit_field(int least) {
+  return {integer_text(least, kIntMax) + ", or -1: no limit",
+          [=](const FieldValue& value, GenerationFields& fields) {
+            const bool has_limit = value.json() != -1;
+            fields.max_tokens = has_limit ? static_cast<int>(value.integer(least, kIntMax)) : -1;
           }};
 }
 
@@ -237,24 +254,6 @@ FieldTable<GenerationFields> openai_fields(const GenerationLimits& limits) {
                "tokens that penalties look at; -1: all");
   table.obeyed("ignore_eos", boolean_field(&GenerationFields::ignore_eos),
                "goes on where the model ends");
-  for (const char* name : {"user", "store", "metadata", "service_tier", "prompt_cache_key",
-                           "prompt_cache_options", "prompt_cache_retention", "safety_identifier",
-                           "cache_control", "cache_prompt", "request_id"})
-    table.harmless(name);
-  table.refused("best_of", {"1"});
-  table.refused("min_tokens", {"0"});
-  table.refused("stop_token_ids", {"[]"});
-  table.refused("include_stop_str_in_output", {"false"});
-  table.refused("skip_special_tokens", {"true"});
-  table.refused("spaces_between_special_tokens", {"true"});
-  table.refused("use_beam_search", {"false"});
-  table.refused("length_penalty", {"1"});
-  table.refused("truncate_prompt_tokens");
-  table.refused("prompt_logprobs");
-  table.refused("logits_processors", {"[]"});
-  for (const char* name : {"guided_json", "guided_regex", "guided_choice", "guided_grammar",
-                           "structured_outputs", "json_schema", "grammar"})
-    table.refused(name);
   return table;
 }
 

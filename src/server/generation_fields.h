@@ -34,7 +34,7 @@ struct GenerationFields {
   bool stream = false;
   bool include_usage = false;  // of a stream
   int n = 1;
-  std::optional<int> max_tokens = {};  // nothing: as the route has it
+  std::optional<int> max_tokens = {};  // nothing: as the route has it; -1: no limit
   std::vector<std::string> stop = {};
   bool ignore_eos = false;
   FilterSettings filters = {};
@@ -65,6 +65,7 @@ FieldReader<GenerationFields> filter_field(std::optional<float> FilterSettings::
                                            double least, double most);
 FieldReader<GenerationFields> temperature_field(double most);
 FieldReader<GenerationFields> top_k_field();
+FieldReader<GenerationFields> token_limit_field(int least);  // of max_tokens
 std::vector<Token> read_tokens(const FieldValue& value, std::size_t most = FieldValue::kAnyNumber);
 // A string, or a list of parts of type text, whose texts are joined. Other parts are refused.
 std::string text_of_parts(const FieldValue& value);

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "server/other_fields.h"
+
 namespace outrider {
 namespace {
 
@@ -292,6 +294,7 @@ FieldTable<MessagesFields> output_config_fields() {
   table.obeyed("effort", word_field(&MessagesFields::reasoning_effort,
                                     {"low", "medium", "high", "xhigh", "max"}));
   table.refused("format");
+  table.refused("task_budget");
   return table;
 }
 
@@ -323,7 +326,7 @@ FieldTable<MessagesFields> messages_table(const GenerationLimits& limits) {
   table.obeyed("messages", messages_field(limits), "required");
   table.obeyed("system", system_field(),
                "without blocks that begin with `x-anthropic-billing-header`");
-  table.obeyed("max_tokens", integer_field(&MessagesFields::max_tokens, 0, kIntMax), "required");
+  table.obeyed("max_tokens", token_limit_field(0), "required");
   table.add(served_fields());
   table.obeyed("stop_sequences", stop_sequences_field(limits), "end the answer; not part of it");
   table.obeyed("temperature", temperature_field(1), "0: always the best token");
@@ -336,16 +339,7 @@ FieldTable<MessagesFields> messages_table(const GenerationLimits& limits) {
   table.obeyed("tools", tools_field(limits), "refused where the model's format is not known");
   table.obeyed("tool_choice", tool_choice_field());
   table.obeyed("chat_template_kwargs", variables_field(), "variables of the chat template");
-  for (const char* name : {"metadata", "service_tier", "cache_control", "inference_geo",
-                           "diagnostics", "user_profile_id", "workspace_id"})
-    table.harmless(name);
-  table.harmless("context_management", "nothing is taken out of the conversation");
-  table.harmless("billing_policy", "nobody is billed");
-  table.harmless("fallback_credit_token", "nobody is billed");
-  table.harmless("fallbacks", "the model declines no request");
-  table.refused("speed", {R"("standard")"});
-  table.refused("container");
-  table.refused("mcp_servers", {"[]"});
+  add_other_fields(table);
   return table;
 }
 
@@ -371,14 +365,16 @@ void find_beginning(MessagesFields& fields, bool wants_answer) {
                  "with; results of its calls are missing");
 }
 
-MessagesRequest read(std::string_view body, const GenerationLimits& limits, bool wants_answer) {
+MessagesRequest read(std::string_view body, const GenerationLimits& limits, bool wants_answer,
+                     const UnknownFieldListener& unknown) {
   const Json json = parse_body(body);
   MessagesFields fields;
-  messages_table(limits).read(FieldValue(json), fields);
+  messages_table(limits).read(FieldValue(json, unknown), fields);
   check_generation(fields);
   if (fields.messages.empty()) refuse_field("messages", "is missing");
   if (wants_answer && !fields.max_tokens) refuse_field("max_tokens", "is missing");
-  if (fields.max_tokens && fields.thinking_budget.value_or(0) > *fields.max_tokens)
+  if (fields.max_tokens.value_or(-1) >= 0 &&
+      fields.thinking_budget.value_or(0) > *fields.max_tokens)
     refuse_field("thinking.budget_tokens", "must not be more than max_tokens");
   put_system(fields);
   find_beginning(fields, wants_answer);
@@ -387,12 +383,14 @@ MessagesRequest read(std::string_view body, const GenerationLimits& limits, bool
 
 }  // namespace
 
-MessagesRequest read_messages_request(std::string_view body, const GenerationLimits& limits) {
-  return read(body, limits, true);
+MessagesRequest read_messages_request(std::string_view body, const GenerationLimits& limits,
+                                      const UnknownFieldListener& unknown) {
+  return read(body, limits, true, unknown);
 }
 
-MessagesRequest read_count_request(std::string_view body, const GenerationLimits& limits) {
-  return read(body, limits, false);
+MessagesRequest read_count_request(std::string_view body, const GenerationLimits& limits,
+                                   const UnknownFieldListener& unknown) {
+  return read(body, limits, false, unknown);
 }
 
 std::vector<FieldRow> messages_request_fields(const GenerationLimits& limits) {

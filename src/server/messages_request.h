@@ -19,9 +19,12 @@ struct MessagesRequest : GenerationFields, Conversation {
   std::optional<int> thinking_budget = {};  // tokens
 };
 
-// Both throw RequestError (400). The second's needs no max_tokens and may end with a call.
-MessagesRequest read_messages_request(std::string_view body, const GenerationLimits& limits = {});
-MessagesRequest read_count_request(std::string_view body, const GenerationLimits& limits = {});
+// Both throw RequestError (400); `unknown` hears of what is ignored. The second's needs no
+// max_tokens and may end with a call.
+MessagesRequest read_messages_request(std::string_view body, const GenerationLimits& limits = {},
+                                      const UnknownFieldListener& unknown = {});
+MessagesRequest read_count_request(std::string_view body, const GenerationLimits& limits = {},
+                                   const UnknownFieldListener& unknown = {});
 std::vector<FieldRow> messages_request_fields(const GenerationLimits& limits = {});
 // Of messages, blocks, tools and other objects in them.
 std::vector<PartRows> messages_part_fields();

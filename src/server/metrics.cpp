@@ -5,6 +5,7 @@
 #include <prometheus/text_serializer.h>
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -255,6 +256,8 @@ struct Metrics::State {
   Observed answer_tokens = {"outrider_answer_tokens", "vllm:request_generation_tokens",
                             "Tokens of an answer.", kTokens};
 
+  std::atomic<long> ignored_fields = 0;
+
   std::mutex mutex = {};                                      // of what follows
   std::map<std::pair<std::string, int>, long> requests = {};  // by route and status
 };
@@ -313,6 +316,10 @@ std::function<void(const HttpAccess&)> Metrics::count_requests(
   };
 }
 
+void Metrics::count_ignored_field() {
+  ++state_->ignored_fields;
+}
+
 std::string Metrics::text(const SchedulerStatus& status) const {
   Exposition out(state_->model_name);
   out.gauge("outrider_build_info", "", "1; the version that runs, and its model.",
@@ -333,6 +340,9 @@ std::string Metrics::text(const SchedulerStatus& status) const {
           {static_cast<double>(n), {{"route", key.first}, {"status", std::to_string(key.second)}}});
   }
   out.counter("outrider_http_requests_total", "", "Requests that were answered.", requests);
+  out.counter("outrider_ignored_fields_total", "",
+              "Fields of requests that are not known and were ignored.",
+              static_cast<double>(state_->ignored_fields));
   return out.text();
 }
 

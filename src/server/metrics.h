@@ -39,6 +39,9 @@ class Metrics {
   // has counts as "other". The metrics must outlive the result.
   std::function<void(const HttpAccess&)> count_requests(const std::vector<HttpRoute>& routes);
 
+  // A field of a request that nobody knows was ignored.
+  void count_ignored_field();
+
   // The counts of one scheduler, whose later statuses give counters that do not fall, and what was
   // observed.
   std::string text(const SchedulerStatus& status) const;

@@ -368,6 +368,15 @@ TEST_F(WatchedMetrics, NothingOfATextGetsIn) {
   EXPECT_EQ(metrics_.text(busy_status()).find("secret"), std::string::npos);
 }
 
+TEST(Metrics, IgnoredFieldsAreCountedWithoutNames) {
+  Metrics metrics("m", "v");
+  EXPECT_EQ(exposition_of(metrics.text({}))["outrider_ignored_fields_total"], 0);
+  for (int i = 0; i < 3; ++i) metrics.count_ignored_field();
+  const Exposition shown = exposition_of(metrics.text({}));
+  EXPECT_EQ(shown["outrider_ignored_fields_total"], 3);
+  EXPECT_EQ(shown.types.at("outrider_ignored_fields_total"), "counter");
+}
+
 TEST(Metrics, NamesAreEscaped) {
   struct Case {
     const char *name, *model, *written;

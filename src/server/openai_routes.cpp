@@ -28,7 +28,7 @@ Asked asked(const HttpRequest& http, const GenerationFields& fields,
 }
 
 void chat(const ServedModel& model, const HttpRequest& http, Reply reply) {
-  ChatRequest request = read_chat_request(http.body, model.limits);
+  ChatRequest request = read_chat_request(http.body, model.limits, model.unknown_field);
   draw_seed(request);
   const AnswerHead head = answer_head(model, request, "chatcmpl-");
   const ChatPrompt prompt = chat_prompt(model, request);
@@ -61,7 +61,7 @@ std::vector<Token> tokens_of(const ServedModel& model, const CompletionRequest& 
 }
 
 void complete(const ServedModel& model, const HttpRequest& http, Reply reply) {
-  CompletionRequest request = read_completion_request(http.body, model.limits);
+  CompletionRequest request = read_completion_request(http.body, model.limits, model.unknown_field);
   draw_seed(request);
   const AnswerHead head = answer_head(model, request, "cmpl-");
   std::vector<std::vector<Token>> prompts;

@@ -33,7 +33,8 @@ struct ServedModel {
   int context = 0;                         // tokens of prompt and answer together
   std::vector<std::string> drafters = {};  // their names
   GenerationLimits limits = {};
-  bool keys_share = false;  // what the cache holds
+  bool keys_share = false;                  // what the cache holds
+  UnknownFieldListener unknown_field = {};  // any thread
   // What the scheduler takes at once, running and waiting.
   std::size_t answers_max = std::numeric_limits<std::size_t>::max();
   // What a request says, then the server's flags, then the model's own, then ours.

@@ -97,26 +97,29 @@ void check_tokenize(TokenizeFields& fields) {
 
 }  // namespace
 
-TokenizeRequest read_tokenize_request(std::string_view body, const GenerationLimits& limits) {
+TokenizeRequest read_tokenize_request(std::string_view body, const GenerationLimits& limits,
+                                      const UnknownFieldListener& unknown) {
   const Json json = parse_body(body);
   TokenizeFields fields;
-  tokenize_table(limits).read(FieldValue(json), fields);
+  tokenize_table(limits).read(FieldValue(json, unknown), fields);
   check_tokenize(fields);
   return fields;
 }
 
-DetokenizeRequest read_detokenize_request(std::string_view body, const GenerationLimits& limits) {
+DetokenizeRequest read_detokenize_request(std::string_view body, const GenerationLimits& limits,
+                                          const UnknownFieldListener& unknown) {
   const Json json = parse_body(body);
-  FieldValue(json).at("tokens");
+  FieldValue(json, unknown).at("tokens");
   DetokenizeRequest request;
-  detokenize_table(limits).read(FieldValue(json), request);
+  detokenize_table(limits).read(FieldValue(json, unknown), request);
   return request;
 }
 
-TemplateRequest read_template_request(std::string_view body, const GenerationLimits& limits) {
+TemplateRequest read_template_request(std::string_view body, const GenerationLimits& limits,
+                                      const UnknownFieldListener& unknown) {
   const Json json = parse_body(body);
   TemplateRequest request;
-  template_table(limits).read(FieldValue(json), request);
+  template_table(limits).read(FieldValue(json, unknown), request);
   check_conversation(request);
   return request;
 }

@@ -31,11 +31,14 @@ struct TemplateRequest : Conversation {
   std::string model = {};
 };
 
-// All throw RequestError (400).
-TokenizeRequest read_tokenize_request(std::string_view body, const GenerationLimits& limits = {});
+// All throw RequestError (400). `unknown` hears of what is ignored.
+TokenizeRequest read_tokenize_request(std::string_view body, const GenerationLimits& limits = {},
+                                      const UnknownFieldListener& unknown = {});
 DetokenizeRequest read_detokenize_request(std::string_view body,
-                                          const GenerationLimits& limits = {});
-TemplateRequest read_template_request(std::string_view body, const GenerationLimits& limits = {});
+                                          const GenerationLimits& limits = {},
+                                          const UnknownFieldListener& unknown = {});
+TemplateRequest read_template_request(std::string_view body, const GenerationLimits& limits = {},
+                                      const UnknownFieldListener& unknown = {});
 
 std::vector<FieldRow> tokenize_request_fields(const GenerationLimits& limits = {});
 std::vector<FieldRow> detokenize_request_fields(const GenerationLimits& limits = {});

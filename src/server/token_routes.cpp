@@ -72,7 +72,8 @@ Json vllm_json(const ServedModel& model, const std::vector<Token>& tokens, bool 
 }
 
 Json tokenize(const ServedModel& model, const HttpRequest& http) {
-  const TokenizeRequest request = read_tokenize_request(http.body, model.limits);
+  const TokenizeRequest request =
+      read_tokenize_request(http.body, model.limits, model.unknown_field);
   answering_name(model, request.model);
   const std::vector<Token> tokens = tokens_of(model, request);
   return request.content ? llama_json(model, tokens, request.with_pieces)
@@ -80,7 +81,8 @@ Json tokenize(const ServedModel& model, const HttpRequest& http) {
 }
 
 Json detokenize(const ServedModel& model, const HttpRequest& http) {
-  const DetokenizeRequest request = read_detokenize_request(http.body, model.limits);
+  const DetokenizeRequest request =
+      read_detokenize_request(http.body, model.limits, model.unknown_field);
   answering_name(model, request.model);
   check_tokens(model, request.tokens);
   const std::string text = well_formed(model.tokenizer->decode(request.tokens, true));
@@ -88,7 +90,8 @@ Json detokenize(const ServedModel& model, const HttpRequest& http) {
 }
 
 Json apply_template(const ServedModel& model, const HttpRequest& http) {
-  const TemplateRequest request = read_template_request(http.body, model.limits);
+  const TemplateRequest request =
+      read_template_request(http.body, model.limits, model.unknown_field);
   answering_name(model, request.model);
   return {{"prompt", chat_prompt(model, request).text()}};
 }

@@ -261,6 +261,32 @@ class Chat(ServerTest):
             self.assertEqual(client.completions.create(**fields).choices[0].text, best)
             self.assertNotEqual(client.completions.create(**fields, temperature=2).choices[0].text, best)
 
+    def test_unknown_fields_are_ignored(self):
+        """Each is told once, and all are counted."""
+        messages = [{**QUESTION[0], "chat_id": 7}]
+        for _ in range(2):
+            answer = self.chat(messages, extra_body={"temprature": 1, "a\nb": 2})
+            self.assertEqual(answer.choices[0].message.content, self.chat().choices[0].message.content)
+        for name in ("temprature", r"messages\[\]\.chat_id"):
+            self.server.wait_for_line(f'field "{name}"')
+        told = [line for line in self.server.log if line and "temprature" in line]
+        self.assertEqual(len(told), 1, told)
+        metrics = self.server.get("/metrics").body.decode()
+        self.assertIn("\noutrider_ignored_fields_total 6\n", metrics)
+        self.assertNotIn("temprature", metrics)
+
+    def test_a_special_token_as_stop(self):
+        """Its text is in no answer."""
+        [token] = self.server.answer("/tokenize", content="<|im_start|>")["tokens"]
+        for stop, text, reason in (("<|im_start|>", "", "stop"), ("<|im_end|>", "", "length")):
+            answer = self.chat(stop=[stop], logit_bias={token: 100}, max_tokens=5)
+            self.assertEqual((answer.choices[0].message.content or "", answer.choices[0].finish_reason), (text, reason))
+
+    def test_no_limit(self):
+        messages = [{"role": "user", "content": "Say hello."}]
+        self.assertEqual(self.chat(messages, max_tokens=-1).choices[0].message.content,
+                         self.chat(messages, max_tokens=None).choices[0].message.content)
+
     def test_errors(self):
         cases = [
             ("another model", openai.NotFoundError, "model_not_found", {"model": "gpt-4"}),
@@ -270,7 +296,7 @@ class Chat(ServerTest):
                 {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}]}]}),
             ("too hot", openai.BadRequestError, None, {"temperature": 3}),
             ("a schema", openai.BadRequestError, "unsupported_value", {"response_format": {"type": "json_object"}}),
-            ("unknown field", openai.BadRequestError, "unknown_parameter", {"extra_body": {"temprature": 1}}),
+            ("a parameter of others", openai.BadRequestError, "unsupported_value", {"extra_body": {"mirostat": 2}}),
             ("too long", openai.BadRequestError, "context_length_exceeded",
              {"messages": [{"role": "user", "content": "word " * 9000}]}),
         ]

@@ -1,0 +1,41 @@
+// Fields that clients of several APIs send and that a route does not read: parameters of OpenAI's,
+// Anthropic's, llama.cpp's, vLLM's and Ollama's APIs, and of front ends for them. One list for all
+// routes that generate text, so that a name means the same wherever it comes.
+
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "server/fields.h"
+
+namespace outrider {
+
+// Would change the answer, so that it is refused by its name, but for null and these values.
+struct RefusedField {
+  std::string name;
+  std::vector<std::string> accepted = {};  // as JSON
+  std::string remedy = {};
+};
+const std::vector<RefusedField>& refused_fields();
+
+// Changes nothing here, and is sent too often to be noted as unknown.
+struct HarmlessField {
+  std::string name;
+  std::string reason = {};  // empty: it is about other things than the answer
+};
+const std::vector<HarmlessField>& harmless_fields();
+
+// All of them, for documents.
+std::vector<FieldRow> other_field_rows();
+
+// Adds rows for those that the table has not yet.
+template <typename Request>
+void add_other_fields(FieldTable<Request>& table) {
+  for (const HarmlessField& field : harmless_fields())
+    if (!table.has(field.name)) table.harmless(field.name, field.reason);
+  for (const RefusedField& field : refused_fields())
+    if (!table.has(field.name)) table.refused(field.name, field.accepted, field.remedy);
+}
+
+}  // namespace outrider
