@@ -1,5 +1,5 @@
 // docs/api.md has for each route, and for the objects in its requests, the fields that its table
-// has.
+// has; every header of a request; and the routes that clients look for in vain.
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -11,7 +11,9 @@
 #include "server/chat_request.h"
 #include "server/completion_request.h"
 #include "server/messages_request.h"
+#include "server/missing_routes.h"
 #include "server/other_fields.h"
+#include "server/request_headers.h"
 #include "server/token_requests.h"
 
 namespace outrider {
@@ -55,10 +57,46 @@ std::vector<FieldRow> own_rows(std::vector<FieldRow> rows) {
   return rows;
 }
 
-TEST(ApiDocument, HasTheFieldsOfEveryRoute) {
+std::string document() {
   std::ifstream file(OUTRIDER_SOURCE_DIR "/docs/api.md");
   std::stringstream text;
   text << file.rdbuf() << "\n";
+  return text.str();
+}
+
+void expect_section(const std::string& heading, const std::string& table) {
+  const std::string expected = fmt::format("{}\n\n{}", heading, table);
+  EXPECT_NE(document().find(expected + "\n"), std::string::npos) << "docs/api.md lacks:\n"
+                                                                 << expected;
+}
+
+TEST(ApiDocument, HasEveryHeader) {
+  std::string table = "| header | | |\n|---|---|---|\n";
+  for (const HeaderRow& row : header_rows()) {
+    const char* const use = row.use == HeaderRow::Use::obeyed    ? "obeyed"
+                            : row.use == HeaderRow::Use::refused ? "refused"
+                                                                 : "no effect";
+    table += fmt::format("| `{}` | {} | {} |\n", fmt::join(row.names, "`, `"), use, row.meaning);
+  }
+  expect_section("### Headers of requests", table);
+}
+
+TEST(ApiDocument, HasTheRoutesThatAreMissing) {
+  std::string table = "| path | |\n|---|---|\n";
+  std::vector<MissingRoute> rows;  // of those with the same words one
+  for (const MissingRoute& route : missing_routes()) {
+    const auto same = std::ranges::find(rows, route.instead, &MissingRoute::instead);
+    if (same == rows.end())
+      rows.push_back(route);
+    else
+      same->path += "`, `" + route.path;
+  }
+  for (const MissingRoute& row : rows)
+    table += fmt::format("| `{}` | {} |\n", row.path, row.instead);
+  expect_section("### Routes of other servers", table);
+}
+
+TEST(ApiDocument, HasTheFieldsOfEveryRoute) {
   std::vector<PartRows> tables = {
       {"`/v1/chat/completions`", own_rows(chat_request_fields())},
       {"`/v1/completions`", own_rows(completion_request_fields())},
@@ -71,11 +109,8 @@ TEST(ApiDocument, HasTheFieldsOfEveryRoute) {
   for (const auto& parts :
        {generation_part_fields(), conversation_part_fields({}), messages_part_fields()})
     tables.insert(tables.end(), parts.begin(), parts.end());
-  for (const auto& [title, rows] : tables) {
-    const std::string expected = fmt::format("### Fields: {}\n\n{}", title, document_table(rows));
-    EXPECT_NE(text.str().find(expected + "\n"), std::string::npos) << "docs/api.md lacks:\n"
-                                                                   << expected;
-  }
+  for (const auto& [title, rows] : tables)
+    expect_section("### Fields: " + title, document_table(rows));
 }
 
 }  // namespace

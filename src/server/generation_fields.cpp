@@ -235,7 +235,8 @@ FieldTable<GenerationFields> openai_fields(const GenerationLimits& limits) {
   table.add(served_fields());
   table.obeyed("stream_options", stream_options_field(), "only with `stream`");
   table.obeyed("n", integer_field(&GenerationFields::n, 1, limits.n), "answers to the same prompt");
-  table.obeyed("stop", stop_field(limits), "ends the answer; not part of it");
+  table.obeyed("stop", stop_field(limits),
+               "ends the answer; not part of it; may be a special token, whose text is invisible");
   table.obeyed("temperature", temperature_field(2), "0: always the best token");
   table.obeyed("top_p", filter_field(&FilterSettings::top_p, 0, 1));
   table.obeyed("presence_penalty", filter_field(&FilterSettings::presence_penalty, -2, 2));

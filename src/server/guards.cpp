@@ -9,6 +9,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "server/error_body.h"
+#include "server/request_headers.h"
 
 namespace outrider {
 namespace {
@@ -26,12 +27,6 @@ std::optional<std::string_view> bearer_key(std::string_view authorization) {
 bool is_loopback_origin(std::string_view origin) {
   const std::size_t scheme = origin.find("://");
   return scheme != std::string_view::npos && is_loopback_host(origin.substr(scheme + 3));
-}
-
-bool is_json(std::string_view content_type) {
-  std::string_view type = content_type.substr(0, content_type.find(';'));
-  while (type.ends_with(' ') || type.ends_with('\t')) type.remove_suffix(1);
-  return equals_ignoring_case(type, "application/json");
 }
 
 // Header names that a page asks for, as it sent them: they may be any, and * does not stand for
@@ -102,10 +97,14 @@ std::optional<HttpResponse> Guards::check(HttpRequest& request) const {
     }
   }
   // A page can post text or forms anywhere without asking; JSON needs a preflight.
-  if (request.method == "POST" && !is_json(request.header("content-type").value_or("")))
-    return error_response(request.path, 415,
-                          "POST needs the header Content-Type: application/json");
-  return std::nullopt;
+  if (request.method != "POST") return std::nullopt;
+  switch (body_type(request.header("content-type").value_or(""))) {
+    case BodyType::json: return std::nullopt;
+    case BodyType::other_charset:
+      return error_response(request.path, 415, "Content-Type: JSON is read in UTF-8 alone");
+    case BodyType::other_type: break;
+  }
+  return error_response(request.path, 415, "POST needs the header Content-Type: application/json");
 }
 
 std::optional<HttpResponse> Guards::check_origin(const HttpRequest& request) const {

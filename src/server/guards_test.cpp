@@ -178,6 +178,7 @@ TEST(Guards, PostsAreJson) {
       {"application/json; charset=utf-8", 0},
       {"application/json;charset=utf-8", 0},
       {"application/json ;x=y", 0},
+      {"application/json; charset=utf-16", 415},
       {"text/plain", 415},
       {"text/plain; application/json", 415},
       {"application/x-www-form-urlencoded", 415},

@@ -11,6 +11,8 @@
 
 #include "base/bytes.h"
 #include "server/error_body.h"
+#include "server/missing_routes.h"
+#include "server/request_headers.h"
 
 namespace outrider {
 namespace {
@@ -31,6 +33,7 @@ std::string_view reason_of(int status) {
     case 200: return "OK";
     case 202: return "Accepted";
     case 204: return "No Content";
+    case 304: return "Not Modified";
     case 400: return "Bad Request";
     case 401: return "Unauthorized";
     case 403: return "Forbidden";
@@ -38,6 +41,7 @@ std::string_view reason_of(int status) {
     case 405: return "Method Not Allowed";
     case 408: return "Request Timeout";
     case 409: return "Conflict";
+    case 412: return "Precondition Failed";
     case 413: return "Content Too Large";
     case 414: return "URI Too Long";
     case 415: return "Unsupported Media Type";
@@ -289,13 +293,19 @@ bool HttpConnection::admit() {
   route_ = router_->find(request.method, request.path);
   if (route_ == nullptr) {
     const std::string allowed = router_->allowed(request.path);
+    const std::string_view instead = instead_of(request.path);
     HttpResponse refusal =
-        allowed.empty()
-            ? error_response(request.path, 404, fmt::format("there is nothing at {}", request.path))
-            : error_response(request.path, 405,
-                             fmt::format("{} answers to {}", request.path, allowed));
+        allowed.empty() ? error_response(request.path, 404,
+                                         fmt::format("there is nothing at {}{}{}", request.path,
+                                                     instead.empty() ? "" : "; ", instead))
+                        : error_response(request.path, 405,
+                                         fmt::format("{} answers to {}", request.path, allowed));
     if (!allowed.empty()) refusal.headers.emplace_back("allow", allowed);
     refuse(std::move(refusal));
+    return false;
+  }
+  if (auto answer = refuse_headers(request)) {
+    refuse(std::move(*answer));
     return false;
   }
   stage_ = Stage::body;
@@ -375,7 +385,8 @@ void HttpConnection::add_head(int status, std::string_view content_type,
 }
 
 void HttpConnection::add_response(HttpResponse response) {
-  if (response.status != 204)
+  const bool has_body = response.status != 204 && response.status != 304;
+  if (has_body)
     response.headers.emplace_back("content-length", std::to_string(response.body.size()));
   add_head(response.status, response.content_type, response.headers);
   if (!answer_->is_head) unsent_ += response.body;

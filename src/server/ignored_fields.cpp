@@ -4,12 +4,23 @@
 
 #include <utility>
 
-#include "base/bytes.h"
-
 namespace outrider {
+namespace {
+
+// In ASCII, so that no name forges a line or turns its direction; long ones are cut.
+std::string shown_name(std::string_view name) {
+  std::string shown;
+  for (const char c : name.substr(0, IgnoredFields::kBytesMax)) {
+    const bool is_plain = c >= ' ' && c < 0x7f && c != '"';
+    shown += is_plain ? std::string(1, c) : fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+  }
+  return name.size() > IgnoredFields::kBytesMax ? shown + "..." : shown;
+}
+
+}  // namespace
 
 void IgnoredFields::add(std::string_view name) {
-  const std::string shown = printable(name, kBytesMax);
+  const std::string shown = shown_name(name);
   const std::lock_guard lock(mutex_);
   if (known_.size() < kNamesMax && known_.insert(shown).second) new_.push_back(shown);
 }

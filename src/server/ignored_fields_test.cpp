@@ -23,11 +23,11 @@ TEST(IgnoredFields, EachIsToldOnce) {
 
 TEST(IgnoredFields, ForgeNoLinesAndFillNoMemory) {
   IgnoredFields fields;
-  fields.add("a\nb\r\x1b[31m\"\xff");
+  fields.add("a\nb\r\x1b[31m\"\xff\xc2\x85\xe2\x80\xae");
   fields.add(std::string(100'000, 'x'));
   for (const std::string& line : fields.take_lines()) {
     EXPECT_LT(line.size(), 500u);
-    for (const char c : line) EXPECT_TRUE(c >= ' ' && c != '\x7f') << line;
+    for (const char c : line) EXPECT_TRUE(c >= ' ' && c < '\x7f') << line;
   }
   for (int i = 0; i < 1000; ++i) fields.add(std::to_string(i));
   const std::vector<std::string> lines = fields.take_lines();

@@ -328,7 +328,8 @@ FieldTable<MessagesFields> messages_table(const GenerationLimits& limits) {
                "without blocks that begin with `x-anthropic-billing-header`");
   table.obeyed("max_tokens", token_limit_field(0), "required");
   table.add(served_fields());
-  table.obeyed("stop_sequences", stop_sequences_field(limits), "end the answer; not part of it");
+  table.obeyed("stop_sequences", stop_sequences_field(limits),
+               "end the answer; not part of it; may be special tokens, whose text is invisible");
   table.obeyed("temperature", temperature_field(1), "0: always the best token");
   table.obeyed("top_p", filter_field(&FilterSettings::top_p, 0, 1));
   table.obeyed("top_k", top_k_field(), "0 or -1: all");

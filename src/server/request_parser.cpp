@@ -68,6 +68,23 @@ std::string percent_decoded(std::string_view path) {
   return out;
 }
 
+// The elements of a list of codings, but chunked.
+std::string without_chunked(std::string_view list) {
+  std::string others;
+  while (!list.empty()) {
+    const std::size_t comma = std::min(list.find(','), list.size());
+    std::string_view coding = list.substr(0, comma);
+    while (coding.starts_with(' ') || coding.starts_with('\t')) coding.remove_prefix(1);
+    while (coding.ends_with(' ') || coding.ends_with('\t')) coding.remove_suffix(1);
+    if (!coding.empty() && !equals_ignoring_case(coding, "chunked")) {
+      others += others.empty() ? "" : ", ";
+      others += coding;
+    }
+    list.remove_prefix(std::min(comma + 1, list.size()));
+  }
+  return others;
+}
+
 // Where the head ends, looking at each byte once. Refuses at once what no head may hold, so that a
 // client that speaks another protocol does not wait for an answer.
 class HeadScanner {
@@ -170,12 +187,17 @@ struct RequestParser::State final : http::basic_parser<true> {
   void on_header_impl(BoostError&) override {
     read_host();
     check_framing();
-    if (const auto expect = request.header("expect"); expect && !is_http_1_0) {
-      if (!equals_ignoring_case(*expect, "100-continue"))
-        refuse(417, "Expect: \"{}\": only 100-continue is known", printable(*expect));
+    if (!is_http_1_0) read_expectations();
+    has_head = true;
+  }
+
+  void read_expectations() {
+    for (const auto& [name, value] : request.headers) {
+      if (!equals_ignoring_case(name, "expect")) continue;
+      if (!equals_ignoring_case(value, "100-continue"))
+        refuse(417, "Expect: \"{}\": only 100-continue is known", printable(value));
       expects_continue = true;
     }
-    has_head = true;
   }
 
   std::ptrdiff_t count(std::string_view header) const {
@@ -206,8 +228,15 @@ struct RequestParser::State final : http::basic_parser<true> {
       refuse(400, "Content-Length must be one number");
     if (!coding) return;
     if (is_http_1_0) refuse(400, "HTTP/1.0 has no Transfer-Encoding");
-    if (!equals_ignoring_case(*coding, "chunked"))
-      refuse(400, "Transfer-Encoding: \"{}\": only chunked is known", printable(*coding));
+    if (length) refuse(400, "the request has Content-Length and Transfer-Encoding");
+    if (equals_ignoring_case(*coding, "chunked") && count("transfer-encoding") == 1) return;
+    // Of these it is known that they are wrong; another coding is not understood.
+    std::string all;
+    for (const auto& [name, value] : request.headers)
+      if (equals_ignoring_case(name, "transfer-encoding")) all += value + ",";
+    const std::string others = without_chunked(all);
+    if (others.empty()) refuse(400, "Transfer-Encoding must be chunked, once");
+    refuse(501, "Transfer-Encoding: \"{}\": only chunked is known", printable(others));
   }
 
   std::size_t on_body_impl(BoostView bytes, BoostError&) override {

@@ -103,16 +103,16 @@ const std::vector<Refused>& refused_inputs() {
       {"length with a suffix", with("Content-Length: 5a")},
       {"length beyond 64 bits", with("Content-Length: 18446744073709551621")},
       {"length far beyond 64 bits", with("Content-Length: 99999999999999999999999999")},
-      {"identity", with("Transfer-Encoding: identity")},
-      {"identity and chunked", with("Transfer-Encoding: identity, chunked")},
-      {"gzip and chunked", with("Transfer-Encoding: gzip, chunked")},
-      {"chunked and identity", with("Transfer-Encoding: chunked, identity")},
+      {"identity", with("Transfer-Encoding: identity"), 501},
+      {"identity and chunked", with("Transfer-Encoding: identity, chunked"), 501},
+      {"gzip and chunked", with("Transfer-Encoding: gzip, chunked"), 501},
+      {"chunked and identity", with("Transfer-Encoding: chunked, identity"), 501},
       {"chunked twice", with("Transfer-Encoding: chunked, chunked")},
       {"two headers chunked", with("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked")},
       {"a header identity before",
-       with("Transfer-Encoding: identity\r\nTransfer-Encoding: chunked")},
-      {"chunked in quotes", with("Transfer-Encoding: \"chunked\"")},
-      {"chunked with a suffix", with("Transfer-Encoding: chunkedx")},
+       with("Transfer-Encoding: identity\r\nTransfer-Encoding: chunked"), 501},
+      {"chunked in quotes", with("Transfer-Encoding: \"chunked\""), 501},
+      {"chunked with a suffix", with("Transfer-Encoding: chunkedx"), 501},
       {"chunked with a control character", with("Transfer-Encoding: \x0b"
                                                 "chunked")},
       {"empty coding", with("Transfer-Encoding:")},
@@ -223,6 +223,7 @@ const std::vector<Refused>& refused_inputs() {
       {"chunk of 64 bits", chunked("ffffffffffffffff\r\n"), 413},
       {"chunks that add up", chunked("1\r\nx\r\n2000000\r\n"), 413},
       {"other expectations", with("Expect: 200-ok"), 417},
+      {"another expectation besides", with("Expect: 100-continue\r\nExpect: 200-ok"), 417},
   };
   return cases;
 }

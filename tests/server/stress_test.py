@@ -46,15 +46,18 @@ SMALL = {
 def documented_fields():
     """By route, from docs/api.md, which a test of the program compares with what it reads."""
     page = (Path(__file__).parents[2] / "docs/api.md").read_text()
-    tables = re.findall(r"^### Fields: `(/.*)`\n\n((?:\|.*\n)+)", page, re.MULTILINE)
-    fields = {path: re.findall(r"`(\w+)`", "".join(row.split("|")[1] for row in table.splitlines()))
-              for path, table in tables}
+    tables = re.findall(r"^### Fields: (.*)\n\n((?:\|.*\n)+)", page, re.MULTILINE)
+    names = {title: re.findall(r"`(\w+)`", "".join(row.split("|")[1] for row in table.splitlines()))
+             for title, table in tables}
+    fields = {title.strip("`"): own for title, own in names.items() if title.startswith("`/")}
+    for path in (CHAT, COMPLETIONS, ANTHROPIC):
+        fields[path] = sorted({*fields[path], *names["Known and not obeyed"]})
     return {**fields, ANTHROPIC + "/count_tokens": fields[ANTHROPIC]}
 
 
 # What a field takes: a value below, the least, the most, one above.
 UNIT, PENALTY, REPEAT = (-0.01, 0, 1, 1.01), (-2.01, -2, 2, 2.01), (0.009, 0.01, 1e6, 1.01e6)
-COUNT, TOKENS, ALL = (0, 1, 2**31 - 1, 2**31), (-1, 0, 2**31 - 1, 2**31), (-2, -1, 2**31 - 1, 2**31)
+COUNT, TOKENS, ALL = (0, 1, 2**31 - 1, 2**31), (-2, 0, 2**31 - 1, 2**31), (-2, -1, 2**31 - 1, 2**31)
 SERVED_RANGES = {"top_p": UNIT, "top_k": ALL, "seed": (-2, -1, 2**63 - 1, 2**63),
                  "priority": (-2**31, -2**31 + 1, 2**31 - 1, 2**31)}
 OPENAI_RANGES = {**SERVED_RANGES, "min_p": UNIT, "typical_p": UNIT, "presence_penalty": PENALTY,
@@ -510,7 +513,10 @@ class Life(TestCase):
             ("POST", COMPLETIONS, [f"x-api-key: {secret}-wrong"], prompt, f"POST {COMPLETIONS} 401"),
             ("GET", f"/v1/models?api_key={secret}-flag", [], None, "GET /v1/models 401"),
             ("POST", COMPLETIONS, [bearer], {**prompt, "model": secret}, f"POST {COMPLETIONS} 404"),
-            ("POST", COMPLETIONS, [bearer], {**prompt, secret: 1}, f"POST {COMPLETIONS} 400"),
+            ("POST", COMPLETIONS, [bearer], {**prompt, "mirostat": secret}, f"POST {COMPLETIONS} 400"),
+            # The log tells names of unknown fields.
+            ("POST", COMPLETIONS, [bearer], {**prompt, "GET /x 200 1 bytes 1.0 ms\n\u2028\x85é\"": secret, "y" * 1000: 1},
+             f"POST {COMPLETIONS} 200"),
             ("POST", COMPLETIONS, [bearer], {"prompt": "x", "temperature": secret}, f"POST {COMPLETIONS} 400"),
             ("POST", CHAT, [bearer], {"messages": [{"role": secret, "content": "x"}]}, f"POST {CHAT} 400"),
             # Odd targets and methods.
