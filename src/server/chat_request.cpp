@@ -31,7 +31,7 @@ FieldTable<ChatFields> chat_table(const GenerationLimits& limits) {
                "of the model, before temperature and filters");
   table.obeyed("top_logprobs", integer_field(&ChatFields::top_logprobs, 0, limits.top_logprobs),
                "only with `logprobs`");
-  add_other_fields(table);
+  table.fall_back_on(other_fields<ChatFields>());
   return table;
 }
 

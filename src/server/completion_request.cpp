@@ -49,7 +49,7 @@ FieldTable<CompletionRequest> completion_table(const GenerationLimits& limits) {
                "the answer begins with the prompt");
   table.obeyed("add_special_tokens", boolean_field(&CompletionRequest::adds_special_tokens),
                "whether BOS goes before a text, where the model expects it");
-  add_other_fields(table);
+  table.fall_back_on(other_fields<CompletionRequest>());
   return table;
 }
 

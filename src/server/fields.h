@@ -155,6 +155,9 @@ class FieldTable {
     for (const Field<Part>& field : other.fields()) fields_.push_back({field.row, field.read});
   }
 
+  // Rows of `others`, which must outlive this, for names that this has not.
+  void fall_back_on(const FieldTable& others) { others_ = &others; }
+
   // Reads each field of `object`. Null counts as missing, whatever the field. One that no row names
   // is ignored.
   void read(const FieldValue& object, Request& request) const {
@@ -166,11 +169,15 @@ class FieldTable {
     });
   }
 
-  bool has(std::string_view name) const { return find(name) != nullptr; }
+  // Its own.
   const std::vector<Field<Request>>& fields() const { return fields_; }
+  // All.
   std::vector<FieldRow> rows() const {
     std::vector<FieldRow> rows;
     for (const Field<Request>& field : fields_) rows.push_back(field.row);
+    if (others_)
+      for (const Field<Request>& field : others_->fields_)
+        if (find(field.row.name) == &field) rows.push_back(field.row);
     return rows;
   }
 
@@ -178,10 +185,11 @@ class FieldTable {
   const Field<Request>* find(std::string_view name) const {
     for (const Field<Request>& field : fields_)
       if (field.row.name == name) return &field;
-    return nullptr;
+    return others_ ? others_->find(name) : nullptr;
   }
 
   std::vector<Field<Request>> fields_;
+  const FieldTable* others_ = nullptr;
 };
 
 // "an integer from 1 to 128", "a number from 0 to 2".

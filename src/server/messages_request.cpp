@@ -326,7 +326,7 @@ FieldTable<MessagesFields> messages_table(const GenerationLimits& limits) {
   table.obeyed("messages", messages_field(limits), "required");
   table.obeyed("system", system_field(),
                "without blocks that begin with `x-anthropic-billing-header`");
-  table.obeyed("max_tokens", token_limit_field(0), "required");
+  table.obeyed("max_tokens", integer_field(&MessagesFields::max_tokens, 0, kIntMax), "required");
   table.add(served_fields());
   table.obeyed("stop_sequences", stop_sequences_field(limits),
                "end the answer; not part of it; may be special tokens, whose text is invisible");
@@ -340,7 +340,7 @@ FieldTable<MessagesFields> messages_table(const GenerationLimits& limits) {
   table.obeyed("tools", tools_field(limits), "refused where the model's format is not known");
   table.obeyed("tool_choice", tool_choice_field());
   table.obeyed("chat_template_kwargs", variables_field(), "variables of the chat template");
-  add_other_fields(table);
+  table.fall_back_on(other_fields<MessagesFields>());
   return table;
 }
 
@@ -374,8 +374,7 @@ MessagesRequest read(std::string_view body, const GenerationLimits& limits, bool
   check_generation(fields);
   if (fields.messages.empty()) refuse_field("messages", "is missing");
   if (wants_answer && !fields.max_tokens) refuse_field("max_tokens", "is missing");
-  if (fields.max_tokens.value_or(-1) >= 0 &&
-      fields.thinking_budget.value_or(0) > *fields.max_tokens)
+  if (fields.max_tokens && fields.thinking_budget.value_or(0) > *fields.max_tokens)
     refuse_field("thinking.budget_tokens", "must not be more than max_tokens");
   put_system(fields);
   find_beginning(fields, wants_answer);

@@ -167,11 +167,4 @@ const std::vector<HarmlessField>& harmless_fields() {
   return fields;
 }
 
-std::vector<FieldRow> other_field_rows() {
-  struct Nothing {};
-  FieldTable<Nothing> table;
-  add_other_fields(table);
-  return table.rows();
-}
-
 }  // namespace outrider

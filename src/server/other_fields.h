@@ -26,16 +26,17 @@ struct HarmlessField {
 };
 const std::vector<HarmlessField>& harmless_fields();
 
-// All of them, for documents.
-std::vector<FieldRow> other_field_rows();
-
-// Adds rows for those that the table has not yet.
+// Rows for all of them, that a table of a route falls back on.
 template <typename Request>
-void add_other_fields(FieldTable<Request>& table) {
-  for (const HarmlessField& field : harmless_fields())
-    if (!table.has(field.name)) table.harmless(field.name, field.reason);
-  for (const RefusedField& field : refused_fields())
-    if (!table.has(field.name)) table.refused(field.name, field.accepted, field.remedy);
+const FieldTable<Request>& other_fields() {
+  static const FieldTable<Request> table = [] {
+    FieldTable<Request> made;
+    for (const HarmlessField& field : harmless_fields()) made.harmless(field.name, field.reason);
+    for (const RefusedField& field : refused_fields())
+      made.refused(field.name, field.accepted, field.remedy);
+    return made;
+  }();
+  return table;
 }
 
 }  // namespace outrider

@@ -66,7 +66,7 @@ OPENAI_RANGES = {**SERVED_RANGES, "min_p": UNIT, "typical_p": UNIT, "presence_pe
 RANGES = {
     COMPLETIONS: {**OPENAI_RANGES, "max_tokens": TOKENS, "logprobs": (-1, 0, 20, 21)},
     CHAT: {**OPENAI_RANGES, "max_tokens": COUNT, "max_completion_tokens": COUNT, "top_logprobs": (-1, 0, 20, 21)},
-    ANTHROPIC: {**SERVED_RANGES, "temperature": UNIT, "max_tokens": TOKENS},
+    ANTHROPIC: {**SERVED_RANGES, "temperature": UNIT, "max_tokens": (-1, *TOKENS[1:])},
 }
 
 ACCESS = re.compile(r"(?P<method>[!-~]*) (?P<path>[!-~]*) (?P<status>\d+) \d+ bytes \d+\.\d ms")  # a line of the log
