@@ -1,10 +1,11 @@
-// Numbers from text, the same in every locale.
+// Numbers from text and as text, the same in every locale.
 
 #pragma once
 
 #include <charconv>
 #include <cmath>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <type_traits>
 
@@ -22,5 +23,9 @@ std::optional<T> parse_number(std::string_view text) {
   }
   return value;
 }
+
+// As Python spells a float: the shortest digits that read back as the same number, with an exponent
+// below 1e-4 and from 1e16 on; "nan", "inf" and "-inf".
+std::string spell(double number);
 
 }  // namespace outrider

@@ -1,12 +1,18 @@
 #include "formats/parse_json.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdint>
+#include <limits>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "base/numbers.h"
 
 namespace outrider {
 namespace {
@@ -27,66 +33,97 @@ constexpr int kMaxDepth = 64;
   throw Error("{}: JSON with a number that is too large", where);
 }
 
-// Builds the tree in time n log n. The library's own way looks for each key among the earlier ones
-// of its object, which takes half a minute for a megabyte of keys.
-class OrderedReader final : public nlohmann::json_sax<nlohmann::ordered_json> {
- public:
-  using Json = nlohmann::ordered_json;
+// What the library's lexer makes of numbers. Of an integer beyond 64 bits it makes a float, here
+// one that holds all that this program takes; beside it comes the text as it was written.
+using Source = nlohmann::basic_json<nlohmann::ordered_map, std::vector, std::string, bool,
+                                    std::int64_t, std::uint64_t, long double>;
+static_assert(std::numeric_limits<long double>::max_exponent10 > 4900);
 
-  explicit OrderedReader(std::string_view where) : where_(where) {}
+template <typename Tree>
+Tree literal(std::string_view text) {
+  return Tree::binary({text.begin(), text.end()});
+}
+
+template <typename Tree>
+std::string_view type_of(const Tree& json) {
+  return json.is_binary() ? "number" : json.type_name();
+}
+
+// Builds the tree in time n log n. The library's own way looks for each key of an ordered object
+// among the earlier ones, which takes half a minute for a megabyte of keys.
+template <typename Tree>
+class Reader final : public nlohmann::json_sax<Source> {
+ public:
+  explicit Reader(std::string_view where) : where_(where) {}
 
   bool null() override { return add(nullptr); }
   bool boolean(bool value) override { return add(value); }
   bool number_integer(std::int64_t value) override { return add(value); }
   bool number_unsigned(std::uint64_t value) override { return add(value); }
-  bool number_float(double value, const std::string&) override { return add(value); }
+  bool number_float(long double rough, const std::string& text) override {
+    if (text.find_first_of(".eE") == std::string::npos) return add(literal<Tree>(text));
+    double value = 0;  // not from `rough`, which is rounded already
+    const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (result.ec != std::errc()) {
+      if (std::fabs(rough) > 1) number_too_large(where_);
+      value = std::signbit(rough) ? -0.0 : 0.0;
+    }
+    return add(value);
+  }
   bool string(std::string& value) override { return add(std::move(value)); }
-  bool binary(Json::binary_t&) override { return false; }  // not in text
-  bool start_object(std::size_t) override { return open(Json::object()); }
-  bool start_array(std::size_t) override { return open(Json::array()); }
+  bool binary(Source::binary_t&) override { return false; }  // not in text
+  bool start_object(std::size_t) override { return open(Tree::object()); }
+  bool start_array(std::size_t) override { return open(Tree::array()); }
   bool key(std::string& value) override {
     levels_.back().key = std::move(value);
     return true;
   }
   bool end_object() override {
-    refuse_equal_keys(entries(levels_.back().json));
+    if constexpr (kIsOrdered) refuse_equal_keys(entries(levels_.back().json));
     return close();
   }
   bool end_array() override { return close(); }
   bool parse_error(std::size_t byte, const std::string&,
                    const nlohmann::detail::exception& error) override {
-    if (dynamic_cast<const Json::out_of_range*>(&error)) number_too_large(where_);
+    if (dynamic_cast<const Source::out_of_range*>(&error)) number_too_large(where_);
     not_json(where_, byte);
   }
 
-  Json take() { return std::move(result_); }
+  Tree take() { return std::move(result_); }
 
  private:
-  using Entries = std::vector<std::pair<const std::string, Json>>;
+  static constexpr bool kIsOrdered = std::is_same_v<Tree, nlohmann::ordered_json>;
+  using Entries = typename Tree::object_t;
   struct Level {
-    Json json;
+    Tree json;
     std::string key = {};  // of the entry that comes next
   };
 
-  static Entries& entries(Json& object) { return object.get_ref<Json::object_t&>(); }
+  static Entries& entries(Tree& object) { return object.template get_ref<Entries&>(); }
 
-  bool open(Json json) {
+  bool open(Tree json) {
     if (levels_.size() == kMaxDepth) too_deep(where_);
     levels_.push_back({std::move(json)});
     return true;
   }
   bool close() {
-    Json json = std::move(levels_.back().json);
+    Tree json = std::move(levels_.back().json);
     levels_.pop_back();
     return add(std::move(json));
   }
-  bool add(Json value) {
-    if (levels_.empty())
+  bool add(Tree value) {
+    if (levels_.empty()) {
       result_ = std::move(value);
-    else if (Level& level = levels_.back(); level.json.is_array())
+    } else if (Level& level = levels_.back(); level.json.is_array()) {
       level.json.push_back(std::move(value));
-    else
-      entries(level.json).emplace_back(std::move(level.key), std::move(value));
+    } else if constexpr (kIsOrdered) {
+      // As a vector: the map's own emplace looks for the key.
+      using Vector = std::vector<typename Entries::value_type>;
+      static_cast<Vector&>(entries(level.json))
+          .emplace_back(std::move(level.key), std::move(value));
+    } else {
+      entries(level.json)[std::move(level.key)] = std::move(value);
+    }
     return true;
   }
   void refuse_equal_keys(const Entries& entries) const {
@@ -99,30 +136,91 @@ class OrderedReader final : public nlohmann::json_sax<nlohmann::ordered_json> {
 
   const std::string_view where_;
   std::vector<Level> levels_;
-  Json result_;
+  Tree result_;
 };
+
+template <typename Tree>
+Tree parsed_json(std::string_view text, std::string_view where) {
+  Reader<Tree> reader(where);
+  Source::sax_parse(text, &reader);
+  return reader.take();
+}
+
+// What has neither items nor members.
+std::string dump_leaf(const nlohmann::ordered_json& json) {
+  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+void append_json(std::string& out, const nlohmann::ordered_json& json) {
+  using Json = nlohmann::ordered_json;
+  char separator = 0;
+  const auto separate = [&] {
+    if (std::exchange(separator, ',')) out += ',';
+  };
+  if (json.is_object()) {
+    out += '{';
+    for (const auto& [key, value] : json.get_ref<const Json::object_t&>()) {
+      separate();
+      out += dump_leaf(key) + ':';
+      append_json(out, value);
+    }
+    out += '}';
+  } else if (json.is_array()) {
+    out += '[';
+    for (const Json& item : json) {
+      separate();
+      append_json(out, item);
+    }
+    out += ']';
+  } else if (const auto text = literal_text(json)) {
+    out += *text;
+  } else if (json.is_number_float() && std::isfinite(json.get<double>())) {
+    out += spell(json.get<double>());
+  } else {
+    out += dump_leaf(json);
+  }
+}
 
 }  // namespace
 
 nlohmann::json parse_json(std::string_view text, std::string_view where) {
-  using Json = nlohmann::json;
-  const auto shallow = [&](int depth, Json::parse_event_t, Json&) {
-    if (depth > kMaxDepth) too_deep(where);
-    return true;
-  };
-  try {
-    return Json::parse(text, shallow);
-  } catch (const Json::parse_error& error) {
-    not_json(where, error.byte);
-  } catch (const Json::out_of_range&) {
-    number_too_large(where);
-  }
+  return parsed_json<nlohmann::json>(text, where);
 }
 
 nlohmann::ordered_json parse_ordered_json(std::string_view text, std::string_view where) {
-  OrderedReader reader(where);
-  nlohmann::ordered_json::sax_parse(text, &reader);
-  return reader.take();
+  return parsed_json<nlohmann::ordered_json>(text, where);
+}
+
+bool is_json_text(std::string_view text) {
+  try {
+    parse_json(text, "");
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+nlohmann::ordered_json json_literal(std::string_view text) {
+  return literal<nlohmann::ordered_json>(text);
+}
+
+std::optional<std::string_view> literal_text(const nlohmann::ordered_json& json) {
+  if (!json.is_binary()) return std::nullopt;
+  const auto& bytes = json.get_binary();
+  return std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+}
+
+std::string_view json_type(const nlohmann::ordered_json& json) {
+  return type_of(json);
+}
+std::string_view json_type(const nlohmann::json& json) {
+  return type_of(json);
+}
+
+std::string dump_json(const nlohmann::ordered_json& json) {
+  std::string out;
+  append_json(out, json);
+  return out;
 }
 
 }  // namespace outrider
