@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "formats/parse_json.h"
 #include "text/answer_parser.h"
 #include "text/conversation_json.h"
 
@@ -32,12 +33,12 @@ const char* name(AnswerDelta::Kind kind) {
 }
 
 Json answer(const ChatTemplate& chat_template, const AnswerFormat& format, const Json& input) {
-  const std::string tools = input.contains("tools") ? input["tools"].dump() : "";
+  const std::string tools = input.contains("tools") ? dump_json(input["tools"]) : "";
   Json out;
   if (input.contains("messages")) {
     const TemplateConversation conversation =
         template_conversation(format.conventions, format.tools,
-                              parse_conversation(input["messages"].dump(), "messages"), tools);
+                              parse_conversation(dump_json(input["messages"]), "messages"), tools);
     const std::vector<TextPiece> pieces =
         chat_template.render(conversation.messages, input.value("add_generation_prompt", true),
                              {.tools = conversation.tools});
@@ -82,7 +83,7 @@ int main(int argc, char** argv) {
     for (std::string line; std::getline(std::cin, line);) {
       Json out;
       try {
-        out = answer(chat_template, format, Json::parse(line));
+        out = answer(chat_template, format, parse_ordered_json(line, "case"));
       } catch (const Error& error) {
         out = {{"error", error.what()}};
       }

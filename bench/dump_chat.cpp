@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "formats/parse_json.h"
 #include "text/chat_template.h"
 #include "text/conversation_json.h"
 
@@ -43,11 +44,11 @@ Json written(const ChatTemplate& chat_template, const Json& input) {
       out.content = message["content"];
       message.erase("content");
     }
-    out.more = message.dump();
+    out.more = dump_json(message);
   }
   TemplateInputs inputs{.now = fixed_time()};
   const auto text = [&](const char* key) {
-    return input.contains(key) && !input[key].is_null() ? input[key].dump() : std::string();
+    return input.contains(key) && !input[key].is_null() ? dump_json(input[key]) : std::string();
   };
   inputs.tools = text("tools");
   inputs.documents = text("documents");
@@ -74,7 +75,7 @@ int main(int argc, char** argv) {
     Json out;
     try {
       const ChatTemplate chat_template(source.str(), argv[1], "<s>", "</s>");
-      out = written(chat_template, Json::parse(line));
+      out = written(chat_template, parse_ordered_json(line, "case"));
     } catch (const Error& error) {
       out = {{"error", error.what()}};
     }

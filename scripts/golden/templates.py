@@ -208,6 +208,8 @@ def model_template(path):
 
 VARIABLES = {
     "name": "Ada", "empty": "", "nothing": None, "flag": True, "off": False, "pi": 3.14159, "big": 12345678901,
+    "wide": [9007199254740993, -9223372036854775809, 18446744073709551615, 123456789012345678901234567890], "tiny": 1e-7, "round": 1e16,
+    "inf": "inf", "nan": "nan",
     "words": ["banana", "Apple", "cherry", "apple"], "numbers": [3, 1, 2], "letters": "abcdef",
     "nested": {"a": {"b": [1, 2, {"c": "deep"}]}, "items": "shadowed", "x y": 1},
     "users": [{"name": "Ada", "age": 36, "admin": True}, {"name": "Bob", "age": 25, "admin": False},
@@ -317,6 +319,21 @@ ENGINE = {
         "{{ 'prefix-x'.removeprefix('prefix-') }} {{ 'x.txt'.removesuffix('.txt') }} {{ 'abc'.removeprefix('z') }}", "{{ numbers.index(1) }} {{ [1, 1, 2].count(1) }} {{ (1, 2).index(2) }}", "{{ nested.a.items() }} {{ {'x': 1}.keys() }} {{ {'x': 1}.values() }}", "{{ dict(a=1, b='x') }} {{ dict([('k', 'v')]) }} {{ dict({'a': 1}, b=2) }}", "{{ range(3) }} {{ range(1, 4) }} {{ range(0, 6, 2) }} {{ range(3) | list }} {{ range(0) | list }} {{ 2 in range(3) }}",
         "{{ strftime_now('%d %b %Y') }} {{ strftime_now('%Y-%m-%d %H:%M:%S %A') }}", "{{ name.upper().lower().title() }}", "{{ unicode.split(' ')[2] }} {{ unicode.replace('日', 'x') }} {{ unicode.upper() }}", "{{ {'a': {'b': 1}}.a.b }} {{ {'a': 1}.copy() }}", "{{ name.strip().split('d') }}", "{{ 'ABC'.lower() in ['abc'] }}", "{{ '</think>x'.split('</think>')[-1].lstrip('\\n') }}",
         "{{ 'a,b'.split(',') | map('upper') | join('|') }}", "{{ ('a' ~ 'b').upper() }} {{ 'a'.upper() ~ 'b' }}", "{{ [1, 2, 3].copy() }}",
+    ],
+    "wide numbers": [
+        "{{ wide }} {{ wide | tojson }} {{ wide[3] }} {{ wide[3] | string | length }}", "{{ tiny }} {{ round }} {{ [tiny, round, 1e15, 1.0, 5e-324] | tojson }}",
+        "{{ 123456789012345678901234567890 }} {{ -123456789012345678901234567890 }} {{ 1_000_000_000_000_000_000_000 }} {{ +18446744073709551616 }}",
+        "{{ -9223372036854775808 }} {{ 9223372036854775808 }} {{ -(-9223372036854775808) }} {{ -9223372036854775808 | abs }} {{ (-9223372036854775808) | abs }} {{ 0 - 9223372036854775807 - 1 }}",
+        "{{ wide[3] == 123456789012345678901234567890 }} {{ wide[3] == 123456789012345678901234567891 }} {{ wide[3] == 1.2345678901234568e29 }} {{ 100000000000000000000 == 1e20 }} {{ 100000000000000000001 == 1e20 }} {{ 100000000000000000001 > 1e20 }}",
+        "{{ wide[1] < wide[0] < wide[2] < wide[3] }} {{ wide[1] < -9.3e18 }} {{ wide[1] < -9.2e18 }} {{ wide[3] < (inf | float) }} {{ wide | sort }} {{ wide | max }} {{ wide | min }}",
+        "{{ wide[3] > (('-' ~ inf) | float) }} {{ wide[3] == (inf | float) }} {{ wide[3] < (nan | float) }} {{ wide[3] == (nan | float) }} {{ (nan | float) == (nan | float) }} {{ 1 < (inf | float) }} {{ (inf | float) == (inf | float) }}",
+        "{{ wide[3] is integer }} {{ wide[3] is number }} {{ wide[3] is float }} {{ wide[3] is string }} {{ 'y' if wide[3] }} {{ wide[3] in wide }} {{ wide[3] | abs }} {{ wide[1] | abs }} {{ -wide[1] }} {{ wide[3] | round }} {{ wide[3] | int }}",
+        "{{ wide[3] | float }} {{ wide[3] * 1.0 }} {{ wide[3] + 0.5 }} {{ wide[3] / 2.0 }} {{ '%.3f' % wide[2] }} {{ '%s|%d|%40d|%-40d|%r' % (wide[3], wide[3], wide[3], wide[3], wide[3]) }}",
+        "{{ '123456789012345678901234567890' | int }} {{ ' -0099999999999999999999 ' | int }} {{ '1_000_000_000_000_000_000_000' | int }} {{ '000000000000000000000000000000' | int }} {{ 1e20 | int }} {{ 1e23 | int }} {{ -1e300 | int }} {{ '1e25' | int }} {{ '%d' % 1e22 }}",
+        "{{ {123456789012345678901: 'a'}[123456789012345678901] }} {{ {123456789012345678901: 1} | tojson }} {{ {123456789012345678901: 1} }} {{ {'n': 123456789012345678901} | tojson(indent=1) }}",
+        "{{ wide | join(',') }} {{ wide[3] ~ '' }} {{ '{}'.format(wide[3]) }} {{ wide | map('string') | list }} {{ [1, 2][18446744073709551616] }}|",
+        "{{ 9007199254740993 / 1 }} {{ 9007199254740993 / 3 }} {{ 9223372036854775807 / 9223372036854775806 }} {{ -9007199254740995 / 7 }} {{ 1 / 9007199254740993 }} {{ 3 / 9223372036854775807 }} {{ -9223372036854775807 / 1000003 }} {{ 0 / -5 }} {{ 7 / -2 }}",
+        "{{ 9007199254740993 | float }} {{ 9007199254740993 | round(1, 'floor') }} {{ 9007199254740993 == 9007199254740992.0 }} {{ 9007199254740993 > 9007199254740992.0 }} {{ '%d' % 9007199254740993 }}",
     ],
 }
 

@@ -72,7 +72,7 @@ void AnswerDeltas::add(Kind kind, std::string_view text) {
 GivenTools::GivenTools(const std::string& json) {
   if (json.empty()) return;
   const nlohmann::json list = parse_json(json, "tools");
-  if (!list.is_array()) throw Error("tools: expected a list, not {}", list.type_name());
+  if (!list.is_array()) throw Error("tools: expected a list, not {}", json_type(list));
   for (std::size_t i = 0; i < list.size(); ++i) {
     const nlohmann::json& tool = list[i];
     const nlohmann::json& function =

@@ -34,9 +34,7 @@ jinja::Value value_of(jinja::Runtime& runtime, const Json& json) {
     case Json::value_t::boolean: return jinja::Value::boolean(json.get<bool>());
     case Json::value_t::number_integer: return jinja::Value::integer(json.get<std::int64_t>());
     case Json::value_t::number_unsigned:
-      if (json.get<std::uint64_t>() <= std::uint64_t{INT64_MAX})
-        return jinja::Value::integer(json.get<std::int64_t>());
-      return jinja::Value::number(json.get<double>());
+    case Json::value_t::binary: return runtime.integer(dump_json(json));
     case Json::value_t::number_float: return jinja::Value::number(json.get<double>());
     case Json::value_t::string: return runtime.text(json.get_ref<const std::string&>(), true);
     case Json::value_t::array: {
@@ -60,7 +58,7 @@ Json parsed(const std::string& text, std::string_view what, Json::value_t type) 
   Json json = parse_ordered_json(text, what);
   if (json.type() != type) {
     throw Error("{}: expected {}, not {}", what,
-                type == Json::value_t::array ? "a list" : "an object", json.type_name());
+                type == Json::value_t::array ? "a list" : "an object", json_type(json));
   }
   return json;
 }

@@ -27,21 +27,21 @@ Message message(const Json& json, const std::string& where) {
   Message out{json["role"], ""};
   const bool calls = json.contains("tool_calls") && !json["tool_calls"].is_null();
   if (calls && !json["tool_calls"].is_array())
-    throw Error("{}: 'tool_calls' must be a list, not {}", where, json["tool_calls"].type_name());
+    throw Error("{}: 'tool_calls' must be a list, not {}", where, json_type(json["tool_calls"]));
   if (!json.contains("content") && !calls) throw Error("{}: needs the key 'content'", where);
   const Json content = json.contains("content") ? json["content"] : Json();
   Json more = Json::object();
   for (const auto& [key, value] : json.items())
     if (key != "role" && key != "content") more[key] = value;
   if (content.is_null() && calls) more["content"] = nullptr;  // templates tell null from empty
-  if (!more.empty()) out.more = more.dump();
+  if (!more.empty()) out.more = dump_json(more);
   if (content.is_string()) {
     out.content = content;
   } else if (content.is_array()) {
     for (const Json& part : content) out.content += text_of_part(part, where);
   } else if (!content.is_null()) {
     throw Error("{}: 'content' must be a string or a list of parts, not {}", where,
-                content.type_name());
+                json_type(content));
   }
   return out;
 }

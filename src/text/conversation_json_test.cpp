@@ -59,6 +59,7 @@ TEST(ConversationJson, RefusesTheRestWithOneLine) {
       {R"([{"role":"assistant","content":null,"function_call":{}}])",
        "'function_call' is not supported; write it as 'tool_calls'"},
       {"[\"\xff\"]", "chat.json: not valid JSON"},
+      {R"([{"role":"user","content":18446744073709551616}])", "or a list of parts, not number"},
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.json);

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
+#include "formats/parse_json.h"
 
 namespace outrider {
 namespace {
@@ -104,7 +104,7 @@ JsonScanner::Step JsonScanner::string(char byte, std::string& out) {
 }
 
 JsonScanner::Step JsonScanner::scalar_end(char byte, std::string& out) {
-  if (!nlohmann::json::accept(scalar_)) return Step::wrong;
+  if (!is_json_text(scalar_)) return Step::wrong;
   if (ended() == Step::last) return Step::beyond;
   return push(byte, out);
 }

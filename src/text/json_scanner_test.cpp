@@ -24,6 +24,7 @@ TEST(JsonScanner, FindsWhereAValueEnds) {
       {"control characters in strings", "{\"a\": \"x\ny\t\x01\"}", R"({"a": "x\ny\t\u0001"})"},
       {"between, they are what they are", "{\n\"a\":\t1\r}", "{\n\"a\":\t1\r}"},
       {"number", "-1.5e+3", "-1.5e+3"},
+      {"integer of any length", std::string(4000, '7'), std::string(4000, '7')},
       {"literal", "null", "null"},
       {"characters", "\"日本\x7f\"", "\"日本\x7f\""},
       {"nothing", "", {}},

@@ -58,7 +58,7 @@ void set_system_tools(std::vector<Message>& messages, const Json& tools) {
   Message& system = messages[0];
   Json more = system.more.empty() ? Json::object() : parse_ordered_json(system.more, "message 1");
   more["tools"] = tools;
-  system.more = more.dump();
+  system.more = dump_json(more);
 }
 
 // Where the template looks for tools, and how.
@@ -70,7 +70,7 @@ void give_tools(const TemplateConventions& conventions, TemplateConversation& co
   Json functions = Json::array();
   for (const Json& tool : tools)
     functions.push_back(tool.is_object() && tool.contains("function") ? tool["function"] : tool);
-  set_system_tools(conversation.messages, functions.dump());
+  set_system_tools(conversation.messages, dump_json(functions));
 }
 
 Tools where_tools_go(const ChatTemplate& chat_template) {
@@ -121,16 +121,16 @@ std::string with_calls(const ToolSyntax& syntax, const std::string& content, con
   Json list = Json::array();
   for (const Json& call : calls) {
     const Json& function = call["function"];
-    const std::string name = function["name"], arguments = function["arguments"].dump();
+    const std::string name = function["name"], arguments = dump_json(function["arguments"]);
     const Json object = {{"name", name}, {"arguments", function["arguments"]}};
     if (syntax.shape == ToolSyntax::Shape::named)
       parts.push_back(fmt::format("{}{}{}{}{}", open, name, syntax.name_ends[0], arguments, close));
     else if (syntax.lists)
       list.push_back(object);
     else
-      parts.push_back(fmt::format("{}\n{}\n{}", open, object.dump(), close));
+      parts.push_back(fmt::format("{}\n{}\n{}", open, dump_json(object), close));
   }
-  if (!list.empty()) parts.push_back(open + std::string(syntax.fence) + list.dump() + close);
+  if (!list.empty()) parts.push_back(open + std::string(syntax.fence) + dump_json(list) + close);
   return fmt::format("{}", fmt::join(parts, "\n"));
 }
 
@@ -149,7 +149,7 @@ Json arguments_object(const Json& function, const std::string& where) {
     return {{"arguments", text}};
   }
   if (!found->is_object())
-    throw Error("{}: expected a JSON object, not {}", where, found->type_name());
+    throw Error("{}: expected a JSON object, not {}", where, json_type(*found));
   return *found;
 }
 
@@ -173,7 +173,7 @@ TemplateConversation template_conversation(const TemplateConventions& convention
     shorten(more, "tool_call_id");
     if (const auto calls = more.find("tool_calls"); calls != more.end() && !calls->empty()) {
       if (!calls->is_array())
-        throw Error("{}: tool_calls must be a list, not {}", where, calls->type_name());
+        throw Error("{}: tool_calls must be a list, not {}", where, json_type(*calls));
       for (std::size_t k = 0; k < calls->size(); ++k) {
         Json& call = (*calls)[k];
         const std::string here = fmt::format("{}: call {}", where, k + 1);
@@ -190,14 +190,14 @@ TemplateConversation template_conversation(const TemplateConventions& convention
       if (conventions.renders_calls) {
         for (Json& call : *calls)
           if (Json& arguments = call["function"]["arguments"]; conventions.text_arguments)
-            arguments = arguments.dump();
+            arguments = dump_json(arguments);
         if (message.content.empty() && conventions.null_content) more["content"] = nullptr;
       } else if (syntax != nullptr) {
         message.content = with_calls(*syntax, message.content, *calls);
         more.erase("tool_calls");
       }
     }
-    message.more = more.dump();
+    message.more = dump_json(more);
   }
   TemplateConversation out{std::move(messages), std::move(tools)};
   give_tools(conventions, out);

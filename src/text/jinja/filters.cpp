@@ -18,6 +18,7 @@ using Kind = Value::Kind;
 std::int64_t integer_or(Runtime& runtime, const Value* value, std::int64_t otherwise) {
   if (!value) return otherwise;
   if (value->is_undefined()) runtime.fail_undefined(*value);
+  runtime.check_narrow(*value);
   if (!value->is_integral()) runtime.fail("expected an integer, not '{}'", type_name(*value));
   return value->as_integer();
 }
@@ -158,8 +159,9 @@ Value int_filter(Runtime& runtime, Value input, const Arguments& arguments) {
   const Value otherwise = bound[0] ? *bound[0] : Value::integer(0);
   if (input.is_undefined()) runtime.fail_undefined(input);
   if (input.is_integral()) return Value::integer(input.as_integer());
+  if (input.is_wide()) return input;
   const auto truncated = [&](double number) {
-    return std::isfinite(number) ? Value::integer(truncate_to_integer(runtime, number)) : otherwise;
+    return std::isfinite(number) ? truncate_to_integer(runtime, number) : otherwise;
   };
   if (input.is_numeric()) return truncated(input.as_number());
   if (!input.is_text()) return otherwise;
@@ -167,8 +169,7 @@ Value int_filter(Runtime& runtime, Value input, const Arguments& arguments) {
   const std::string& text = input.as_text().bytes();
   runtime.read(text.size());
   if (base == 0 || (base >= 2 && base <= 36)) {
-    if (const auto value = parse_integer(runtime, text, static_cast<int>(base)))
-      return Value::integer(*value);
+    if (const auto value = parse_integer(runtime, text, static_cast<int>(base))) return *value;
   }
   const std::optional<double> number = parse_number(text);
   return number ? truncated(*number) : otherwise;
@@ -177,7 +178,7 @@ Value int_filter(Runtime& runtime, Value input, const Arguments& arguments) {
 Value float_filter(Runtime& runtime, Value input, const Arguments& arguments) {
   const auto bound = bind(runtime, "float", arguments, {"default"});
   if (input.is_undefined()) runtime.fail_undefined(input);
-  if (input.is_numeric()) return Value::number(input.as_number());
+  if (input.is_numeric()) return Value::number(to_float(runtime, input));
   if (input.is_text()) {
     runtime.read(input.as_text().size());
     if (const auto value = parse_number(input.as_text().bytes())) return Value::number(*value);
@@ -189,6 +190,7 @@ Value abs_filter(Runtime& runtime, Value input, const Arguments& arguments) {
   bind(runtime, "abs", arguments, {});
   if (input.is_integral())
     return input.as_integer() < 0 ? negative(runtime, input) : Value::integer(input.as_integer());
+  if (input.is_wide()) return input.as_digits()[0] == '-' ? negative(runtime, input) : input;
   if (input.is_numeric()) return Value::number(std::fabs(input.as_number()));
   if (input.is_undefined()) runtime.fail_undefined(input);
   runtime.fail("bad operand type for abs(): '{}'", type_name(input));
@@ -203,11 +205,13 @@ Value round_filter(Runtime& runtime, Value input, const Arguments& arguments) {
   if (precision < 0 || precision > 300) runtime.fail("round(precision={}): 0 to 300", precision);
   if (method == "common") {
     if (input.is_integral()) return Value::integer(input.as_integer());
+    if (input.is_wide()) return input;
     if (!std::isfinite(input.as_number())) return input;
     // Printing rounds the exact value, ties to even, as Python's round does.
     return Value::number(*parse_number(fmt::format("{:.{}f}", input.as_number(), precision)));
   }
   if (method != "ceil" && method != "floor") runtime.fail("method must be common, ceil or floor");
+  if (input.kind() != Kind::number) return Value::number(to_float(runtime, input));
   const double scale = std::pow(10.0, static_cast<double>(precision));
   const double scaled = input.as_number() * scale;
   return Value::number((method == "ceil" ? std::ceil(scaled) : std::floor(scaled)) / scale);

@@ -29,6 +29,7 @@ Value range_function(Runtime& runtime, const Arguments& arguments) {
   std::vector<std::int64_t> bounds;
   for (const Value& value : arguments.positional) {
     if (value.is_undefined()) runtime.fail_undefined(value);
+    runtime.check_narrow(value);
     if (!value.is_integral()) runtime.fail("range() needs integers, not '{}'", type_name(value));
     bounds.push_back(value.as_integer());
   }

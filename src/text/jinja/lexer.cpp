@@ -321,9 +321,9 @@ class Lexer {
     std::int64_t value = 0;
     const auto result =
         std::from_chars(spelled.data(), spelled.data() + spelled.size(), value, base);
-    if (result.ec != std::errc())
-      fail(at_, fmt::format("the integer {} does not fit 64 bits", spelled));
-    add(LexemeKind::integer).integer = value;
+    const bool fits = result.ec == std::errc();
+    if (!fits && base != 10) fail(at_, fmt::format("the integer {} does not fit 64 bits", spelled));
+    add(LexemeKind::integer, fits ? "" : spelled).integer = value;
     at_ = end;
   }
 

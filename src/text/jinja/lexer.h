@@ -20,8 +20,8 @@ enum class LexemeKind {
   block_begin,     // {%
   block_end,       // %}
   name,
-  string,  // `text` is the decoded value
-  integer,
+  string,   // `text` is the decoded value
+  integer,  // of 64 bits; `text` is a longer one
   number,
   symbol,  // an operator or bracket: `text` is its spelling
   end,     // of the source

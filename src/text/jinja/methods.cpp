@@ -38,6 +38,7 @@ const Text& text_argument(Runtime& runtime, const Value& value) {
 }
 std::int64_t integer_argument(Runtime& runtime, const Value& value) {
   if (value.is_undefined()) runtime.fail_undefined(value);
+  runtime.check_narrow(value);
   if (!value.is_integral()) runtime.fail("expected an integer, not '{}'", type_name(value));
   return value.as_integer();
 }

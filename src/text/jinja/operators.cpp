@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <string>
 
 #include "base/error.h"
@@ -43,6 +45,21 @@ Value power(Runtime& runtime, std::int64_t base, std::int64_t exponent) {
   return Value::integer(result);
 }
 
+// The double nearest to a / b: the operands may not be doubles.
+double quotient(std::int64_t a, std::int64_t b) {
+  using Wide = unsigned __int128;
+  const auto magnitude = [](std::int64_t i) {
+    return i < 0 ? 0 - static_cast<std::uint64_t>(i) : static_cast<std::uint64_t>(i);
+  };
+  if (a == 0) return b < 0 ? -0.0 : 0.0;
+  const int shift = 64 + std::countl_zero(magnitude(a));
+  const Wide numerator = static_cast<Wide>(magnitude(a)) << shift;
+  // At least 64 bits; the last says whether there are more, so that rounding is right.
+  const Wide exact = numerator / magnitude(b) | (numerator % magnitude(b) != 0 ? 1 : 0);
+  const double result = std::ldexp(static_cast<double>(exact), -shift);
+  return (a < 0) != (b < 0) ? -result : result;
+}
+
 Value integer_arithmetic(Runtime& runtime, ArithmeticOperator op, std::int64_t a, std::int64_t b) {
   std::int64_t result = 0;
   bool overflow = false;
@@ -52,7 +69,7 @@ Value integer_arithmetic(Runtime& runtime, ArithmeticOperator op, std::int64_t a
     case ArithmeticOperator::multiply: overflow = __builtin_mul_overflow(a, b, &result); break;
     case ArithmeticOperator::divide:
       if (b == 0) runtime.fail("division by zero");
-      return Value::number(static_cast<double>(a) / static_cast<double>(b));
+      return Value::number(quotient(a, b));
     case ArithmeticOperator::floor_divide:
     case ArithmeticOperator::modulo: {
       if (b == 0) runtime.fail("integer division or modulo by zero");
@@ -176,8 +193,13 @@ Value arithmetic(Runtime& runtime, ArithmeticOperator op, Value left, Value righ
   if (right.is_undefined()) runtime.fail_undefined(right);
   if (left.is_integral() && right.is_integral())
     return integer_arithmetic(runtime, op, left.as_integer(), right.as_integer());
-  if (left.is_numeric() && right.is_numeric())
-    return float_arithmetic(runtime, op, left.as_number(), right.as_number());
+  if (left.is_numeric() && right.is_numeric()) {
+    if (left.kind() != Kind::number && right.kind() != Kind::number) {
+      runtime.check_narrow(left);
+      runtime.check_narrow(right);
+    }
+    return float_arithmetic(runtime, op, to_float(runtime, left), to_float(runtime, right));
+  }
   if (op == ArithmeticOperator::add) return add(runtime, left, right);
   if (op == ArithmeticOperator::multiply) return multiply(runtime, left, right);
   fail_operands(runtime, op, left, right);
@@ -185,8 +207,12 @@ Value arithmetic(Runtime& runtime, ArithmeticOperator op, Value left, Value righ
 
 Value negative(Runtime& runtime, Value value) {
   if (value.is_undefined()) runtime.fail_undefined(value);
-  if (value.is_integral())
-    return integer_arithmetic(runtime, ArithmeticOperator::subtract, 0, value.as_integer());
+  if (value.is_integral() && value.as_integer() != INT64_MIN)
+    return Value::integer(-value.as_integer());
+  if (value.kind() != Kind::number && value.is_numeric()) {
+    const std::string& digits = str(runtime, value).bytes();
+    return runtime.integer(digits[0] == '-' ? digits.substr(1) : "-" + digits);
+  }
   if (value.is_numeric()) return Value::number(-value.as_number());
   runtime.fail("bad operand type for unary -: '{}'", type_name(value));
 }
@@ -257,6 +283,7 @@ struct Indices {
 
 Indices indices(Runtime& runtime, std::int64_t n, Value start, Value stop, Value step_value) {
   const auto integer = [&](Value value) {
+    runtime.check_narrow(value);
     if (!value.is_integral())
       runtime.fail("slice indices must be integers or None, not {}", type_name(value));
     return value.as_integer();

@@ -513,7 +513,7 @@ class Parser {
         while (is(LexemeKind::string)) text += next().text;
         return make(at, Constant{Value(literal(std::move(text)))}, {});
       }
-      case LexemeKind::integer: return make(at, Constant{Value::integer(next().integer)}, {});
+      case LexemeKind::integer: return make(at, Constant{integer()}, {});
       case LexemeKind::number: return make(at, Constant{Value::number(next().number)}, {});
       case LexemeKind::symbol: break;
       default: fail_expected("an expression");
@@ -581,12 +581,18 @@ class Parser {
     }
   }
 
+  Value integer() {
+    const Lexeme& lexeme = next();
+    return lexeme.text.empty() ? Value::integer(lexeme.integer)
+                               : Value::wide_integer(literal(lexeme.text));
+  }
+
   ExpressionPtr attribute(ExpressionPtr object) {
     const Position at = next().at;
     const Children children = {object.get()};
     if (is(LexemeKind::integer)) {
-      ExpressionPtr index = make(current().at, Constant{Value::integer(current().integer)}, {});
-      next();
+      const Position at_index = current().at;
+      ExpressionPtr index = make(at_index, Constant{integer()}, {});
       return make(at, Subscript{std::move(object), std::move(index)}, children);
     }
     return make(at, Attribute{std::move(object), expect_name()}, children);

@@ -1,6 +1,7 @@
 #include "text/jinja/runtime.h"
 
 #include <algorithm>
+#include <charconv>
 
 namespace outrider::jinja {
 namespace {
@@ -46,6 +47,17 @@ void Runtime::fail_depth() const {
 Value Runtime::text(std::string_view bytes, bool user) {
   charge(sizeof(Text) + bytes.size() + (user ? sizeof(Text::Run) : 0));
   return Value(arena_.keep(Text(std::string(bytes), user)));
+}
+
+Value Runtime::integer(std::string_view digits) {
+  read(digits.size());
+  std::int64_t value = 0;
+  const auto result = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  if (result.ec == std::errc()) return Value::integer(value);
+  std::string bare(digits);
+  bare.erase(bare[0] == '-', bare.find_first_not_of('0', bare[0] == '-') - (bare[0] == '-'));
+  charge(sizeof(Text) + bare.size());
+  return Value::wide_integer(arena_.keep(Text(std::move(bare), false)));
 }
 
 Value Runtime::slice(const Text& text, std::size_t begin, std::size_t end) {

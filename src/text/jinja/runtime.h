@@ -35,6 +35,12 @@ class Runtime {
   }
   // Uses an undefined value: fails with its hint.
   [[noreturn]] void fail_undefined(Value value) const;
+  // Where an integer must be one of 64 bits: fails for a wide one.
+  void check_narrow(Value value) const {
+    if (value.is_wide())
+      fail("the integer {} does not fit 64 bits",
+           std::string_view(value.as_digits()).substr(0, 40));
+  }
 
   void step(std::int64_t n = 1) {
     if ((steps_left_ -= n) < 0) fail_steps();
@@ -53,6 +59,8 @@ class Runtime {
 
   // New values, charged.
   Value text(std::string_view bytes, bool user = false);
+  // Of any size, in decimal: digits, after a '-' or not.
+  Value integer(std::string_view digits);
   Value slice(const Text& text, std::size_t begin, std::size_t end);
   Value sequence(SequenceKind kind, std::vector<Value> items, std::string label = {});
   Value list(std::vector<Value> items) { return sequence(SequenceKind::list, std::move(items)); }

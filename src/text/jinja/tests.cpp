@@ -28,7 +28,7 @@ bool is_false(Runtime&, Value input, const Arguments&) {
   return input.kind() == Kind::boolean && !input.as_boolean();
 }
 bool is_integer(Runtime&, Value input, const Arguments&) {
-  return input.kind() == Kind::integer;
+  return input.kind() == Kind::integer || input.is_wide();
 }
 bool is_float(Runtime&, Value input, const Arguments&) {
   return input.kind() == Kind::number;

@@ -268,6 +268,7 @@ class PercentFormat {
     if (peek() == '*') {
       ++at_;
       const Value value = next_argument();
+      runtime_.check_narrow(value);
       if (!value.is_integral()) runtime_.fail("* wants int");
       return checked(value.as_integer());
     }
@@ -326,11 +327,18 @@ class PercentFormat {
     if (precision) spec += fmt::format(".{}", *precision);
     char buffer[2048];  // 309 digits, 1000 places, 1000 of width
     if (std::strchr("diuxXo", type)) {
-      if (std::strchr("xXo", type) && !value.is_integral())
+      if (std::strchr("xXo", type) && value.kind() == Value::Kind::number)
         runtime_.fail("%{} format: an integer is required, not float", type);
-      const std::int64_t number = value.is_integral()
-                                      ? value.as_integer()
-                                      : truncate_to_integer(runtime_, value.as_number());
+      const Value whole = value.kind() == Value::Kind::number
+                              ? truncate_to_integer(runtime_, value.as_number())
+                              : value;
+      const bool is_plain = !precision && flags.find_first_not_of('-') == flags.npos;
+      if (whole.is_wide() && std::strchr("diu", type) && is_plain) {
+        padded(str(runtime_, whole), width, flag('-'));
+        return;
+      }
+      runtime_.check_narrow(whole);
+      const std::int64_t number = whole.as_integer();
       if (number < 0 && std::strchr("xXo", type))
         runtime_.fail("%{} of a negative number is not supported", type);
       spec += "ll";
@@ -338,7 +346,7 @@ class PercentFormat {
       std::snprintf(buffer, sizeof buffer, spec.c_str(), static_cast<long long>(number));
     } else if (std::strchr("fFeEgG", type)) {
       spec += type;
-      std::snprintf(buffer, sizeof buffer, spec.c_str(), value.as_number());
+      std::snprintf(buffer, sizeof buffer, spec.c_str(), to_float(runtime_, value));
     } else {
       runtime_.fail("unsupported format character '{}'", type);
     }
@@ -412,7 +420,7 @@ Value format_percent(Runtime& runtime, const Text& format, Value arguments) {
   return PercentFormat(runtime, format, arguments).run();
 }
 
-std::optional<std::int64_t> parse_integer(Runtime& runtime, std::string_view text, int base) {
+std::optional<Value> parse_integer(Runtime& runtime, std::string_view text, int base) {
   text = trimmed(text);
   const bool negative = text.starts_with('-');
   if (negative || text.starts_with('+')) text.remove_prefix(1);
@@ -433,9 +441,10 @@ std::optional<std::int64_t> parse_integer(Runtime& runtime, std::string_view tex
       std::from_chars(digits->data(), digits->data() + digits->size(), magnitude, base);
   if (result.ptr != digits->data() + digits->size() || result.ec == std::errc::invalid_argument)
     return std::nullopt;
+  if (base == 10) return runtime.integer(negative ? "-" + *digits : *digits);
   const std::uint64_t most = (std::uint64_t{1} << 63) - (negative ? 0 : 1);
   if (result.ec != std::errc() || magnitude > most) runtime.fail("an integer does not fit 64 bits");
-  return static_cast<std::int64_t>(negative ? 0 - magnitude : magnitude);
+  return Value::integer(static_cast<std::int64_t>(negative ? 0 - magnitude : magnitude));
 }
 
 std::optional<double> parse_number(std::string_view text) {
@@ -460,11 +469,10 @@ std::optional<double> parse_number(std::string_view text) {
   return negative ? -value : value;
 }
 
-std::int64_t truncate_to_integer(Runtime& runtime, double number) {
+Value truncate_to_integer(Runtime& runtime, double number) {
   if (std::isnan(number)) runtime.fail("cannot convert float NaN to integer");
   if (std::isinf(number)) runtime.fail("cannot convert float infinity to integer");
-  if (!(std::fabs(number) < 0x1p63)) runtime.fail("the integer {} does not fit 64 bits", number);
-  return static_cast<std::int64_t>(number);
+  return runtime.integer(fmt::format("{:.0f}", std::trunc(number)));
 }
 
 }  // namespace outrider::jinja

@@ -49,11 +49,11 @@ Value repeat(Runtime& runtime, const Text& text, std::int64_t times);
 Value format_percent(Runtime& runtime, const Text& format, Value arguments);
 
 // int(text, base) and float(text); nothing where Python raises ValueError. Integers beyond 64 bits
-// fail.
-std::optional<std::int64_t> parse_integer(Runtime& runtime, std::string_view text, int base);
+// fail in other bases than 10.
+std::optional<Value> parse_integer(Runtime& runtime, std::string_view text, int base);
 std::optional<double> parse_number(std::string_view text);
 
-// The integer nearest to zero; fails where Python does, or beyond 64 bits.
-std::int64_t truncate_to_integer(Runtime& runtime, double number);
+// The whole number next to it, towards zero; fails where Python does.
+Value truncate_to_integer(Runtime& runtime, double number);
 
 }  // namespace outrider::jinja

@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <compare>
 #include <cstring>
+#include <optional>
 
 #include "base/error.h"
+#include "base/numbers.h"
 #include "text/jinja/runtime.h"
 #include "text/jinja/text_operations.h"
 #include "text/jinja/unicode.h"
@@ -87,6 +90,7 @@ void append_repr(Runtime& runtime, TextBuilder& out, Value value) {
     case Kind::none: out.append("None"); return;
     case Kind::boolean: out.append(value.as_boolean() ? "True" : "False"); return;
     case Kind::integer: out.append(fmt::format("{}", value.as_integer())); return;
+    case Kind::wide_integer: out.append(value.as_digits()); return;
     case Kind::number: out.append(spell(value.as_number())); return;
     case Kind::text: append_quoted(out, value.as_text()); return;
     case Kind::sequence: append_sequence(runtime, out, value.as_sequence()); return;
@@ -106,19 +110,38 @@ void append_repr(Runtime& runtime, TextBuilder& out, Value value) {
   }
 }
 
-bool less_numbers(Value a, Value b) {
-  // long double holds every int64, so that no two different numbers compare equal.
+// Of integers as decimal digits, without zeros in front.
+std::strong_ordering compare_digits(std::string_view a, std::string_view b) {
+  const bool negative = a.starts_with('-');
+  if (negative != b.starts_with('-'))
+    return negative ? std::strong_ordering::less : std::strong_ordering::greater;
+  if (negative) std::swap(a, b);
+  const auto by_size = a.size() <=> b.size();
+  return by_size != 0 ? by_size : a <=> b;
+}
+
+// Of a number beyond 64 bits; of others such that they compare alike with those.
+std::string digits_of(Value value) {
+  if (value.kind() != Kind::number)
+    return value.is_wide() ? value.as_digits() : fmt::format("{}", value.as_integer());
+  const double number = value.as_number();
+  return std::fabs(number) < 0x1p63 ? "0" : fmt::format("{:.0f}", number);
+}
+
+// Exactly: no two different numbers are equal. Unordered if one is no number.
+std::partial_ordering compare_numbers(Value a, Value b) {
+  const auto is_finite = [](Value v) {
+    return v.kind() != Kind::number || std::isfinite(v.as_number());
+  };
+  if (!is_finite(a)) return a.as_number() <=> (is_finite(b) ? 0 : b.as_number());
+  if (!is_finite(b)) return 0 <=> b.as_number();
+  if (a.is_wide() || b.is_wide()) return compare_digits(digits_of(a), digits_of(b));
+  // long double holds every int64.
   const auto wide = [](Value v) {
     return v.is_integral() ? static_cast<long double>(v.as_integer())
                            : static_cast<long double>(v.as_number());
   };
-  return wide(a) < wide(b);
-}
-
-bool equal_numbers(Value a, Value b) {
-  if (a.is_integral() && b.is_integral()) return a.as_integer() == b.as_integer();
-  if (std::isnan(a.as_number()) || std::isnan(b.as_number())) return false;
-  return !less_numbers(a, b) && !less_numbers(b, a);
+  return wide(a) <=> wide(b);
 }
 
 void append_json_string(TextBuilder& out, const Text& text, bool ensure_ascii) {
@@ -167,6 +190,7 @@ class JsonWriter {
       case Kind::none: out_.append("null"); return;
       case Kind::boolean: out_.append(value.as_boolean() ? "true" : "false"); return;
       case Kind::integer: out_.append(fmt::format("{}", value.as_integer())); return;
+      case Kind::wide_integer: out_.append(value.as_digits()); return;
       case Kind::number: out_.append(number(value.as_number())); return;
       case Kind::text: append_json_string(out_, value.as_text(), style_.ensure_ascii); return;
       case Kind::mapping: append_mapping(value.as_mapping(), depth); return;
@@ -270,7 +294,8 @@ std::string_view type_name(Value value) {
     case Kind::undefined: return "Undefined";
     case Kind::none: return "NoneType";
     case Kind::boolean: return "bool";
-    case Kind::integer: return "int";
+    case Kind::integer:
+    case Kind::wide_integer: return "int";
     case Kind::number: return "float";
     case Kind::text: return "str";
     case Kind::mapping: return "dict";
@@ -293,6 +318,7 @@ bool truthy(Value value) {
     case Kind::none: return false;
     case Kind::boolean: return value.as_boolean();
     case Kind::integer: return value.as_integer() != 0;
+    case Kind::wide_integer: return true;
     case Kind::number: return value.as_number() != 0;
     case Kind::text: return value.as_text().size() != 0;
     case Kind::mapping: return !value.as_mapping().entries.empty();
@@ -306,7 +332,7 @@ bool truthy(Value value) {
 
 bool equal(Runtime& runtime, Value a, Value b) {
   runtime.step();
-  if (a.is_numeric() && b.is_numeric()) return equal_numbers(a, b);
+  if (a.is_numeric() && b.is_numeric()) return compare_numbers(a, b) == 0;
   if (a.kind() != b.kind()) return false;
   switch (a.kind()) {
     case Kind::text:
@@ -344,7 +370,7 @@ bool less(Runtime& runtime, Value a, Value b) {
   runtime.step();
   if (a.is_undefined()) runtime.fail_undefined(a);
   if (b.is_undefined()) runtime.fail_undefined(b);
-  if (a.is_numeric() && b.is_numeric()) return less_numbers(a, b);
+  if (a.is_numeric() && b.is_numeric()) return compare_numbers(a, b) < 0;
   if (a.is_text() && b.is_text()) {
     const std::string &left = a.as_text().bytes(), &right = b.as_text().bytes();
     runtime.read(std::min(left.size(), right.size()));
@@ -418,6 +444,14 @@ std::span<const Value> items(Runtime& runtime, Value value) {
   }
 }
 
+double to_float(Runtime& runtime, Value value) {
+  if (value.is_integral()) return static_cast<double>(value.as_integer());
+  if (!value.is_wide()) return value.as_number();
+  const std::optional<double> number = outrider::parse_number<double>(value.as_digits());
+  if (!number) runtime.fail("int too large to convert to float");
+  return *number;
+}
+
 std::int64_t length(Runtime& runtime, Value value) {
   const auto whole = [](std::size_t n) { return static_cast<std::int64_t>(n); };
   switch (value.kind()) {
@@ -465,22 +499,6 @@ const Text& repr(Runtime& runtime, Value value) {
 
 const Text& json(Runtime& runtime, Value value, const JsonStyle& style) {
   return JsonWriter(runtime, style).write(value);
-}
-
-// The shortest digits that read back as the same number, with an exponent below 1e-4 and from 1e16
-// on.
-std::string spell(double number) {
-  if (std::isnan(number)) return "nan";
-  if (std::isinf(number)) return number > 0 ? "inf" : "-inf";
-  char buffer[400];
-  const auto print = [&](std::chars_format format) {
-    return std::string(buffer, std::to_chars(buffer, buffer + sizeof buffer, number, format).ptr);
-  };
-  std::string scientific = print(std::chars_format::scientific);
-  const int exponent = std::atoi(scientific.c_str() + scientific.find('e') + 1);
-  if (exponent < -4 || exponent >= 16) return scientific;
-  std::string fixed = print(std::chars_format::fixed);
-  return fixed.find('.') == std::string::npos ? fixed + ".0" : fixed;
 }
 
 }  // namespace outrider::jinja

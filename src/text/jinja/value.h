@@ -31,7 +31,8 @@ class Value {
     undefined,
     none,
     boolean,
-    integer,
+    integer,       // of 64 bits
+    wide_integer,  // one that they do not hold
     number,
     text,
     sequence,
@@ -53,6 +54,13 @@ class Value {
     v.integer_ = i;
     return v;
   }
+  // Runtime::integer makes the right kind of integer. `digits`: without zeros in front, after a
+  // '-' or not.
+  static Value wide_integer(const Text& digits) {
+    Value v = with(Kind::wide_integer);
+    v.text_ = &digits;
+    return v;
+  }
   static Value number(double d) {
     Value v = with(Kind::number);
     v.number_ = d;
@@ -67,19 +75,19 @@ class Value {
   bool is_undefined() const { return kind_ == Kind::undefined; }
   bool is_none() const { return kind_ == Kind::none; }
   bool is_text() const { return kind_ == Kind::text; }
-  // An integer as Python counts them: a bool is one.
+  // An integer of 64 bits as Python counts them: a bool is one.
   bool is_integral() const { return kind_ == Kind::integer || kind_ == Kind::boolean; }
-  bool is_numeric() const { return is_integral() || kind_ == Kind::number; }
+  bool is_wide() const { return kind_ == Kind::wide_integer; }
+  bool is_numeric() const { return is_integral() || is_wide() || kind_ == Kind::number; }
 
   // Each of these needs its kind.
   const std::string* hint() const { return hint_; }
   bool as_boolean() const { return boolean_; }
   std::int64_t as_integer() const {
     return kind_ == Kind::boolean ? boolean_ : integer_;
-  }                           // is_integral
-  double as_number() const {  // is_numeric
-    return kind_ == Kind::number ? number_ : static_cast<double>(as_integer());
-  }
+  }                                                                // is_integral
+  const std::string& as_digits() const { return text_->bytes(); }  // is_wide
+  double as_number() const { return number_; }
   const Text& as_text() const { return *text_; }
   const Sequence& as_sequence() const { return *sequence_; }
   const Mapping& as_mapping() const { return *mapping_; }
@@ -188,6 +196,8 @@ bool contains(Runtime& runtime, Value item, Value container);
 // The items of a list, characters of a string, keys of a dict, none of undefined; reads a generator
 // to its end. The span lives as long as the arena. Fails for values that are not iterable.
 std::span<const Value> items(Runtime& runtime, Value value);
+// float(value) of a number: the nearest one; fails for integers beyond all of them.
+double to_float(Runtime& runtime, Value value);
 // len(value); fails for values without one.
 std::int64_t length(Runtime& runtime, Value value);
 // Whether a dict may have this key: not a list or a dict.
@@ -206,7 +216,5 @@ struct JsonStyle {
   std::string item_separator = ", ", key_separator = ": ";
 };
 const Text& json(Runtime& runtime, Value value, const JsonStyle& style);
-// Python's spelling of a float.
-std::string spell(double number);
 
 }  // namespace outrider::jinja
