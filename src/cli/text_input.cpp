@@ -14,22 +14,22 @@
 namespace outrider {
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 constexpr std::size_t kTextBytesMax = 64 << 20;
 
 std::string text_of(const json& value, const std::string& where) {
-  if (!value.is_string()) throw Error("{}: expected a string, found {}", where, value.type_name());
+  if (!value.is_string()) throw Error("{}: expected a string, found {}", where, json_type(value));
   return value.get<std::string>();
 }
 
 // Numbers are taken as they are written: Spec-Bench's question_id is one.
 std::string label_of(const json& value) {
-  return value.is_string() ? value.get<std::string>() : value.dump();
+  return value.is_string() ? value.get<std::string>() : dump_json(value);
 }
 
 BenchPrompt parse_prompt(const json& line, const std::string& where) {
-  if (!line.is_object()) throw Error("{}: expected an object, found {}", where, line.type_name());
+  if (!line.is_object()) throw Error("{}: expected an object, found {}", where, json_type(line));
   BenchPrompt result;
   const bool spec_bench = line.contains("turns");
   const char* id = spec_bench ? "question_id" : "id";
@@ -117,7 +117,7 @@ std::vector<BenchPrompt> parse_prompts(const std::string& text, const std::strin
     ++number;
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     const std::string where = fmt::format("{}: line {}", origin, number);
-    BenchPrompt prompt = parse_prompt(parse_json(line, where), where);
+    BenchPrompt prompt = parse_prompt(parse_ordered_json(line, where), where);
     if (prompt.id.empty()) prompt.id = fmt::format("{}", prompts.size() + 1);
     prompts.push_back(std::move(prompt));
   }

@@ -51,7 +51,7 @@ std::unique_ptr<ChatTemplate> open_chat_template(const std::string& name, const 
     for (const std::string& variable : switches)
       if (!variables.contains(variable)) variables[variable] = *settings.reasoning;
   }
-  chat_template->set_variables(variables.dump());
+  chat_template->set_variables(dump_json(variables));
   return chat_template;
 }
 

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include "formats/parse_json.h"
 #include "server/fake_served_model.h"
+#include "server/numbers_test.h"
 
 namespace outrider {
 namespace {
@@ -70,6 +72,46 @@ TEST(AnthropicRoutes, Tools) {
   EXPECT_EQ(reply->json()["stop_reason"], "tool_use");
   EXPECT_EQ(reply->json()["content"][0]["input"].dump(), R"({"a":1})");
   EXPECT_EQ(reply->json()["content"][0]["id"].get<std::string>().substr(0, 6), "toolu_");
+}
+
+// Both ways, as with OpenAI's routes. The input of an answer's call is what the model wrote.
+TEST(AnthropicRoutes, NumbersPassUnchanged) {
+  for (const auto& [written, in_python] : test_numbers()) {
+    SCOPED_TRACE(written);
+    ServedMessages served;
+    served.setting().context = 100'000;
+    const std::string fields =
+        R"("tools":[{"name":"f","input_schema":{"default":)" + written +
+        R"(}}],"messages":[{"role":"user","content":"hi"},{"role":"assistant","content":[)"
+        R"({"type":"tool_use","id":"t","name":"f","input":{"a":)" +
+        written +
+        R"(}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":"r"}]}])";
+    const auto document = served.post(R"({"max_tokens":9,)" + fields + "}");
+    const auto stream = served.post(R"({"max_tokens":9,"stream":true,)" + fields + "}");
+    EXPECT_EQ(served.prompt(),
+              R"(<tool>{"type": "function", "function": {"name": "f", "parameters": {"default": )" +
+                  in_python +
+                  R"(}}}</tool>[user]hi[assistant]<tool_call>{"name": "f", "arguments": {"a": )" +
+                  in_python + "}}</tool_call>[tool]r[assistant]");
+
+    const std::string arguments = R"({"a": )" + written + "}";
+    for (const std::size_t answer : {0, 1}) {
+      served.bring(answer, R"(<tool_call>{"name": "f", "arguments": )");
+      for (const char letter : arguments) served.bring(answer, {letter});
+      served.bring(answer, "}</tool_call>");
+      served.finish(answer);
+    }
+    EXPECT_NE(document->sent->body.find(R"("input":)" + arguments + "}]"), std::string::npos)
+        << document->sent->body;
+    EXPECT_TRUE(is_json_text(document->sent->body));
+    std::string streamed;
+    for (const std::string& event : stream->events()) {
+      const Json json = Json::parse(event.substr(event.find("data: ") + 6));
+      if (json["type"] == "content_block_delta")
+        streamed += json["delta"]["partial_json"].get<std::string>();
+    }
+    EXPECT_EQ(streamed, arguments);
+  }
 }
 
 TEST(AnthropicRoutes, TheFirstCallEndsAnAnswerWithoutParallelCalls) {

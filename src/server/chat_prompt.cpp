@@ -6,6 +6,7 @@
 #include <span>
 #include <utility>
 
+#include "formats/parse_json.h"
 #include "text/template_conventions.h"
 
 namespace outrider {
@@ -28,13 +29,13 @@ Message template_message(const ChatTemplate& chat_template, const ChatMessage& m
   for (const ToolCall& call : message.calls) more["tool_calls"].push_back(call_json(call));
   if (!message.call_id.empty()) more["tool_call_id"] = message.call_id;
   if (!message.name.empty()) more["name"] = message.name;
-  if (!more.empty()) out.more = more.dump();
+  if (!more.empty()) out.more = dump_json(more);
   return out;
 }
 
 // As the template and the parser of answers take them.
 std::string tools_text(const Conversation& conversation) {
-  return conversation.has_tools() ? conversation.tools.dump() : "";
+  return conversation.has_tools() ? dump_json(conversation.tools) : "";
 }
 
 // Of the answer.
@@ -76,7 +77,7 @@ std::vector<TextPiece> render(const ServedModel& model, const Conversation& conv
         model.format.conventions, model.format.tools, std::move(plain), tools_text(conversation));
     std::vector<TextPiece> pieces = chat_template.render(
         given.messages, add_generation_prompt,
-        {.tools = given.tools, .variables = variables.empty() ? "" : variables.dump()});
+        {.tools = given.tools, .variables = variables.empty() ? "" : dump_json(variables)});
     if (add_generation_prompt && !conversation.continues) check_written(pieces);
     return pieces;
   } catch (const Error& error) {

@@ -206,6 +206,7 @@ TEST(ChatRequest, RefusesByName) {
   struct ChatCase {
     const char *field, *value, *param, *says;
   };
+  const std::string nines(500, '9');
   const ChatCase cases[] = {
       {"messages", "[]", "messages", "has 0 items, expected at least 1"},
       {"messages", R"([{"content":"x"}])", "messages[0].role", "is missing"},
@@ -250,6 +251,10 @@ TEST(ChatRequest, RefusesByName) {
       {"n_predict", "5", "n_predict",
        "5 is not supported; leave it out or send -1: write it as `max_tokens`"},
       {"temperature", "2.5", "temperature", "found 2.5, expected a number from 0 to 2"},
+      {"temperature", "18446744073709551616", "temperature",
+       "found 18446744073709551616, expected a number from 0 to 2"},
+      {"max_tokens", nines.c_str(), "max_tokens",
+       "found 999999999999999999999999999999999999999999999999..., expected an integer"},
       {"temperature", "1e-9", "temperature", "expected 0, or at least"},
       {"temperature", "1e-40", "temperature", "expected 0, or at least"},
       {"temperature", "1e-46", "temperature", "expected 0, or at least"},

@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "formats/parse_json.h"
+
 namespace outrider {
 namespace {
 
@@ -16,7 +18,7 @@ using ConversationReader = FieldReader<Conversation>;
 void read_arguments(const FieldValue& value, ToolCall& call) {
   if (!value.json().is_string() && !value.json().is_object())
     value.expected("an object, as JSON in a string");
-  call.arguments = value.json().is_string() ? value.text() : value.json().dump();
+  call.arguments = value.json().is_string() ? value.text() : dump_json(value.json());
 }
 
 FieldTable<ToolCall> call_function_fields() {

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/numbers.h"
 #include "formats/parse_json.h"
 
 namespace outrider {
@@ -26,7 +27,10 @@ std::string_view type_text(const Json& json) {
 // A value as messages show it: short ones themselves, others by their type.
 std::string shown(const Json& json) {
   if (json.is_string()) return in_quotes(json.get_ref<const std::string&>());
-  if (json.is_number() || json.is_boolean()) return json.dump();
+  constexpr std::size_t kShown = 48;  // digits
+  if (const auto digits = literal_text(json))
+    return fmt::format("{}{}", digits->substr(0, kShown), digits->size() > kShown ? "..." : "");
+  if (json.is_number() || json.is_boolean()) return dump_json(json);
   return std::string(type_text(json));
 }
 
@@ -108,10 +112,10 @@ std::int64_t FieldValue::integer(std::int64_t least, std::int64_t most) const {
 }
 
 double FieldValue::number(double least, double most) const {
-  if (json_->is_number()) {
-    const double value = json_->get<double>();
-    if (value >= least && value <= most) return value;
-  }
+  std::optional<double> value;
+  if (json_->is_number()) value = json_->get<double>();
+  if (const auto digits = literal_text(*json_)) value = parse_number<double>(*digits);
+  if (value && *value >= least && *value <= most) return *value;
   expected(number_text(least, most));
 }
 

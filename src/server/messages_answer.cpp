@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "formats/parse_json.h"
 #include "server/answer_reader.h"
 #include "server/error_body.h"
 
@@ -80,7 +81,7 @@ class MessagesDocument final : public MessagesForm {
     Json json = message_json(std::move(content_), end_.figures);
     add_reason(json);
     json["timings"] = timings_json(end_.figures);
-    return json_text(json);
+    return dump_json(json);
   }
 
  private:
@@ -93,7 +94,7 @@ class MessagesDocument final : public MessagesForm {
         arguments_.clear();
         break;
       case Kind::arguments: arguments_ += delta.text; break;
-      case Kind::call_end: content_.back()["input"] = Json::parse(arguments_); break;
+      case Kind::call_end: content_.back()["input"] = json_literal(arguments_); break;
       case Kind::call_void: content_.erase(content_.size() - 1); break;
     }
   }

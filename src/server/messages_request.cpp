@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "formats/parse_json.h"
 #include "server/other_fields.h"
 
 namespace outrider {
@@ -86,7 +87,7 @@ BlockKind tool_use_block() {
                      {"an object",
                       [=](const FieldValue& value, Message& message) {
                         value.check_object();
-                        call(message).arguments = value.json().dump();
+                        call(message).arguments = dump_json(value.json());
                       }},
                      "required");
   kind.fields.harmless("caller");

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "server/fake_served_model.h"
+#include "server/numbers_test.h"
 
 namespace outrider {
 namespace {
@@ -200,6 +201,89 @@ TEST(OpenAiRoutes, TheTemplateGetsOnlyWhatDefinesATool) {
             R"(<tool>{"function": {"parameters": {"cache_control": 1}, "name": "f"}, )"
             R"("type": "function"}</tool>[user]hi[assistant])");
   EXPECT_EQ(served.prompt(1), served.prompt(0));
+}
+
+// Integers keep all digits, whatever their size, and other numbers are written as Python writes
+// them: tools, earlier calls and variables on their way to the template, calls on their way back.
+TEST(OpenAiRoutes, NumbersPassUnchanged) {
+  for (const auto& [written, in_python] : test_numbers()) {
+    SCOPED_TRACE(written);
+    ServedOpenAi served;
+    served.setting().context = 100'000;
+    served.setting().chat_template = std::make_shared<ChatTemplate>(
+        std::string(kFakeTemplate) + "{{ x }} {{ x | tojson }}", "fake", "", "<end>");
+    const std::string object = R"({"a":[)" + written + "]}";
+    const std::string fields =
+        R"("tools":[{"type":"function","function":{"name":"f","parameters":{"default":)" + written +
+        R"(}}}],"chat_template_kwargs":{"x":)" + written + "}";
+    const auto call = [](const std::string& arguments) {
+      return R"({"id":"c","type":"function","function":{"name":"f","arguments":)" + arguments +
+             "}}";
+    };
+    const std::string messages =
+        R"("messages":[{"role":"user","content":"hi"},{"role":"assistant","tool_calls":[)" +
+        call(object) + "," + call(Json(object).dump()) + "]}]";
+    const auto ask = [&](const char* stream) {
+      return served.post("/v1/chat/completions", "{" + fields + "," + messages + stream + "}");
+    };
+    const auto document = ask(""), stream = ask(R"(,"stream":true)");
+    const std::string called =
+        R"(<tool_call>{"name": "f", "arguments": {"a": [)" + in_python + "]}}</tool_call>";
+    EXPECT_EQ(served.prompt(),
+              R"(<tool>{"type": "function", "function": {"name": "f", "parameters": {"default": )" +
+                  in_python + "}}}</tool>[user]hi[assistant]" + called + called + "[assistant]" +
+                  in_python + " " + in_python);
+
+    const std::string arguments = R"({"a": )" + written + "}";
+    for (const std::size_t answer : {0, 1}) {
+      served.bring(answer, R"(<tool_call>{"name": "f", "arguments": )");
+      for (const char letter : arguments) served.bring(answer, {letter});
+      served.bring(answer, "}</tool_call>");
+      served.finish(answer);
+    }
+    EXPECT_EQ(document->json()["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"],
+              arguments);
+    std::string streamed;
+    for (const std::string& event : stream->events()) {
+      if (event == "data: [DONE]") continue;
+      const Json delta = Json::parse(event.substr(6))["choices"][0]["delta"];
+      if (delta.contains("tool_calls"))
+        streamed += delta["tool_calls"][0]["function"]["arguments"].get<std::string>();
+    }
+    EXPECT_EQ(streamed, arguments);
+  }
+}
+
+// What the template gets only as text is written by the same rules.
+TEST(OpenAiRoutes, NumbersPassUnchangedToTemplatesThatTakeTexts) {
+  for (const auto& [written, in_python] : test_numbers()) {
+    SCOPED_TRACE(written);
+    const std::string sources[] = {
+        "{% for m in messages %}{{ '(' + m.tools + ')' if m.tools }}{{ m.content }}"
+        "{% for call in m.tool_calls or [] %}{{ '[' + call.function.arguments + ']' }}{% endfor %}"
+        "{% endfor %}",
+        "{{ tools | tojson if tools }}{% for m in messages %}{{ m.content }}{% endfor %}"};
+    for (int i = 0; i < 2; ++i) {
+      const std::string& source = sources[i];
+      const ChatTemplate chat_template(source, "fake", "", "<end>");
+      ServedOpenAi served;
+      served.setting().context = 100'000;
+      served.setting().chat_template = std::make_shared<ChatTemplate>(source, "fake", "", "<end>");
+      served.setting().format = answer_format(chat_template);
+      served.setting().format.tools = &tool_syntaxes()[0];
+      served.post(
+          "/v1/chat/completions",
+          R"({"tools":[{"type":"function","function":{"name":"f","parameters":{"x":)" + written +
+              R"(}}}],"messages":[{"role":"user","content":"hi"},{"role":"assistant",)"
+              R"("tool_calls":[{"type":"function","function":{"name":"f","arguments":{"y":)" +
+              written + "}}}]}]}");
+      const std::string prompt = served.prompt();
+      EXPECT_NE(prompt.find("x\":" + (i == 0 ? "" : std::string(" ")) + in_python + "}"),
+                prompt.npos)
+          << prompt;
+      EXPECT_NE(prompt.find("{\"y\":" + in_python + "}"), prompt.npos) << prompt;
+    }
+  }
 }
 
 TEST(OpenAiRoutes, TheFirstCallEndsAnAnswerWithoutParallelCalls) {
