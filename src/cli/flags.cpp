@@ -227,7 +227,8 @@ std::vector<Flag> make_flags() {
   add({"-p", "--prompt"}, "TEXT", prompt, named, texts(&Settings::prompt, true),
       "the prompt; - reads standard input; may be repeated for prove");
   add({"-f", "--file"}, "FILE", prompt, named, optional_text(&Settings::prompt_file),
-      "a file with the prompt, without its last line end; - is standard input");
+      "a file with the prompt in UTF-8, without its last line end, CR LF counting as LF; - is "
+      "standard input");
   add({"--prompts"}, "FILE", prompt, named, optional_text(&Settings::prompts_file),
       "a file of prompts: JSON lines with prompt and, optionally, group and prediction, or the "
       "format of Spec-Bench");

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/plain_text.h"
 #include "base/progress.h"
 #include "cli/failure.h"
 #include "cli/signals.h"
@@ -73,7 +74,7 @@ std::string read_text(const std::string& path) {
   if (error == EFBIG)
     throw Error("{}: is too long, expected at most {} of text", name, human_bytes(kTextBytesMax));
   if (error) throw Error("{}: cannot be read: {}", name, std::strerror(error));
-  return text;
+  return plain_text(text, name);
 }
 
 TextSettings text_settings(const Settings& settings) {

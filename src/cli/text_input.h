@@ -11,8 +11,8 @@
 
 namespace outrider {
 
-// The whole file; "-" is standard input. Throws Error, also for more than 64 MiB, which no context
-// holds.
+// The whole file as plain_text() has it; "-" is standard input. Throws Error, also for more than
+// 64 MiB, which no context holds.
 std::string read_text(const std::string& path);
 
 // The prompt of -p or -f; nothing without either. UsageError if both or several are given.

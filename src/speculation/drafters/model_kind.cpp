@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/mapped_file.h"
 #include "base/numbers.h"
+#include "base/plain_text.h"
 #include "numerics/encode.h"
 #include "speculation/draft_vocabulary.h"
 #include "speculation/drafter_kind.h"
@@ -70,8 +71,8 @@ LoadOptions load_options(LoadOptions options, const ModelSpec& spec, const Token
   std::vector<Token> tokens;
   if (!corpus.empty()) {
     const MappedFile file(corpus);
-    tokens = tokenizer.encode(
-        std::string(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()));
+    tokens = tokenizer.encode(plain_text(
+        {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()}, corpus));
   }
   options.output_ids = frequent_tokens(tokenizer, tokens, *size);
   options.output_room = kDraftTokensOfTexts;
