@@ -6,9 +6,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace outrider {
 
+// Lines as plain_text() has them. Letters are UTF-8 whatever the locale is, and bytes that are none
+// are kept as they are.
 class LineReader {
  public:
   LineReader();
@@ -23,7 +26,12 @@ class LineReader {
 
  private:
   struct Editor;
+
+  std::optional<Line> read_plain();
+  std::string plain(std::string_view line, std::string_view name);
+
   std::unique_ptr<Editor> editor_;  // null without a terminal
+  bool has_begun_ = false;          // a line has been read
 };
 
 }  // namespace outrider

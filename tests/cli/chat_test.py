@@ -1,60 +1,16 @@
 """The conversation: through a pipe, and on a terminal with its keys."""
 
 import os
-import pty
 import re
-import select
 import shutil
-import signal
 import subprocess
 import tempfile
-import termios
-import time
 import unittest
 
 from program import MODEL, OUTRIDER, TestCase, environment, has_model, model_path, needs_model, outrider
+from terminal import Terminal
 
 FLAGS = ["run", "--temp", "0", "-n", "24"]
-
-
-class Terminal:
-    """The program on a terminal of its own. What it shows is collected until a wanted text comes."""
-
-    def __init__(self, *arguments):
-        self.process, self.file = pty.fork()
-        if self.process == 0:
-            os.execve(OUTRIDER, [OUTRIDER, *arguments], environment(TERM="xterm", LANG="C.UTF-8"))
-        self.seen = ""
-
-    def wait_for(self, pattern):
-        """Everything up to and with the pattern; fails if the program ends before."""
-        while not (found := re.search(pattern, self.seen, re.S)):
-            select.select([self.file], [], [])
-            try:
-                self.seen += os.read(self.file, 4096).decode("utf-8", "replace")
-            except OSError as error:
-                raise AssertionError(f"{pattern!r} did not come before the end of {self.seen!r}") from error
-        text, self.seen = self.seen[:found.end()], self.seen[found.end():]
-        return text
-
-    def press(self, keys):
-        os.write(self.file, keys.encode())
-
-    def type(self, keys):
-        """Once the line editor has the keyboard; before that the terminal itself would show what is pressed."""
-        while termios.tcgetattr(self.file)[3] & termios.ICANON:
-            time.sleep(0.01)
-        self.press(keys)
-
-    def end(self):
-        """Waits for the program's end; its exit status."""
-        try:
-            while os.read(self.file, 4096):
-                pass
-        except OSError:
-            pass
-        os.close(self.file)
-        return os.waitstatus_to_exitcode(os.waitpid(self.process, 0)[1])
 
 
 @needs_model(MODEL)
