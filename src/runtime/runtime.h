@@ -28,7 +28,7 @@ inline constexpr int kContextMax = 32768;
 
 struct RuntimeOptions {
   std::string model = {};
-  bool offline = false;  // never fetch a model
+  bool offline = false;    // never fetch a model
   TextSettings text = {};  // the pre-tokenizer is that of draft models, too
   // Tokens; nothing: what the model was trained for, at most kContextMax, less if memory demands.
   std::optional<int> context = {};
