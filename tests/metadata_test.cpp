@@ -149,7 +149,7 @@ std::optional<MetadataValue> default_value(const MetadataKey& row, const auto& v
   if (const auto* number = std::get_if<double>(&row.otherwise)) return value_of(row.name, *number);
   if (const auto* text = std::get_if<std::string_view>(&row.otherwise)) return std::string(*text);
   if (const auto* published = std::get_if<Published>(&row.otherwise))
-    return value_of(row.name, published->otherwise);
+    return value_of(row.name, published->elsewhere);
   if (const auto* same = std::get_if<SameAs>(&row.otherwise)) return value_of_key(same->name);
   return std::nullopt;
 }
@@ -321,8 +321,13 @@ TEST(MetadataKeysOfAFamily, MayBeWrittenByLayer) {
        {"attention.head_count", "attention.head_count_kv", "feed_forward_length"}) {
     const std::string key = fmt::format("llama.{}", name);
     const std::int64_t number = *llama.checkpoint->metadata.integer(key);
-    EXPECT_TRUE(with(llama, {{key, std::vector<std::int64_t>(n_layers, number)}}).spec ==
-                llama.spec);
+    const MetadataValue by_layer = std::vector<std::int64_t>(n_layers, number);
+    EXPECT_TRUE(with(llama, {{key, by_layer}}).spec == llama.spec);
+    // A context for which another key's default asks for this one.
+    const Changes longer = {{"llama.context_length", std::int64_t{32768}}};
+    Changes longer_by_layer = longer;
+    longer_by_layer[key] = by_layer;
+    EXPECT_TRUE(with(llama, longer_by_layer).spec == with(llama, longer).spec);
     EXPECT_THROW(with(llama, {{key, std::vector<std::int64_t>{number, 1}}}), Error);
   }
 }

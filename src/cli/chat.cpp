@@ -219,8 +219,7 @@ int chat(Workbench& bench, const DraftSetting& draft, const Settings& settings, 
         "outrider run -m {} -p TEXT",
         bench.model().name, bench.model().name);
   }
-  if (const auto& problem = bench.model().chat_template->problem())
-    throw Error(Remedy::chat_template, "{}; choose another chat template", *problem);
+  bench.model().chat_template->check_usable();
   return Chat(bench, draft, settings, console).run();
 }
 

@@ -142,7 +142,6 @@ Workbench::Workbench(const Machine& machine, const Settings& settings,
       runtime_(runtime_options(settings, drafts, console, options), machine.choose_factory,
                console.progress()) {
   console.clear();
-  for (const std::string& line : model().warnings()) console.note(line);
   sampling_ = read_sampling();
 }
 

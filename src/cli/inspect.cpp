@@ -61,9 +61,8 @@ struct KeyReport {
   // "" for a key that is used; why another one is not.
   std::string why_unused(const std::string& name) const {
     for (const TakenKey& key : keys) {
-      const bool matches =
-          key.name == name || (key.name.ends_with('.') && name.starts_with(key.name));
-      if (matches && key.row.use == KeyUse::harmless) return std::string(key.row.why);
+      if (stands_for(key.name, name) && key.row.use == KeyUse::harmless)
+        return std::string(key.row.why);
     }
     return {};
   }
@@ -87,8 +86,8 @@ KeyReport key_report(const Checkpoint& checkpoint, const std::optional<Model>& m
   try {
     append(report.keys, tokenizer_keys(checkpoint.metadata));
     const auto tokenizer = make_tokenizer(checkpoint.metadata, tokenizer_pre);
-    append(report.warnings, tokenizer->warnings);
     const auto chat_template = make_chat_template(checkpoint.metadata, *tokenizer);
+    append(report.warnings, text_warnings(checkpoint.metadata, *tokenizer, chat_template.get()));
     if (chat_template && chat_template->problem())
       report.warnings.push_back(*chat_template->problem());
   } catch (const Error& error) {
@@ -153,7 +152,7 @@ int inspect(const Machine& machine, const Settings& settings) {
     Json& defaults = document["defaults"] = Json::object();
     Json& unused = document["unused"] = Json::object();
     for (const TakenKey& key : keys.keys)
-      if (KeyReport::has_default(key)) defaults[key.name] = key.otherwise;
+      if (KeyReport::has_default(key)) defaults[key.name] = key.default_text;
     for (const auto& [key, value] : checkpoint->metadata.entries())
       if (const std::string why = keys.why_unused(key); !why.empty()) unused[key] = why;
     document["warnings"] = keys.warnings;
@@ -194,7 +193,7 @@ int inspect(const Machine& machine, const Settings& settings) {
   }
   if (!keys.keys.empty()) text += "\nnot in the file, by default\n";
   for (const TakenKey& key : keys.keys)
-    if (KeyReport::has_default(key)) text += fmt::format("  {} = {}\n", key.name, key.otherwise);
+    if (KeyReport::has_default(key)) text += fmt::format("  {} = {}\n", key.name, key.default_text);
   if (!keys.warnings.empty()) text += "\n";
   for (const std::string& line : keys.warnings) text += fmt::format("warning: {}\n", line);
   std::map<std::string_view, std::pair<std::size_t, std::uint64_t>> types;  // count, bytes

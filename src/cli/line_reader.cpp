@@ -52,7 +52,7 @@ std::string utf8_of(std::wstring_view characters) {
 
 }  // namespace
 
-// False if what there is may go on.
+// False if there is none, or only the beginning of one.
 bool LineReader::Editor::take_character(wchar_t* character, bool at_end) {
   if (bytes.empty()) return false;
   if (utf8_step(bytes).unfinished && !at_end) return false;

@@ -28,7 +28,7 @@ class Step {
     int first;
     int n_tokens;
     bool is_read;    // the last of them is the last of the text
-    bool generates;  // and has an answer: node 0
+    bool generates;  // is_read, and the text gets an answer: the last token is node 0
 
     // Whether drafts may be checked: not in a pass that reads of the prompt, so that they delay no
     // first token.

@@ -78,7 +78,7 @@ double ListedMetadata::default_number(const MetadataKey& row) const {
     throw Error("{}: key {} is missing; convert the model again", origin(), key(row.name));
   const auto* published = std::get_if<Published>(&row.otherwise);
   if (published == nullptr) return std::get<double>(row.otherwise);
-  return holds(*published) ? published->then : published->otherwise;
+  return holds(*published) ? published->then : published->elsewhere;
 }
 
 bool ListedMetadata::holds(const Published& published) const {
@@ -92,7 +92,7 @@ std::string ListedMetadata::default_text(const MetadataKey& row) const {
   const auto* published = std::get_if<Published>(&row.otherwise);
   if (published == nullptr) return text_of(row.otherwise);
   return holds(*published) ? fmt::format("{} ({})", published->then, published->model)
-                           : fmt::format("{}", published->otherwise);
+                           : fmt::format("{}", published->elsewhere);
 }
 
 int ListedMetadata::integer(std::string_view name, std::int64_t least, std::int64_t most) const {
@@ -104,8 +104,12 @@ int ListedMetadata::integer(std::string_view name, std::int64_t least, std::int6
 
 std::optional<double> ListedMetadata::given_number(std::string_view name, double least,
                                                    double most) const {
-  row(name);  // must be on the list
-  const std::optional<double> found = metadata_.number(key(name));
+  const MetadataKey& row = this->row(name);
+  std::optional<double> found;
+  if (row.may_be_by_layer)
+    found = found_integer(row);
+  else
+    found = metadata_.number(key(name));
   if (!found || (*found >= least && *found <= most)) return found;
   throw Error("{}: {} is {}, expected a number from {} to {}; convert the model again", origin(),
               key(name), *found, least, most);
@@ -130,7 +134,7 @@ bool ListedMetadata::boolean(std::string_view name) const {
   return std::get<double>(row(name).otherwise) != 0;
 }
 
-// What an unsupported key must be; nothing if that is what the file lacks, too.
+// The number that an unsupported key must have; nothing if the file does not say it.
 std::optional<double> ListedMetadata::expected(const MetadataKey& row) const {
   if (const auto* number = std::get_if<double>(&row.otherwise)) return *number;
   const MetadataKey* other = &row;

@@ -61,7 +61,7 @@ struct TakenKey {
   std::string name;  // in full
   MetadataKey row;
   bool is_in_file = false;
-  std::string otherwise;  // what holds if it is not
+  std::string default_text;  // what holds if it is not
 };
 std::vector<TakenKey> taken_keys(const ListedMetadata& listed);
 

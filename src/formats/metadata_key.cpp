@@ -4,9 +4,13 @@
 
 namespace outrider {
 
+bool stands_for(std::string_view row_name, std::string_view key) {
+  return row_name == key || (row_name.ends_with('.') && key.starts_with(row_name));
+}
+
 const MetadataKey* find_key(std::span<const MetadataKey> keys, std::string_view name) {
   for (const MetadataKey& key : keys)
-    if (key.name == name || (key.name.ends_with('.') && name.starts_with(key.name))) return &key;
+    if (stands_for(key.name, name)) return &key;
   return nullptr;
 }
 
@@ -21,7 +25,7 @@ std::string text_of(const Default& otherwise) {
         if (!name.empty())
           conditions += fmt::format("{}{} {}", conditions.empty() ? "" : ", ", name, is);
       return fmt::format("{} ({}: {}), else {}", published.then, published.model, conditions,
-                         published.otherwise);
+                         published.elsewhere);
     }
     std::string operator()(double number) const { return fmt::format("{}", number); }
     std::string operator()(std::string_view text) const { return std::string(text); }

@@ -20,14 +20,14 @@ struct Computed {  // from the rest of the file, as these words say
   std::string_view how;
 };
 // A number that its publisher's configuration has and files lack: `then` in files in which these
-// keys have these values, else `otherwise`.
+// keys have these values, else `elsewhere`.
 struct Published {
   struct Condition {
     std::string_view name = {};  // empty: none
     double is = 0;
   };
   std::string_view model;
-  double then, otherwise;
+  double then, elsewhere;
   std::array<Condition, 3> where = {};
 };
 using Default = std::variant<Required, SameAs, Computed, Published, double, std::string_view>;
@@ -48,6 +48,9 @@ struct MetadataKey {
   std::string_view why = {};       // of harmless: why it changes nothing
   bool may_be_by_layer = false;    // an array of equal numbers, one per layer, is as good as one
 };
+
+// Whether a row of this name is about this key: names that end in '.' are about all behind it.
+bool stands_for(std::string_view row_name, std::string_view key);
 
 // The row that holds for a key; null: the list has none.
 const MetadataKey* find_key(std::span<const MetadataKey> keys, std::string_view name);

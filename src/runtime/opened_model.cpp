@@ -25,11 +25,20 @@ OpenedModel open_model(const std::string& name, const PullOptions& options,
   return opened;
 }
 
+std::vector<std::string> text_warnings(const Metadata& metadata, const Tokenizer& tokenizer,
+                                       const ChatTemplate* chat_template) {
+  std::vector<std::string> lines = tokenizer.warnings;
+  constexpr const char* kTemplate = "tokenizer.chat_template";
+  if (!chat_template && metadata.find(kTemplate) != nullptr)
+    lines.push_back(fmt::format("{}: {} is empty: taken as none", metadata.origin(), kTemplate));
+  return lines;
+}
+
 std::vector<std::string> OpenedModel::warnings() const {
   std::vector<std::string> lines = model.warnings;
-  lines.insert(lines.end(), tokenizer->warnings.begin(), tokenizer->warnings.end());
-  if (!chat_template && model.checkpoint->metadata.find("tokenizer.chat_template") != nullptr)
-    lines.push_back(fmt::format("{}: tokenizer.chat_template is empty: taken as none", name));
+  const std::vector<std::string> others =
+      text_warnings(model.checkpoint->metadata, *tokenizer, chat_template.get());
+  lines.insert(lines.end(), others.begin(), others.end());
   return lines;
 }
 

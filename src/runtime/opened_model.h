@@ -29,6 +29,10 @@ struct OpenedModel {
   std::vector<std::string> warnings() const;
 };
 
+// Those of texts, tokens and conversations.
+std::vector<std::string> text_warnings(const Metadata& metadata, const Tokenizer& tokenizer,
+                                       const ChatTemplate* chat_template);
+
 // Which chat template is used, and how.
 struct TemplateSettings {
   struct Source {
@@ -39,7 +43,7 @@ struct TemplateSettings {
   std::optional<bool> reasoning = {};  // the model is to reason before it answers, or not to
 };
 
-// How texts become tokens, where the model's file does not say it or shall not have its way.
+// How texts become tokens, where the user says it instead of the model's file.
 struct TextSettings {
   std::string tokenizer_pre = {};  // tokenizer.ggml.pre; empty: the file's
   TemplateSettings chat_template = {};

@@ -39,6 +39,12 @@ ModelFile identify_unopened(const std::string& name) {
   return {.name = name, .header_hash = entry->sha256, .bytes = entry->bytes};
 }
 
+// What the model's file says and is not followed.
+void note_warnings(const OpenedModel& opened, const Progress& progress) {
+  if (!progress.note) return;
+  for (const std::string& line : opened.warnings()) progress.note(line);
+}
+
 }  // namespace
 
 Runtime::Runtime(RuntimeOptions options, ChooseFactory choose_factory, Progress progress)
@@ -54,6 +60,7 @@ Runtime::Runtime(RuntimeOptions options, ChooseFactory choose_factory, Progress 
   if (!target_model_.model.left_out.empty() && progress_.note)
     progress_.note(fmt::format("{}: without its parts for {}", target_model_.name,
                                fmt::join(target_model_.model.left_out, ", ")));
+  note_warnings(target_model_, progress_);
   choose_context();
   if (options_.keeps) find_profile();
   target_ = load(target_model_, load_options_);
@@ -100,8 +107,9 @@ void Runtime::keep_profile(const Engine& engine) {
 const OpenedModel& Runtime::open_draft(const std::string& name) {
   const auto found = draft_models_.find(name);
   if (found != draft_models_.end()) return found->second;
-  return draft_models_.emplace(name, open_model(name, {options_.offline, progress_}, draft_text_))
-      .first->second;
+  OpenedModel opened = open_model(name, {options_.offline, progress_}, draft_text_);
+  note_warnings(opened, progress_);
+  return draft_models_.emplace(name, std::move(opened)).first->second;
 }
 
 LoadOptions Runtime::draft_load_options(const DraftChoice& choice) {

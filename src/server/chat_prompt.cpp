@@ -64,6 +64,13 @@ Json variables_of(const ServedModel& model, const Conversation& conversation) {
   return variables;
 }
 
+RequestError refusal(const Error& error) {
+  const bool is_template = error.remedy() == Remedy::chat_template;
+  return RequestError(
+      400, "", "messages",
+      fmt::format("{}{}", error.what(), is_template ? " (the server's --chat-template-file)" : ""));
+}
+
 // The conversation with these messages.
 std::vector<TextPiece> render(const ServedModel& model, const Conversation& conversation,
                               std::span<const ChatMessage> messages, bool add_generation_prompt) {
@@ -81,10 +88,7 @@ std::vector<TextPiece> render(const ServedModel& model, const Conversation& conv
     if (add_generation_prompt && !conversation.continues) check_written(pieces);
     return pieces;
   } catch (const Error& error) {
-    const bool is_template = error.remedy() == Remedy::chat_template;
-    throw RequestError(400, "", "messages",
-                       fmt::format("{}{}", error.what(),
-                                   is_template ? " (the server's --chat-template-file)" : ""));
+    throw refusal(error);
   }
 }
 
@@ -159,6 +163,11 @@ std::vector<Token> ChatPrompt::tokens(const Tokenizer& tokenizer) const {
 ChatPrompt chat_prompt(const ServedModel& model, const Conversation& conversation) {
   if (!model.chat_template)
     refuse_field("messages", "this model has no chat template; use /v1/completions");
+  try {
+    model.chat_template->check_usable();
+  } catch (const Error& error) {
+    throw refusal(error);
+  }
   if (conversation.has_tools())
     if (const auto why = why_no_calls(model.format))
       throw RequestError(400, "unsupported_value", "tools",

@@ -17,6 +17,8 @@ class SharedLetter {
  public:
   void begin(std::string bytes) { letter_ = std::move(bytes), n_begun_ = letter_.size(); }
 
+  // Whether there is such a letter, so that push needs the answer's bytes.
+  bool is_open() const { return n_begun_ > 0; }
   // The answer's next bytes, and what its own text gained by now. What can be shown of both texts.
   std::string push(std::string_view bytes, std::string_view text) {
     if (n_begun_ == 0) return std::string(text);
@@ -57,7 +59,8 @@ class CompletionChoice {
     const bool has_begun = !event.tokens.empty() || event.end;
     if (options_->echo && has_begun && !std::exchange(echoed_, true)) text = echo(event.prompt);
     for (const AnswerToken& token : event.tokens) {
-      text += letter_.push(options_->tokenizer->bytes(token.token), token.text);
+      text += letter_.is_open() ? letter_.push(options_->tokenizer->bytes(token.token), token.text)
+                                : token.text;
       if (options_->logprobs) logprobs_.add(token.token, token.score ? &*token.score : nullptr);
     }
     text += letter_.push({}, event.held_text);

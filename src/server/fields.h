@@ -29,9 +29,9 @@ Json parse_body(std::string_view body);
 // ("messages[].id"): bytes of the request, short.
 using UnknownFieldListener = std::function<void(const std::string& place)>;
 
-// A value in a request's JSON and where it stands. The JSON, and `unknown`, which hears of what is
-// read from it and from its parts, must outlive it. What it cannot read it
-// refuses with RequestError (400), which says where, what was found and what was expected.
+// A value in a request's JSON and where it stands. The JSON must outlive it, and so must `unknown`,
+// which is told of members that no row names. A value of another kind is refused with RequestError
+// (400), which says where, what was found and what was expected.
 class FieldValue {
  public:
   static constexpr std::size_t kAnyNumber = ~std::size_t{0};

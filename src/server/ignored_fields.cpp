@@ -20,24 +20,25 @@ std::string shown_name(std::string_view name) {
 }  // namespace
 
 void IgnoredFields::add(std::string_view name) {
+  if (is_full_) return;
   const std::string shown = shown_name(name);
   const std::lock_guard lock(mutex_);
   if (known_.size() < kNamesMax && known_.insert(shown).second) new_.push_back(shown);
+  is_full_ = known_.size() == kNamesMax;
 }
 
 std::vector<std::string> IgnoredFields::take_lines() {
   std::vector<std::string> names;
-  bool is_full;
   {
     const std::lock_guard lock(mutex_);
     names = std::exchange(new_, {});
-    is_full = known_.size() == kNamesMax;
   }
   std::vector<std::string> lines;
   for (const std::string& name : names)
     lines.push_back(
         fmt::format("requests have the field \"{}\", which is not known and ignored", name));
-  if (!names.empty() && is_full) lines.emplace_back("further unknown fields are ignored unsaid");
+  if (!names.empty() && is_full_)
+    lines.emplace_back("further unknown fields are ignored without a line");
   return lines;
 }
 

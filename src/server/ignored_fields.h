@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <mutex>
 #include <set>
@@ -23,7 +24,8 @@ class IgnoredFields {
   std::vector<std::string> take_lines();
 
  private:
-  std::mutex mutex_;  // of what follows
+  std::atomic<bool> is_full_ = false;  // further names are no work
+  std::mutex mutex_;                   // of what follows
   std::set<std::string> known_;
   std::vector<std::string> new_;
 };

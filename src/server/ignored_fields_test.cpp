@@ -32,7 +32,7 @@ TEST(IgnoredFields, ForgeNoLinesAndFillNoMemory) {
   for (int i = 0; i < 1000; ++i) fields.add(std::to_string(i));
   const std::vector<std::string> lines = fields.take_lines();
   EXPECT_EQ(lines.size(), IgnoredFields::kNamesMax - 2 + 1);
-  EXPECT_EQ(lines.back(), "further unknown fields are ignored unsaid");
+  EXPECT_EQ(lines.back(), "further unknown fields are ignored without a line");
   fields.add("one more");
   EXPECT_TRUE(fields.take_lines().empty());
 }

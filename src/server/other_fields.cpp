@@ -98,8 +98,9 @@ std::vector<RefusedField> make_refused() {
   list.add({"n_probs", "top_logprobs"}, {"0"});
   list.add({"logprobs"}, {"false"});
   list.add({"prompt_logprobs", "logprob_token_ids", "audio", "moderation"});
-  list.add({"post_sampling_probs", "return_tokens", "return_token_ids", "return_prompt_text",
-            "return_tokens_as_token_ids", "echo", "_debug_render_only"},
+  list.add({"thinking_forced_open", "reasoning_in_content", "post_sampling_probs", "return_tokens",
+            "return_token_ids", "return_prompt_text", "return_tokens_as_token_ids", "echo",
+            "_debug_render_only"},
            {"false"});
   list.add({"skip_special_tokens", "spaces_between_special_tokens", "include_reasoning",
             "parse_tool_calls"},

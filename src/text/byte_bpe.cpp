@@ -75,11 +75,12 @@ class ByteBpe final : public VocabularyTokenizer {
     read_rules(file.metadata());
     if (!file.has("add_bos_token")) add_bos = pre_tokenizer_.adds_bos() && bos;
     if (pre_tokenizer_.is_default())
-      warnings.push_back(fmt::format(
-          "{}: {} is \"default\": whoever converted it did not say how its text is cut, so tokens "
-          "may differ from those that the model was trained with; convert it again or name another "
-          "pre-tokenizer",
-          file.origin(), file.key("pre")));
+      warnings.push_back(
+          fmt::format("{}: its pre-tokenizer is \"default\", which says nothing of the model: "
+                      "tokens may differ "
+                      "from those that it was trained with; convert the model again or name "
+                      "another pre-tokenizer",
+                      file.origin()));
   }
 
  private:

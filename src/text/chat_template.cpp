@@ -99,6 +99,10 @@ ChatTemplate ChatTemplate::unusable(std::string_view source, std::string problem
   return result;
 }
 
+void ChatTemplate::check_usable() const {
+  if (problem_) throw Error(Remedy::chat_template, "{}; choose another chat template", *problem_);
+}
+
 void check_written(std::span<const TextPiece> pieces) {
   if (std::ranges::any_of(pieces, [](const TextPiece& piece) { return !piece.text.empty(); }))
     return;
@@ -117,7 +121,7 @@ std::vector<std::string> ChatTemplate::reasoning_switches() const {
 std::vector<TextPiece> ChatTemplate::render(std::span<const Message> messages,
                                             bool add_generation_prompt,
                                             const TemplateInputs& inputs) const {
-  if (problem_) throw Error(Remedy::chat_template, "{}; choose another chat template", *problem_);
+  check_usable();
   jinja::RenderOptions options;
   options.now = inputs.now ? *inputs.now : local_time();
   // What a message takes in addition to its text.

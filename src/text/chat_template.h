@@ -54,6 +54,7 @@ class ChatTemplate {
   ChatTemplate(ChatTemplate&&) noexcept;
 
   const std::optional<std::string>& problem() const { return problem_; }
+  void check_usable() const;  // throws as rendering would
 
   // The text in pieces: what the template wrote (special tokens count) and what came from the
   // messages (they do not). Neighbouring pieces differ in this. With `add_generation_prompt` it

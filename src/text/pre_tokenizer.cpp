@@ -130,10 +130,11 @@ const KnownPreTokenizer& find_known(std::string_view name, std::string_view orig
     if (std::ranges::find(known.names, name) != known.names.end()) return known;
     names.insert(names.end(), known.names.begin(), known.names.end());
   }
-  throw Error(
-      "{}: tokenizer.ggml.pre is \"{}\", which is not supported in this version; choose a model of "
-      "one of these: {}",
-      origin, printable(name), fmt::join(names, ", "));
+  throw Error(Remedy::tokenizer_pre,
+              "{}: the pre-tokenizer \"{}\" (tokenizer.ggml.pre) is not supported in this version; "
+              "choose a "
+              "model of one of these, or name one: {}",
+              origin, printable(name), fmt::join(names, ", "));
 }
 
 struct FreeMatch {

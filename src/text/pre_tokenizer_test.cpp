@@ -62,9 +62,10 @@ TEST(PreTokenizer, UnknownNamesAreErrorsThatListTheKnown) {
     ADD_FAILURE() << "no error";
   } catch (const Error& error) {
     const std::string problem = error.what();
-    EXPECT_TRUE(problem.starts_with(
-        "test.gguf: tokenizer.ggml.pre is \"gpt-9\", which is not supported in this version; "
-        "choose a model of one of these: gpt-2, "))
+    EXPECT_TRUE(
+        problem.starts_with("test.gguf: the pre-tokenizer \"gpt-9\" (tokenizer.ggml.pre) is not "
+                            "supported in this version; "
+                            "choose a model of one of these, or name one: gpt-2, "))
         << problem;
     EXPECT_NE(problem.find(", llama-bpe, "), problem.npos) << problem;
   }

@@ -7,6 +7,7 @@
 #include <string>
 #include <tuple>
 
+#include "base/bytes.h"
 #include "base/error.h"
 #include "text/merge.h"
 #include "text/utf8.h"
@@ -161,8 +162,13 @@ class SentencePiece final : public VocabularyTokenizer {
 
 }  // namespace
 
-std::unique_ptr<Tokenizer> make_sentencepiece(const ListedMetadata& file, std::string_view) {
-  return std::make_unique<SentencePiece>(file);
+std::unique_ptr<Tokenizer> make_sentencepiece(const ListedMetadata& file, std::string_view pre) {
+  auto tokenizer = std::make_unique<SentencePiece>(file);
+  if (!pre.empty())
+    tokenizer->warnings.push_back(fmt::format(
+        "{}: the pre-tokenizer \"{}\" has no effect: vocabularies of SentencePiece need none",
+        file.origin(), printable(pre)));
+  return tokenizer;
 }
 
 }  // namespace outrider

@@ -17,7 +17,7 @@
 
 namespace outrider {
 
-// It has no pre-tokenizer: pre is ignored.
+// It has no pre-tokenizer: one that is named gives a warning.
 std::unique_ptr<Tokenizer> make_sentencepiece(const ListedMetadata& file, std::string_view pre);
 
 }  // namespace outrider

@@ -576,10 +576,10 @@ TEST(Tokenizer, MalformedVocabulariesAreErrors) {
       {"BOS wanted but none", bpe, set("add_bos_token", true), "add_bos_token is true"},
       {"no pre-tokenizer", bpe, erase("pre"), "tokenizer.ggml.pre"},
       {"unknown pre-tokenizer", bpe, set("pre", std::string("gpt-9")),
-       "\"gpt-9\", which is not supported in this version; choose a model of one of these: "
-       "gpt-2, "},
+       "\"gpt-9\" (tokenizer.ggml.pre) is not supported in this version; choose a model of one of "
+       "these, or name one: gpt-2, "},
       {"pre-tokenizer of another type", bpe, set("pre", std::int64_t{1}), "tokenizer.ggml.pre"},
-      {"nameless pre-tokenizer", bpe, set("pre", std::string()), "pre is \"\", which"},
+      {"nameless pre-tokenizer", bpe, set("pre", std::string()), "the pre-tokenizer \"\" ("},
       {"merges of another type", bpe, set("merges", Integers{1}), "tokenizer.ggml.merges"},
       {"no merges", bpe, erase("merges"), "merges is missing"},
       {"merge of one part", bpe, set("merges", Strings{"a b", "ab"}),
@@ -771,7 +771,7 @@ TEST(Tokenizer, APreTokenizerCanBeNamed) {
   values["pre"] = std::string("default");
   const auto t = make_tokenizer(built(values));
   ASSERT_EQ(t->warnings.size(), 1u);
-  EXPECT_NE(t->warnings[0].find("pre is \"default\""), std::string::npos);
+  EXPECT_NE(t->warnings[0].find("its pre-tokenizer is \"default\""), std::string::npos);
 }
 
 }  // namespace

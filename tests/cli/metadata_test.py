@@ -86,19 +86,21 @@ class Metadata(TestCase):
     def test_a_server_with_a_broken_template_continues_texts(self):
         model = self.change(BROKEN_TEMPLATE)
         with Server(model=model) as server:
-            body = {"prompt": "The river", "max_tokens": 2, "messages": [{"role": "user", "content": "x"}]}
+            body = {"prompt": "The river", "max_tokens": 2, "messages": [{"role": "user", "content": "x"}], "reasoning_effort": "high",
+                    "tools": [{"type": "function", "function": {"name": "f"}}]}
             def post(route, *fields):
                 request = urllib.request.Request(server.url + route, json.dumps({f: body[f] for f in fields}).encode(),
                                                  {"Content-Type": "application/json"})
                 return urllib.request.urlopen(request, timeout=60)
             with post("/v1/completions", "prompt", "max_tokens") as answer:
                 self.assertTrue(json.load(answer)["choices"][0]["text"])
-            with self.assertRaises(urllib.error.HTTPError) as failed:
-                post("/v1/chat/completions", "messages", "max_tokens")
-            message = json.load(failed.exception)["error"]["message"]
-            self.assertEqual(failed.exception.code, 400)
-            self.assertIn("chat template, line 2", message)
-            self.assertIn("--chat-template-file", message)
+            for more in ([], ["tools"], ["reasoning_effort"]):
+                with self.assertRaises(urllib.error.HTTPError) as failed:
+                    post("/v1/chat/completions", "messages", "max_tokens", *more)
+                message = json.load(failed.exception)["error"]["message"]
+                self.assertEqual(failed.exception.code, 400)
+                self.assertIn("chat template, line 2", message)
+                self.assertIn("--chat-template-file", message)
 
     def test_an_empty_template_is_none(self):
         result = self.answer(self.change({"tokenizer.chat_template": ""}))
@@ -117,7 +119,7 @@ class Metadata(TestCase):
         self.assert_fails(tokens(model, "--tokenizer-pre", "gpt-9"), 1, "\"gpt-9\"", "smollm")
         default = tokens(self.change({"tokenizer.ggml.pre": "default"}))
         self.assertEqual(default.returncode, 0)
-        self.assertIn("tokenizer.ggml.pre is \"default\"", default.stderr)
+        self.assertIn("its pre-tokenizer is \"default\"", default.stderr)
 
     def test_inspect_shows_what_holds_by_default(self):
         model = self.change({"llama.rope.freq_base": None, "llama.context_length": 32768, "llama.no_such_key": 1})

@@ -11,7 +11,7 @@ constexpr MetadataKey kKeys[] = {
     {.name = "attention.sliding_window",
      .otherwise = Published{.model = "Mistral 7B 0.1",
                             .then = 4096,
-                            .otherwise = 0,
+                            .elsewhere = 0,
                             .where = {{{"context_length", 32768},
                                        {"feed_forward_length", 14336},
                                        {"rope.freq_base", 10000}}}}},

@@ -11,7 +11,7 @@ constexpr MetadataKey kKeys[] = {
     {.name = "attention.sliding_window",
      .otherwise = Published{.model = "Phi-3 mini and medium, 4k",
                             .then = 2047,
-                            .otherwise = 0,
+                            .elsewhere = 0,
                             .where = {{{"context_length", 4096}}}}},
 };
 
