@@ -313,6 +313,18 @@ TEST(MetadataKeysOfAFamily, LinearScalingNeedsNoType) {
             plain);
 }
 
+// What has to be as another key may be written though that one is not.
+TEST(MetadataKeysOfAFamily, MayRepeatWhatHolds) {
+  const Model llama = golden_model("llama");
+  const Attention& attention = *attention_of(llama.spec.layers[0]);
+  const Changes repeated = {
+      {"llama.attention.key_length", std::nullopt},
+      {"llama.attention.key_length_swa", std::int64_t{attention.key_dim}},
+      {"llama.attention.value_length_swa", std::int64_t{attention.value_dim}},
+      {"llama.rope.dimension_count_swa", std::int64_t{attention.rope->dims()}}};
+  EXPECT_TRUE(with(llama, repeated).spec == llama.spec);
+}
+
 // An array of equal numbers, one for each layer, is as good as one number.
 TEST(MetadataKeysOfAFamily, MayBeWrittenByLayer) {
   const Model llama = golden_model("llama");

@@ -104,6 +104,8 @@ LineReader::LineReader() {
     const wchar_t key[] = {letter, 0};
     el_wset(editor_->line, EL_BIND, key, L"ed-insert", nullptr);
   }
+  // A tab is text: pasted code keeps its indentation.
+  el_wset(editor_->line, EL_BIND, L"\t", L"ed-insert", nullptr);
   el_wset(editor_->line, EL_HIST, history_w, editor_->history);
   el_set(editor_->line, EL_SIGNAL, 0);
   el_set(editor_->line, EL_CLIENTDATA, editor_.get());

@@ -86,6 +86,13 @@ TextSettings text_settings(const Settings& settings) {
   return result;
 }
 
+std::string read_prompt(const std::string& path) {
+  std::string text = read_text(path);
+  // The line end that editors and echo add to a text, as llama.cpp does.
+  if (text.ends_with('\n')) text.pop_back();
+  return text;
+}
+
 std::optional<std::string> single_prompt(const Settings& settings) {
   if (settings.prompt.size() > 1)
     throw UsageError("--prompt: given {} times", settings.prompt.size());
@@ -102,10 +109,7 @@ std::optional<std::string> single_prompt(const Settings& settings) {
   } else {
     path = "-";
   }
-  std::string text = read_text(path);
-  // The line end that editors and echo add to a text, as llama.cpp does.
-  if (text.ends_with('\n')) text.pop_back();
-  return text;
+  return read_prompt(path);
 }
 
 std::vector<BenchPrompt> parse_prompts(const std::string& text, const std::string& origin) {

@@ -15,10 +15,14 @@ namespace outrider {
 // 64 MiB, which no context holds.
 std::string read_text(const std::string& path);
 
+// The same without its last line end.
+std::string read_prompt(const std::string& path);
+
 // The prompt of -p or -f; nothing without either. UsageError if both or several are given.
 std::optional<std::string> single_prompt(const Settings& settings);
 
-// What --chat-template-file, --chat-template-kwargs and --reasoning ask for. Throws Error.
+// What --tokenizer-pre, --chat-template-file, --chat-template-kwargs and --reasoning ask for.
+// Throws Error.
 TextSettings text_settings(const Settings& settings);
 
 struct BenchPrompt {

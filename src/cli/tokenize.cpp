@@ -11,11 +11,10 @@
 namespace outrider {
 namespace {
 
-// A flag gives it without its last line end, as a prompt; other text stays as it is.
 std::string text_of(const Settings& settings) {
   if (const auto prompt = single_prompt(settings)) return *prompt;
   const std::string text = fmt::format("{}", fmt::join(settings.arguments, " "));
-  return settings.arguments.empty() || text == "-" ? read_text("-") : text;
+  return settings.arguments.empty() || text == "-" ? read_prompt("-") : text;
 }
 
 int tokenize(const Machine&, const Settings& settings) {

@@ -134,32 +134,29 @@ bool ListedMetadata::boolean(std::string_view name) const {
   return std::get<double>(row(name).otherwise) != 0;
 }
 
-// The number that an unsupported key must have; nothing if the file does not say it.
-std::optional<double> ListedMetadata::expected(const MetadataKey& row) const {
-  if (const auto* number = std::get_if<double>(&row.otherwise)) return *number;
-  const MetadataKey* other = &row;
-  while (const auto* same = std::get_if<SameAs>(&other->otherwise)) {
-    other = &this->row(same->name);
-    if (const auto found = metadata_.number(key(other->name))) return found;
-  }
-  return std::nullopt;
+void ListedMetadata::must_be(const MetadataKey& row, std::optional<double> wanted) const {
+  const MetadataValue* value = metadata_.find(key(row.name));
+  if (value == nullptr) return;
+  const std::optional<std::vector<double>> found = numbers_of(*value);
+  const auto differs = [&](double x) { return !wanted || x != *wanted; };
+  if (found && std::ranges::none_of(*found, differs)) return;
+  throw Error(
+      "{}: {} is {}, expected {}; this variant is not supported in this version, choose another "
+      "model",
+      origin(), key(row.name),
+      found ? fmt::format("{}", fmt::join(*found, ", ")) : std::string("a text"),
+      wanted ? fmt::format("{}", *wanted) : text_of(row.otherwise));
+}
+
+void ListedMetadata::must_be(std::string_view name, int wanted) const {
+  must_be(row(name), wanted);
 }
 
 void ListedMetadata::check_unsupported() const {
   for (const MetadataKey& row : keys_) {
-    if (row.use != KeyUse::unsupported) continue;
-    const MetadataValue* value = metadata_.find(key(row.name));
-    if (value == nullptr) continue;
-    const std::optional<double> wanted = expected(row);
-    const std::optional<std::vector<double>> found = numbers_of(*value);
-    const auto differs = [&](double x) { return !wanted || x != *wanted; };
-    if (found && std::ranges::none_of(*found, differs)) continue;
-    throw Error(
-        "{}: {} is {}, expected {}; this variant is not supported in this version, choose "
-        "another model",
-        origin(), key(row.name),
-        found ? fmt::format("{}", fmt::join(*found, ", ")) : std::string("a text"),
-        wanted ? fmt::format("{}", *wanted) : text_of(row.otherwise));
+    if (row.use != KeyUse::unsupported || std::holds_alternative<SameAs>(row.otherwise)) continue;
+    const auto* number = std::get_if<double>(&row.otherwise);
+    must_be(row, number ? std::optional(*number) : std::nullopt);
   }
 }
 

@@ -38,6 +38,10 @@ class ListedMetadata {
                                    std::int64_t most) const;
   std::optional<double> given_number(std::string_view name, double least, double most) const;
 
+  // Throws Error if the file has another value of an unsupported key that has to be as another one:
+  // only who reads that one knows its default.
+  void must_be(std::string_view name, int wanted) const;
+
   // What holds if the file lacks the key, in words.
   std::string default_text(const MetadataKey& row) const;
   // A line for each key behind the prefix that the list lacks.
@@ -48,7 +52,7 @@ class ListedMetadata {
   std::optional<std::int64_t> found_integer(const MetadataKey& row) const;
   bool holds(const Published& published) const;
   double default_number(const MetadataKey& row) const;
-  std::optional<double> expected(const MetadataKey& row) const;
+  void must_be(const MetadataKey& row, std::optional<double> wanted) const;
   void check_unsupported() const;
 
   const Metadata& metadata_;

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <limits>
 #include <string>
 #include <type_traits>
@@ -39,6 +40,20 @@ using Source = nlohmann::basic_json<nlohmann::ordered_map, std::vector, std::str
                                     std::int64_t, std::uint64_t, long double>;
 static_assert(std::numeric_limits<long double>::max_exponent10 > 4900);
 
+// Whether a number that was written with a point or an exponent has no fraction.
+bool is_whole(std::string_view text) {
+  const std::size_t mark = std::min(text.find_first_of("eE"), text.size());
+  const std::string_view digits = text.substr(0, mark);
+  const std::size_t last = digits.find_last_not_of("0.-");
+  if (last == digits.npos) return true;  // 0
+  const std::size_t point = std::min(digits.find('.'), digits.size());
+  const std::string_view exponent = text.substr(std::min(mark + 1, text.size()));
+  const long power = exponent.empty() ? 0 : std::strtol(std::string(exponent).c_str(), nullptr, 10);
+  // The place of the last digit that is not 0: 0 for ones, 1 for tenths.
+  const long place = static_cast<long>(last) - static_cast<long>(point) + (last < point ? 1 : 0);
+  return place <= power;
+}
+
 template <typename Tree>
 Tree literal(std::string_view text) {
   return Tree::binary({text.begin(), text.end()});
@@ -60,14 +75,13 @@ class Reader final : public nlohmann::json_sax<Source> {
   bool boolean(bool value) override { return add(value); }
   bool number_integer(std::int64_t value) override { return add(value); }
   bool number_unsigned(std::uint64_t value) override { return add(value); }
-  bool number_float(long double rough, const std::string& text) override {
+  bool number_float(long double, const std::string& text) override {
     if (text.find_first_of(".eE") == std::string::npos) return add(literal<Tree>(text));
-    double value = 0;  // not from `rough`, which is rounded already
+    double value = 0;
     const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (result.ec != std::errc()) {
-      if (std::fabs(rough) > 1) number_too_large(where_);
-      value = std::signbit(rough) ? -0.0 : 0.0;
-    }
+    const bool is_in_range = result.ec == std::errc();
+    if (!is_in_range || (std::trunc(value) == value && !is_whole(text)))
+      return add(literal<Tree>(text));
     return add(value);
   }
   bool string(std::string& value) override { return add(std::move(value)); }
@@ -146,6 +160,13 @@ Tree parsed_json(std::string_view text, std::string_view where) {
   return reader.take();
 }
 
+// What Python reads as a float; nothing for literals of other kinds.
+std::optional<double> float_of_literal(std::string_view text) {
+  const bool is_number = !text.empty() && (text[0] == '-' || (text[0] >= '0' && text[0] <= '9'));
+  if (!is_number || text.find_first_of(".eE") == text.npos) return std::nullopt;
+  return std::strtod(std::string(text).c_str(), nullptr);
+}
+
 // What has neither items nor members.
 std::string dump_leaf(const nlohmann::ordered_json& json) {
   return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
@@ -173,7 +194,8 @@ void append_json(std::string& out, const nlohmann::ordered_json& json) {
     }
     out += ']';
   } else if (const auto text = literal_text(json)) {
-    out += *text;
+    const std::optional<double> rounded = float_of_literal(*text);
+    out += rounded && std::isfinite(*rounded) ? spell(*rounded) : *text;
   } else if (json.is_number_float() && std::isfinite(json.get<double>())) {
     out += spell(json.get<double>());
   } else {

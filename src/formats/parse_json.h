@@ -2,7 +2,9 @@
 //
 // No number changes on its way. The library keeps integers of up to 64 bits and makes doubles of
 // longer ones, which loses digits; here those are literals, values that stand in a tree for their
-// own text.
+// own text. So are numbers beyond all doubles (1e400), too small for one (1e-400), or with a
+// fraction that a double loses (2.9999999999999999999), so that no reader takes them for others;
+// dump_json writes them as Python does, but for those beyond.
 
 #pragma once
 
@@ -14,8 +16,8 @@
 namespace outrider {
 
 // Throws Error, one line that begins with `where`, for text that is not JSON, is nested more than
-// 64 levels deep, holds a number with a fraction or exponent that no double holds, or an integer of
-// more than 4,900 digits (Python reads 4,300). Of equal keys the last counts.
+// 64 levels deep, or holds an integer of more than 4,900 digits (Python reads 4,300) or a number of
+// that size. Of equal keys the last counts.
 nlohmann::json parse_json(std::string_view text, std::string_view where);
 // The same with the keys of objects in the order in which they stand. Also throws Error for an
 // object that has a key twice.
@@ -26,7 +28,7 @@ bool is_json_text(std::string_view text);
 // A value that dump_json writes as this text, which is JSON. The library has no such type: to it
 // this is binary data, no number.
 nlohmann::ordered_json json_literal(std::string_view text);
-// The text of a literal; nothing for other values. Those of parsed trees are integers.
+// The text of a literal; nothing for other values. Those of parsed trees are numbers.
 std::optional<std::string_view> literal_text(const nlohmann::ordered_json& json);
 // What messages call the value: "object", "array", "string", "number", "boolean" or "null".
 std::string_view json_type(const nlohmann::ordered_json& json);

@@ -33,8 +33,8 @@ void expect_refusals(const Parse& parse) {
   EXPECT_EQ(problem_of(parse, nested(64, "{\"a\":", "}")), "");
   EXPECT_EQ(problem_of(parse, nested(65, "{\"a\":", "}")), too_deep);
   EXPECT_EQ(problem_of(parse, std::string(1'000'000, '[')), too_deep);
-  EXPECT_EQ(problem_of(parse, "[1e999]"), "x.json: JSON with a number that is too large");
-  EXPECT_EQ(problem_of(parse, "[-1e999]"), "x.json: JSON with a number that is too large");
+  EXPECT_EQ(problem_of(parse, "[1e99999]"), "x.json: JSON with a number that is too large");
+  EXPECT_EQ(problem_of(parse, "[-1e99999]"), "x.json: JSON with a number that is too large");
   EXPECT_EQ(problem_of(parse, ""), "x.json: not valid JSON at byte 1");
   EXPECT_EQ(problem_of(parse, "[1] 2"), "x.json: not valid JSON at byte 5");
   EXPECT_EQ(problem_of(parse, "[NaN]"), "x.json: not valid JSON at byte 2");
@@ -121,6 +121,21 @@ TEST(ParseJson, ReadsManyKeysAtOnce) {
   text.back() = ',';
   EXPECT_EQ(problem_of(parse_ordered_json, text + "\"7\":1}"),
             "x.json: JSON object with the key '7' twice");
+}
+
+// What a double would change stands for itself.
+TEST(ParseJson, NoNumberIsRounded) {
+  for (const char* text : {"1e400", "-1e400", "1e-400", "-1.5e-400", "2.9999999999999999999",
+                           "3.0000000000000000000001", "-1.0000000000000000001",
+                           "9007199254740992.5", "1234567890123456789.5e0"}) {
+    EXPECT_EQ(literal_text(parse_ordered_json(text, "x")), text);
+  }
+  EXPECT_EQ(dump_json(parse_ordered_json("[1e400,-1e400]", "x")), "[1e400,-1e400]");
+  for (const char* text : {"0.0", "-0.0", "0e5", "0.000e-9", "3.0", "3.00e0", "0.5e1", "1e22",
+                           "1.5", "1200e-2", "12.50e1", "0.1", "1e-300", "2.5e-1"}) {
+    EXPECT_EQ(literal_text(parse_ordered_json(text, "x")), std::nullopt) << text;
+    EXPECT_TRUE(parse_ordered_json(text, "x").is_number_float()) << text;
+  }
 }
 
 }  // namespace

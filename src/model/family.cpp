@@ -122,6 +122,9 @@ Attention common_attention(const FamilyFile& file, RopePairing pairing) {
         "model again",
         file.origin(), dims, attention.key_dim);
   }
+  file.must_be("attention.key_length_swa", attention.key_dim);
+  file.must_be("attention.value_length_swa", attention.value_dim);
+  file.must_be("rope.dimension_count_swa", dims);
   if (dims > 0) attention.rope = scaled_rope(file, pairing, dims);
   attention.window = sliding_window(file);
   attention.has_bias = file.checkpoint().find("blk.0.attn_q.bias") != nullptr ||

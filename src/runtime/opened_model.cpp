@@ -6,6 +6,7 @@
 #include "formats/catalog.h"
 #include "formats/gguf.h"
 #include "formats/parse_json.h"
+#include "runtime/sampling_defaults.h"
 
 namespace outrider {
 
@@ -28,6 +29,8 @@ OpenedModel open_model(const std::string& name, const PullOptions& options,
 std::vector<std::string> text_warnings(const Metadata& metadata, const Tokenizer& tokenizer,
                                        const ChatTemplate* chat_template) {
   std::vector<std::string> lines = tokenizer.warnings;
+  const std::vector<std::string> sampling = sampling_warnings(metadata);
+  lines.insert(lines.end(), sampling.begin(), sampling.end());
   constexpr const char* kTemplate = "tokenizer.chat_template";
   if (!chat_template && metadata.find(kTemplate) != nullptr)
     lines.push_back(fmt::format("{}: {} is empty: taken as none", metadata.origin(), kTemplate));

@@ -29,7 +29,7 @@ struct OpenedModel {
   std::vector<std::string> warnings() const;
 };
 
-// Those of texts, tokens and conversations.
+// Those of texts, tokens, conversations and choices.
 std::vector<std::string> text_warnings(const Metadata& metadata, const Tokenizer& tokenizer,
                                        const ChatTemplate* chat_template);
 

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "formats/checkpoint.h"
 #include "numerics/choice.h"
@@ -25,7 +27,9 @@ struct FilterSettings {
 };
 
 // A file recommends by the keys general.sampling.*, as llama.cpp writes them. A value there that
-// lies outside what a request may say counts as none.
+// lies outside what a request may say, or is no number, counts as none.
 Filters filters_for(const FilterSettings& settings, const Metadata& metadata);
+// A line for each recommendation of a file that is not followed and would change answers.
+std::vector<std::string> sampling_warnings(const Metadata& metadata);
 
 }  // namespace outrider

@@ -1,5 +1,6 @@
 #include "runtime/sampling_defaults.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 namespace outrider {
@@ -16,6 +17,45 @@ TEST(SamplingDefaults, ARequestComesBeforeItsFileAndTheFileBeforeUs) {
   EXPECT_EQ(filters.top_p, Filters().top_p);
   EXPECT_EQ(filters.min_p, Filters().min_p);
   EXPECT_EQ(filters_for({}, metadata).temperature, 0.5f);
+}
+
+TEST(SamplingDefaults, WhatAFileRecommendsInVainIsNamed) {
+  using Case = std::pair<const char*, MetadataValue>;
+  const Case silent[] = {{"temp", 0.5},
+                         {"temp", std::int64_t{0}},
+                         {"top_k", std::int64_t{0}},
+                         {"xtc_probability", 0.0},
+                         {"mirostat", std::int64_t{0}},
+                         {"mirostat_tau", 5.0},
+                         {"penalty_last_n", std::int64_t{64}}};
+  const Case named[] = {{"temp", -1.0},
+                        {"temp", 1e-30},
+                        {"temp", std::string("x")},
+                        {"top_k", std::int64_t{-5}},
+                        {"top_p", 1.5},
+                        {"min_p", 2.0},
+                        {"penalty_repeat", 0.0},
+                        {"mirostat", std::int64_t{2}},
+                        {"xtc_probability", 0.5},
+                        {"penalty_last_n", std::int64_t{10}},
+                        {"sequence", std::string("top_k")},
+                        {"no_such_key", 1.0}};
+  const auto metadata_of = [](const Case& c) {
+    Metadata metadata("m.gguf");
+    metadata.insert(fmt::format("general.sampling.{}", c.first), c.second);
+    return metadata;
+  };
+  for (const Case& c : silent) EXPECT_TRUE(sampling_warnings(metadata_of(c)).empty()) << c.first;
+  for (const Case& c : named) {
+    SCOPED_TRACE(c.first);
+    const Metadata metadata = metadata_of(c);
+    ASSERT_EQ(sampling_warnings(metadata).size(), 1u);
+    EXPECT_NE(sampling_warnings(metadata)[0].find(c.first), std::string::npos);
+    const Filters filters = filters_for({}, metadata), standard;
+    EXPECT_EQ(filters.temperature, standard.temperature);
+    EXPECT_EQ(filters.top_k, standard.top_k);
+    EXPECT_EQ(filters.repeat_penalty, standard.repeat_penalty);
+  }
 }
 
 TEST(SamplingDefaults, EveryFilterMayComeFromTheOthers) {

@@ -162,7 +162,10 @@ std::vector<Token> ChatPrompt::tokens(const Tokenizer& tokenizer) const {
 
 ChatPrompt chat_prompt(const ServedModel& model, const Conversation& conversation) {
   if (!model.chat_template)
-    refuse_field("messages", "this model has no chat template; use /v1/completions");
+    refuse_field("messages",
+                 "this model has no chat template; use /v1/completions, or the server's "
+                 "--chat-template-file "
+                 "gives it one");
   try {
     model.chat_template->check_usable();
   } catch (const Error& error) {

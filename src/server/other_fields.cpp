@@ -35,10 +35,11 @@ std::vector<RefusedField> make_refused() {
   RefusedList list;
   // How tokens are chosen.
   list.add(
-      {"mirostat", "mirostat_mode", "dry_multiplier", "xtc_probability", "dynatemp_range", "top_a",
+      {"mirostat_mode", "dry_multiplier", "xtc_probability", "dynatemp_range", "top_a",
        "epsilon_cutoff", "eta_cutoff", "smoothing_factor", "no_repeat_ngram_size", "penalty_alpha"},
       {"0"});
-  list.add({"top_n_sigma"}, {"-1", "0"});
+  list.add({"mirostat"}, {"0", "false"});
+  list.add({"top_n_sigma", "nsigma"}, {"-1", "0"});
   list.add({"adaptive_target"}, {"-1"});
   list.add({"min_keep"}, {"0", "1"});
   list.add({"tfs", "tfs_z", "typ_p", "typical", "rep_pen", "guidance_scale", "num_beams",
@@ -50,20 +51,27 @@ std::vector<RefusedField> make_refused() {
   list.add({"negative_prompt"}, {R"("")"});
   list.add({"lora", "logits_processors"}, {"[]"});
   list.add({"vllm_xargs"}, {"{}"});
-  list.add({"min_p", "typical_p", "repeat_penalty", "repetition_penalty", "repeat_last_n",
-            "presence_penalty", "frequency_penalty"});
+  list.add({"min_p", "presence_penalty", "frequency_penalty"}, {"0"});
+  list.add({"typical_p", "repeat_penalty", "repetition_penalty"}, {"1"});
+  list.add({"repeat_last_n", "rep_pen_range", "repetition_penalty_range", "sampler_order",
+            "custom_logit_processor"});
+  list.add({"dynamic_temperature"}, {"false"});
   list.add({"logit_bias"}, {"{}"});
   list.add({"prediction"});
   // Which tokens there may be.
   list.add({"grammar"}, {R"("")"});
   list.add({"guided_json", "guided_regex", "guided_choice", "guided_grammar", "structured_outputs",
-            "structural_tag", "json_schema", "output_format", "allowed_token_ids"});
+            "structural_tag", "json_schema", "output_format", "allowed_token_ids", "regex", "ebnf",
+            "chat_format", "chat_parser"});
   list.add({"response_format"}, {R"({"type": "text"})"});
   list.add({"format"}, {R"("")"});
-  list.add({"bad_words", "banned_tokens", "banned_strings"}, {"[]"});
+  list.add({"bad_words", "banned_tokens", "banned_strings", "custom_token_bans"}, {"[]"});
   // Where the answer ends.
   list.add({"n_predict", "num_predict"}, {"-1"}, "write it as `max_tokens`");
-  list.add({"max_completion_tokens", "max_tokens_to_sample"}, {}, "write it as `max_tokens`");
+  list.add({"max_completion_tokens", "max_tokens_to_sample", "max_new_tokens", "max_length"}, {},
+           "write it as `max_tokens`");
+  list.add({"stop_words"}, {"[]"}, "write it as `stop`");
+  list.add({"random_seed"}, {}, "write it as `seed`");
   list.add({"t_max_predict_ms"}, {"-1", "0"});
   list.add({"min_tokens", "n_indent"}, {"0"});
   list.add({"stop_token_ids"}, {"[]"});
@@ -71,7 +79,9 @@ std::vector<RefusedField> make_refused() {
   list.add({"stop_sequences"}, {"[]"}, "write it as `stop`");
   list.add({"ignore_eos", "ban_eos_token", "include_stop_str_in_output"}, {"false"});
   list.add({"repetition_detection"});
-  list.add({"thinking_token_budget", "thinking_budget_tokens", "reasoning_budget_tokens"}, {"-1"});
+  list.add({"thinking_token_budget", "thinking_budget", "thinking_budget_tokens",
+            "reasoning_budget_tokens"},
+           {"-1"});
   list.add({"reasoning_budget_message"}, {R"("")"});
   // What the prompt is.
   list.add({"chat_template", "truncate_prompt_tokens", "prompt_embeds", "compaction", "thread",
@@ -94,7 +104,7 @@ std::vector<RefusedField> make_refused() {
   list.add({"verbosity"}, {R"("medium")"});
   list.add({"web_search_options"});
   // What the answer tells.
-  list.add({"n", "n_cmpl"}, {"1"});
+  list.add({"n", "n_cmpl", "num_return_sequences"}, {"1"});
   list.add({"n_probs", "top_logprobs"}, {"0"});
   list.add({"logprobs"}, {"false"});
   list.add({"prompt_logprobs", "logprob_token_ids", "audio", "moderation"});

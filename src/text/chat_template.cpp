@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <cstdlib>
 #include <utility>
 
 #include "base/error.h"
@@ -33,8 +34,12 @@ jinja::Value value_of(jinja::Runtime& runtime, const Json& json) {
   switch (json.type()) {
     case Json::value_t::boolean: return jinja::Value::boolean(json.get<bool>());
     case Json::value_t::number_integer: return jinja::Value::integer(json.get<std::int64_t>());
-    case Json::value_t::number_unsigned:
-    case Json::value_t::binary: return runtime.integer(dump_json(json));
+    case Json::value_t::number_unsigned: return runtime.integer(dump_json(json));
+    case Json::value_t::binary: {
+      const std::string text(*literal_text(json));
+      if (text.find_first_of(".eE") == text.npos) return runtime.integer(text);
+      return jinja::Value::number(std::strtod(text.c_str(), nullptr));  // as Python: inf, 0
+    }
     case Json::value_t::number_float: return jinja::Value::number(json.get<double>());
     case Json::value_t::string: return runtime.text(json.get_ref<const std::string&>(), true);
     case Json::value_t::array: {
@@ -192,12 +197,14 @@ std::unique_ptr<ChatTemplate> parsed_template(std::string_view source, std::stri
 
 std::unique_ptr<ChatTemplate> make_chat_template(const Metadata& metadata,
                                                  const Tokenizer& tokenizer) {
-  const std::optional<std::string> source = metadata.string("tokenizer.chat_template");
-  if (!source || is_blank(*source)) return nullptr;
+  std::optional<std::string> source;
   try {
+    source = metadata.string("tokenizer.chat_template");
+    if (!source || is_blank(*source)) return nullptr;
     return parsed_template(*source, metadata.origin(), tokenizer);
   } catch (const Error& error) {
-    return std::make_unique<ChatTemplate>(ChatTemplate::unusable(*source, error.what()));
+    return std::make_unique<ChatTemplate>(
+        ChatTemplate::unusable(source.value_or(""), error.what()));
   }
 }
 

@@ -646,8 +646,10 @@ TEST(Tokenizer, EveryKeyDoesWhatItsListSays) {
   of_bytes["tokens"] = Strings{"a", "b", "ab", "1", "2", "12", "<s>"};
   of_bytes["token_type"] = Integers{1, 1, 1, 1, 1, 1, 3};
   of_bytes["bos_token_id"] = std::int64_t{6};
-  const auto of_scores =
+  auto of_scores =
       sentencepiece({{"<s>", 0, 3}, {"</s>", 0, 3}, {"a"}, {"b"}, {"ab"}, {"bb"}, {kWordSpace}});
+  of_scores["bos_token_id"] = std::int64_t{1};
+  of_scores["eos_token_id"] = std::int64_t{2};
   // Another value of each, refused or not.
   const auto other_of = [&](const std::string& name, const Tokenizer& before) -> MetadataValue {
     const std::map<std::string, MetadataValue> others = {
@@ -719,6 +721,9 @@ TEST(Tokenizer, SentencePieceWithoutIdsHasTheUsualOnes) {
   EXPECT_EQ(t->bos, 1);
   EXPECT_EQ(t->eos, 2);
   EXPECT_EQ(t->end_tokens, std::vector<Token>{2});
+  ASSERT_EQ(t->warnings.size(), 2u);
+  EXPECT_EQ(t->warnings[0],
+            "test.gguf: tokenizer.ggml.bos_token_id is missing: token 1, \"<s>\", is taken");
   const TextPiece piece{"a", false};
   EXPECT_EQ(t->encode_whole(std::span(&piece, 1)), (std::vector<Token>{1, 3}));
   values["add_bos_token"] = false;
@@ -731,7 +736,9 @@ TEST(Tokenizer, SentencePieceWithoutIdsHasTheUsualOnes) {
 // Files write ids for "none", and of tokens that were cut off: the rest can be used.
 TEST(Tokenizer, IdsBeyondTheVocabularyAreIgnored) {
   const auto of_bytes = byte_bpe({"a b"});
-  const auto of_scores = sentencepiece({{"a"}, {"b"}});
+  auto of_scores = sentencepiece({{"a"}, {"b"}});
+  of_scores["bos_token_id"] = std::int64_t{1};
+  of_scores["eos_token_id"] = std::int64_t{2};
   for (const auto& good : {of_bytes, of_scores}) {
     for (const char* name : {"bos_token_id", "eos_token_id", "eot_token_id", "eom_token_id",
                              "unknown_token_id", "padding_token_id"}) {

@@ -192,14 +192,21 @@ std::optional<Token> Vocabulary::special_id(const ListedMetadata& file,
   return static_cast<Token>(*standard);
 }
 
-std::vector<std::string> Vocabulary::ids_beyond(const ListedMetadata& file) const {
+std::vector<std::string> Vocabulary::id_warnings(const ListedMetadata& file) const {
   std::vector<std::string> lines;
   for (const MetadataKey& row : file.keys()) {
     if (row.use != KeyUse::computes || !row.name.ends_with("_token_id")) continue;
-    const std::optional<std::int64_t> given = file.metadata().integer(file.key(row.name));
-    if (given && !is_within(*given, size()))
-      lines.push_back(fmt::format("{}: {} is {}, but the vocabulary has {} tokens: it is ignored",
-                                  file.origin(), file.key(row.name), *given, size()));
+    const std::string key = file.key(row.name);
+    const std::optional<std::int64_t> given = file.metadata().integer(key);
+    if (given && is_within(*given, size())) continue;
+    const std::optional<Token> taken = special_id(file, row.name);
+    if (!given && !taken) continue;
+    lines.push_back(fmt::format(
+        "{}: {}: {}", file.origin(),
+        given ? fmt::format("{} is {}, but the vocabulary has {} tokens", key, *given, size())
+              : fmt::format("{} is missing", key),
+        taken ? fmt::format("token {}, \"{}\", is taken", *taken, printable(text(*taken)))
+              : "it is ignored"));
   }
   return lines;
 }

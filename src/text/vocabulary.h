@@ -41,8 +41,8 @@ class Vocabulary {
   // The id under one of the keys "..._token_id"; where the file has none, or one that is no token
   // of this vocabulary, that of the tokenizer's list, if any.
   std::optional<Token> special_id(const ListedMetadata& file, std::string_view name) const;
-  // A line for each such key whose id is no token.
-  std::vector<std::string> ids_beyond(const ListedMetadata& file) const;
+  // A line for each such key whose id is no token, or in whose place the list's is taken.
+  std::vector<std::string> id_warnings(const ListedMetadata& file) const;
 
   // What generation ends at: see Tokenizer::end_tokens.
   std::vector<Token> end_tokens(const ListedMetadata& file) const;

@@ -14,7 +14,7 @@ VocabularyTokenizer::VocabularyTokenizer(const ListedMetadata& file,
     : vocabulary_(file.metadata()), normalize_(normalize), special_tokens_(vocabulary_, normalize) {
   bos = vocabulary_.special_id(file, "bos_token_id");
   eos = vocabulary_.special_id(file, "eos_token_id");
-  warnings = vocabulary_.ids_beyond(file);
+  warnings = vocabulary_.id_warnings(file);
   const auto add_bos_token = file.metadata().boolean(file.key("add_bos_token"));
   if (add_bos_token.value_or(false) && !bos) {
     throw Error(

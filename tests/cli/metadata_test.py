@@ -82,6 +82,9 @@ class Metadata(TestCase):
         warnings = json.loads(outrider("inspect", "-m", model, "--json").stdout)["warnings"]
         self.assertEqual(len(warnings), 1)
         self.assertIn(problem, warnings[0])
+        model = self.change({"tokenizer.chat_template": 5})
+        self.assert_fails(outrider("run", "-m", model, *ANSWER), 1, "tokenizer.chat_template holds an integer", "(--chat-template-file)")
+        self.answer(model, "--raw")
 
     def test_a_server_with_a_broken_template_continues_texts(self):
         model = self.change(BROKEN_TEMPLATE)

@@ -68,8 +68,8 @@ class Text(TestCase):
                 text, line_end = written(TEXT, **way), written("\n", windows=way["windows"])
                 self.assertEqual(self.tokens("-f", self.file(text + line_end)), expected)
                 self.assertEqual(self.tokens("-f", "-", input=text + line_end), expected)
-                self.assertEqual(self.tokens("-", input=text), expected)
-                self.assertEqual(self.tokens(input=text), expected)
+                self.assertEqual(self.tokens("-", input=text + line_end), expected)
+                self.assertEqual(self.tokens(input=text + line_end), expected)
         terminal = Terminal("tokenize", "-m", MODEL, "--json", **NO_LOCALE)
         terminal.press(TEXT + "\x04")
         shown = terminal.wait_for(r'\{\s*"tokens".*\}\s*$')  # after what was typed
@@ -129,6 +129,17 @@ class Text(TestCase):
                     terminal.wait_for(re.escape(answer.replace("\n", "\r\n")) + "\r\n> ")
                     terminal.type("\x04")
                     self.assertEqual(terminal.end(), 0)
+
+    @needs_model(MODEL)
+    def test_tabs_are_text_on_terminals(self):
+        line = "if x:\n\treturn".replace("\n", " ")
+        answer = self.output(*CHAT, "-p", line).rstrip("\n")
+        terminal = Terminal(*CHAT, **NO_LOCALE)
+        terminal.wait_for("> ")
+        terminal.type(line + "\r")
+        terminal.wait_for(re.escape(answer.replace("\n", "\r\n")) + "\r\n> ")
+        terminal.type("\x04")
+        self.assertEqual(terminal.end(), 0)
 
     @needs_model(MODEL)
     def test_files_of_other_systems_are_read_alike(self):
