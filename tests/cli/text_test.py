@@ -71,7 +71,7 @@ class Text(TestCase):
                 self.assertEqual(self.tokens("-", input=text + line_end), expected)
                 self.assertEqual(self.tokens(input=text + line_end), expected)
         terminal = Terminal("tokenize", "-m", MODEL, "--json", **NO_LOCALE)
-        terminal.press(TEXT + "\x04")
+        terminal.press(TEXT + "\n\x04")
         shown = terminal.wait_for(r'\{\s*"tokens".*\}\s*$')  # after what was typed
         self.assertEqual(json.loads(shown[shown.rindex("{"):])["tokens"], expected)
         self.assertEqual(terminal.end(), 0)
