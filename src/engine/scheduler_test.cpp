@@ -165,8 +165,10 @@ TEST(Scheduler, AnswersAreThoseOfPlainDecoding) {
           std::vector<Token> prompt(common.begin(), common.begin() + below(140));
           const std::vector<Token> own = text(seed * 1000 + round, 1 + below(40));
           prompt.insert(prompt.end(), own.begin(), own.end());
-          AnswerRequest request =
-              ask(prompt, below(below(2) == 0 ? 20 : 250), sampled(seed + round, below(2) == 0));
+          // Some only read their prompt.
+          const int n_predict = 1 + below(below(2) == 0 ? 40 : 250);
+          AnswerRequest request = ask(prompt, n_predict % 16 == 0 ? 0 : n_predict,
+                                      sampled(seed + round, below(2) == 0));
           if (below(2) == 0) request.request.sampling.filters.temperature = 0;
           request.request.stop.ignore_eos = below(2) == 0;
           if (below(4) == 0) request.request.stop.texts = {"ab", "cde", "q"};
@@ -234,7 +236,7 @@ TEST(Scheduler, AnswersAreThoseOfPlainDecoding) {
         EXPECT_EQ(served.draft->n_alive(), 0);
       }
     }
-  EXPECT_GT(n_preempted, 2 * kSeeds);
+  EXPECT_GT(n_preempted, kSeeds);
   EXPECT_GT(n_cached, 600 * kSeeds);
   EXPECT_GT(n_cancelled, 2 * kSeeds);
   EXPECT_GT(n_accepted, 60 * kSeeds);
