@@ -1,6 +1,8 @@
 #include "cli/text_input.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -12,7 +14,8 @@ namespace {
 
 std::string text_of_file(const std::string& bytes) {
   const std::filesystem::path path =
-      std::filesystem::path(testing::TempDir()) / "outrider_text_input_test";
+      std::filesystem::path(testing::TempDir()) /
+      fmt::format("outrider_text_input_{}", getpid());  // tests run beside each other
   std::ofstream(path, std::ios::binary) << bytes;
   const std::string text = read_text(path);
   std::filesystem::remove(path);
