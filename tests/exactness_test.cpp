@@ -268,7 +268,7 @@ TEST(Exactness, EachSamplingParameterAloneWithEachDraft) {
 }
 
 // What the full product does not cover: every sampling of every family, K-quants, depths, the
-// automatic budget, the other type of cache.
+// automatic planner, the other type of cache.
 TEST(Exactness, TinyFamiliesCovered) {
   TinyPair pairs[] = {
       tiny_pair("llama", {TensorType::q4_k, TensorType::q6_k, TensorType::q5_k}),

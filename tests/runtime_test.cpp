@@ -79,7 +79,7 @@ SamplingParams greedy() {
 
 TEST_F(RuntimeTest, EnginesShareModelsAndSayTheSame) {
   const auto choices = parse_draft("lookup+model", draft.path());
-  Runtime runtime = open({.context = 256, .drafters = choices, .budget = {.automatic = false}});
+  Runtime runtime = open({.context = 256, .drafters = choices, .planner = {.automatic = false}});
   EXPECT_EQ(targets.loaded.size(), 1u);
   EXPECT_TRUE(drafts.loaded.empty());  // not before an engine asks
   const auto plain = runtime.make_engine({});
@@ -113,7 +113,7 @@ TEST_F(RuntimeTest, LateModelsJoin) {
     auto choices = parse_draft("model", path);
     choices[0].late = true;
     Runtime runtime =
-        open({.context = 256, .n_texts = 4, .drafters = choices, .budget = {.automatic = false}});
+        open({.context = 256, .n_texts = 4, .drafters = choices, .planner = {.automatic = false}});
     const auto plain = runtime.make_engine({});
     const auto engine = runtime.make_engine(choices);
     Session reference = runtime.open_session(*plain), session = runtime.open_session(*engine);
@@ -145,7 +145,7 @@ TEST_F(RuntimeTest, DraftsFromTheHistory) {
   const auto choices = parse_draft("lookup", "");
   const Request request{{65, 66, 67}, greedy(), {.n_predict = 40, .ignore_eos = true}};
   const auto answer = [&](bool with_history) {
-    RuntimeOptions options{.context = 256, .drafters = choices, .budget = {.automatic = false}};
+    RuntimeOptions options{.context = 256, .drafters = choices, .planner = {.automatic = false}};
     options.keeps = with_history;
     if (with_history) options.drafter_flags = {{"--history", ""}};
     Runtime runtime = open(options);
@@ -177,7 +177,7 @@ TEST_F(RuntimeTest, DraftsFromTheHistory) {
                             .pool = RuntimeOptions::Pool{},
                             .drafters = choices,
                             .drafter_flags = {{"--history", ""}},
-                            .budget = {.automatic = false},
+                            .planner = {.automatic = false},
                             .keeps = true});
     const auto engine = runtime.make_engine(choices);
     runtime.open_session(*engine).complete(request);
@@ -208,11 +208,19 @@ TEST_F(RuntimeTest, BeginsWithWhatWasLearned) {
   const auto first = points({.keeps = true}, true);
   ASSERT_FALSE(first.empty());
   EXPECT_EQ(points({.keeps = true}, false), first);  // known, not measured
-  // A fixed budget learns nothing, although a server times its passes.
-  points({.pool = RuntimeOptions::Pool{}, .budget = {.automatic = false}, .keeps = true}, true);
+  // A command that measures may begin with it, and stores nothing.
+  const auto bytes = [&] {
+    std::ifstream file(folder / "profiles.db");
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  const std::string stored = bytes();
+  EXPECT_EQ(points({.reads_profiles = true}, true), first);
+  EXPECT_EQ(bytes(), stored);
+  // A fixed planner learns nothing, although a server times its passes.
+  points({.pool = RuntimeOptions::Pool{}, .planner = {.automatic = false}, .keeps = true}, true);
   EXPECT_EQ(points({.keeps = true}, false), first);
   EXPECT_NE(points({.keeps = false}, true), first);
-  EXPECT_NE(points({.budget = {.rows = 8}, .keeps = true}, false), first);
+  EXPECT_NE(points({.planner = {.rows = 8}, .keeps = true}, false), first);
   const auto small = points({.cache_type = CacheType::q8_0, .keeps = true}, true);
   EXPECT_NE(points({.cache_type = CacheType::f32, .keeps = true}, false), small);
   std::ofstream(folder / "profiles.db") << "no profiles";

@@ -104,7 +104,7 @@ Sums serve_and_compare(const Models& models, const Load& load, unsigned seed) {
       std::make_unique<ModelDrafter>(load_cpu(*models.draft, options, load.isa),
                                      ModelDrafterOptions{models.target->spec.vocabulary}));
   Engine engine(load_cpu(*models.target, options, load.isa), std::move(drafters),
-                {.budget = {.automatic = load.automatic, .rows = 8, .depth = 6},
+                {.planner = {.automatic = load.automatic, .rows = 8, .depth = 6},
                  .prompt_chunk = load.prompt_chunk,
                  .knows_passes = true});
   engine.measure_costs();

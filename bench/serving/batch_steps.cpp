@@ -30,7 +30,7 @@ using namespace outrider;
 namespace {
 
 constexpr int kContext = 2048;
-constexpr BudgetOptions kAlways{.automatic = false, .rows = 3, .depth = 3, .width = 1};
+constexpr PlannerOptions kAlways{.automatic = false, .rows = 3, .depth = 3, .width = 1};
 
 struct RecordedStep {
   int rows = 0, prompt_rows = 0;
@@ -96,7 +96,7 @@ int main(int argc, char** argv) {
                      .n_texts = std::atoi(argv[3]),
                      .pool = RuntimeOptions::Pool{},
                      .drafters = drafters,
-                     .budget = fixed ? kAlways : BudgetOptions{}},
+                     .planner = fixed ? kAlways : PlannerOptions{}},
                     [](const Model&) -> const BackendFactory& { return cpu_backends(); }, {});
     const auto engine = runtime.make_engine(drafters);
     std::cout << "ready" << std::endl;

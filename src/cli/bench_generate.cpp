@@ -93,7 +93,9 @@ int bench_generate(const Machine& machine, const Settings& settings) {
       parse_prompts(read_text(*settings.prompts_file), *settings.prompts_file);
 
   Console console(settings);
-  Workbench bench(machine, settings, drafts, console, {.n_texts = static_cast<int>(drafts.size())});
+  Workbench bench(
+      machine, settings, drafts, console,
+      {.n_texts = static_cast<int>(drafts.size()), .reads_profiles = settings.stored_profile});
   bench.note_seed();
   std::vector<std::unique_ptr<Engine>> engines;
   for (const DraftSetting& draft : drafts) engines.push_back(bench.make_engine(draft));
@@ -103,6 +105,7 @@ int bench_generate(const Machine& machine, const Settings& settings) {
                                 .seed = bench.seed(),
                                 .drafts = {},
                                 .keeps_learned = settings.keep_learned,
+                                .reads_profiles = settings.stored_profile,
                                 .prompts = {},
                                 .passes = {}};
   for (const DraftSetting& draft : drafts) measured.drafts.push_back(draft.text);
@@ -156,7 +159,7 @@ Command bench_generate_command() {
           "(whole), with 95 % intervals by the bootstrap. Drafters forget each answer before the "
           "next.",
       .flag_set = FlagSet::generating,
-      .flags = {"--prompts", "--repeat", "--csv", "--all", "--keep-learned"},
+      .flags = {"--prompts", "--repeat", "--csv", "--all", "--keep-learned", "--stored-profile"},
       .run = bench_generate};
 }
 

@@ -154,7 +154,9 @@ class Chat {
       console_.note(last_ ? answer_summary(*last_) : "there is no answer yet");
       console_.note(fmt::format("{} of {} tokens of context used; --draft {}", n_tokens(),
                                 bench_.context(), draft_.text));
-      if (engine_->reliability().n() > 0) console_.note(reliability_text(engine_->reliability()));
+      if (const Reliability reliability = engine_->planner_report().reliability;
+          reliability.n() > 0)
+        console_.note(reliability_text(reliability));
     } else if (name == "/draft") {
       if (!rest.empty()) {
         DraftSetting draft = parse_draft_setting(rest, settings_);

@@ -264,6 +264,8 @@ std::vector<Flag> make_flags() {
       "how often everything is measured");
   add({"--keep-learned"}, "", generation, named, on(&Settings::keep_learned),
       "drafters keep what earlier answers taught them");
+  add({"--stored-profile"}, "", generation, named, on(&Settings::stored_profile),
+      "each --draft begins with what `run` has learned with it here; nothing is stored");
   add({"-d", "--n-depth", "--depth"}, "N", generation, named,
       integer(&Settings::depth, 0, (1 << 20) - 512), "positions of text before each pass");
 

@@ -119,11 +119,12 @@ RuntimeOptions runtime_options(const Settings& settings, std::span<const DraftSe
                          .pool = workbench.pool,
                          .drafters = {},
                          .drafter_flags = settings.drafter_flags,
-                         .budget = {.automatic = settings.budget_automatic,
+                         .planner = {.automatic = settings.budget_automatic,
                                     .rows = settings.draft_rows,
                                     .depth = settings.draft_depth,
                                     .width = settings.draft_width},
-                         .keeps = workbench.keeps};
+                         .keeps = workbench.keeps,
+                         .reads_profiles = workbench.reads_profiles};
   for (const DraftSetting& draft : drafts)
     options.drafters.insert(options.drafters.end(), draft.choices.begin(), draft.choices.end());
   return options;

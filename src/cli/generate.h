@@ -45,6 +45,7 @@ struct WorkbenchOptions {
   // Whether what was measured, learned and, with --history, answered is kept from run to run; not
   // by commands that measure.
   bool keeps = false;
+  bool reads_profiles = false;  // begins with what was kept, and keeps nothing
   std::optional<RuntimeOptions::Pool> pool = {};
 };
 

@@ -216,6 +216,7 @@ Json generate_json(const GenerateMeasurements& measured) {
           {"threads", measured.n_threads},
           {"seed", measured.seed},
           {"learned", measured.keeps_learned ? "kept" : "forgotten"},
+          {"profile", measured.reads_profiles ? "stored" : "none"},
           {"identical", all_identical(measured)},
           {"passes", passes},
           {"ceiling", {{"rows", ceiling.rows}, {"ratio", ceiling.speed}}},

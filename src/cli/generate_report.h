@@ -29,6 +29,7 @@ struct GenerateMeasurements {
   std::uint64_t seed = 0;
   std::vector<std::string> drafts;  // --draft, as given; the first is what others compare with
   bool keeps_learned = false;       // drafters kept what earlier answers had taught them
+  bool reads_profiles = false;      // each setting began with a stored profile, if there was one
   std::vector<MeasuredPrompt> prompts;
   // Milliseconds of passes with logits for all rows, choices included, for some numbers of rows up
   // to the row limit; 1 is among them.

@@ -43,6 +43,7 @@ TEST(GenerateReport, GivesWholeTimesAndWhatDraftsWereLike) {
   const Json report = generate_json(measurements());
   EXPECT_EQ(report["identical"], false);
   EXPECT_EQ(report["learned"], "forgotten");
+  EXPECT_EQ(report["profile"], "none");
   ASSERT_EQ(report["groups"].size(), 6u);
   const Json& drafting = report["groups"][1];
   EXPECT_EQ(drafting["draft"], "drafting");

@@ -8,6 +8,7 @@
 #include "cli/commands.h"
 #include "cli/console.h"
 #include "cli/json.h"
+#include "runtime/profile.h"
 #include "runtime/profile_store.h"
 
 namespace outrider {
@@ -37,6 +38,26 @@ std::string machine_text(const ProfileKey& key) {
       fmt::format("{} x {}, {}", key.n_processors, key.processor, key.instruction_set));
 }
 
+// What a profile says of answers and drafts; "-" for what it does not know, or cannot be read.
+struct LearnedText {
+  std::string answers = "-";  // tokens, in the mean
+  std::string shifts = "-";   // of drafters' acceptance in recent answers, in log odds
+  std::string bank = "-";     // passes that drafts may lose
+};
+
+LearnedText learned_text(const ProfileStore::Entry& entry) {
+  const std::optional<Profile> profile =
+      entry.schema == kProfileSchema ? profile_from(entry.document) : std::nullopt;
+  if (!profile || profile->learned.drafters.empty()) return {};
+  const Learned& learned = profile->learned;
+  std::vector<std::string> shifts;
+  for (const Learned::OfDrafter& drafter : learned.drafters)
+    shifts.push_back(fmt::format("{:+.1f}", drafter.acceptance.recent.level));
+  return {.answers = fmt::format("{:.0f}", learned.answer_tokens),
+          .shifts = fmt::format("{}", fmt::join(shifts, " ")),
+          .bank = fmt::format("{:.1f}", learned.bank)};
+}
+
 // A table for each machine, the one used last first.
 std::string tables_text(std::span<const ProfileStore::Entry> entries) {
   std::vector<std::pair<std::string, Table>> machines;
@@ -45,11 +66,15 @@ std::string tables_text(std::span<const ProfileStore::Entry> entries) {
     const std::string machine = machine_text(key);
     auto found = std::ranges::find(machines, machine, &std::pair<std::string, Table>::first);
     if (found == machines.end()) {
-      const Table table({"model", "threads", "drafters", "last used", "size"}, "lrllr");
+      const Table table(
+          {"model", "threads", "drafters", "last used", "size", "tokens", "shifts", "bank"},
+          "lrllrrrr");
       found = machines.insert(found, {machine, table});
     }
+    const LearnedText learned = learned_text(entry);
     found->second.add({models_text(key), fmt::format("{}", key.n_threads), drafters_text(key),
-                       local_time(entry.used), human_bytes(entry.bytes)});
+                       local_time(entry.used), human_bytes(entry.bytes), learned.answers,
+                       learned.shifts, learned.bank});
   }
   std::string text;
   for (const auto& [machine, table] : machines) {
@@ -82,8 +107,9 @@ Command profile_show_command() {
           .summary = "show what was measured and kept",
           .description =
               "Shows the profiles in the cache, those used last first: what was measured with a "
-              "model on a machine, so that the next start need not measure it. --json shows all of "
-              "what they hold.",
+              "model on a machine, so that the next start need not measure it. Beside that what "
+              "answers were like: their tokens, by how much drafters were more or less often right "
+              "than usual (log odds), and the passes that drafts may still lose. --json shows all.",
           .flags = {"--json"},
           .run = profile_show};
 }

@@ -1,5 +1,7 @@
 // The commands `profile show` and `profile clear`, run on a store.
 
+#include "runtime/profile.h"
+
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -60,30 +62,60 @@ TEST_F(ProfileCommandTest, ShowAndClear) {
   ProfileStore store(profile_file(), {});
   store.keep(pair, {{"costs", {1, 1.5}}});
   store.keep(none, nlohmann::json::object());
-  const std::string shown = std::regex_replace(output_of("profile show"),
-                                               std::regex(R"(\d{4}-\d\d-\d\d \d\d:\d\d)"), "TIME");
+  ProfileKey learned = none;
+  learned.drafters = {"lookup", "model"};
+  Profile profile;
+  profile.learned.drafters.resize(2);
+  profile.learned.drafters[1].acceptance.recent.level = -1.26;
+  profile.learned.answers = 3;
+  profile.learned.answer_tokens = 96.4;
+  profile.learned.bank = 12.5;
+  store.keep(learned, json_of(profile));
+  const std::string timeless = std::regex_replace(
+      output_of("profile show"), std::regex(R"(\d{4}-\d\d-\d\d \d\d:\d\d)"), "TIME");
+  const std::string shown = std::regex_replace(timeless, std::regex(R"(\d+ bytes)"), "BYTES bytes");
   EXPECT_EQ(shown,
             "8 x Other, avx2\n\n"
-            "model  threads  drafters  last used              size\n"
-            "-            4  off       TIME  152 bytes\n\n"
+            "-\n"
+            "  threads    4\n"
+            "  drafters   lookup+model\n"
+            "  last used  TIME\n"
+            "  size       BYTES bytes\n"
+            "  tokens     96\n"
+            "  shifts     +0.0 -1.3\n"
+            "  bank       12.5\n"
+            "-\n"
+            "  threads    4\n"
+            "  drafters   off\n"
+            "  last used  TIME\n"
+            "  size       BYTES bytes\n"
+            "  tokens     -\n"
+            "  shifts     -\n"
+            "  bank       -\n\n"
             "8 x Processor, avx2\n\n"
-            "model                threads  drafters      last used              size\n"
-            "big\\x1b[31m + small        4  lookup+model  TIME  316 bytes\n");
+            "big\\x1b[31m + small\n"
+            "  threads    4\n"
+            "  drafters   lookup+model\n"
+            "  last used  TIME\n"
+            "  size       BYTES bytes\n"
+            "  tokens     -\n"
+            "  shifts     -\n"
+            "  bank       -\n");
 
   Settings json;
   json.json = true;
   const Json listed = Json::parse(output_of("profile show", json));
-  ASSERT_EQ(listed.size(), 2u);
-  EXPECT_EQ(listed[0]["document"], Json::object());
-  EXPECT_EQ(listed[1]["document"], Json::parse(R"({"costs": [1, 1.5]})"));
-  EXPECT_EQ(listed[1]["files"][0]["header_hash"], "aa");
-  EXPECT_EQ(listed[1]["drafters"], Json({"lookup", "model"}));
-  EXPECT_EQ(listed[1]["settings"]["--draft-rows"], "16");
-  EXPECT_EQ(listed[1]["schema"], kProfileSchema);
-  const std::string used = listed[1]["used"];
+  ASSERT_EQ(listed.size(), 3u);
+  EXPECT_EQ(listed[1]["document"], Json::object());
+  EXPECT_EQ(listed[2]["document"], Json::parse(R"({"costs": [1, 1.5]})"));
+  EXPECT_EQ(listed[2]["files"][0]["header_hash"], "aa");
+  EXPECT_EQ(listed[2]["drafters"], Json({"lookup", "model"}));
+  EXPECT_EQ(listed[2]["settings"]["--draft-rows"], "16");
+  EXPECT_EQ(listed[2]["schema"], kProfileSchema);
+  const std::string used = listed[2]["used"];
   EXPECT_TRUE(std::regex_match(used, std::regex(R"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ)"))) << used;
 
-  EXPECT_EQ(output_of("profile clear"), "2 profiles removed\n");
+  EXPECT_EQ(output_of("profile clear"), "3 profiles removed\n");
   EXPECT_EQ(output_of("profile show"), "no profiles\n");
   store.keep(pair, 1);
   EXPECT_EQ(output_of("profile clear"), "1 profile removed\n");

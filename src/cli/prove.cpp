@@ -122,7 +122,7 @@ int prove(const Machine& machine, const Settings& settings) {
   const std::vector<BenchPrompt> prompts = prompts_of(settings);
 
   Console console(settings);
-  Workbench bench(machine, settings, drafts, console);
+  Workbench bench(machine, settings, drafts, console, {.reads_profiles = settings.stored_profile});
   bench.note_seed();
   std::vector<Tally> tallies(drafts.size());
   for (std::size_t i = 0; i < drafts.size(); ++i) {
@@ -187,7 +187,7 @@ Command prove_command() {
           "compares the token sequences and measures their speed. Exit status 1 if any sequence "
           "differs.",
       .flag_set = FlagSet::generating,
-      .flags = {"--prompt", "--file", "--prompts"},
+      .flags = {"--prompt", "--file", "--prompts", "--stored-profile"},
       .run = prove};
 }
 

@@ -1,4 +1,4 @@
-// Whether drafts came true as often as the budget expected, for people and for programs.
+// Whether drafts came true as often as the planner expected, for people and for programs.
 
 #pragma once
 

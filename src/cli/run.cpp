@@ -78,7 +78,7 @@ int run(const Machine& machine, const Settings& settings) {
   bench.keep_profile(*engine);
   if (settings.json) {
     Json json = answer_json(answer, bench, load_ms);
-    json["reliability"] = reliability_json(engine->reliability());
+    json["reliability"] = reliability_json(engine->planner_report().reliability);
     write_json(json);
   } else {
     printer.end_line();

@@ -70,7 +70,7 @@ Generation::Generation(Engine& engine, DraftSequence draft_sequence, SamplingPar
 }
 
 Generation::~Generation() {
-  engine.budget_.end_text(budget);
+  engine.planner_->end(draft_sequence);
   std::erase(engine.living_, this);
   for (const auto& drafter : engine.drafters_) drafter->end(draft_sequence);
 }
@@ -80,7 +80,7 @@ Engine::Engine(std::shared_ptr<Backend> target, std::vector<std::unique_ptr<Draf
     : target_(std::move(target)),
       drafters_(std::move(drafters)),
       options_(options),
-      budget_(options.budget, static_cast<int>(drafters_.size())) {}
+      planner_(make_planner(options.planner, passes_, static_cast<int>(drafters_.size()))) {}
 
 Engine::~Engine() {
   CHECK(living_.empty());
@@ -127,8 +127,7 @@ void Engine::start(Generation& generation, std::span<const Token> prompt, Answer
   generation.state = ProcessorState(generation.sampling);
   generation.state.advance(prompt);
   generation.finish_reason.reset();
-  budget_.end_text(generation.budget);
-  generation.budget = budget_.begin_text(generation.n_prompt - kept, generation.stop.n_left());
+  planner_->begin(generation.draft_sequence, generation.n_prompt - kept);
   if (generation.stop.n_left() == 0 && !generation.options.reads_prompt)
     generation.finish_reason = FinishReason::length;
   generation.error.reset();
@@ -179,7 +178,7 @@ int Engine::pages_wanted(const Generation& generation, int n_read) const {
 }
 
 int Engine::draft_rows_max(const Generation& generation) const {
-  const int rows = options_.budget.rows;
+  const int rows = options_.planner.rows;
   return std::min(rows, generation.options.draft_rows.value_or(rows));
 }
 
@@ -225,8 +224,7 @@ int Engine::ReadingRoom::take(const Generation& generation, int n_unread) {
 }
 
 std::optional<double> Engine::pass_ms(std::span<const Part> parts) const {
-  const CostCurve& curve = budget_.curve();
-  if (curve.empty()) return std::nullopt;
+  if (passes_.empty()) return std::nullopt;
   PassWork work{.rows = 0};
   for (const auto& [generation, n_read] : parts) {
     const int first = target_->committed(generation->sequence);
@@ -236,7 +234,7 @@ std::optional<double> Engine::pass_ms(std::span<const Part> parts) const {
       work.without_logits += n_rows - (first + n_rows == std::ssize(generation->tokens) ? 1 : 0);
     work.attended += attended(target_->spec(), first, n_rows);
   }
-  return curve.ms(work);
+  return passes_.ms(work);
 }
 
 void Engine::set_drafters(std::vector<std::unique_ptr<Drafter>> drafters) {
@@ -252,30 +250,32 @@ void Engine::set_drafters(std::vector<std::unique_ptr<Drafter>> drafters) {
   }
   drafters_ = std::move(drafters);
   for (Generation* generation : living_) show(*generation);
-  CostCurve curve = budget_.curve();
-  budget_ = Budget(options_.budget, static_cast<int>(drafters_.size()));
-  budget_.curve() = std::move(curve);
-  for (Generation* generation : living_)
-    generation->budget = budget_.begin_text(0, generation->stop.n_left());
+  planner_ = make_planner(options_.planner, passes_, static_cast<int>(drafters_.size()));
+  for (const Generation* generation : living_) planner_->begin(generation->draft_sequence, 0);
 }
 
 Learned Engine::learned() const {
-  Learned learned = budget_.learned();
+  Learned learned = planner_->learned();
+  learned.drafters.resize(drafters_.size());
+  learned.passes = passes_.points();
+  learned.logits_ms = passes_.logits_ms();
+  learned.attention_ms = passes_.attention_ms();
   for (std::size_t i = 0; i < drafters_.size(); ++i)
     learned.drafters[i].passes = drafters_[i]->costs();
   return learned;
 }
 
 bool Engine::restore(const Learned& learned) {
-  const Learned own = budget_.learned();
-  if (learned.passes.empty() || learned.drafters.size() != drafters_.size()) return false;
-  for (std::size_t i = 0; i < drafters_.size(); ++i) {
+  const Learned own = this->learned();
+  if (learned.passes.empty() || learned.drafters.size() != own.drafters.size()) return false;
+  for (std::size_t i = 0; i < own.drafters.size(); ++i) {
     const Calibration::OfDrafter& known = learned.drafters[i].acceptance;
     if (known.confidences.size() != own.drafters[i].acceptance.confidences.size() ||
         known.levels.size() != own.drafters[i].acceptance.levels.size())
       return false;
   }
-  budget_.restore(learned);
+  passes_.restore(learned.passes, learned.logits_ms, learned.attention_ms);
+  planner_->restore(learned);
   for (std::size_t i = 0; i < drafters_.size(); ++i)
     drafters_[i]->restore_costs(learned.drafters[i].passes);
   return true;
@@ -286,12 +286,12 @@ void Engine::forget_texts() {
 }
 
 void Engine::measure_costs() {
-  const BudgetOptions& budget = options_.budget;
-  const bool drafts = budget.automatic && budget.rows > 0 && !drafters_.empty();
+  const PlannerOptions& planner = options_.planner;
+  const bool drafts = planner.automatic && planner.rows > 0 && !drafters_.empty();
   if (!drafts && !options_.knows_passes) return;
-  if (budget.automatic)
+  if (planner.automatic)
     for (const auto& drafter : drafters_) drafter->measure_costs();
-  if (!budget_.curve().empty()) return;
+  if (!passes_.empty()) return;
   // In rounds, of which the fastest counts, since a shared machine is slow for moments, and so is
   // the first pass that touches some memory. Slow machines get fewer rounds, or fewer points; the
   // curve goes on beyond them and is refined by every step.
@@ -303,7 +303,7 @@ void Engine::measure_costs() {
   if (living_.empty()) own.emplace(*target_);
   const SequenceId sequence = own ? own->id() : living_.front()->sequence;
   const int first = target_->committed(sequence);
-  const int rows_of_one = options_.knows_passes ? kRowsOfMany : 1 + budget.rows;
+  const int rows_of_one = options_.knows_passes ? kRowsOfMany : 1 + planner.rows;
   const int rows_max = std::min({rows_of_one, target_->options().batch_rows,
                                  target_->options().n_slots, target_->options().context - first});
   time_pass(*target_, sequence, 1, 1);             // first touches of memory
@@ -319,9 +319,9 @@ void Engine::measure_costs() {
     time(rows_max, 1);
   }
   for (const auto& [pass, ms] : least_ms)
-    if (pass.first == pass.second) budget_.curve().measure(pass.first, ms);
+    if (pass.first == pass.second) passes_.measure(pass.first, ms);
   if (const auto one = least_ms.find({rows_max, 1}); one != least_ms.end() && rows_max > 1)
-    budget_.curve().measure_one_logit_row(rows_max, one->second);
+    passes_.measure_one_logit_row(rows_max, one->second);
 }
 
 }  // namespace outrider

@@ -1,5 +1,5 @@
 // Speculative decoding over any number of sequences: who owns the target, the drafters and the
-// budget, and how texts begin and change. What a step does is in step.h.
+// planner, and how texts begin and change. What a step does is in step.h.
 
 #pragma once
 
@@ -11,13 +11,13 @@
 #include "engine/generation.h"
 #include "engine/step_report.h"
 #include "model/backend.h"
-#include "speculation/budget.h"
 #include "speculation/drafter.h"
+#include "speculation/planner.h"
 
 namespace outrider {
 
 struct EngineOptions {
-  BudgetOptions budget = {};
+  PlannerOptions planner = {};
   int prompt_chunk = 0;       // prompt rows of a sequence in one pass at most; 0: as many as fit
   bool knows_passes = false;  // measure_costs() times the target even if no draft depends on it
 };
@@ -98,7 +98,7 @@ class Engine {
   // nothing: not known yet.
   std::optional<double> pass_ms(std::span<const Part> parts) const;
 
-  // For an automatic budget times the drafters; for it, and with knows_passes, the first time the
+  // For an automatic planner times the drafters; for it, and with knows_passes, the first time the
   // target on as many rows as a step of one text may have. On top of a living generation's text,
   // which stays as it is, or if there is none on a sequence of its own.
   void measure_costs();
@@ -114,14 +114,14 @@ class Engine {
   void set_drafters(std::vector<std::unique_ptr<Drafter>> drafters);
 
   // Drafters forget what texts that have ended taught them (Drafter::forget), so that no text helps
-  // another. The budget forgets nothing.
+  // another. The planner forgets nothing.
   void forget_texts();
 
   // Called at the end of every step; what it throws leaves step() after the step is complete.
   void on_step(std::function<void(const StepReport&)> observe) { observe_ = std::move(observe); }
 
-  // Whether drafts came true as often as the budget expected, since the drafters were set.
-  const Reliability& reliability() const { return budget_.reliability(); }
+  // Of the planner, since the drafters were set.
+  Planner::Report planner_report() const { return planner_->report(); }
 
   // Since the engine began.
   const DraftWork& draft_work() const { return draft_work_; }
@@ -138,7 +138,8 @@ class Engine {
   std::shared_ptr<Backend> target_;
   std::vector<std::unique_ptr<Drafter>> drafters_;
   EngineOptions options_;
-  Budget budget_;
+  CostCurve passes_;  // of the target
+  std::unique_ptr<Planner> planner_;
   DraftWork draft_work_;
   std::vector<Generation*> living_;
   int next_draft_sequence_ = 0;

@@ -62,7 +62,7 @@ using MakeDrafters = std::function<Drafters()>;
 
 struct Setting {
   LoadOptions load{.context = 200, .n_sequences = 8, .batch_rows = 64};
-  EngineOptions engine{.budget = {.automatic = false}};
+  EngineOptions engine{.planner = {.automatic = false}};
   FakeModel model;
 };
 
@@ -233,17 +233,17 @@ TEST(Engine, TextIsThatOfPlainDecoding) {
     wanted.push_back(decode_plainly(setting.model, tokenizer, request, setting.load.context));
 
   for (const Draft& draft : drafts())
-    for (BudgetOptions budget :
-         {BudgetOptions{.rows = 0}, BudgetOptions{.rows = 1},
-          BudgetOptions{.rows = 5, .depth = 3, .width = 1}, BudgetOptions{.rows = 16},
-          BudgetOptions{.rows = 30, .depth = 5, .width = 8}})
+    for (PlannerOptions planner :
+         {PlannerOptions{.rows = 0}, PlannerOptions{.rows = 1},
+          PlannerOptions{.rows = 5, .depth = 3, .width = 1}, PlannerOptions{.rows = 16},
+          PlannerOptions{.rows = 30, .depth = 5, .width = 8}})
       for (const int chunk : {0, 1, 3})
         for (const bool automatic : {false, true}) {
-          budget.automatic = automatic;
+          planner.automatic = automatic;
           SCOPED_TRACE(fmt::format("{}, {} rows, depth {}, width {}, chunk {}, automatic {}",
-                                   draft.name, budget.rows, budget.depth, budget.width, chunk,
+                                   draft.name, planner.rows, planner.depth, planner.width, chunk,
                                    automatic));
-          setting.engine = {budget, chunk};
+          setting.engine = {planner, chunk};
           WatchedEngine together(setting, draft.make());
           if (automatic) together.measure_costs();
           EXPECT_EQ(generate(together, tokenizer, all, /*stagger=*/chunk == 3), wanted);
@@ -272,7 +272,7 @@ TEST(Engine, DraftsAreAccepted) {
   // sampled or not.
   for (const SamplingParams& sampling : {greedy(), sampled(3, true)}) {
     Setting setting;
-    setting.engine.budget = {.automatic = false, .rows = 4, .depth = 4, .width = 1};
+    setting.engine.planner = {.automatic = false, .rows = 4, .depth = 4, .width = 1};
     WatchedEngine engine(setting, list(model({})));
     generate(engine, tokenizer, {{{1, 2}, sampling, {.n_predict = 51, .ignore_eos = true}}});
     EXPECT_EQ(engine.steps(), 11);
@@ -288,7 +288,7 @@ TEST(Engine, AcceptsExactlyWhatIsRight) {
   for (const SamplingParams& sampling : {greedy(), sampled(5, true)}) {
     const Request request{{1, 2, 3}, sampling, {.n_predict = 61, .ignore_eos = true}};
     Setting setting;
-    setting.engine.budget = {.automatic = false, .rows = 64, .depth = kDepth, .width = 8};
+    setting.engine.planner = {.automatic = false, .rows = 64, .depth = kDepth, .width = 8};
     const Outcome wanted = decode_plainly(setting.model, tokenizer, request, 200);
     std::vector<Token> whole = request.prompt;
     whole.insert(whole.end(), wanted.tokens.begin(), wanted.tokens.end());
@@ -337,7 +337,7 @@ TEST(Engine, CountsWhatDraftsWereLike) {
     return generation->counters;
   };
   Setting setting;
-  setting.engine.budget = {.automatic = false, .rows = 3, .depth = 3, .width = 1};
+  setting.engine.planner = {.automatic = false, .rows = 3, .depth = 3, .width = 1};
   for (int right = 0; right <= 3; ++right) {
     SCOPED_TRACE(right);
     const auto script = [&](std::span<const Token> text, const DraftRequest& draft) {
@@ -401,10 +401,10 @@ TEST(Engine, RandomTreesChangeNothing) {
     setting.load.context = 24 + static_cast<int>(random() % 40);
     setting.load.batch_rows = 6 + static_cast<int>(random() % 30);
     setting.engine.prompt_chunk = static_cast<int>(random() % 5);
-    setting.engine.budget = {.automatic = random() % 2 == 1,
-                             .rows = static_cast<int>(random() % 20),
-                             .depth = static_cast<int>(random() % 8),
-                             .width = static_cast<int>(random() % 5)};
+    setting.engine.planner = {.automatic = random() % 2 == 1,
+                              .rows = static_cast<int>(random() % 20),
+                              .depth = static_cast<int>(random() % 8),
+                              .width = static_cast<int>(random() % 5)};
     std::vector<Request> all;
     std::vector<Outcome> wanted;
     std::map<std::vector<Token>, std::vector<Token>> truths;  // by prompt
@@ -442,7 +442,7 @@ TEST(Engine, RandomTreesChangeNothing) {
     };
     WatchedEngine engine(setting, list(std::make_unique<ScriptedDrafter>(script),
                                        std::make_unique<ScriptedDrafter>(script)));
-    if (setting.engine.budget.automatic) engine.measure_costs();
+    if (setting.engine.planner.automatic) engine.measure_costs();
     ASSERT_EQ(generate(engine, tokenizer, all, random() % 2), wanted) << "round " << round;
   }
 }
@@ -674,7 +674,7 @@ TEST(Engine, AFailedPassEndsItsStep) {
         SCOPED_TRACE(draft.name);
         auto target = std::make_shared<FakeBackend>(FakeModel{}, Setting{}.load);
         Engine engine(target, draft.make(),
-                      {.budget = {.automatic = false, .rows = 4, .depth = 4}});
+                      {.planner = {.automatic = false, .rows = 4, .depth = 4}});
         const auto begin = [&] {
           return engine.begin(request.prompt, request.sampling, StopRules(tokenizer, request.stop));
         };
@@ -725,7 +725,7 @@ TEST(Engine, AFailureInAnyStageUndoesItsStep) {
       if (drafting_fails) throw std::bad_alloc();
     });
     ScriptedDrafter& scripted = *drafter;
-    Engine engine(target, list(std::move(drafter)), {.budget = {.automatic = false}});
+    Engine engine(target, list(std::move(drafter)), {.planner = {.automatic = false}});
     const auto generation =
         engine.begin(request.prompt, request.sampling, StopRules(tokenizer, request.stop));
     Generation* const alive[] = {generation.get()};
@@ -856,7 +856,7 @@ TEST(Engine, DraftersCanChangeInMidText) {
   const Request request{{1, 2, 3}, sampled(4, true), {.n_predict = 60, .ignore_eos = true}};
   Setting setting;
   for (const bool automatic : {false, true}) {
-    setting.engine.budget.automatic = automatic;
+    setting.engine.planner.automatic = automatic;
     WatchedEngine engine(setting, {});
     const auto generation =
         engine.begin(request.prompt, request.sampling, StopRules(tokenizer, request.stop));
@@ -895,21 +895,31 @@ TEST(Engine, DraftersKnowTheScopeOfEachText) {
 }
 
 // Texts that wait for a step without rows of it lose time to its drafts like those with rows. Some
-// runs, since these passes are so short that a moment's pause misleads a budget.
+// runs, since these passes are so short that a moment's pause misleads a planner.
 TEST(Engine, DraftsHaveToPayForTextsThatWait) {
   const FakeTokenizer tokenizer = words();
+  const StopParams stop{.n_predict = 150, .ignore_eos = true};
+  const std::vector<Token> answer =
+      decode_plainly({}, tokenizer, {.prompt = {1, 2, 3}, .sampling = greedy(), .stop = stop}, 200)
+          .tokens;
+  // In no time: it proposes how the text goes on.
+  const auto right = [&](std::span<const Token> text, const DraftRequest& request) {
+    int node = 0;
+    for (std::size_t i = text.size(); i < std::min(text.size() + 4, 3 + answer.size()); ++i)
+      if (request.limits.depth > static_cast<int>(i - text.size()))
+        node = request.tree->propose(node, answer[i - 3], {request.drafter, 0.9f});
+  };
   std::map<int, long> drafted;
   for (int run = 0; run < 20; ++run) {
     const int n_waiting = run % 2 == 0 ? 0 : 1000;
     Setting setting;
-    setting.engine.budget.automatic = true;
-    WatchedEngine engine(setting, list(lookup()));
+    setting.engine.planner.automatic = true;
+    WatchedEngine engine(setting, list(std::make_unique<ScriptedDrafter>(right)));
     Learned learned = engine.learned();
     learned.passes = {{.rows = 1, .ms = 10}, {.rows = 64, .ms = 10.5}};
     ASSERT_TRUE(engine.restore(learned));
     const auto generation =
-        engine.begin(std::vector<Token>{1, 2, 3}, greedy(),
-                     StopRules(tokenizer, {.n_predict = 150, .ignore_eos = true}));
+        engine.begin(std::vector<Token>{1, 2, 3}, greedy(), StopRules(tokenizer, stop));
     while (!generation->ended()) {
       const Engine::Part part{generation.get(), engine.n_unread(*generation)};
       engine.step(std::span(&part, 1), n_waiting);
@@ -918,6 +928,24 @@ TEST(Engine, DraftsHaveToPayForTextsThatWait) {
   }
   EXPECT_GT(drafted[0], 200);
   EXPECT_LT(4 * drafted[1000], drafted[0]);
+}
+
+// What an answer was like is known as soon as it has ended, while its text goes on living: `run`
+// keeps a profile then.
+TEST(Engine, LearnsOfAnAnswerWhenItEnds) {
+  const FakeTokenizer tokenizer = words();
+  Setting setting;
+  setting.engine.planner.automatic = true;
+  Engine engine(std::make_shared<FakeBackend>(setting.model, setting.load), list(lookup()),
+                setting.engine);
+  engine.measure_costs();
+  const double before = engine.learned().answers;
+  const auto generation = engine.begin(std::vector<Token>{1, 2, 3}, greedy(),
+                                       StopRules(tokenizer, {.n_predict = 20, .ignore_eos = true}));
+  Generation* const all[] = {generation.get()};
+  while (!generation->ended()) engine.step(all);
+  EXPECT_GT(engine.learned().answers, before);
+  EXPECT_LT(engine.learned().answer_tokens, 48);
 }
 
 TEST(Engine, SaysWhyNothingWasDrafted) {
@@ -931,7 +959,7 @@ TEST(Engine, SaysWhyNothingWasDrafted) {
     return generation->counters.not_drafted;
   };
   Setting fixed;
-  fixed.engine.budget = {.automatic = false, .rows = 3, .depth = 3, .width = 1};
+  fixed.engine.planner = {.automatic = false, .rows = 3, .depth = 3, .width = 1};
   const auto silent = [](auto, const auto&) {};
   WatchedEngine finds_nothing(fixed, list(std::make_unique<ScriptedDrafter>(silent)));
   // The step that reads the prompt could not draft, the last one has no room for more than a token.
@@ -944,7 +972,7 @@ TEST(Engine, SaysWhyNothingWasDrafted) {
   EXPECT_EQ(not_drafted.sum(), 9);
 
   Setting automatic;
-  automatic.engine.budget.automatic = true;
+  automatic.engine.planner.automatic = true;
   WatchedEngine is_dear(automatic, list(lookup()));
   Learned learned = is_dear.learned();
   learned.passes = {{.rows = 1, .ms = 10}, {.rows = 2, .ms = 1000}, {.rows = 64, .ms = 90'000}};

@@ -13,7 +13,6 @@
 #include "sampling/logprobs.h"
 #include "sampling/sampling.h"
 #include "sampling/stop.h"
-#include "speculation/budget.h"
 #include "speculation/drafter.h"
 
 namespace outrider {
@@ -120,7 +119,6 @@ struct Generation {
   std::vector<Emitted> emitted;  // by the last step; empty while the prompt is read
   // With prompt_logprobs: of the prompt's tokens but the first, as far as they were read.
   std::vector<ScoredToken> prompt_scores;
-  TextBudget budget;
   Counters counters;
 };
 

@@ -19,7 +19,7 @@ struct AnswerOptions {
   std::vector<Token> prediction = {};
   // Whose texts it may share pages with.
   CacheScope scope = {};
-  // Drafted nodes of a step at most; 0: no drafts. Nothing: as the budget's options allow.
+  // Drafted nodes of a step at most; 0: no drafts. Nothing: as the planner's options allow.
   std::optional<int> draft_rows = {};
   // The names of the drafters that may propose; nothing: all of the engine's.
   std::optional<std::vector<std::string>> drafters = {};

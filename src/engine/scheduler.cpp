@@ -425,6 +425,7 @@ void Scheduler::end(Answer& answer, std::optional<FinishReason> reason, std::opt
 void Scheduler::publish() {
   SchedulerStatus status = status_;
   status.draft_work = engine_.draft_work();
+  status.planner = engine_.planner_report();
   status.free_pages = engine_.target().free_pages();
   status.cached_pages = engine_.target().cached_pages();
   for (const auto& answer : answers_) {

@@ -108,6 +108,7 @@ struct SchedulerStatus {
   long prompt_tokens = 0, cached_tokens = 0, completion_tokens = 0;  // of answers that have begun
   Counters counters;  // of answers, those in progress among them
   DraftWork draft_work;
+  Planner::Report planner;
   struct OfDrafter {
     std::string name;
     DrafterCounts counts;

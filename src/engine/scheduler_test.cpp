@@ -28,7 +28,7 @@ struct SchedulerSetting {
                    .n_pages = 16,
                    .shares_texts = true,
                    .batch_rows = 128};
-  BudgetOptions budget{.automatic = false, .rows = 6, .depth = 4, .width = 2};
+  PlannerOptions planner{.automatic = false, .rows = 6, .depth = 4, .width = 2};
   std::string drafters = "lookup model prediction";
   FakeModel model = {};
   SchedulerOptions scheduler{.n_running = 4, .n_waiting = 100};
@@ -62,8 +62,8 @@ struct Served {
     }
     engine.emplace(
         target, std::move(drafters),
-        EngineOptions{.budget = setting.budget, .prompt_chunk = 100, .knows_passes = true});
-    if (setting.budget.automatic) engine->measure_costs();
+        EngineOptions{.planner = setting.planner, .prompt_chunk = 100, .knows_passes = true});
+    if (setting.planner.automatic) engine->measure_costs();
     target->counts = {};
     n_pages = target->free_pages();
     scheduler.emplace(*engine, tokenizer, setting.scheduler);
@@ -144,7 +144,7 @@ TEST(Scheduler, AnswersAreThoseOfPlainDecoding) {
       const auto below = [&](int n) { return static_cast<int>(random() % n); };
       SchedulerSetting setting;
       setting.drafters = drafters;
-      setting.budget.automatic = seed % 3 == 0;
+      setting.planner.automatic = seed % 3 == 0;
       setting.load.n_pages = 11 + below(3);
       Served served(setting);
       // Steps that read of a prompt, generate without drafts and check drafts in one pass.
@@ -477,7 +477,7 @@ TEST(Scheduler, PromptsTakeNoRowsOfDrafts) {
   SchedulerSetting setting;
   setting.drafters = "prediction";
   setting.load.batch_rows = 14;
-  setting.budget = {.automatic = false, .rows = 6, .depth = 6, .width = 1};
+  setting.planner = {.automatic = false, .rows = 6, .depth = 6, .width = 1};
   Served served(setting);
   served.learn({{.rows = 1, .ms = 100}, {.rows = 101, .ms = 101}});
   AnswerRequest request = ask({1, 2, 3}, 200);

@@ -36,7 +36,7 @@ struct Talk {
   explicit Talk(std::vector<std::unique_ptr<Drafter>> drafters, bool automatic = false,
                 const FakeModel& model = {})
       : engine(std::make_shared<FakeBackend>(model, LoadOptions{.context = 100}),
-               std::move(drafters), {.budget = {.automatic = automatic}}) {
+               std::move(drafters), {.planner = {.automatic = automatic}}) {
     engine.measure_costs();
   }
   std::shared_ptr<FakeTokenizer> tokenizer = letters();
@@ -124,7 +124,7 @@ TEST(Session, StepsMayTakeTurnsWithAnother) {
   const auto target =
       std::make_shared<FakeBackend>(FakeModel{}, LoadOptions{.context = 100, .n_sequences = 2});
   const auto tokenizer = letters();
-  Engine plain(target, {}, {}), drafting(target, perfect_drafter(), {.budget = {}});
+  Engine plain(target, {}, {}), drafting(target, perfect_drafter(), {.planner = {}});
   Session sessions[] = {{plain, *tokenizer, nullptr}, {drafting, *tokenizer, nullptr}};
   const std::vector<Token> prompt{1, 2, 3};
   const StopParams stop{.n_predict = 30, .ignore_eos = true};

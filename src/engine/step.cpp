@@ -84,7 +84,7 @@ Step::Step(Engine& engine, std::span<const Engine::Part> parts, int n_waiting) :
     const double of_node = attended(spec, length, 1) - attended(spec, length, 0);
     load_.node_attended += of_node / static_cast<double>(parts.size());
   }
-  load_.texts = static_cast<int>(turns_.size()) + n_waiting;
+  load_.sequences = static_cast<int>(turns_.size()) + n_waiting;
 }
 
 std::vector<Step::Turn*> Step::generating() {
@@ -101,10 +101,9 @@ std::vector<Step::Turn*> Step::drafting() {
   return drafting;
 }
 
-DraftTurn Step::draft_turn(const Turn& turn, DraftTree& tree) {
+PlannedSequence Step::planned_sequence(const Turn& turn, DraftTree& tree) {
   Generation& generation = *turn.generation;
-  return {.budget = &generation.budget,
-          .sequence = generation.draft_sequence,
+  return {.sequence = generation.draft_sequence,
           .tree = &tree,
           .length = turn.length,
           .n_answered = turn.length - generation.n_prompt,
@@ -117,29 +116,29 @@ DraftTurn Step::draft_turn(const Turn& turn, DraftTree& tree) {
 void Step::draft() {
   const Stopwatch watch;
   const std::vector<Turn*> turns = drafting();
-  is_measured_ = !turns.empty() && engine_.budget_.plain_step_is_due(load_);
+  is_measured_ = !turns.empty() && engine_.planner_->plain_step_is_due(load_);
   if (turns.empty() || is_measured_) return;
   for (Turn* turn : turns) engine_.show(*turn->generation);
-  std::vector<DraftTurn> draft_turns;
-  for (Turn* turn : turns) draft_turns.push_back(draft_turn(*turn, turn->drafted));
-  for (int i = 0; i < static_cast<int>(engine_.drafters_.size()); ++i) ask(i, turns, draft_turns);
+  std::vector<PlannedSequence> planned;
+  for (Turn* turn : turns) planned.push_back(planned_sequence(*turn, turn->drafted));
+  for (int i = 0; i < static_cast<int>(engine_.drafters_.size()); ++i) ask(i, turns, planned);
   draft_ms_ = watch.ms();
 }
 
-void Step::ask(int index, std::span<Turn* const> turns, std::span<const DraftTurn> draft_turns) {
+void Step::ask(int index, std::span<Turn* const> turns, std::span<const PlannedSequence> planned) {
   Drafter& drafter = *engine_.drafters_[index];
-  std::vector<DraftTurn> allowed(draft_turns.begin(), draft_turns.end());
+  std::vector<PlannedSequence> allowed(planned.begin(), planned.end());
   for (std::size_t i = 0; i < turns.size(); ++i) {
     const auto& names = turns[i]->generation->options.drafters;
     if (names && std::ranges::find(*names, drafter.name()) == names->end()) allowed[i].rows_max = 0;
   }
-  const std::vector<Budget::Ask> asks = engine_.budget_.ask(index, drafter, allowed, load_);
+  const std::vector<Planner::Ask> asks = engine_.planner_->ask(index, drafter, allowed, load_);
   const long passes_before = drafter.n_passes(), levels_before = drafter.n_levels();
   std::vector<DraftRequest> requests;
   std::vector<std::vector<Rehearsed>> rehearsed(turns.size());
   for (std::size_t i = 0; i < turns.size(); ++i) {
     Generation& generation = *turns[i]->generation;
-    const Budget::Ask& ask = asks[i];
+    const Planner::Ask& ask = asks[i];
     if (!ask.limits) continue;
     turns[i]->was_asked_for = true;
     requests.push_back({.sequence = generation.draft_sequence,
@@ -151,13 +150,13 @@ void Step::ask(int index, std::span<Turn* const> turns, std::span<const DraftTur
                         .n_context = ask.n_context,
                         .worth = &ask.worth,
                         .rehearsed = &rehearsed[i],
-                        .n_rehearsed = draft_turns[i].n_answered});
+                        .n_rehearsed = planned[i].n_answered});
   }
   if (!requests.empty()) drafter.propose(requests);
   draft_passes_ += drafter.n_passes() - passes_before;
   draft_levels_ += drafter.n_levels() - levels_before;
   for (std::size_t i = 0; i < turns.size(); ++i)
-    engine_.budget_.learn(index, turns[i]->generation->budget, rehearsed[i]);
+    engine_.planner_->learn(index, turns[i]->generation->draft_sequence, rehearsed[i]);
 
   for (const DraftRequest& request : requests)
     for (int node = 1; node < request.tree->size(); ++node) {
@@ -168,12 +167,12 @@ void Step::ask(int index, std::span<Turn* const> turns, std::span<const DraftTur
 }
 
 void Step::plan() {
-  std::vector<DraftTurn> draft_turns;
+  std::vector<PlannedSequence> planned;
   for (Turn* turn : drafting()) {
     turn->checked = turn->drafted;
-    draft_turns.push_back(draft_turn(*turn, turn->checked));
+    planned.push_back(planned_sequence(*turn, turn->checked));
   }
-  engine_.budget_.plan(draft_turns, load_);
+  engine_.planner_->prune(planned, load_);
 }
 
 void Step::forward() {
@@ -333,7 +332,7 @@ void Step::commit() {
   }
 }
 
-// The budget sees what drafts cost and what became of them, drafters what an answer ended with.
+// The planner sees what drafts cost and what became of them, drafters what an answer ended with.
 void Step::learn() {
   std::vector<DraftOutcome> outcomes;
   for (const Turn& turn : turns_) {
@@ -341,12 +340,14 @@ void Step::learn() {
     const auto taken = std::span(generation.tokens).last(generation.emitted.size());
     if (generation.ended()) engine_.show(generation);
     if (turn.generates)
-      outcomes.push_back({.budget = &generation.budget,
+      outcomes.push_back({.sequence = generation.draft_sequence,
                           .drafted = &turn.drafted,
                           .checked = &turn.checked,
                           .taken = taken});
   }
-  engine_.budget_.observe(outcomes, load_, forward_ms_);
+  engine_.planner_->observe(outcomes, load_, forward_ms_);
+  for (const Turn& turn : turns_)
+    if (turn.generation->ended()) engine_.planner_->end(turn.generation->draft_sequence);
   for (const Turn& turn : turns_) count(turn);  // last, as a step that fails counts nothing
   engine_.draft_work_.passes += draft_passes_;
   engine_.draft_work_.levels += draft_levels_;

@@ -58,7 +58,7 @@ class Step {
   void commit();
   void learn();
 
-  void ask(int drafter, std::span<Turn* const> turns, std::span<const DraftTurn> draft_turns);
+  void ask(int drafter, std::span<Turn* const> turns, std::span<const PlannedSequence> planned);
   std::vector<Row> lay_out_rows();
   Choice logits_of(int row);
   void score_prompt(Turn& turn);
@@ -69,7 +69,7 @@ class Step {
   void report();
   std::vector<Turn*> generating();
   std::vector<Turn*> drafting();
-  static DraftTurn draft_turn(const Turn& turn, DraftTree& tree);
+  static PlannedSequence planned_sequence(const Turn& turn, DraftTree& tree);
 
   Engine& engine_;
   std::vector<Turn> turns_;

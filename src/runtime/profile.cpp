@@ -51,11 +51,11 @@ std::optional<Fits> fits_from(const Json& json) {
   return fits;
 }
 
-std::optional<Yield> yield_from(const Json& json) {
-  const auto [weight, tokens, levels, rows] = json.get<std::array<double, 4>>();
-  for (const double number : {weight, tokens, levels, rows})
-    if (!(number >= 0 && number < 1e6)) return {};
-  return Yield{weight, tokens, levels, rows};
+std::optional<Calibration::Recent> recent_from(const Json& json) {
+  const auto [confidence, level, weight] = json.get<std::array<double, 3>>();
+  if (!(std::abs(confidence) <= 100 && std::abs(level) <= 100 && weight >= 0 && weight < 1e6))
+    return {};
+  return Calibration::Recent{confidence, level, weight};
 }
 
 }  // namespace
@@ -63,16 +63,19 @@ std::optional<Yield> yield_from(const Json& json) {
 Json json_of(const Profile& profile) {
   Json drafters = Json::array();
   for (const Learned::OfDrafter& drafter : profile.learned.drafters) {
-    const auto& [weight, tokens, levels, rows] = drafter.yield;
+    const auto& [confidence, level, weight] = drafter.acceptance.recent;
     drafters.push_back({{"passes", json_of(drafter.passes)},
                         {"confidences", json_of(drafter.acceptance.confidences)},
                         {"levels", json_of(drafter.acceptance.levels)},
-                        {"yield", {weight, tokens, levels, rows}}});
+                        {"shifts", {confidence, level, weight}}});
   }
   return {{"tuning", profile.tuning},
           {"passes", json_of(profile.learned.passes)},
           {"logits", profile.learned.logits_ms},
           {"attention", profile.learned.attention_ms},
+          {"answers", {profile.learned.answers, profile.learned.answer_tokens}},
+          {"speed", profile.learned.speed},
+          {"bank", profile.learned.bank},
           {"drafters", drafters}};
 }
 
@@ -84,16 +87,22 @@ std::optional<Profile> profile_from(const Json& json) {
     profile.learned.passes = *passes;
     profile.learned.logits_ms = json.at("logits").get<double>();
     profile.learned.attention_ms = json.at("attention").get<double>();
-    for (const double ms : {profile.learned.logits_ms, profile.learned.attention_ms})
-      if (!(ms >= 0 && ms < 1e9)) return {};
+    std::tie(profile.learned.answers, profile.learned.answer_tokens) =
+        json.at("answers").get<std::pair<double, double>>();
+    profile.learned.speed = json.at("speed").get<double>();
+    profile.learned.bank = json.at("bank").get<double>();
+    for (const double number :
+         {profile.learned.logits_ms, profile.learned.attention_ms, profile.learned.answers,
+          profile.learned.answer_tokens, profile.learned.speed, profile.learned.bank})
+      if (!(number >= 0 && number < 1e9)) return {};
     for (const Json& entry : json.at("drafters")) {
       const auto own = points_from(entry.at("passes"));
       const auto confidences = fits_from(entry.at("confidences"));
       const auto levels = fits_from(entry.at("levels"));
-      const auto yield = yield_from(entry.at("yield"));
-      if (!own || !confidences || !levels || !yield) return {};
+      const auto recent = recent_from(entry.at("shifts"));
+      if (!own || !confidences || !levels || !recent) return {};
       profile.learned.drafters.push_back(
-          {.passes = *own, .acceptance = {*confidences, *levels}, .yield = *yield});
+          {.passes = *own, .acceptance = {*confidences, *levels, *recent}});
     }
     return profile;
   } catch (const Json::exception&) {

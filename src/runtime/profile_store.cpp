@@ -71,7 +71,7 @@ std::filesystem::path profile_file() {
 ProfileStore::ProfileStore(std::filesystem::path file, Progress progress)
     : file_(std::move(file), kProfileForm, std::move(progress)) {}
 
-std::optional<Json> ProfileStore::find(const ProfileKey& key) {
+std::optional<Json> ProfileStore::find(const ProfileKey& key, bool counts_as_use) {
   const std::string id = id_of(key);
   std::optional<Json> document;
   file_.without_failing([&] {
@@ -85,6 +85,7 @@ std::optional<Json> ProfileStore::find(const ProfileKey& key) {
       document = entry_in(row).document;
     }
     database->run("COMMIT");
+    if (!counts_as_use) return;
     try {
       Statement(
           *database,

@@ -18,7 +18,7 @@ namespace outrider {
 
 // The form of the documents: one of another form is not found. Whoever changes what a document
 // means counts it up.
-inline constexpr int kProfileSchema = 3;
+inline constexpr int kProfileSchema = 4;
 
 // How many profiles a file holds; those used longest ago make room.
 inline constexpr int kProfilesMax = 256;
@@ -37,9 +37,9 @@ class ProfileStore {
   // disk, a newer version's file) nothing is found, nothing is kept, and one line says why: a
   // detail, or a note about a newer version's file. From then on this store does nothing.
 
-  // The document kept last under an equal key; counts as its use. Where the file can only be read,
-  // it is found all the same.
-  std::optional<nlohmann::json> find(const ProfileKey& key);
+  // The document kept last under an equal key. Counts as its use if it shall, which writes; where
+  // the file can only be read, it is found all the same.
+  std::optional<nlohmann::json> find(const ProfileKey& key, bool counts_as_use = true);
   // Replaces what was kept under an equal key. Makes the file and its folder if they are missing.
   // Numbers that are not finite come back as null, text that is no UTF-8 with U+FFFD.
   void keep(const ProfileKey& key, const nlohmann::json& document);

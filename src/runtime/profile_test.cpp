@@ -2,18 +2,22 @@
 
 #include <gtest/gtest.h>
 
-#include "speculation/budget.h"
+#include "speculation/priced_planner.h"
 
 namespace outrider {
 namespace {
 
 Profile profile() {
-  Budget budget({}, 2);
-  for (const int rows : {1, 2, 8}) budget.curve().measure(rows, 30 + rows);
-  budget.curve().measure_one_logit_row(8, 31);
-  Profile profile{.tuning = "avx512 processor", .learned = budget.learned()};
+  CostCurve curve;
+  for (const int rows : {1, 2, 8}) curve.measure(rows, 30 + rows);
+  curve.measure_one_logit_row(8, 31);
+  Profile profile{.tuning = "avx512 processor", .learned = PricedPlanner({}, curve, 2).learned()};
+  profile.learned.passes = curve.points();
+  profile.learned.logits_ms = curve.logits_ms();
+  profile.learned.attention_ms = curve.attention_ms();
   profile.learned.drafters[1].passes = {{.rows = 1, .ms = 7.5}, {.rows = 64, .ms = 80}};
-  profile.learned.drafters[1].yield = {12, 1.5, 2.5, 2};
+  profile.learned.drafters[1].acceptance.recent = {-0.5, 1.5, 3};
+  profile.learned.speed = 1.25;
   return profile;
 }
 
@@ -28,7 +32,9 @@ TEST(Profile, ComesBackAsItWas) {
   EXPECT_EQ(back->learned.logits_ms, 1);
   EXPECT_EQ(back->learned.attention_ms, profile().learned.attention_ms);
   EXPECT_EQ(back->learned.drafters[1].passes[1].rows, 64);
-  EXPECT_EQ(back->learned.drafters[1].yield.tokens, 1.5);
+  EXPECT_EQ(back->learned.drafters[1].acceptance.recent.level, 1.5);
+  EXPECT_EQ(back->learned.speed, 1.25);
+  EXPECT_EQ(back->learned.bank, Guard::bank_max());
 }
 
 // Whatever is missing, of another type or impossible makes the document none.
@@ -40,7 +46,8 @@ TEST(Profile, RefusesWhatItCannotHaveWritten) {
     change(json);
     EXPECT_FALSE(profile_from(json)) << json.dump();
   };
-  for (const char* field : {"tuning", "passes", "logits", "attention", "drafters"}) {
+  for (const char* field :
+       {"tuning", "passes", "logits", "attention", "drafters", "answers", "speed", "bank"}) {
     refuses([&](auto& json) { json.erase(field); });
     refuses([&](auto& json) { json[field] = -7; });
   }
@@ -51,7 +58,7 @@ TEST(Profile, RefusesWhatItCannotHaveWritten) {
   refuses([](auto& json) { json["passes"][1] = {2, 32}; });
   refuses([](auto& json) { json["drafters"][0]["levels"][0][2] = -1; });
   refuses([](auto& json) { json["drafters"][0]["confidences"][0][0] = 1e9; });
-  refuses([](auto& json) { json["drafters"][1]["yield"][1] = -1; });
+  refuses([](auto& json) { json["drafters"][1]["shifts"][1] = 1e9; });
   refuses([](auto& json) { json["drafters"][1].erase("passes"); });
   EXPECT_FALSE(profile_from(nlohmann::json::array()));
   EXPECT_FALSE(profile_from("text"));

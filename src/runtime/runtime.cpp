@@ -27,7 +27,7 @@ std::string name_of(CacheType type) {
 // A pass must have room for node 0 and its drafts; where texts share passes, for those of all
 // beside a chunk of a prompt.
 int batch_rows(const RuntimeOptions& options) {
-  const int rows = options.budget.rows + 1;
+  const int rows = options.planner.rows + 1;
   return options.pool ? options.prompt_chunk + options.n_texts * rows
                       : std::max(options.prompt_chunk, rows);
 }
@@ -62,46 +62,55 @@ Runtime::Runtime(RuntimeOptions options, ChooseFactory choose_factory, Progress 
                                fmt::join(target_model_.model.left_out, ", ")));
   note_warnings(target_model_, progress_);
   choose_context();
-  if (options_.keeps) find_profile();
+  if (options_.keeps || options_.reads_profiles) {
+    try {
+      profiles_.emplace(profile_file(), progress_);
+    } catch (const Error&) {
+      // No folder to keep them in.
+    }
+  }
+  if (const auto profile = find_profile(options_.drafters)) load_options_.tuning = profile->tuning;
   target_ = load(target_model_, load_options_);
 }
 
-void Runtime::find_profile() {
+ProfileKey Runtime::profile_key(std::span<const DraftChoice> drafters) {
+  ProfileKey key;
   const auto add_file = [&](const OpenedModel& opened) {
-    profile_key_.files.push_back(identify(opened.name, *opened.model.checkpoint));
+    key.files.push_back(identify(opened.name, *opened.model.checkpoint));
   };
   add_file(target_model_);
-  for (const DraftChoice& choice : options_.drafters) {
-    profile_key_.drafters.push_back(choice.kind->name);
+  for (const DraftChoice& choice : drafters) {
+    key.drafters.push_back(choice.kind->name);
     if (choice.late)
-      profile_key_.files.push_back(identify_unopened(choice.value));
+      key.files.push_back(identify_unopened(choice.value));
     else if (choice.kind->runs_model())
       add_file(open_draft(choice.value));
   }
-  profile_key_.processor = processor_name();
-  profile_key_.n_processors = usable_cores();
-  profile_key_.instruction_set = target_factory().name();
-  profile_key_.n_threads = options_.n_threads;
-  profile_key_.cache_type = name_of(options_.cache_type);
-  profile_key_.settings = {options_.drafter_flags.begin(), options_.drafter_flags.end()};
-  profile_key_.settings["rows"] = fmt::format("{}", options_.budget.rows);
-  profile_key_.settings["depth"] = fmt::format("{}", options_.budget.depth);
-  profile_key_.settings["width"] = fmt::format("{}", options_.budget.width);
+  key.processor = processor_name();
+  key.n_processors = usable_cores();
+  key.instruction_set = target_factory().name();
+  key.n_threads = options_.n_threads;
+  key.cache_type = name_of(options_.cache_type);
+  key.settings = {options_.drafter_flags.begin(), options_.drafter_flags.end()};
+  key.settings["rows"] = fmt::format("{}", options_.planner.rows);
+  key.settings["depth"] = fmt::format("{}", options_.planner.depth);
+  key.settings["width"] = fmt::format("{}", options_.planner.width);
   // An engine for many users times passes over more rows, and also without drafters.
-  if (options_.pool) profile_key_.settings["texts"] = "many";
-  try {
-    profiles_.emplace(profile_file(), progress_);
-  } catch (const Error&) {
-    return;  // no folder to keep them in
-  }
-  if (const auto document = profiles_->find(profile_key_)) profile_ = profile_from(*document);
-  if (profile_) load_options_.tuning = profile_->tuning;
+  if (options_.pool) key.settings["texts"] = "many";
+  return key;
+}
+
+std::optional<Profile> Runtime::find_profile(std::span<const DraftChoice> drafters) {
+  if (!profiles_) return {};
+  const auto document = profiles_->find(profile_key(drafters), options_.keeps);
+  return document ? profile_from(*document) : std::nullopt;
 }
 
 void Runtime::keep_profile(const Engine& engine) {
-  if (!profiles_ || !options_.budget.automatic) return;  // a fixed budget learns nothing
+  if (!profiles_ || !options_.keeps || !options_.planner.automatic) return;  // fixed learns nothing
   const Profile profile{.tuning = target_->tuning(), .learned = engine.learned()};
-  if (!profile.learned.passes.empty()) profiles_->keep(profile_key_, json_of(profile));
+  if (!profile.learned.passes.empty())
+    profiles_->keep(profile_key(options_.drafters), json_of(profile));
 }
 
 const OpenedModel& Runtime::open_draft(const std::string& name) {
@@ -238,7 +247,7 @@ std::shared_ptr<EarlierAnswers> Runtime::earlier_answers(std::size_t memory_byte
   if (options_.keeps && !options_.pool) {  // many users' answers are nobody's to keep
     try {
       const auto store = std::make_shared<HistoryStore>(history_file(), progress_);
-      const ModelFile model = profile_key_.files.front();  // the target's
+      const ModelFile model = identify(target_model_.name, *target_model_.model.checkpoint);
       options.load = [=, n_tokens = target_model_.model.spec.vocabulary](std::size_t n_tokens_max) {
         auto answers = store->answers(model, static_cast<std::int64_t>(n_tokens_max));
         std::erase_if(answers, [&](const EarlierAnswers::Answer& answer) {
@@ -326,13 +335,12 @@ std::vector<std::unique_ptr<Drafter>> Runtime::make_drafters(std::span<const Dra
 
 std::unique_ptr<Engine> Runtime::make_engine(std::span<const DraftChoice> drafters) {
   auto engine = std::make_unique<Engine>(target_, make_drafters(drafters),
-                                         EngineOptions{.budget = options_.budget,
+                                         EngineOptions{.planner = options_.planner,
                                                        .prompt_chunk = options_.prompt_chunk,
                                                        .knows_passes = options_.pool.has_value()});
-  const bool is_known = profile_ && options_.budget.automatic &&
-                        std::ranges::equal(drafters, options_.drafters) &&
-                        engine->restore(profile_->learned);
-  if (!is_known) engine->measure_costs();
+  const std::optional<Profile> profile =
+      options_.planner.automatic ? find_profile(drafters) : std::nullopt;
+  if (!profile || !engine->restore(profile->learned)) engine->measure_costs();
   return engine;
 }
 

@@ -47,10 +47,11 @@ struct RuntimeOptions {
   // What engines will ask for: memory for their draft models is planned beside the target's.
   std::vector<DraftChoice> drafters = {};
   DrafterFlagValues drafter_flags = {};
-  BudgetOptions budget = {};
+  PlannerOptions planner = {};
   // Whether what was measured and learned is kept from run to run (profile_store.h), and answers
   // for the history (history_store.h).
   bool keeps = false;
+  bool reads_profiles = false;  // engines begin with stored profiles; none is written
 };
 
 // Which device runs a model.
@@ -66,7 +67,7 @@ class Runtime {
   Runtime& operator=(const Runtime&) = delete;
 
   // An engine on the target with these drafters, loading their models if they are not loaded yet,
-  // and with its costs measured, or known from the profile if they are the options' drafters.
+  // and with its costs measured, or known from a stored profile of such drafters.
   // Engines share the models and so their n_texts sequences: together they have no more
   // generations, and while n_texts live, no engine may be made.
   std::unique_ptr<Engine> make_engine(std::span<const DraftChoice> drafters);
@@ -92,7 +93,8 @@ class Runtime {
   int least_pages(int context) const;
   void choose_context();
   void choose_pages(const Need& need, std::uint64_t available);
-  void find_profile();
+  ProfileKey profile_key(std::span<const DraftChoice> drafters);
+  std::optional<Profile> find_profile(std::span<const DraftChoice> drafters);
   std::unique_ptr<Drafter> make_drafter(const DraftChoice& choice);
   std::unique_ptr<Drafter> make_late(const DraftChoice& choice);
   std::shared_ptr<EarlierAnswers> earlier_answers(std::size_t memory_bytes) const;
@@ -103,10 +105,8 @@ class Runtime {
   const ChooseFactory choose_factory_;
   const Progress progress_;
   OpenedModel target_model_;
-  LoadOptions load_options_;  // of the target
-  ProfileKey profile_key_;
-  std::optional<ProfileStore> profiles_;  // nothing: none are kept
-  std::optional<Profile> profile_;        // as it was found
+  LoadOptions load_options_;              // of the target
+  std::optional<ProfileStore> profiles_;  // nothing: none are read
   std::map<std::string, OpenedModel> draft_models_;
   std::shared_ptr<Backend> target_;
   std::map<std::string, std::shared_ptr<Backend>> drafts_;  // loaded, by name

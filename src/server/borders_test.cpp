@@ -56,7 +56,7 @@ struct ScriptedServer {
                                                                     .shares_texts = true,
                                                                     .batch_rows = 32}),
                    std::move(drafters),
-                   EngineOptions{.budget = {.automatic = false, .rows = 6, .depth = 4, .width = 2},
+                   EngineOptions{.planner = {.automatic = false, .rows = 6, .depth = 4, .width = 2},
                                  .prompt_chunk = 16});
     scheduler.emplace(*engine, *tokenizer, SchedulerOptions{.n_running = 4});
     served.setting().tokenizer = tokenizer;

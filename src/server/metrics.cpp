@@ -202,6 +202,15 @@ void add_drafts(Exposition& out, const SchedulerStatus& status) {
               status.draft_work.passes);
   out.counter("outrider_draft_levels_total", "", "Levels of drafts that these decided.",
               status.draft_work.levels);
+  out.gauge("outrider_draft_bank_passes", "",
+            "Passes of the model that drafts may still lose, of all answers together.",
+            status.planner.bank);
+  out.counter("outrider_draft_vetoes_total", "",
+              "Steps that drafted less because an answer had waited too long for others' drafts.",
+              status.planner.vetoes);
+  out.counter("outrider_draft_probes_total", "",
+              "Drafts of drafters that were not expected to pay, made to see whether they do.",
+              status.planner.probes);
 
   std::vector<Value> proposed, accepted;
   for (const auto& [name, counts] : counts_by_drafter(status)) {

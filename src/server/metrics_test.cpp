@@ -93,6 +93,7 @@ SchedulerStatus busy_status() {
   counters.draft_depth = 60;
   counters.tested = 70;
   status.draft_work = {.passes = 6, .levels = 8, .ms = 1500};
+  status.planner = {.reliability = {}, .bank = 17.5, .vetoes = 3, .probes = 12};
   counters.not_drafted = {.off = 1, .limit = 2, .no_match = 3, .does_not_pay = 4, .measured = 5};
   counters.accepted_lengths = {10, 6, 4, 7, 0, 2};
   status.drafters = {{"lookup", {50, 20}}, {"model", {60, 30}}, {"model", {5, 1}}};
@@ -161,6 +162,9 @@ TEST(Metrics, ShowTheStatus) {
       {"outrider_draft_seconds_total", "", "counter", 1.5},
       {"outrider_draft_passes_total", "", "counter", 6},
       {"outrider_draft_levels_total", "", "counter", 8},
+      {"outrider_draft_bank_passes", "", "gauge", 17.5},
+      {"outrider_draft_vetoes_total", "", "counter", 3},
+      {"outrider_draft_probes_total", "", "counter", 12},
       {"outrider_draft_tokens_total", R"(drafter="lookup")", "counter", 50},
       {"outrider_draft_tokens_total", R"(drafter="model")", "counter", 65},
       {"outrider_draft_tokens_accepted_total", R"(drafter="lookup")", "counter", 20},

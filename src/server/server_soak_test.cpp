@@ -43,7 +43,7 @@ struct Stack {
                                                               .shares_texts = true,
                                                               .batch_rows = 128});
   Engine engine{target, drafters(),
-                EngineOptions{.budget = {.automatic = false, .rows = 6, .depth = 4, .width = 2},
+                EngineOptions{.planner = {.automatic = false, .rows = 6, .depth = 4, .width = 2},
                               .prompt_chunk = 100}};
   std::shared_ptr<FakeTokenizer> tokenizer = letters();
   Scheduler scheduler{engine, *tokenizer, {.n_running = 4, .n_waiting = 100}};

@@ -82,7 +82,7 @@ class LivingServer {
   std::shared_ptr<FakeBackend> target_ = std::make_shared<FakeBackend>(
       FakeModel{.vocabulary = letters()->size()},
       LoadOptions{.context = 400, .n_sequences = 4, .shares_texts = true, .batch_rows = 128});
-  Engine engine_{target_, {}, EngineOptions{.budget = {.automatic = false}, .prompt_chunk = 100}};
+  Engine engine_{target_, {}, EngineOptions{.planner = {.automatic = false}, .prompt_chunk = 100}};
   std::shared_ptr<FakeTokenizer> tokenizer_ = letters();
   Scheduler scheduler_{engine_, *tokenizer_, {.n_running = 4, .n_waiting = 100}};
   Metrics metrics_{"fake", "v1"};
@@ -156,7 +156,7 @@ TEST(Server, NeedsTheSchedulerOnlyUntilItStops) {
   {
     const auto target = std::make_shared<FakeBackend>(
         FakeModel{}, LoadOptions{.context = 100, .n_sequences = 2, .batch_rows = 128});
-    Engine engine(target, {}, {.budget = {.automatic = false}, .prompt_chunk = 100});
+    Engine engine(target, {}, {.planner = {.automatic = false}, .prompt_chunk = 100});
     const auto tokenizer = letters();
     Scheduler scheduler(engine, *tokenizer, {});
     server.serve({}, {}, scheduler);

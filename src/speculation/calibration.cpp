@@ -20,6 +20,8 @@ constexpr double kTextVariance = 2;
 // Texts change: what an outcome adds, where it is as surprising as usual. A great surprise adds
 // much, so that it and the next outcomes count more.
 constexpr double kTextDrift = 0.01, kLevelDrift = 0.01;
+// Sequences over which the mean of what they differ by is taken.
+constexpr double kRecentSequences = 8;
 constexpr double kInterceptVariance = 0.5;
 constexpr double kSlopeVariance = 0.1;
 constexpr double kFitDrift = 1e-4;
@@ -111,26 +113,45 @@ Calibration::Calibration(int n_drafters)
                                           .slope = 0,
                                           .intercept_variance = kInterceptVariance,
                                           .covariance = 0,
-                                          .slope_variance = 0}) {}
+                                          .slope_variance = 0}),
+      recent_(n_drafters) {}
 
 Calibration::OfDrafter Calibration::of_drafter(std::size_t drafter) const {
   const auto of = [&](const std::vector<Fit>& fits) {
     const auto first = fits.begin() + drafter * kDepthRanges;
     return std::vector<Fit>(first, first + kDepthRanges);
   };
-  return {of(confidences_), of(levels_)};
+  return {of(confidences_), of(levels_), recent_[drafter]};
 }
 
 void Calibration::restore(std::size_t drafter, const OfDrafter& known) {
   CHECK(known.confidences.size() == kDepthRanges && known.levels.size() == kDepthRanges);
   std::ranges::copy(known.confidences, confidences_.begin() + drafter * kDepthRanges);
   std::ranges::copy(known.levels, levels_.begin() + drafter * kDepthRanges);
+  recent_[drafter] = known.recent;
 }
 
-Calibration::Text Calibration::begin_text() const {
-  const std::vector<Shift> as_usual(confidences_.size() / kDepthRanges,
-                                    {.mean = 0, .variance = kTextVariance});
-  return {as_usual, as_usual, std::vector<double>(as_usual.size(), 0)};
+Calibration::Sequence Calibration::begin() const {
+  Sequence sequence{.confidences = {}, .levels = {}, .handicaps = {}};
+  for (const Recent& recent : recent_) {
+    sequence.confidences.push_back({.mean = recent.confidence, .variance = kTextVariance});
+    sequence.levels.push_back({.mean = recent.level, .variance = kTextVariance});
+    sequence.handicaps.push_back(0);
+  }
+  return sequence;
+}
+
+// A sequence counts by how much is known of it.
+void Calibration::end(const Sequence& sequence) {
+  for (std::size_t drafter = 0; drafter < recent_.size(); ++drafter) {
+    Recent& recent = recent_[drafter];
+    const double known = 1 - sequence.levels[drafter].variance / kTextVariance;
+    if (known <= 0) continue;
+    recent.weight = std::min(recent.weight + known, kRecentSequences);
+    const double share = known / recent.weight;
+    recent.confidence += share * (sequence.confidences[drafter].mean - recent.confidence);
+    recent.level += share * (sequence.levels[drafter].mean - recent.level);
+  }
 }
 
 double Calibration::handicap(int n_known) {
@@ -145,28 +166,30 @@ std::size_t Calibration::fit(int drafter, int depth) const {
   return fit;
 }
 
-double Calibration::acceptance(const Text& text, const Proposal& proposal, int depth) const {
-  return predict(confidences_[fit(proposal.drafter, depth)], text.confidences[proposal.drafter],
+double Calibration::acceptance(const Sequence& sequence, const Proposal& proposal,
+                               int depth) const {
+  return predict(confidences_[fit(proposal.drafter, depth)], sequence.confidences[proposal.drafter],
                  log_odds(proposal.confidence),
-                 kHandicapOfConfidence * text.handicaps[proposal.drafter]);
+                 kHandicapOfConfidence * sequence.handicaps[proposal.drafter]);
 }
 
-double Calibration::level(const Text& text, int drafter, int depth) const {
-  return level(text, drafter, depth, text.handicaps[drafter]);
+double Calibration::level(const Sequence& sequence, int drafter, int depth) const {
+  return level(sequence, drafter, depth, sequence.handicaps[drafter]);
 }
 
-double Calibration::level(const Text& text, int drafter, int depth, double handicap) const {
-  return predict(levels_[fit(drafter, depth)], text.levels[drafter], 0, handicap);
+double Calibration::level(const Sequence& sequence, int drafter, int depth, double handicap) const {
+  return predict(levels_[fit(drafter, depth)], sequence.levels[drafter], 0, handicap);
 }
 
-std::vector<double> Calibration::acceptances(const Text& text, const DraftTree& tree) const {
+std::vector<double> Calibration::acceptances(const Sequence& sequence,
+                                             const DraftTree& tree) const {
   std::vector<double> acceptances(tree.size(), 1);
   for (int parent = 0; parent < tree.size(); ++parent) {
     double best = 0, sum = 0;
     for (int child : tree.children(parent)) {
       double& own = acceptances[child] = 0;
       for (const Proposal& proposal : tree[child].proposals)
-        own = std::max(own, acceptance(text, proposal, tree[child].depth));
+        own = std::max(own, acceptance(sequence, proposal, tree[child].depth));
       best = std::max(best, own);
       sum += own;
     }
@@ -184,9 +207,9 @@ std::vector<double> Calibration::acceptances(const Text& text, const DraftTree& 
   return acceptances;
 }
 
-void Calibration::observe(Text& text, const DraftTree& tree, std::span<const Token> taken) {
-  const std::vector<double> predicted = acceptances(text, tree);
-  const int n_drafters = static_cast<int>(text.levels.size());
+void Calibration::observe(Sequence& sequence, const DraftTree& tree, std::span<const Token> taken) {
+  const std::vector<double> predicted = acceptances(sequence, tree);
+  const int n_drafters = static_cast<int>(sequence.levels.size());
   std::optional<int> parent = 0;
   for (Token token : taken) {
     for (int drafter = 0; drafter < n_drafters; ++drafter) {
@@ -202,13 +225,13 @@ void Calibration::observe(Text& text, const DraftTree& tree, std::span<const Tok
           best = proposal->confidence;
           best_was_right = node.token == token;
         }
-        update(confidences_[fit(drafter, depth)], text.confidences[drafter],
-               log_odds(proposal->confidence), kHandicapOfConfidence * text.handicaps[drafter],
+        update(confidences_[fit(drafter, depth)], sequence.confidences[drafter],
+               log_odds(proposal->confidence), kHandicapOfConfidence * sequence.handicaps[drafter],
                node.token == token, kTextDrift);
       }
       if (depth > 0)
-        update(levels_[fit(drafter, depth)], text.levels[drafter], 0, text.handicaps[drafter],
-               best_was_right, kLevelDrift);
+        update(levels_[fit(drafter, depth)], sequence.levels[drafter], 0,
+               sequence.handicaps[drafter], best_was_right, kLevelDrift);
     }
     for (int child : tree.children(*parent)) {
       Reliability::Range& range =
@@ -223,10 +246,11 @@ void Calibration::observe(Text& text, const DraftTree& tree, std::span<const Tok
   }
 }
 
-void Calibration::observe(Text& text, const Proposal& guess, bool was_right, double handicap) {
-  update(confidences_[fit(guess.drafter, 1)], text.confidences[guess.drafter],
+void Calibration::observe(Sequence& sequence, const Proposal& guess, bool was_right,
+                          double handicap) {
+  update(confidences_[fit(guess.drafter, 1)], sequence.confidences[guess.drafter],
          log_odds(guess.confidence), kHandicapOfConfidence * handicap, was_right, kTextDrift);
-  update(levels_[fit(guess.drafter, 1)], text.levels[guess.drafter], 0, handicap, was_right,
+  update(levels_[fit(guess.drafter, 1)], sequence.levels[guess.drafter], 0, handicap, was_right,
          kLevelDrift);
 }
 

@@ -35,8 +35,8 @@ class Calibration {
   struct Shift {
     double mean = 0, variance;
   };
-  // A text begins as texts usually are, with the weight of one or two outcomes.
-  struct Text {
+  // A sequence begins as recent ones were, with the weight of one or two outcomes.
+  struct Sequence {
     std::vector<Shift> confidences, levels;  // [drafters]
     std::vector<double> handicaps;           // [drafters] of what they know of it now
   };
@@ -47,9 +47,16 @@ class Calibration {
     double intercept_variance, covariance, slope_variance;
   };
 
+  // By how much recent sequences differed, in the mean.
+  struct Recent {
+    double confidence = 0, level = 0;
+    double weight = 0;  // sequences
+  };
+
   // Of one drafter over all texts, [depth ranges].
   struct OfDrafter {
     std::vector<Fit> confidences, levels;
+    Recent recent;
   };
 
   explicit Calibration(int n_drafters);
@@ -58,30 +65,31 @@ class Calibration {
   // With as many depth ranges as of_drafter() gives.
   void restore(std::size_t drafter, const OfDrafter& known);
 
-  Text begin_text() const;
+  Sequence begin() const;
+  void end(const Sequence& sequence);
 
   // By how much less, in log odds, the odds are that a drafter's best guess is right if it knows
   // only the last n_known tokens of a longer text. 0: it knows as much as it can use.
   static double handicap(int n_known);
 
   // The probability that this proposal is accepted if its parent is, at this depth of its node.
-  double acceptance(const Text& text, const Proposal& proposal, int depth) const;
+  double acceptance(const Sequence& sequence, const Proposal& proposal, int depth) const;
   // The same for each node of a tree, [tree.size()]; 1 for node 0. Of several proposals of a node
   // the most hopeful counts. Only one of several siblings can be accepted: all others together have
   // at most what the most likely one leaves.
-  std::vector<double> acceptances(const Text& text, const DraftTree& tree) const;
+  std::vector<double> acceptances(const Sequence& sequence, const DraftTree& tree) const;
   // The probability that the best proposal that this drafter will make at this depth is accepted if
   // its parent is, before its confidence is known.
-  double level(const Text& text, int drafter, int depth) const;
+  double level(const Sequence& sequence, int drafter, int depth) const;
   // The same if what it knew of the text had another handicap.
-  double level(const Text& text, int drafter, int depth, double handicap) const;
+  double level(const Sequence& sequence, int drafter, int depth, double handicap) const;
 
   // Counts the outcome of every proposal whose parent is part of the text. `taken`: the tokens by
   // which the text went on after node 0. The tree may hold nodes that were never checked, because
   // the text decides about them too.
-  void observe(Text& text, const DraftTree& tree, std::span<const Token> taken);
+  void observe(Sequence& sequence, const DraftTree& tree, std::span<const Token> taken);
   // The best guess of a drafter at a token of the text was right or wrong, without any draft.
-  void observe(Text& text, const Proposal& guess, bool was_right, double handicap);
+  void observe(Sequence& sequence, const Proposal& guess, bool was_right, double handicap);
 
   const Reliability& reliability() const { return reliability_; }
 
@@ -89,6 +97,7 @@ class Calibration {
   std::size_t fit(int drafter, int depth) const;
 
   std::vector<Fit> confidences_, levels_;  // [drafters, depth ranges]
+  std::vector<Recent> recent_;             // [drafters]
   Reliability reliability_;
 };
 

@@ -19,7 +19,7 @@ DraftTree chain_of(int length, float confidence, int drafter = 0) {
 
 TEST(Calibration, BelievesTheStatedConfidenceAtFirst) {
   const Calibration calibration(2);
-  const Calibration::Text text = calibration.begin_text();
+  const Calibration::Sequence text = calibration.begin();
   double last = 0;
   for (float confidence : {0.0f, 0.03f, 0.3f, 0.5f, 0.8f, 0.99f, 1.0f}) {
     const double acceptance = calibration.acceptance(text, {1, confidence}, 1);
@@ -34,7 +34,7 @@ TEST(Calibration, BelievesTheStatedConfidenceAtFirst) {
 
 TEST(Calibration, ATextMovesFastAndLeavesOthersAlone) {
   Calibration calibration(2);
-  Calibration::Text text = calibration.begin_text(), other = calibration.begin_text();
+  Calibration::Sequence text = calibration.begin(), other = calibration.begin();
   const DraftTree tree = chain_of(1, 0.8f);
   for (int i = 0; i < 3; ++i) calibration.observe(text, tree, std::vector<Token>{9});
   EXPECT_LT(calibration.acceptance(text, {0, 0.8f}, 1), 0.45);
@@ -55,11 +55,11 @@ TEST(Calibration, TheEndOfATextTellsLessThanTheWhole) {
   EXPECT_GT(Calibration::handicap(8), Calibration::handicap(64));
   EXPECT_EQ(Calibration::handicap(1 << 20), 0);
   Calibration calibration(1);
-  const Calibration::Text begun = calibration.begin_text();
+  const Calibration::Sequence begun = calibration.begin();
   const double handicap = Calibration::handicap(16);
   EXPECT_LT(calibration.level(begun, 0, 1, handicap), calibration.level(begun, 0, 1) - 0.2);
 
-  Calibration::Text after_whole = begun, after_end = begun;
+  Calibration::Sequence after_whole = begun, after_end = begun;
   after_end.handicaps[0] = handicap;
   EXPECT_LT(calibration.acceptance(after_end, {0, 0.8f}, 1),
             calibration.acceptance(after_whole, {0, 0.8f}, 1));
@@ -76,17 +76,17 @@ TEST(Calibration, LearnsFromTextToText) {
   Calibration calibration(1);
   const DraftTree tree = chain_of(1, 0.5f);
   for (int i = 0; i < 40; ++i) {
-    Calibration::Text text = calibration.begin_text();
+    Calibration::Sequence text = calibration.begin();
     for (int j = 0; j < 20; ++j) calibration.observe(text, tree, std::vector<Token>{1});
   }
-  EXPECT_GT(calibration.acceptance(calibration.begin_text(), {0, 0.5f}, 1), 0.85);
-  EXPECT_GT(calibration.level(calibration.begin_text(), 0, 1), 0.8);
+  EXPECT_GT(calibration.acceptance(calibration.begin(), {0, 0.5f}, 1), 0.85);
+  EXPECT_GT(calibration.level(calibration.begin(), 0, 1), 0.8);
 }
 
 TEST(Calibration, TellsDepthsApart) {
   Calibration calibration(1);
   const DraftTree tree = chain_of(3, 0.5f);
-  Calibration::Text text = calibration.begin_text();
+  Calibration::Sequence text = calibration.begin();
   for (int i = 0; i < 200; ++i) calibration.observe(text, tree, std::vector<Token>{1, 2, 9});
   EXPECT_GT(calibration.acceptance(text, {0, 0.5f}, 1), 0.8);
   EXPECT_GT(calibration.acceptance(text, {0, 0.5f}, 2), 0.8);
@@ -97,7 +97,7 @@ TEST(Calibration, TellsDepthsApart) {
 // nothing about what would have come later.
 TEST(Calibration, CountsProposalsWhoseParentWasAccepted) {
   Calibration calibration(1);
-  Calibration::Text text = calibration.begin_text();
+  Calibration::Sequence text = calibration.begin();
   const DraftTree tree = chain_of(3, 0.5f);
   calibration.observe(text, tree, std::vector<Token>{1});
   EXPECT_EQ(calibration.reliability().n(), 1);
@@ -111,7 +111,7 @@ TEST(Calibration, CountsProposalsWhoseParentWasAccepted) {
 
 TEST(Calibration, TakesTheMostHopefulProposal) {
   const Calibration calibration(2);
-  const Calibration::Text text = calibration.begin_text();
+  const Calibration::Sequence text = calibration.begin();
   DraftTree tree(0);
   tree.propose(0, 1, {0, 0.25f});
   tree.propose(0, 1, {1, 0.75f});
@@ -122,7 +122,7 @@ TEST(Calibration, TakesTheMostHopefulProposal) {
 // it leaves.
 TEST(Calibration, SiblingsShareWhatTheFirstLeaves) {
   const Calibration calibration(1);
-  const Calibration::Text text = calibration.begin_text();
+  const Calibration::Sequence text = calibration.begin();
   DraftTree tree(0);
   tree.propose(0, 1, {0, 0.4f});
   tree.propose(0, 2, {0, 0.9f});
@@ -146,7 +146,7 @@ TEST(Calibration, WhatIsPredictedComesTrueAsOften) {
     std::normal_distribution<double> normal;
     std::uniform_real_distribution<double> uniform;
     for (int i = 0; i < 20; ++i) {
-      Calibration::Text text = calibration.begin_text();
+      Calibration::Sequence text = calibration.begin();
       const double shift = 1.5 * normal(random);
       for (int token = 0; token < 100;) {
         DraftTree tree(0);
@@ -177,6 +177,32 @@ TEST(Reliability, MeasuresTheDistance) {
   reliability.ranges[1] = {.n = 10, .predicted = 1.5, .accepted = 2.5};
   EXPECT_EQ(reliability.n(), 40);
   EXPECT_NEAR(reliability.expected_error(), (7.5 + 1) / 40, 1e-12);
+}
+
+// A sequence begins as recent ones were: beyond the fits, which move slowly, and by as much as is
+// known of each. One of which nothing is known does not count.
+TEST(Calibration, ASequenceBeginsAsRecentOnesWere) {
+  Calibration calibration(2);
+  const auto levels = [&](bool is_right, int n_outcomes) {
+    Calibration::Sequence sequence = calibration.begin();
+    const double begun = sequence.levels[1].mean;
+    for (int i = 0; i < n_outcomes; ++i) calibration.observe(sequence, {1, 0.6f}, is_right, 0);
+    calibration.end(sequence);
+    return begun;
+  };
+  EXPECT_EQ(levels(true, 30), 0);
+  const double after_one = levels(true, 30);
+  EXPECT_GT(after_one, 0.5);
+  EXPECT_EQ(calibration.begin().levels[0].mean, 0);  // another drafter's
+  const double before = calibration.begin().levels[1].mean;
+  levels(false, 0);
+  EXPECT_EQ(calibration.begin().levels[1].mean, before);
+  for (int i = 0; i < 20; ++i) levels(false, 30);
+  EXPECT_LT(calibration.begin().levels[1].mean, 0);
+
+  Calibration other(2);
+  other.restore(1, calibration.of_drafter(1));
+  EXPECT_EQ(other.begin().levels[1].mean, calibration.begin().levels[1].mean);
 }
 
 }  // namespace

@@ -38,4 +38,37 @@ double DraftWorth::level_gain(std::vector<double> drafted, std::span<const doubl
   return best_gain(drafted, row_prices).gain - without;
 }
 
+BestGain Prospect::best(const std::function<double(int)>& price) const {
+  BestGain best;
+  for (int n = 1; n < static_cast<int>(gains.size()); ++n)
+    if (const double gain = gains[n] - price(n); gain > best.gain) best = {n, tokens[n], gain};
+  return best;
+}
+
+Prospect DraftWorth::prospect(std::vector<double> drafted, int levels_max, double handicap) const {
+  std::ranges::sort(drafted, std::greater<>{});
+  const double first = drafted.empty() ? 0 : drafted[0];
+  const BestGain without = best_gain(drafted, row_prices);
+  const int n_rows = static_cast<int>(row_prices.size()) - 1;
+  const auto price = [&](int n) { return row_prices[std::min(n, n_rows)]; };
+  Prospect prospect;
+  double tokens = 0, path = 1;
+  for (int levels = 1; levels <= std::min(levels_max, n_rows); ++levels) {
+    path *= calibration->level(*sequence, drafter, levels, handicap);
+    tokens += path;
+    // In place of the other nodes, or where their first guess is wrong.
+    const double gain =
+        std::max(tokens - price(levels) - without.gain,
+                 (1 - first) * tokens - (price(without.n + levels) - price(without.n)));
+    const bool is_more = gain > prospect.gains.back();
+    prospect.tokens.push_back(is_more ? tokens : prospect.tokens.back());
+    prospect.gains.push_back(is_more ? gain : prospect.gains.back());
+  }
+  while (prospect.gains.size() > 1 && prospect.gains.back() == prospect.gains.end()[-2]) {
+    prospect.tokens.pop_back();
+    prospect.gains.pop_back();
+  }
+  return prospect;
+}
+
 }  // namespace outrider

@@ -4,6 +4,7 @@
 
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <span>
 #include <vector>
@@ -26,24 +27,40 @@ BestGain best_gain(std::span<const double> values, std::span<const double> price
 // tokens.
 int n_that_share(std::span<const double> gains, const std::function<double(int)>& price);
 
+// What a draft is expected to bring, [levels + 1], if it has at most so many; deeper ones bring as
+// much as the last.
+struct Prospect {
+  std::vector<double> tokens = {0};
+  std::vector<double> gains = {0};  // beyond what a tree brings without it, and the price of rows
+
+  int at(int levels) const { return std::min(levels, static_cast<int>(gains.size()) - 1); }
+  // At the levels n with the largest gain less price(n), that of their time.
+  BestGain best(const std::function<double(int)>& price) const;
+};
+
 // For a drafter that grows a text's draft level by level, each of which takes time.
 struct DraftWorth {
   const Calibration* calibration = nullptr;  // null: confidences stand
-  const Calibration::Text* text = nullptr;
+  const Calibration::Sequence* sequence = nullptr;
   int drafter = 0;
   std::vector<double> row_prices = {};  // as for best_gain(); empty: time has no price
   double ms_price = 0;                  // of a millisecond
 
   double acceptance(float confidence, int depth) const {
-    return calibration ? calibration->acceptance(*text, {drafter, confidence}, depth) : confidence;
+    return calibration ? calibration->acceptance(*sequence, {drafter, confidence}, depth)
+                       : confidence;
   }
   double level(int depth) const {
-    return calibration ? calibration->level(*text, drafter, depth) : 1;
+    return calibration ? calibration->level(*sequence, drafter, depth) : 1;
   }
 
   // What a further level brings before its time is paid: nodes of the `expected` values beside
   // those that are drafted already, in any order.
   double level_gain(std::vector<double> drafted, std::span<const double> expected) const;
+
+  // Of a draft of one node per level beside nodes of these values, if what the drafter knows of the
+  // text has this handicap (Calibration::handicap). Needs a calibration and prices.
+  Prospect prospect(std::vector<double> drafted, int levels_max, double handicap) const;
 };
 
 }  // namespace outrider

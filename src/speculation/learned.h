@@ -10,23 +10,18 @@
 
 namespace outrider {
 
-// What asking a drafter brought, in means over the recent times.
-struct Yield {
-  double weight = 0;  // times
-  double tokens = 0;  // accepted, that no drafter before it had proposed
-  double levels = 0;  // of its drafts
-  double rows = 0;    // of these that were checked
-};
-
 struct Learned {
   std::vector<CostCurve::Point> passes;    // of the target
   double logits_ms = 0, attention_ms = 0;  // of one row, of one position
   struct OfDrafter {
     std::vector<CostCurve::Point> passes;  // of its own model; empty: it runs none
     Calibration::OfDrafter acceptance;
-    Yield yield;
   };
   std::vector<OfDrafter> drafters;
+  double answers = 0;        // recent ones, by their weight
+  double answer_tokens = 0;  // of these, their mean
+  double speed = 1;          // tokens of recent sequences in the time of a pass without drafts
+  double bank = 0;           // guard.h
 };
 
 }  // namespace outrider

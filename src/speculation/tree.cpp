@@ -30,6 +30,26 @@ std::optional<int> DraftTree::child(int node, Token token) const {
   return std::nullopt;
 }
 
+namespace {
+
+bool has(const std::vector<Proposal>& proposals, int drafter) {
+  return std::ranges::find(proposals, drafter, &Proposal::drafter) != proposals.end();
+}
+
+}  // namespace
+
+int DraftTree::depth(int drafter) const {
+  int depth = 0;
+  for (const DraftNode& node : nodes_)
+    if (has(node.proposals, drafter)) depth = std::max(depth, node.depth);
+  return depth;
+}
+
+bool DraftTree::guesses(int drafter, Token token) const {
+  const std::optional<int> found = child(0, token);
+  return found && has(nodes_[*found].proposals, drafter);
+}
+
 std::vector<Token> DraftTree::path(int node) const {
   std::vector<Token> tokens;
   for (; node != 0; node = nodes_[node].parent) tokens.push_back(nodes_[node].token);

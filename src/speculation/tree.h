@@ -38,6 +38,10 @@ class DraftTree {
   int size() const { return static_cast<int>(nodes_.size()); }
   std::span<const int> children(int node) const { return children_[node]; }  // in the order made
   std::optional<int> child(int node, Token token) const;
+  // Of the deepest node that this drafter proposed; 0: none.
+  int depth(int drafter) const;
+  // Whether one of the drafter's proposals for node 0 is this token.
+  bool guesses(int drafter, Token token) const;
   // Tokens of the path to `node`, node 0's not among them.
   std::vector<Token> path(int node) const;
 

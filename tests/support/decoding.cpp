@@ -49,7 +49,7 @@ Decoded decode(const Task& task, const Way& way) {
   }
   CHECK(!drafters.empty() || way.draft == "off");
   Engine engine(load(*task.target, {}), std::move(drafters),
-                {.budget = {.automatic = way.automatic_budget,
+                {.planner = {.automatic = way.automatic_budget,
                             .rows = way.rows,
                             .depth = way.depth,
                             .width = way.width},

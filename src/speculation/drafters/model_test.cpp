@@ -199,7 +199,7 @@ TEST(ModelDrafter, KeepsItsLimits) {
 
 TEST(ModelDrafter, StopsWhereALevelIsNotWorthIt) {
   const Calibration calibration(1);
-  const Calibration::Text known = calibration.begin_text();
+  const Calibration::Sequence known = calibration.begin();
   // Without guesses, whose number depends on measured times: each pass decides one level.
   Drafting drafting({}, {.context = 256}, 23, 0);
   const std::vector<Token> text{4, 5};
@@ -208,7 +208,7 @@ TEST(ModelDrafter, StopsWhereALevelIsNotWorthIt) {
   const SamplingParams sampling = Drafting::greedy();
   const ProcessorState state(sampling);
   const auto n_passes = [&](double ms_price, double row_price) {
-    DraftWorth worth{.calibration = &calibration, .text = &known, .ms_price = ms_price};
+    DraftWorth worth{.calibration = &calibration, .sequence = &known, .ms_price = ms_price};
     for (int n = 0; n <= 16; ++n) worth.row_prices.push_back(n * row_price);
     DraftTree tree(text.back());
     const DraftRequest request{.sequence = {0},

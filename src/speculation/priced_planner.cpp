@@ -1,0 +1,440 @@
+#include "speculation/priced_planner.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <utility>
+
+#include "base/error.h"
+
+namespace outrider {
+namespace {
+
+constexpr double kRecent = 31.0 / 32;  // what a step leaves of the weight of those before it
+// What is tried now and then is tried after so many steps, then twice as many, at last this many: a
+// plain step, rows that seem too dear, a drafter that is not expected to pay.
+constexpr int kGapMin = 8, kGapMax = 64;
+constexpr int kPlainAtFirst = 2;   // steps; one suffices where passes are known from before
+constexpr int kProbeContext = 16;  // tokens of a text's end that a probed drafter reads
+constexpr int kProbeRows = 3;
+// The first drafts after a prefill may be wrong: the guard must allow a few more.
+constexpr int kDraftsAfterPrefill = 3;
+constexpr double kAnswerUsual = 48;  // tokens, before any answer has ended
+
+int longer(int gap) {
+  return std::clamp(2 * gap, kGapMin, kGapMax);
+}
+
+}  // namespace
+
+PricedPlanner::PricedPlanner(const PlannerOptions& options, CostCurve& curve, int n_drafters)
+    : options_(options),
+      fixed_(options),
+      curve_(curve),
+      calibration_(n_drafters),
+      costs_(n_drafters),
+      answer_tokens_(kAnswerUsual),
+      n_plain_due_(kPlainAtFirst),
+      row_probe_gap_(kGapMin) {}
+
+// Its speed begins as that of recent sequences, with the weight of one step.
+void PricedPlanner::begin(DraftSequence number, int n_prefill) {
+  end(number);
+  Sequence sequence{.belief = calibration_.begin(), .drafters = {}, .tokens = speed_, .passes = 1};
+  sequence.drafters.resize(costs_.size());
+  if (!curve_.empty() && n_prefill > 0)
+    sequence.account.prefill =
+        curve_.ms({.rows = n_prefill, .without_logits = n_prefill - 1}) / curve_.ms(1);
+  sequences_.emplace(number, std::move(sequence));
+}
+
+void PricedPlanner::end(DraftSequence number) {
+  const auto found = sequences_.find(number);
+  if (found == sequences_.end()) return;
+  if (const int n = found->second.account.n_tokens; n > 0) {
+    calibration_.end(found->second.belief);
+    n_answers_ = kRecent * n_answers_ + 1;
+    answer_tokens_ += (n - answer_tokens_) / n_answers_;
+  }
+  sequences_.erase(found);
+}
+
+Learned PricedPlanner::learned() const {
+  Learned learned{.passes = {},
+                  .drafters = {},
+                  .answers = n_answers_,
+                  .answer_tokens = answer_tokens_,
+                  .speed = speed_,
+                  .bank = guard_.bank()};
+  for (std::size_t drafter = 0; drafter < costs_.size(); ++drafter)
+    learned.drafters.push_back({.passes = {}, .acceptance = calibration_.of_drafter(drafter)});
+  return learned;
+}
+
+void PricedPlanner::restore(const Learned& learned) {
+  CHECK(learned.drafters.size() == costs_.size());
+  for (std::size_t drafter = 0; drafter < costs_.size(); ++drafter)
+    calibration_.restore(drafter, learned.drafters[drafter].acceptance);
+  n_answers_ = learned.answers;
+  answer_tokens_ = learned.answer_tokens;
+  speed_ = learned.speed;
+  guard_.restore(learned.bank);
+  n_plain_due_ = 1;
+}
+
+Planner::Report PricedPlanner::report() const {
+  return {.reliability = calibration_.reliability(),
+          .bank = guard_.bank(),
+          .vetoes = n_vetoes_,
+          .probes = n_probes_};
+}
+
+bool PricedPlanner::plain_step_is_due(const PassLoad& load) const {
+  if (curve_.empty() || load.prompt_rows > 0) return false;
+  return n_plain_due_ > 0 || n_since_plain_ >= plain_gap_ * speed_;
+}
+
+// What all sequences would get from another millisecond without prompts; those that prefill theirs,
+// or wait to, count as if they decoded without drafts.
+double PricedPlanner::tokens_per_ms(std::span<const PlannedSequence> sequences,
+                                    const PassLoad& load) const {
+  double sum = load.sequences - static_cast<double>(sequences.size());
+  for (const PlannedSequence& planned : sequences) sum += sequences_.at(planned.sequence).speed();
+  return sum / StepCosts(curve_, load).plain_ms();
+}
+
+// The probability of each node that it is accepted, [tree.size()].
+std::vector<double> PricedPlanner::chances(const PlannedSequence& planned) const {
+  const DraftTree& tree = *planned.tree;
+  std::vector<double> chances =
+      calibration_.acceptances(sequences_.at(planned.sequence).belief, tree);
+  for (int node = 1; node < tree.size(); ++node) chances[node] *= chances[tree[node].parent];
+  return chances;
+}
+
+void PricedPlanner::learn(int drafter, DraftSequence number, std::span<const Rehearsed> rehearsed) {
+  for (const Rehearsed& guess : rehearsed)
+    calibration_.observe(sequences_.at(number).belief, {drafter, guess.confidence}, guess.was_right,
+                         Calibration::handicap(guess.n_known));
+}
+
+// A sequence for which a drafter may be asked that takes time.
+struct PricedPlanner::Candidate {
+  std::size_t index;  // among the planned sequences
+  const PlannedSequence& planned;
+  Sequence& sequence;
+  Ask& ask;
+  std::vector<double> tree = {};  // chances of its nodes
+  Prospect prospect = {};         // with what it will have read
+  double prefill_ms = 0;
+
+  Prospect expect(double handicap) const {
+    return ask.worth.prospect(tree, ask.limits->depth, handicap);
+  }
+  double gain(int levels) const { return prospect.gains[prospect.at(levels)]; }
+};
+
+struct PricedPlanner::Round {
+  int drafter;
+  const Drafter& asked;
+  const PassLoad& load;
+  const StepCosts& costs;
+  double ms_price;                     // in tokens
+  std::vector<DraftCost> draft_costs;  // [candidates + 1]
+  std::vector<Guard::Share> shares;    // [sequences] of drafters before this one
+};
+
+// Sequences for which a drafter is asked together, and for how many levels.
+struct PricedPlanner::Choice {
+  int levels = 0;
+  std::vector<Candidate*> candidates = {};
+
+  bool has(const Candidate& candidate) const {
+    return std::ranges::count(candidates, &candidate) > 0;
+  }
+};
+
+std::vector<Planner::Ask> PricedPlanner::ask(int drafter, const Drafter& asked,
+                                             std::span<const PlannedSequence> sequences,
+                                             const PassLoad& load) {
+  std::vector<Ask> asks = fixed_.ask(drafter, asked, sequences, load);
+  if (curve_.empty() || sequences.empty()) return asks;
+  const StepCosts costs(curve_, load);
+  const double price = tokens_per_ms(sequences, load);
+  const std::vector<double> row_prices =
+      costs.row_prices(std::min(options_.rows, load.rows_left()), price);
+  std::vector<Candidate> candidates;
+  long length = 0;
+  for (std::size_t i = 0; i < sequences.size(); ++i) {
+    Sequence& sequence = sequences_.at(sequences[i].sequence);
+    sequence.drafters[drafter].was_asked = false;
+    if (!asks[i].limits) continue;
+    length += sequences[i].length;
+    asks[i].worth = {&calibration_, &sequence.belief, drafter, row_prices, price};
+    asks[i].worth.row_prices.resize(std::min(asks[i].limits->nodes, load.rows_left()) + 1);
+    candidates.push_back({i, sequences[i], sequence, asks[i], chances(sequences[i])});
+    candidates.back().tree.erase(candidates.back().tree.begin());
+  }
+  if (candidates.empty()) return asks;
+  const int n = static_cast<int>(candidates.size()), mean_length = static_cast<int>(length / n);
+  Round round{drafter, asked, load, costs, price, {{}}, draft_shares(sequences, costs)};
+  for (int i = 1; i <= n; ++i) round.draft_costs.push_back(asked.cost(i, mean_length));
+  Choice choice;
+  if (round.draft_costs[n].ms(options_.depth) <= StepCosts::kRowMin * costs.plain_ms()) {
+    round.draft_costs.assign(n + 1, {});  // next to no time
+    for (Candidate& candidate : candidates) choice.candidates.push_back(&candidate);
+  } else {
+    for (Candidate& candidate : candidates) choose_context(candidate, round);
+    choice = best_choice(candidates, round);
+    for (Candidate* candidate : choice.candidates) candidate->ask.limits->depth = choice.levels;
+    probe(candidates, choice, round);
+  }
+  for (Candidate& candidate : candidates) {
+    OfDrafter& state = candidate.sequence.drafters[drafter];
+    state.was_asked = choice.has(candidate);
+    state.prefill_ms = state.was_asked ? candidate.prefill_ms : 0;
+    if (!state.was_asked)
+      candidate.ask.limits.reset();
+    else
+      candidate.sequence.belief.handicaps[drafter] =
+          Calibration::handicap(asked.n_known(candidate.planned.sequence, candidate.ask.n_context));
+  }
+  costs_[drafter] = round.draft_costs[choice.candidates.size()];
+  return asks;
+}
+
+// Prefilling all that the drafter lacks of a text is an investment, which the rest of the answer
+// has to bring in. Otherwise the drafter is asked with what it knows, if it knows the end.
+void PricedPlanner::choose_context(Candidate& candidate, const Round& round) {
+  const PlannedSequence& planned = candidate.planned;
+  const double per_unread_ms = round.draft_costs[1].per_unread_ms;
+  const double prefill_ms = round.asked.unread(planned.sequence, kWholeText) * per_unread_ms;
+  candidate.prospect = candidate.expect(0);
+  if (prefill_ms == 0) return;
+  Prospect as_it_is;
+  if (round.asked.unread(planned.sequence, kProbeContext) == 0)
+    as_it_is = candidate.expect(
+        Calibration::handicap(round.asked.n_known(planned.sequence, kProbeContext)));
+  // What a step gains, where all that may be asked share the time.
+  const double share = round.ms_price / static_cast<double>(round.draft_costs.size() - 1);
+  const auto price = [&](int levels) { return share * round.draft_costs.back().ms(levels); };
+  const BestGain with = candidate.prospect.best(price), without = as_it_is.best(price);
+  // An answer goes on for as long as answers are, or as it has gone on already.
+  const double n_left = std::min<double>(std::max<double>(planned.n_answered, answer_tokens_),
+                                         planned.n_left.value_or(kWholeText));
+  const double gain = n_left / (1 + with.tokens) * (with.gain - without.gain);
+  Candidate* const alone[] = {&candidate};
+  candidate.prefill_ms = prefill_ms;
+  if (gain > round.ms_price * prefill_ms && allows(alone, kDraftsAfterPrefill, round)) return;
+  candidate.prefill_ms = 0;
+  candidate.ask.n_context = kProbeContext;
+  candidate.prospect = as_it_is;
+}
+
+// If no draft is accepted.
+bool PricedPlanner::allows(std::span<const Guard::Share> shares, const PassLoad& load) {
+  const Guard::Bound bound = guard_.exceeded(shares, load.sequences);
+  is_vetoed_ = is_vetoed_ || bound == Guard::Bound::patience;
+  return bound == Guard::Bound::none;
+}
+
+// The same for drafts of so many levels, with a row for each.
+bool PricedPlanner::allows(std::span<Candidate* const> candidates, int levels, const Round& round) {
+  const int n = static_cast<int>(candidates.size());
+  const double ms = round.draft_costs[n].ms(levels) +
+                    round.costs.added_ms(std::min(n * levels, round.load.rows_left()));
+  std::vector<Guard::Share> shares = round.shares;
+  for (const Candidate* candidate : candidates)
+    shares[candidate->index].passes += (ms / n + candidate->prefill_ms) / round.costs.plain_ms();
+  return allows(shares, round.load);
+}
+
+PricedPlanner::Choice PricedPlanner::best_choice(std::span<Candidate> candidates,
+                                                 const Round& round) {
+  Choice best;
+  double most = 0;
+  int levels_max = 0;
+  for (const Candidate& candidate : candidates)
+    levels_max = std::max(levels_max, candidate.prospect.at(options_.depth));
+  for (int levels = 1; levels <= levels_max; ++levels) {
+    std::vector<Candidate*> order;
+    for (Candidate& candidate : candidates)
+      if (candidate.gain(levels) > 0) order.push_back(&candidate);
+    std::ranges::stable_sort(order, std::greater<>{},
+                             [&](const Candidate* candidate) { return candidate->gain(levels); });
+    Choice choice{.levels = levels};
+    double gain = 0;
+    for (Candidate* candidate : order) {
+      choice.candidates.push_back(candidate);
+      if (!allows(choice.candidates, levels, round)) {
+        choice.candidates.pop_back();
+        continue;
+      }
+      gain += candidate->gain(levels);
+      const double net =
+          gain - round.ms_price * round.draft_costs[choice.candidates.size()].ms(levels);
+      if (net <= most) continue;
+      most = net;
+      best = choice;
+    }
+  }
+  return best;
+}
+
+// A drafter that is not expected to pay for a sequence, or has too much to prefill, is asked for
+// one level now and then. Probes share their time, so those that have waited for half of their gap
+// go with one that is due.
+void PricedPlanner::probe(std::span<Candidate> candidates, Choice& choice, const Round& round) {
+  bool is_due = false;
+  for (Candidate& candidate : candidates) {
+    OfDrafter& state = candidate.sequence.drafters[round.drafter];
+    if (choice.has(candidate))
+      state.gap = 0;
+    else if (state.gap == 0)
+      state.gap = state.n_until_probe = kGapMin;
+    else
+      is_due = --state.n_until_probe <= 0 || is_due;
+  }
+  if (!is_due) return;
+  const auto n = static_cast<double>(candidates.size());
+  for (Candidate& candidate : candidates) {
+    OfDrafter& state = candidate.sequence.drafters[round.drafter];
+    if (choice.has(candidate) || 2 * state.n_until_probe > state.gap) continue;
+    // Not where even a right guess would bring too little beside the tree.
+    const double right[] = {1 - (candidate.tree.empty() ? 0 : std::ranges::max(candidate.tree))};
+    if (candidate.ask.worth.level_gain(candidate.tree, right) <=
+        round.ms_price * round.draft_costs.back().fixed_ms / n)
+      continue;
+    candidate.ask.n_context = kProbeContext;
+    candidate.ask.limits->depth = 1;
+    candidate.prefill_ms = round.asked.unread(candidate.planned.sequence, kProbeContext) *
+                           round.draft_costs[1].per_unread_ms;
+    choice.candidates.push_back(&candidate);
+    if (!allows(choice.candidates, std::max(1, choice.levels), round)) {
+      choice.candidates.pop_back();
+      continue;
+    }
+    state.n_until_probe = state.gap = longer(state.gap);
+    ++n_probes_;
+  }
+}
+
+// [sequences]: what drafters have taken for them in this step, which the sequences note.
+std::vector<Guard::Share> PricedPlanner::draft_shares(std::span<const PlannedSequence> planned,
+                                                      const StepCosts& costs) {
+  std::vector<Sequence*> sequences;
+  for (const PlannedSequence& each : planned) {
+    sequences.push_back(&sequences_.at(each.sequence));
+    sequences.back()->draft_passes = sequences.back()->prefill_passes = 0;
+  }
+  for (std::size_t drafter = 0; drafter < costs_.size(); ++drafter) {
+    int n_asked = 0, levels = 0;
+    for (std::size_t i = 0; i < planned.size(); ++i) {
+      if (!sequences[i]->drafters[drafter].was_asked) continue;
+      ++n_asked;
+      levels = std::max(levels, planned[i].tree->depth(static_cast<int>(drafter)));
+    }
+    for (Sequence* sequence : sequences) {
+      const OfDrafter& state = sequence->drafters[drafter];
+      if (!state.was_asked) continue;
+      sequence->draft_passes += costs_[drafter].ms(levels) / n_asked / costs.plain_ms();
+      sequence->prefill_passes += state.prefill_ms / costs.plain_ms();
+    }
+  }
+  std::vector<Guard::Share> shares;
+  for (Sequence* sequence : sequences)
+    shares.push_back({&sequence->account, sequence->draft_passes + sequence->prefill_passes});
+  return shares;
+}
+
+void PricedPlanner::prune(std::span<const PlannedSequence> sequences, const PassLoad& load) {
+  if (curve_.empty()) return fixed_.prune(sequences, load);
+  if (sequences.empty()) return;
+  const StepCosts costs(curve_, load);
+  std::vector<std::vector<double>> chances;
+  for (const PlannedSequence& planned : sequences) chances.push_back(this->chances(planned));
+  std::vector<RankedNode> nodes = rank_nodes(sequences, chances, load, options_);
+  // The times of rows that are never checked stay as they were last estimated, be it wrongly: a few
+  // rows are checked now and then even where they do not seem to pay.
+  const bool probes = !nodes.empty() && ++n_since_row_probe_ >= row_probe_gap_;
+
+  const std::vector<Guard::Share> drafted = draft_shares(sequences, costs);
+  const int n_nodes = static_cast<int>(nodes.size());
+  std::vector<double> prices = costs.row_prices(n_nodes, tokens_per_ms(sequences, load));
+  std::vector<double> values;
+  std::vector<int> n_own(sequences.size());
+  int n_probe = 0;
+  for (int n = 1; n <= n_nodes; ++n) {
+    values.push_back(nodes[n - 1].chance);
+    ++n_own[nodes[n - 1].sequence];
+    std::vector<Guard::Share> shares = drafted;
+    for (std::size_t i = 0; i < shares.size(); ++i)
+      shares[i].passes += n_own[i] * costs.added_ms(n) / n / costs.plain_ms();
+    if (!allows(shares, load))
+      prices[n] = HUGE_VAL;
+    else if (n <= kProbeRows)
+      n_probe = n;
+  }
+  int n_kept = best_gain(values, prices).n;
+  if (n_kept > 0 || probes) n_since_row_probe_ = 0;
+  if (n_kept == 0 && probes) {
+    n_kept = n_probe;
+    row_probe_gap_ = longer(row_probe_gap_);
+  }
+  nodes.resize(n_kept);
+  keep_nodes(sequences, nodes);
+}
+
+void PricedPlanner::observe(std::span<const DraftOutcome> outcomes, const PassLoad& load,
+                            double forward_ms) {
+  int n_nodes = 0;
+  for (const DraftOutcome& outcome : outcomes) n_nodes += outcome.checked->size() - 1;
+  // With the estimates that the step was planned with.
+  if (!curve_.empty() && !outcomes.empty()) count(outcomes, load, n_nodes);
+  for (const DraftOutcome& outcome : outcomes)
+    calibration_.observe(sequences_.at(outcome.sequence).belief, *outcome.drafted, outcome.taken);
+  curve_.refine(StepCosts::work(load, n_nodes), forward_ms);
+  n_vetoes_ += std::exchange(is_vetoed_, false);
+  if (load.prompt_rows > 0) return;
+  ++n_since_plain_;
+  if (n_nodes > 0) return;
+  n_since_plain_ = 0;
+  n_plain_due_ = std::max(0, n_plain_due_ - 1);
+  plain_gap_ = longer(plain_gap_);
+}
+
+void PricedPlanner::count(std::span<const DraftOutcome> outcomes, const PassLoad& load,
+                          int n_nodes) {
+  const StepCosts costs(curve_, load);
+  const double per_row = n_nodes > 0 ? costs.added_ms(n_nodes) / n_nodes / costs.plain_ms() : 0;
+  std::vector<Guard::Share> shares;
+  double passes = 1;  // that the step took; a prefill is sunk
+  for (const DraftOutcome& outcome : outcomes) {
+    Sequence& sequence = sequences_.at(outcome.sequence);
+    const double own =
+        std::exchange(sequence.draft_passes, 0) + per_row * (outcome.checked->size() - 1);
+    shares.push_back({&sequence.account, own + std::exchange(sequence.prefill_passes, 0),
+                      static_cast<int>(outcome.taken.size())});
+    passes += own;
+  }
+  guard_.count(shares, load.sequences);
+  double speeds = 0;
+  for (const DraftOutcome& outcome : outcomes) {
+    Sequence& sequence = sequences_.at(outcome.sequence);
+    sequence.tokens = kRecent * sequence.tokens + static_cast<double>(outcome.taken.size());
+    sequence.passes = kRecent * sequence.passes + passes;
+    speeds += sequence.speed();
+    for (std::size_t drafter = 0; drafter < costs_.size(); ++drafter) {
+      OfDrafter& state = sequence.drafters[drafter];
+      if (!std::exchange(state.was_asked, false) || state.gap == 0 || outcome.taken.empty() ||
+          !outcome.drafted->guesses(static_cast<int>(drafter), outcome.taken[0]))
+        continue;
+      // What a probe has to read, it has read: while it is right, the next step goes on.
+      state.gap = kGapMin;
+      state.n_until_probe = 1;
+    }
+  }
+  speed_ = speeds / static_cast<double>(outcomes.size());
+}
+
+}  // namespace outrider

@@ -1,0 +1,92 @@
+// Drafts what is expected to pay. Time has a price: the tokens that the sequences of a step would
+// get from it at their recent speed, at least that of plain decoding. Of all choices of (sequences,
+// levels, rows) a step takes the one with the most expected tokens less price times time: the
+// condition for the most tokens per time of a renewal process (Cox 1962). What is expected comes
+// from a belief about acceptance, which each outcome refines (calibration.h). A guard bounds what
+// is lost where that was wrong (guard.h). Drafters that are not expected to pay are probed.
+//
+// In a batch every sequence waits for the same passes, those of drafters, too, so time costs what
+// all of them would get from it. Rows of prompts that the pass also has do not change that: they
+// have to be computed, now or later.
+
+#pragma once
+
+#include <map>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "speculation/fixed_planner.h"
+#include "speculation/guard.h"
+#include "speculation/planner.h"
+
+namespace outrider {
+
+// Without measured passes a fixed planner.
+class PricedPlanner final : public Planner {
+ public:
+  PricedPlanner(const PlannerOptions& options, CostCurve& curve, int n_drafters);
+
+  void begin(DraftSequence sequence, int n_prefill) override;
+  void end(DraftSequence sequence) override;
+  bool plain_step_is_due(const PassLoad& load) const override;
+  std::vector<Ask> ask(int drafter, const Drafter& asked,
+                       std::span<const PlannedSequence> sequences, const PassLoad& load) override;
+  void learn(int drafter, DraftSequence sequence, std::span<const Rehearsed> rehearsed) override;
+  void prune(std::span<const PlannedSequence> sequences, const PassLoad& load) override;
+  void observe(std::span<const DraftOutcome> outcomes, const PassLoad& load,
+               double forward_ms) override;
+  Learned learned() const override;
+  void restore(const Learned& learned) override;  // of as many drafters
+  Report report() const override;
+
+  const Guard::Account& account(DraftSequence sequence) const {
+    return sequences_.at(sequence).account;
+  }
+
+ private:
+  struct OfDrafter {
+    int gap = 0;             // steps from the last probe to the next; 0: it is expected to pay
+    int n_until_probe = 0;   // of these, steps that are left
+    bool was_asked = false;  // in this step
+    double prefill_ms = 0;   // in this step
+  };
+  struct Sequence {
+    Calibration::Sequence belief;
+    std::vector<OfDrafter> drafters;
+    Guard::Account account = {};
+    double tokens, passes;                        // of recent steps
+    double draft_passes = 0, prefill_passes = 0;  // of this step, its share of what drafters took
+    double speed() const { return std::max(1.0, tokens / passes); }
+  };
+  struct Candidate;
+  struct Round;
+  struct Choice;
+
+  double tokens_per_ms(std::span<const PlannedSequence> sequences, const PassLoad& load) const;
+  std::vector<double> chances(const PlannedSequence& planned) const;
+  bool allows(std::span<const Guard::Share> shares, const PassLoad& load);
+  bool allows(std::span<Candidate* const> candidates, int levels, const Round& round);
+  void choose_context(Candidate& candidate, const Round& round);
+  Choice best_choice(std::span<Candidate> candidates, const Round& round);
+  void probe(std::span<Candidate> candidates, Choice& choice, const Round& round);
+  std::vector<Guard::Share> draft_shares(std::span<const PlannedSequence> planned,
+                                         const StepCosts& costs);
+  void count(std::span<const DraftOutcome> outcomes, const PassLoad& load, int n_nodes);
+
+  PlannerOptions options_;
+  FixedPlanner fixed_;
+  CostCurve& curve_;
+  Calibration calibration_;
+  Guard guard_;
+  std::map<DraftSequence, Sequence> sequences_;
+  std::vector<DraftCost> costs_;  // [drafters] of this step, for the sequences they were asked for
+  double n_answers_ = 1, answer_tokens_;  // that have ended recently, and their mean
+  double speed_ = 1;                      // of the last step's sequences, their mean
+  int n_plain_due_;                       // plain steps before anything is drafted
+  int n_since_plain_ = 0, plain_gap_ = 0, n_since_row_probe_ = 0, row_probe_gap_;
+  bool is_vetoed_ = false;  // this step
+  long n_vetoes_ = 0, n_probes_ = 0;
+};
+
+}  // namespace outrider

@@ -1,0 +1,431 @@
+#include "speculation/priced_planner.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+namespace outrider {
+namespace {
+
+using Points = std::vector<std::pair<int, double>>;
+
+CostCurve curve(const Points& points) {
+  CostCurve curve;
+  for (const auto& [rows, ms] : points) curve.measure(rows, ms);
+  return curve;
+}
+
+// Says what it costs and proposes nothing itself.
+class PricedDrafter final : public Drafter {
+ public:
+  explicit PricedDrafter(DraftCost cost, int n_unread = 0) : cost_(cost), n_unread_(n_unread) {}
+  std::string_view name() const override { return "priced"; }
+  void begin(DraftSequence, CacheScope) override {}
+  void observe(DraftSequence, std::span<const Token>) override {}
+  void propose(std::span<const DraftRequest>) override {}
+  void truncate(DraftSequence, int) override {}
+  void end(DraftSequence) override {}
+  int unread(DraftSequence, int n_context) const override {
+    return std::min(n_unread_, std::max(0, n_context - 8));
+  }
+  DraftCost cost(int, int) const override { return cost_; }
+
+ private:
+  DraftCost cost_;
+  int n_unread_;
+};
+
+DraftTree chain(const std::vector<float>& confidences, int drafter = 0) {
+  DraftTree tree(0);
+  int node = 0;
+  for (float confidence : confidences) node = tree.propose(node, 1, {drafter, confidence});
+  return tree;
+}
+
+// A planner with sequences that have just begun, past its first plain steps.
+struct Setting {
+  explicit Setting(const Points& points, PlannerOptions options = {}, int n_drafters = 1,
+                   int n_sequences = 1)
+      : passes(curve(points)), planner(options, passes, n_drafters), n_sequences(n_sequences) {
+    for (int i = 0; i < n_sequences; ++i) planner.begin({i}, 0);
+  }
+
+  PassLoad load(int rows_max = 512) const {
+    return {.rows = n_sequences, .rows_max = rows_max, .sequences = n_sequences};
+  }
+  static PlannedSequence planned(int sequence, DraftTree& tree) {
+    return {.sequence = {sequence},
+            .tree = &tree,
+            .length = 300,
+            .n_answered = 200,
+            .n_left = {},
+            .rows_max = 64,
+            .depth_max = 100};
+  }
+
+  // How many nodes of each tree are kept.
+  std::vector<int> prune(std::vector<DraftTree> trees, const PassLoad& load) {
+    std::vector<PlannedSequence> planned;
+    for (std::size_t i = 0; i < trees.size(); ++i)
+      planned.push_back(Setting::planned(static_cast<int>(i), trees[i]));
+    planner.prune(planned, load);
+    std::vector<int> kept;
+    for (const DraftTree& tree : trees) {
+      tree.check_integrity();
+      kept.push_back(tree.size() - 1);
+    }
+    return kept;
+  }
+
+  // One step of one sequence, in which a drafter, if it is asked, proposes a chain of which the
+  // first `right` nodes are right. Whether it was asked.
+  bool step(const PricedDrafter& drafter, int right, float confidence = 0.6f) {
+    DraftTree tree(0);
+    PlannedSequence planned[] = {Setting::planned(0, tree)};
+    const auto asks = planner.ask(0, drafter, planned, load());
+    const bool asked = asks[0].limits.has_value();
+    has_read_all = asked && asks[0].n_context > 1000000;
+    if (asked) tree = chain(std::vector<float>(std::min(4, asks[0].limits->depth), confidence));
+    DraftTree checked = tree;
+    planned[0].tree = &checked;
+    planner.prune(planned, load());
+    std::vector<Token> taken(std::min(right, checked.size() - 1), 1);
+    taken.push_back(9);
+    const DraftOutcome outcome{{0}, &tree, &checked, taken};
+    planner.observe({&outcome, 1}, load(), passes.ms(checked.size()));
+    return asked;
+  }
+
+  void plain_steps(int n) {
+    for (int i = 0; i < n; ++i) {
+      const DraftTree none(0);
+      const std::vector<Token> taken{9};
+      const DraftOutcome outcome{{0}, &none, &none, taken};
+      planner.observe({&outcome, 1}, load(), passes.ms(1));
+    }
+  }
+
+  CostCurve passes;
+  PricedPlanner planner;
+  int n_sequences;
+  bool has_read_all = false;  // the drafter, in the last step
+};
+
+const Points kLikeReal = {{1, 30}, {4, 32}, {8, 40}, {16, 78}, {32, 150}};
+
+TEST(PricedPlanner, KeepsTheCountThatPays) {
+  const std::vector<float> half(10, 0.5f), sure(10, 0.999f);
+  EXPECT_EQ(Setting({{1, 30}, {64, 30}}).prune({chain(std::vector<float>(10, 0.9f))}, {1, 512})[0],
+            10);
+  EXPECT_EQ(Setting({{1, 30}, {64, 30 * 64}}).prune({chain(half)}, {1, 512})[0], 0);
+  EXPECT_EQ(Setting({{1, 30}, {64, 30 * 64}}).prune({chain(sure)}, {1, 512})[0], 0);
+  EXPECT_EQ(Setting({{1, 30}, {5, 31}, {64, 700}}).prune({chain(half)}, {1, 512})[0], 4);
+}
+
+// Each of the first rows is judged by its own price, not by the mean over all; and none is free:
+// in a text that is as fast as may be, rows that seem to cost nothing are not checked for a chance
+// of one in a hundred.
+TEST(PricedPlanner, TheFirstRowsMayBeNearlyFree) {
+  Setting knee({{1, 30}, {3, 30.2}, {17, 300}});
+  EXPECT_EQ(knee.prune({chain(std::vector<float>(16, 0.3f))}, {1, 512})[0], 2);
+  DraftTree tree(0);
+  const PlannedSequence planned[] = {Setting::planned(0, tree)};
+  const auto asks = knee.planner.ask(0, PricedDrafter({0.1, 0}), planned, {1, 512});
+  ASSERT_TRUE(asks[0].limits);
+  const std::vector<double>& prices = asks[0].worth.row_prices;
+  ASSERT_EQ(prices.size(), 17u);
+  EXPECT_LT(prices[2], 0.06);
+  EXPECT_GT(prices[4] - prices[3], 0.4);
+  EXPECT_EQ(Setting({{1, 30}, {64, 30}}).prune({chain({0.0001f})}, {1, 512})[0], 0);
+}
+
+// Four siblings cannot each be taken with probability 0.9.
+TEST(PricedPlanner, SiblingsExcludeEachOther) {
+  DraftTree siblings(0);
+  for (Token token = 0; token < 4; ++token) siblings.propose(0, token, {0, 0.9f});
+  EXPECT_EQ(Setting({{1, 30}, {5, 60}}).prune({siblings}, {1, 512})[0], 1);
+}
+
+// As a batch fills, rows become dear and speculation fades: every sequence waits for them.
+TEST(PricedPlanner, FadesAsTheBatchFills) {
+  int last = 100;
+  for (int n : {1, 2, 4, 8, 16}) {
+    Setting full({{1, 30}, {8, 31}, {64, 250}}, {}, 1, n);
+    const std::vector<int> kept =
+        full.prune(std::vector<DraftTree>(n, chain(std::vector<float>(6, 0.6f))), full.load());
+    int sum = 0;
+    for (int k : kept) sum += k;
+    EXPECT_LE(sum / n, last);
+    last = sum / n;
+  }
+  EXPECT_EQ(last, 0);
+}
+
+TEST(PricedPlanner, KeepsLimitsAndRoom) {
+  const std::vector<float> confidences(20, 0.9f);
+  for (const bool automatic : {true, false}) {
+    CostCurve passes = curve({{1, 30}, {512, 30}});
+    const auto planner = make_planner({.automatic = automatic, .rows = 6}, passes, 1);
+    for (const int sequence : {0, 1}) planner->begin({sequence}, 0);
+    const auto kept = [&](int n_trees, const PassLoad& load) {
+      std::vector<DraftTree> trees(n_trees, chain(confidences));
+      std::vector<PlannedSequence> planned;
+      for (int i = 0; i < n_trees; ++i) planned.push_back(Setting::planned(i, trees[i]));
+      planner->prune(planned, load);
+      std::vector<int> kept;
+      for (const DraftTree& tree : trees) kept.push_back(tree.size() - 1);
+      return kept;
+    };
+    EXPECT_EQ(kept(1, {1, 512}), (std::vector<int>{6}));
+    EXPECT_EQ(kept(1, {1, 4}), (std::vector<int>{3}));
+    EXPECT_EQ(kept(1, {4, 4}), (std::vector<int>{0}));
+    EXPECT_EQ(kept(2, {.rows = 2, .rows_max = 512, .sequences = 2}), (std::vector<int>{6, 6}));
+  }
+}
+
+// Also the priced planner as long as no pass was timed.
+TEST(FixedPlanner, LooksAtNoClock) {
+  for (const bool automatic : {true, false}) {
+    CostCurve passes;
+    const auto planner = make_planner({.automatic = automatic, .rows = 8}, passes, 1);
+    planner->begin({0}, 100);
+    for (int i = 0; i < 50; ++i) {
+      DraftTree tree = chain(std::vector<float>(8, 0.01f));
+      const PlannedSequence planned[] = {Setting::planned(0, tree)};
+      const auto asks =
+          planner->ask(0, PricedDrafter({1000, 1000, 1000}, 100000), planned, {1, 512});
+      ASSERT_TRUE(asks[0].limits);
+      EXPECT_EQ(asks[0].limits->nodes, 8);
+      EXPECT_GT(asks[0].n_context, 1000000);
+      EXPECT_TRUE(asks[0].worth.row_prices.empty());
+      EXPECT_FALSE(planner->plain_step_is_due({1, 512}));
+      planner->prune(planned, {1, 512});
+      EXPECT_EQ(tree.size(), 9);
+      if (automatic) continue;  // it would learn what a pass takes
+      const std::vector<Token> taken{9};
+      const DraftOutcome outcome{{0}, &tree, &tree, taken};
+      planner->observe({&outcome, 1}, {1, 512}, 1e6);
+    }
+    EXPECT_TRUE(passes.empty());
+  }
+}
+
+TEST(PricedPlanner, RowsOrDepthOfNothingAskNobody) {
+  for (const PlannerOptions& options : {PlannerOptions{.rows = 0}, PlannerOptions{.depth = 0}}) {
+    Setting none(kLikeReal, options);
+    DraftTree tree(0);
+    const PlannedSequence planned[] = {Setting::planned(0, tree)};
+    EXPECT_FALSE(none.planner.ask(0, PricedDrafter({}), planned, {1, 512})[0].limits);
+  }
+}
+
+TEST(PricedPlanner, StopsAskingADrafterThatMissesAndProbesItEverLater) {
+  Setting missing(kLikeReal);
+  const PricedDrafter drafter({10, 10});
+  std::vector<int> asked;
+  for (int i = 0; i < 600; ++i)
+    if (missing.step(drafter, 0)) asked.push_back(i);
+  ASSERT_GE(asked.size(), 8u);
+  EXPECT_LT(asked.size(), 18u);
+  EXPECT_LE(asked.back() - asked[asked.size() - 2], 65);  // kGapMax
+  EXPECT_GE(asked.back() - asked[asked.size() - 2], 63);
+  EXPECT_GE(missing.planner.report().probes, 8);
+  // The text turns: once it is tried it is asked again and again.
+  int n_asked = 0;
+  for (int i = 0; i < 400; ++i) n_asked += missing.step(drafter, 4);
+  EXPECT_GT(n_asked, 250);
+}
+
+// The first probe comes early: 8 steps after the last draft.
+TEST(PricedPlanner, TheFirstProbeComesEarly) {
+  Setting missing(kLikeReal);
+  const PricedDrafter drafter({10, 10});
+  int n_asked = 0, last = 0, first_probe = 0;
+  for (int i = 0; i < 100 && first_probe == 0; ++i) {
+    if (!missing.step(drafter, 0)) continue;
+    if (missing.planner.report().probes > 0) first_probe = i;
+    if (first_probe == 0) last = i;
+    ++n_asked;
+  }
+  EXPECT_EQ(first_probe - last, 9);  // kGapMin, counted from the first step without
+}
+
+TEST(PricedPlanner, GoesOnAskingADrafterThatPaysOrCostsNothing) {
+  Setting paying(kLikeReal), cheap(kLikeReal);
+  for (int i = 0; i < 200; ++i) {
+    EXPECT_TRUE(paying.step(PricedDrafter({10, 2}), 3));
+    EXPECT_TRUE(cheap.step(PricedDrafter({0.01, 0}), 0));
+  }
+}
+
+// What the trees hold already may leave nothing for a costly drafter to add; that is no fault of
+// its own, so it is asked as soon as they hold less, and not probed in between.
+TEST(PricedPlanner, LeavesOutACostlyDrafterWhereACheapOneSuffices) {
+  Setting both(kLikeReal, {}, 2);
+  const PricedDrafter cheap({0.01, 0}), costly({15, 15});
+  for (int i = 0; i < 100; ++i) {
+    DraftTree tree(0);
+    PlannedSequence planned[] = {Setting::planned(0, tree)};
+    both.planner.ask(0, cheap, planned, both.load());
+    tree = chain(std::vector<float>(7, 0.98f));
+    const bool asked = both.planner.ask(1, costly, planned, both.load())[0].limits.has_value();
+    EXPECT_TRUE(i <= 20 || !asked) << i;
+    std::vector<Token> taken(7, 1);
+    taken.push_back(9);
+    const DraftOutcome outcome{{0}, &tree, &tree, taken};
+    both.planner.prune(planned, both.load());
+    both.planner.observe({&outcome, 1}, both.load(), 38);
+  }
+  // In a text where it finds nothing, as soon as that shows.
+  both.planner.begin({0}, 0);
+  for (int i = 0; i < 8; ++i) both.step(cheap, 0);
+  DraftTree tree(0);
+  const PlannedSequence planned[] = {Setting::planned(0, tree)};
+  EXPECT_TRUE(both.planner.ask(1, costly, planned, both.load())[0].limits);
+}
+
+// A prompt is prefilled if the rest of the answer is expected to bring in what that takes, and the
+// guard allows it with a few drafts after it.
+TEST(PricedPlanner, PrefillsALongTextIfThatIsExpectedToPay) {
+  const PricedDrafter unread({8, 8, 0.5}, 400), read({8, 8, 0.5}, 0);
+  const auto prefills = [&](Setting& setting, const PricedDrafter& drafter, int n_answered,
+                            int n_left) {
+    DraftTree tree(0);
+    PlannedSequence planned[] = {Setting::planned(0, tree)};
+    planned[0].n_answered = n_answered;
+    planned[0].n_left = n_left;
+    const auto asks = setting.planner.ask(0, drafter, planned, setting.load());
+    return asks[0].limits && asks[0].n_context > 400;
+  };
+  Setting setting(kLikeReal);
+  EXPECT_FALSE(prefills(setting, unread, 200, 200));  // 200 ms: the guard allows less
+  for (int i = 0; i < 30; ++i) setting.step(read, 2, 0.9f);
+  EXPECT_TRUE(prefills(setting, unread, 200, 200));  // drafts have saved the time
+  EXPECT_FALSE(prefills(setting, unread, 200, 8));   // not for a few tokens more
+  // Answers are 48 tokens long, as far as is known.
+  const PricedDrafter dear({8, 8, 0.9}, 400);
+  EXPECT_TRUE(prefills(setting, dear, 200, 400));
+  EXPECT_FALSE(prefills(setting, dear, 2, 400));
+
+  Setting fresh(kLikeReal);
+  EXPECT_TRUE(prefills(fresh, PricedDrafter({8, 8, 2}, 4), 200, 200));  // a short one
+  // 70 ms would be allowed, but not with three drafts and their rows after it.
+  EXPECT_FALSE(prefills(fresh, PricedDrafter({8, 8, 0.5}, 140), 200, 200));
+  EXPECT_TRUE(prefills(fresh, PricedDrafter({8, 8, 0.5}, 80), 200, 200));
+}
+
+// What its prompt took lets an answer lose more, so that a draft model may prefill it.
+TEST(PricedPlanner, ALongPromptAllowsMore) {
+  for (const int n_prompt : {0, 60}) {
+    Setting setting(kLikeReal);
+    setting.planner.begin({0}, n_prompt);
+    setting.plain_steps(20);
+    setting.step(PricedDrafter({8, 8, 0.5}, 250), 0);
+    EXPECT_EQ(setting.has_read_all, n_prompt > 0);
+  }
+}
+
+TEST(PricedPlanner, PrefillIsNotWhatTimeCostsFromThenOn) {
+  const PricedDrafter unread({8, 8, 0.5}, 60), read({8, 8, 0.5}, 0);
+  Setting setting(kLikeReal), other(kLikeReal);
+  for (int i = 0; i < 30; ++i)
+    for (Setting* both : {&setting, &other}) both->step(read, 2, 0.9f);
+  setting.step(unread, 2, 0.9f);
+  other.step(read, 2, 0.9f);
+  EXPECT_TRUE(setting.has_read_all);
+  EXPECT_GT(setting.planner.account({0}).loss, other.planner.account({0}).loss + 0.9);
+  EXPECT_DOUBLE_EQ(setting.planner.learned().speed, other.planner.learned().speed);
+}
+
+// A row that does not pay alone does not pay beside a prompt either, which only makes the step
+// longer: what it costs is what a row adds.
+TEST(PricedPlanner, APromptMakesDraftsNoCheaper) {
+  const auto n_kept = [](int n_prompt, double confidence) {
+    Setting setting({{1, 30}, {1001, 10030}});
+    setting.passes.measure_one_logit_row(1001, 9030);
+    PassLoad load = setting.load(2000);
+    load.rows += n_prompt;
+    load.prompt_rows = n_prompt;
+    load.prompt_attended = load.attended = n_prompt * n_prompt / 2.0;
+    return setting.prune({chain(std::vector<float>(3, confidence))}, load)[0];
+  };
+  for (const int n_prompt : {0, 8, 900}) {
+    EXPECT_EQ(n_kept(n_prompt, 0.1f), 0) << n_prompt;
+    EXPECT_EQ(n_kept(n_prompt, 0.95f), 3) << n_prompt;
+  }
+}
+
+TEST(PricedPlanner, PassesWithoutDraftsStayKnown) {
+  Setting setting(kLikeReal);
+  PassLoad reading = setting.load();
+  reading.rows += 8;
+  reading.prompt_rows = 8;
+  EXPECT_FALSE(setting.planner.plain_step_is_due(reading));  // its time would tell nothing
+  std::vector<int> plain;
+  for (int i = 0; i < 1000; ++i) {
+    const bool is_plain = setting.planner.plain_step_is_due(setting.load());
+    if (is_plain) plain.push_back(i);
+    const DraftTree none(0), tree = chain({0.9f, 0.9f, 0.9f});
+    const DraftTree& drafted = is_plain ? none : tree;
+    const std::vector<Token> taken{1, 9};
+    const DraftOutcome outcome{{0}, &drafted, &drafted, taken};
+    setting.planner.observe({&outcome, 1}, setting.load(), is_plain ? 30 : 32);
+  }
+  ASSERT_GE(plain.size(), 8u);
+  EXPECT_LE(plain.size(), 20u);
+  EXPECT_EQ(plain[0], 0);  // kPlainAtFirst
+  EXPECT_EQ(plain[1], 1);
+  EXPECT_GT(plain[2], 10);
+}
+
+// One suffices where passes are known from before.
+TEST(PricedPlanner, ARestoredPlannerBeginsWithOnePlainStep) {
+  Setting first(kLikeReal), next(kLikeReal);
+  for (int i = 0; i < 50; ++i) first.step(PricedDrafter({8, 8}), 2);
+  next.planner.restore(first.planner.learned());
+  next.planner.begin({0}, 0);
+  EXPECT_TRUE(next.planner.plain_step_is_due(next.load()));
+  next.plain_steps(1);
+  EXPECT_FALSE(next.planner.plain_step_is_due(next.load()));
+  EXPECT_EQ(next.planner.report().bank, first.planner.report().bank);
+}
+
+// Rows that do not seem to pay are checked now and then, since their price may be wrong; three of
+// them, since the first may be all that costs.
+TEST(PricedPlanner, APriceThatSeemsTooHighIsTriedAgain) {
+  Setting setting({{1, 30}, {2, 80}, {17, 80}});
+  int n_checked = 0, first = 0;
+  for (int i = 0; i < 400; ++i) {
+    DraftTree tree = chain({0.6f, 0.6f, 0.6f, 0.6f});
+    DraftTree checked = tree;
+    PlannedSequence planned[] = {Setting::planned(0, checked)};
+    setting.planner.prune(planned, setting.load());
+    if (first == 0) first = checked.size() - 1;
+    n_checked += checked.size() > 1;
+    std::vector<Token> taken(checked.size() - 1, 1);
+    taken.push_back(9);
+    const DraftOutcome outcome{{0}, &tree, &checked, taken};
+    setting.planner.observe({&outcome, 1}, setting.load(), 30);
+  }
+  EXPECT_EQ(first, 3);
+  EXPECT_GT(n_checked, 200);
+}
+
+// In a text that is fast by its drafts a millisecond is dear: what pays in a slow text does not
+// there. A new text begins at the speed of recent ones, which counts like one step.
+TEST(PricedPlanner, TheSpeedOfATextPricesItsTime) {
+  Setting setting({{1, 30}, {4, 31}, {5, 41}, {17, 161}}, {.depth = 3});
+  const std::vector<float> chances = {0.97f, 0.97f, 0.97f, 0.55f};
+  EXPECT_EQ(setting.prune({chain(chances)}, {1, 512})[0], 4);
+  for (int i = 0; i < 100; ++i) setting.step(PricedDrafter({0.01, 0}), 3, 0.97f);
+  EXPECT_EQ(setting.prune({chain(chances)}, {1, 512})[0], 3);
+  setting.planner.begin({0}, 0);
+  EXPECT_EQ(setting.prune({chain(chances)}, {1, 512})[0], 3);
+  setting.plain_steps(20);
+  EXPECT_EQ(setting.prune({chain(chances)}, {1, 512})[0], 4);
+}
+
+}  // namespace
+}  // namespace outrider
