@@ -62,13 +62,13 @@ test-sanitizers:
 	@cmake --build build/tsan -j $(JOBS)
 
 # The folders whose tests run no kernel, so that qemu's speed does: minutes. Models are not looked for.
-# Without the simulation of the budget, which takes more than a quarter of an hour under qemu.
+# Without the simulation of the planner, which takes more than a quarter of an hour under qemu.
 test-arm64:
 	@scripts/install-packages build arm64
 	@scripts/arm64-sysroot build/arm64/sysroot
 	@$(call configure,arm64,build/arm64)
 	@cmake --build build/arm64 -j $(JOBS)
-	@ctest --test-dir build/arm64 -R '^(base|numerics|cache|sampling|speculation)\.' -E BudgetSimulation --output-on-failure --no-tests=error \
+	@ctest --test-dir build/arm64 -R '^(base|numerics|cache|sampling|speculation)\.' -E PlannerSimulation --output-on-failure --no-tests=error \
 	  --timeout 900 -j $(JOBS)
 
 soak: test

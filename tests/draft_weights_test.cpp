@@ -261,7 +261,7 @@ TEST(Requantize, EncodesTheMatricesThatAreLarger) {
       tensor.bytes = blocks;
     }
     EXPECT_GT(all_blocks.size(), 3u);
-    const auto before = load_cpu(understand(encoded), options(1));
+    const auto before = load_cpu(interpret_checkpoint(encoded), options(1));
 
     LoadOptions requantized = options(2);
     requantized.requantize = type;

@@ -155,7 +155,7 @@ TEST(Exactness, Gemma3FullProduct) {
 }
 
 Model read_model(const std::filesystem::path& path) {
-  return understand(std::make_shared<Checkpoint>(read_gguf(path)));
+  return interpret_checkpoint(std::make_shared<Checkpoint>(read_gguf(path)));
 }
 
 // Every pair of values of all parameters, or the first `most_rows` of such a table.

@@ -48,7 +48,7 @@ TEST_P(Fidelity, IsWhatItWas) {
   const std::string name = GetParam().model;
   const auto path = testing::cached_model(name + ".gguf");
   if (!path) GTEST_SKIP() << name << " is not in OUTRIDER_CACHE";
-  const Model model = understand(std::make_shared<const Checkpoint>(read_gguf(*path)));
+  const Model model = interpret_checkpoint(std::make_shared<const Checkpoint>(read_gguf(*path)));
   const Json texts =
       Json::parse(std::ifstream(OUTRIDER_SOURCE_DIR "/tests/golden/fidelity/" + name + ".json"));
   const auto backend =

@@ -47,7 +47,7 @@ std::shared_ptr<const Checkpoint> checkpoint_with(const Model& model, const Chan
 
 // Throws Error as interpreting the file would.
 Model with(const Model& model, const Changes& changes) {
-  return understand(checkpoint_with(model, changes));
+  return interpret_checkpoint(checkpoint_with(model, changes));
 }
 
 std::vector<float> logits(const Model& model) {

@@ -164,7 +164,7 @@ TEST_F(RuntimeTest, DraftsFromTheHistory) {
   }
   EXPECT_GT(n_accepted, without.counters.accepted);
 
-  const Model model = understand(std::make_shared<Checkpoint>(read_gguf(target.path())));
+  const Model model = interpret_checkpoint(std::make_shared<Checkpoint>(read_gguf(target.path())));
   std::vector<Token> impossible(30, 1 << 24);
   impossible.insert(impossible.begin(), {65, 66, 67});
   HistoryStore(history_file(), {}).keep(identify("", *model.checkpoint), impossible);

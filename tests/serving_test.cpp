@@ -215,7 +215,7 @@ TEST(Serving, ThirtyTwoAtOnce) {
 TEST(Serving, ARealModelsAnswersAreThoseOfPlainDecoding) {
   const auto path = cached_model("smollm2-135m.gguf");
   if (!path) GTEST_SKIP() << "smollm2:135m is not in OUTRIDER_CACHE";
-  const Model target = understand(std::make_shared<Checkpoint>(read_gguf(*path))),
+  const Model target = interpret_checkpoint(std::make_shared<Checkpoint>(read_gguf(*path))),
               draft = perturbed_copy(*path, 0.01);
   const auto tokenizer = make_tokenizer(target.checkpoint->metadata);
   const Sums sums = serve_and_compare({&target, &draft, tokenizer.get()},

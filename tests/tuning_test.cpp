@@ -43,22 +43,22 @@ std::vector<float> logits(Backend& backend) {
 
 class Tuning : public ::testing::Test {
  protected:
-  void SetUp() override { unsetenv("OUTRIDER_READING"); }
-  void TearDown() override { unsetenv("OUTRIDER_READING"); }
+  void SetUp() override { unsetenv("OUTRIDER_PREFETCH"); }
+  void TearDown() override { unsetenv("OUTRIDER_PREFETCH"); }
 };
 
 TEST_F(Tuning, IsTakenUpAgain) {
   for (const Isa isa : available_isas()) {
     SCOPED_TRACE(name(isa));
-    const bool has_choice = !kernels(isa).readings.empty();
+    const bool has_choice = !kernels(isa).by_prefetch.empty();
     const std::string found = load(isa, "")->tuning();
     EXPECT_EQ(found.empty(), !has_choice);
-    for (const char* reading : {"processor", "near", "far"}) {
-      const std::string kept = fmt::format("{} reading={}", name(isa), reading);
+    for (const char* prefetch : {"processor", "near", "far"}) {
+      const std::string kept = fmt::format("{} prefetch={}", name(isa), prefetch);
       EXPECT_EQ(load(isa, kept)->tuning(), has_choice ? kept : "");
     }
-    for (const char* other : {"?", "\n\0", "avx512", "avx512 reading=", "sse reading=near",
-                              "avx512 reading=far ", "avx512 reading=requests"})
+    for (const char* other : {"?", "\n\0", "avx512", "avx512 prefetch=", "sse prefetch=near",
+                              "avx512 prefetch=far ", "avx512 prefetch=requests"})
       EXPECT_EQ(load(isa, other)->tuning(), found) << other;
   }
 }
@@ -66,18 +66,18 @@ TEST_F(Tuning, IsTakenUpAgain) {
 TEST_F(Tuning, ChangesNoLogits) {
   const std::vector<float> expected = logits(*load(Isa::reference, ""));
   for (const Isa isa : available_isas()) {
-    for (const char* reading : {"processor", "near", "far"}) {
-      SCOPED_TRACE(fmt::format("{} {}", name(isa), reading));
-      EXPECT_EQ(logits(*load(isa, fmt::format("{} reading={}", name(isa), reading))), expected);
+    for (const char* prefetch : {"processor", "near", "far"}) {
+      SCOPED_TRACE(fmt::format("{} {}", name(isa), prefetch));
+      EXPECT_EQ(logits(*load(isa, fmt::format("{} prefetch={}", name(isa), prefetch))), expected);
     }
   }
 }
 
 TEST_F(Tuning, IsNotKeptOfWhatTheEnvironmentForces) {
   const Isa isa = available_isas().back();
-  setenv("OUTRIDER_READING", "far", 1);
+  setenv("OUTRIDER_PREFETCH", "far", 1);
   EXPECT_EQ(load(isa, "")->tuning(), "");
-  setenv("OUTRIDER_READING", "cache", 1);
+  setenv("OUTRIDER_PREFETCH", "cache", 1);
   EXPECT_THROW(load(isa, ""), Error);
   EXPECT_THROW(cpu_backends().name(), Error);
 }

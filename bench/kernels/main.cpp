@@ -34,8 +34,8 @@ int number(const char* text) {
 // Puts the limits into the first lines of every report, so that shares can be checked.
 void add_context(const Limits& limits, int n_threads) {
   benchmark::AddCustomContext("threads", fmt::format("{}", n_threads));
-  for (const Limits::Reading& reading : limits.readings)
-    benchmark::AddCustomContext("GB/s " + reading.pattern, fmt::format("{:.1f}", reading.gbs));
+  for (const Limits::ReadRate& rate : limits.read_rates)
+    benchmark::AddCustomContext("GB/s " + rate.pattern, fmt::format("{:.1f}", rate.gbs));
   benchmark::AddCustomContext("int8 VNNI Tops", fmt::format("{:.3f}", limits.int8_tops));
   benchmark::AddCustomContext("int8 AVX2 Tops", fmt::format("{:.3f}", limits.avx2_tops));
   benchmark::AddCustomContext("int8 AMX Tops", fmt::format("{:.3f}", limits.amx_tops));

@@ -40,7 +40,7 @@ class Engine {
 int main(int argc, char** argv) {
   try {
     if (argc != 3) throw Error("usage: outrider-passes MODEL.gguf THREADS");
-    const Model model = understand(std::make_shared<Checkpoint>(read_gguf(argv[1])));
+    const Model model = interpret_checkpoint(std::make_shared<Checkpoint>(read_gguf(argv[1])));
     const auto backend = load_cpu(model, {.context = 1024, .n_threads = std::atoi(argv[2])});
     Engine engine(*backend);
     serve_passes(engine);

@@ -109,7 +109,7 @@ class Passes {
 int main(int argc, char** argv) {
   try {
     if (argc != 3) throw Error("usage: outrider-batch-passes MODEL.gguf THREADS");
-    const Model model = understand(std::make_shared<Checkpoint>(read_gguf(argv[1])));
+    const Model model = interpret_checkpoint(std::make_shared<Checkpoint>(read_gguf(argv[1])));
     const auto backend = load_cpu(
         model, {.context = kContext, .n_sequences = kTextsMax, .n_threads = std::atoi(argv[2])});
     std::cout << "ready" << std::endl;

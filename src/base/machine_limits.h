@@ -11,15 +11,15 @@ namespace outrider {
 // Of all threads together. A multiply-add counts as two operations. Zero where the machine has no
 // instruction for it.
 struct Limits {
-  struct Reading {
+  struct ReadRate {
     std::string pattern;  // how memory was read, in a few words
     double gbs = 0;       // 10^9 bytes per second
   };
-  std::vector<Reading> readings;  // of memory far larger than the caches, in huge pages
-  double int8_tops = 0;           // 10^12 per second: VNNI on registers
-  double avx2_tops = 0;           // int8 by AVX2: 8 vpmaddubsw, 7 vpaddw, vpmaddwd, vpaddd
-  double amx_tops = 0;            // int8 tiles
-  double f32_tflops = 0;          // 10^12 per second: fma on the widest registers
+  std::vector<ReadRate> read_rates;  // of memory far larger than the caches, in huge pages
+  double int8_tops = 0;              // 10^12 per second: VNNI on registers
+  double avx2_tops = 0;              // int8 by AVX2: 8 vpmaddubsw, 7 vpaddw, vpmaddwd, vpaddd
+  double amx_tops = 0;               // int8 tiles
+  double f32_tflops = 0;             // 10^12 per second: fma on the widest registers
 };
 
 // Keeps its threads and memory between measurements, so that these can alternate with what they are
@@ -33,7 +33,7 @@ class LimitMeter {
   virtual Limits measure(int n_threads) = 0;
   // With as many threads: reads all its memory once by products of Q4_K with one row, in each way
   // in which they can read. Empty if they have one way.
-  virtual std::vector<Limits::Reading> measure_products(int n_threads) = 0;
+  virtual std::vector<Limits::ReadRate> measure_products(int n_threads) = 0;
 };
 
 }  // namespace outrider

@@ -17,7 +17,7 @@ struct Progress {
       advance;
   std::function<void(std::string_view line)> note;    // something worth a line of its own
   std::function<void(std::string_view line)> detail;  // the same for those who ask for more
-  std::function<bool()> interrupted;                // asked often; true ends the work with an Error
+  std::function<bool()> interrupted;  // asked often; true ends the work with an Error
 };
 
 // "98.4 MB": three digits, powers of 1000.

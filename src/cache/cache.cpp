@@ -77,17 +77,17 @@ void Cache::use(int page) {
   (used.older == kNone ? oldest_ : pages_[used.older].newer) = used.newer;
   (used.newer == kNone ? newest_ : pages_[used.newer].older) = used.older;
   used.older = used.newer = kNone;
-  --n_unused_known_;
+  --n_unused_cached_;
 }
 
 void Cache::drop_page(int page) {
   Page& dropped = pages_[page];
   if (--dropped.uses > 0) return;
-  if (!dropped.is_known) return free_.push_back(page);
+  if (!dropped.is_cached) return free_.push_back(page);
   dropped.older = newest_;
   (newest_ == kNone ? oldest_ : pages_[newest_].newer) = page;
   newest_ = page;
-  ++n_unused_known_;
+  ++n_unused_cached_;
 }
 
 std::span<const Token> Cache::tokens_of(int page) const {
@@ -102,33 +102,33 @@ std::uint64_t Cache::hash(const CacheScope& scope, int before,
   return hash & limits_.hash_mask;
 }
 
-int Cache::find_known(const CacheScope& scope, int before, std::span<const Token> tokens) const {
+int Cache::find_cached(const CacheScope& scope, int before, std::span<const Token> tokens) const {
   const std::uint64_t wanted = hash(scope, before, tokens);
   int page = buckets_[wanted % buckets_.size()];
   for (; page != kNone; page = pages_[page].next_of_hash) {
-    const Page& known = pages_[page];
-    if (known.hash == wanted && known.before == before && known.scope == scope &&
+    const Page& cached = pages_[page];
+    if (cached.hash == wanted && cached.before == before && cached.scope == scope &&
         std::ranges::equal(tokens_of(page), tokens))
       break;
   }
   return page;
 }
 
-// The last page of history is full: it becomes known, or gives way to the page that is known for
+// The last page of history is full: it becomes a cached page, or is replaced by the cached page of
 // the same text, whose keys and values have the same bits (docs/arithmetic.md).
-void Cache::make_known(Sequence& sequence) {
+void Cache::make_cached(Sequence& sequence) {
   const int page = sequence.pages.back();
   const std::size_t n_before = sequence.pages.size() - 1;
   const int before = n_before == 0 ? kNone : sequence.pages[n_before - 1];
   const auto tokens = std::span<const Token>(sequence.tokens).last(kPagePositions);
-  if (const int known = find_known(sequence.scope, before, tokens); known != kNone) {
-    use(known);
-    sequence.pages.back() = known;
+  if (const int cached = find_cached(sequence.scope, before, tokens); cached != kNone) {
+    use(cached);
+    sequence.pages.back() = cached;
     return drop_page(page);
   }
   std::ranges::copy(tokens, page_tokens_.begin() + std::ptrdiff_t{kPagePositions} * page);
   Page& added = pages_[page];
-  added.is_known = true;
+  added.is_cached = true;
   added.scope = sequence.scope;
   added.before = before;
   added.hash = hash(sequence.scope, before, tokens);
@@ -172,7 +172,7 @@ SequenceId Cache::fork(SequenceId id) {
   return copy;
 }
 
-int Cache::adopt(SequenceId id, std::span<const Token> text) {
+int Cache::reuse_prefix(SequenceId id, std::span<const Token> text) {
   Sequence& sequence = at(id);
   drop_scratch(sequence);
   if (!limits_.shares_texts) return sequence.committed;
@@ -183,15 +183,15 @@ int Cache::adopt(SequenceId id, std::span<const Token> text) {
     const auto begin = static_cast<std::size_t>(n_full) * kPagePositions;
     if (begin + kPagePositions > text.size()) return sequence.committed;
     const auto tokens = text.subspan(begin, kPagePositions);
-    const int known =
-        find_known(sequence.scope, n_full == 0 ? kNone : sequence.pages[n_full - 1], tokens);
-    if (known == kNone) return sequence.committed;
-    use(known);
+    const int cached =
+        find_cached(sequence.scope, n_full == 0 ? kNone : sequence.pages[n_full - 1], tokens);
+    if (cached == kNone) return sequence.committed;
+    use(cached);
     if (sequence.committed % kPagePositions != 0) {  // a part of the same, its own
       drop_page(sequence.pages.back());
       sequence.pages.pop_back();
     }
-    sequence.pages.push_back(known);
+    sequence.pages.push_back(cached);
     sequence.tokens.resize(begin);
     sequence.tokens.insert(sequence.tokens.end(), tokens.begin(), tokens.end());
     sequence.committed = static_cast<int>(sequence.tokens.size());
@@ -289,7 +289,7 @@ std::vector<CacheCopy> Cache::commit(SequenceId id, std::span<const SlotId> path
     ++sequence.committed;
     if (!limits_.shares_texts) continue;
     sequence.tokens.push_back(from.token);
-    if (sequence.committed % kPagePositions == 0) make_known(sequence);
+    if (sequence.committed % kPagePositions == 0) make_cached(sequence);
   }
   drop_scratch(sequence);
   return copies;
@@ -358,7 +358,7 @@ void Cache::check_integrity() const {
   std::vector<int> unused;  // the oldest first
   for (int page = oldest_; page != kNone; page = pages_[page].newer) unused.push_back(page);
   count(as_unused_known, unused);
-  CHECK(static_cast<int>(unused.size()) == n_unused_known_);
+  CHECK(static_cast<int>(unused.size()) == n_unused_cached_);
   for (const int first : buckets_)
     for (int page = first; page != kNone; page = pages_[page].next_of_hash) count(as_known, {page});
 
@@ -392,11 +392,11 @@ void Cache::check_integrity() const {
       const Slot& above = sequence.slots[*slot.parent];
       CHECK(slot.position == above.position + 1 && (slot.layers & ~above.layers).none());
     }
-    for (std::size_t i = 0; i < sequence.pages.size(); ++i) {  // full pages of history are known
+    for (std::size_t i = 0; i < sequence.pages.size(); ++i) {  // full pages of history are cached
       const bool is_full = (i + 1) * kPagePositions <= sequence.tokens.size();
       const Page& page = pages_[sequence.pages[i]];
       if (!is_full) continue;
-      CHECK(page.is_known && page.scope == sequence.scope);
+      CHECK(page.is_cached && page.scope == sequence.scope);
       CHECK(page.before == (i == 0 ? kNone : sequence.pages[i - 1]));
       CHECK(std::ranges::equal(
           tokens_of(sequence.pages[i]),
@@ -406,16 +406,16 @@ void Cache::check_integrity() const {
   for (std::size_t i = 0; i < n; ++i) {
     const Page& page = pages_[i];
     CHECK(page.uses == as_history[i] + as_scratch[i]);
-    CHECK(as_scratch[i] == 0 || (page.uses == 1 && !page.is_known));  // never shared
-    CHECK(as_free[i] == (page.uses == 0 && !page.is_known ? 1 : 0));
-    CHECK(as_known[i] == (page.is_known ? 1 : 0));
-    CHECK(as_unused_known[i] == (page.uses == 0 && page.is_known ? 1 : 0));
-    if (!page.is_known) continue;
-    CHECK(find_known(page.scope, page.before, tokens_of(static_cast<int>(i))) ==
+    CHECK(as_scratch[i] == 0 || (page.uses == 1 && !page.is_cached));  // never shared
+    CHECK(as_free[i] == (page.uses == 0 && !page.is_cached ? 1 : 0));
+    CHECK(as_known[i] == (page.is_cached ? 1 : 0));
+    CHECK(as_unused_known[i] == (page.uses == 0 && page.is_cached ? 1 : 0));
+    if (!page.is_cached) continue;
+    CHECK(find_cached(page.scope, page.before, tokens_of(static_cast<int>(i))) ==
           static_cast<int>(i));
     if (page.before == kNone) continue;
     const Page& before = pages_[page.before];
-    CHECK(before.is_known && before.scope == page.scope);
+    CHECK(before.is_cached && before.scope == page.scope);
     CHECK(before.uses >= 1 || page.uses == 0);
     if (before.uses == 0) {
       const auto place = [&](int wanted) { return std::ranges::find(unused, wanted); };

@@ -3,18 +3,18 @@
 //
 // A sequence's text lies in pages of 64, from one pool:
 //
-//   pages     [0, committed)  history, by position; a page that others use or that is known is
+//   pages     [0, committed)  history, by position; a page that others use or that is cached is
 //                             copied before it is written
 //   scratch   [0, slots)      rows of unfinished steps as they were added, in pages of
 //                             their own; but a chain that they begin with lies behind history
 //                             while its last page has room. Gone at the next commit (its path
 //                             moves to history, where it does not lie there), discard or truncate
 //
-// Where texts are shared, a full page of history is *known* by its tokens and those before it, in
-// its scope: no other known page says the same. A known page that no sequence uses is still free to
-// be taken, the one that was used longest ago first; until then a text that begins alike may adopt
-// it. What a page is known by is found through a hash and then compared, so a hash never decides.
-// A known page's predecessor is known, too, and was used at least as lately.
+// Where texts are shared, a full page of history is *cached* under its tokens and those before it,
+// in its scope: no other cached page says the same. A cached page that no sequence uses is still
+// free to be taken, the one that was used longest ago first; until then a text that begins alike
+// may reuse it. What a page is cached under is found through a hash and then compared, so a hash
+// never decides. A cached page's predecessor is cached, too, and was used at least as lately.
 //
 // Only what is reached through a sequence's history or a row's ancestors is read, so nothing is
 // cleared.
@@ -41,11 +41,10 @@ struct CacheLimits {
   int n_sequences = 0;  // alive at once
   int n_slots = 0;      // scratch rows that a sequence may have
   int n_layers = 0;
-  // Of the pool; 0: as many as all sequences need at their longest.
-  int n_pages = 0;
-  bool shares_texts = false;  // whether pages are known, so that sequences may adopt them
-  std::uint64_t hash_mask =
-      ~std::uint64_t{0};  // bits of hashes that count: none, and all are equal
+  int n_pages = 0;            // of the pool; 0: as many as all sequences need at their longest
+  bool shares_texts = false;  // whether pages are cached, so that sequences may reuse them
+  // The bits of hashes that are compared; 0 makes all hashes equal (for tests).
+  std::uint64_t hash_mask = ~std::uint64_t{0};
 };
 
 // Keys and values of `count` neighbouring positions inside one page.
@@ -91,13 +90,13 @@ class Cache {
   SlotId add_slot(SequenceId sequence, Token token, std::optional<SlotId> parent,
                   const LayerSet& layers);
 
-  // The history, which `text` begins with, grows by the pages known for what follows in `text`,
+  // The history, which `text` begins with, grows by the cached pages of what follows in `text`,
   // whole pages only; scratch is dropped. Returns the tokens that are committed then.
-  int adopt(SequenceId sequence, std::span<const Token> text);
+  int reuse_prefix(SequenceId sequence, std::span<const Token> text);
 
-  // Pages that can be taken, and of these the known ones.
-  int free_pages() const { return static_cast<int>(free_.size()) + n_unused_known_; }
-  int unused_known_pages() const { return n_unused_known_; }
+  // Pages that can be taken, and of these the cached ones.
+  int free_pages() const { return static_cast<int>(free_.size()) + n_unused_cached_; }
+  int unused_cached_pages() const { return n_unused_cached_; }
   // The most pages that adding n_rows slots to the sequence's scratch and committing n_committed of
   // them can take.
   int pages_wanted(SequenceId sequence, int n_rows, int n_committed) const;
@@ -116,10 +115,11 @@ class Cache {
   // The slot and its ancestors in scratch, positions ascending.
   std::vector<CacheRun> path(SequenceId sequence, SlotId slot) const;
 
-  // Fails a CHECK unless every page is either free, once, or known and unused, or used as often as
-  // its count says; scratch pages belong to one sequence and are not known; known pages form trees
-  // of different texts, unused ones below used ones and in the order of their use; slots form trees
-  // that begin at the committed end; and each slot's ancestors were written by at least its layers.
+  // Fails a CHECK unless every page is either free, once, or cached and unused, or used as often as
+  // its count says; scratch pages belong to one sequence and are not cached; cached pages form
+  // trees of different texts, unused ones below used ones and in the order of their use; slots form
+  // trees that begin at the committed end; and each slot's ancestors were written by at least its
+  // layers.
   void check_integrity() const;
 
  private:
@@ -128,7 +128,7 @@ class Cache {
     std::optional<int> parent;
     int position;
     LayerSet layers;
-    int page, offset;
+    int page = 0, offset = 0;  // where its keys and values are
   };
   struct Sequence {  // its vectors have the capacity for all that limits allow
     bool alive = false;
@@ -144,12 +144,12 @@ class Cache {
   struct Page {
     int uses = 0;
     // Known: by these, and by its tokens in page_tokens_.
-    bool is_known = false;
+    bool is_cached = false;
     CacheScope scope;
-    int before = kNone;  // the known page with the 64 tokens before; kNone: the text begins here
+    int before = kNone;  // the cached page with the 64 tokens before; kNone: the text begins here
     std::uint64_t hash = 0;            // of all of that
     int next_of_hash = kNone;          // in the same bucket
-    int older = kNone, newer = kNone;  // among unused known pages
+    int older = kNone, newer = kNone;  // among unused cached pages
   };
 
   Sequence& at(SequenceId sequence);
@@ -158,24 +158,24 @@ class Cache {
   void use(int page);
   void drop_page(int page);
   void drop_scratch(Sequence& sequence);
-  bool may_be_written(int page) const { return pages_[page].uses == 1 && !pages_[page].is_known; }
+  bool may_be_written(int page) const { return pages_[page].uses == 1 && !pages_[page].is_cached; }
   bool may_go_in_place(const Sequence& sequence, std::optional<SlotId> parent) const;
 
   std::span<const Token> tokens_of(int page) const;
   std::uint64_t hash(const CacheScope& scope, int before, std::span<const Token> tokens) const;
   int& bucket(std::uint64_t hash) { return buckets_[hash % buckets_.size()]; }
-  int find_known(const CacheScope& scope, int before, std::span<const Token> tokens) const;
-  void make_known(Sequence& sequence);
+  int find_cached(const CacheScope& scope, int before, std::span<const Token> tokens) const;
+  void make_cached(Sequence& sequence);
   void forget(int page);
 
   CacheLimits limits_;
   LayerSet all_layers_;
   std::vector<Sequence> sequences_;
   std::vector<Page> pages_;
-  std::vector<int> free_;           // pages with no use that are not known
+  std::vector<int> free_;           // pages with no use that are not cached
   std::vector<Token> page_tokens_;  // [n_pages * 64] where texts are shared
   std::vector<int> buckets_;        // first page of each hash; kNone: no page
-  int oldest_ = kNone, newest_ = kNone, n_unused_known_ = 0;  // of unused known pages
+  int oldest_ = kNone, newest_ = kNone, n_unused_cached_ = 0;  // of unused cached pages
 };
 
 }  // namespace outrider

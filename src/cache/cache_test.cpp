@@ -137,14 +137,14 @@ TEST(Cache, ATextAdoptsWhatAnotherLeft) {
   };
   const int n_free = cache.free_pages();
   const SequenceId first = cache.begin();
-  EXPECT_EQ(cache.adopt(first, text), 0);
+  EXPECT_EQ(cache.reuse_prefix(first, text), 0);
   write(first, std::span(text).first(100));
   write(first, std::span(text).subspan(100, 50));
   const std::vector<int> pages(cache.pages(first).begin(), cache.pages(first).end());
   const CacheScope other_scope{{1, 2}};
   const SequenceId second = cache.begin(), stranger = cache.begin(other_scope);
-  EXPECT_EQ(cache.adopt(second, text), 128);  // the third page is not full
-  EXPECT_EQ(cache.adopt(stranger, text), 0);
+  EXPECT_EQ(cache.reuse_prefix(second, text), 128);  // the third page is not full
+  EXPECT_EQ(cache.reuse_prefix(stranger, text), 0);
   EXPECT_EQ(cache.pages(second)[1], pages[1]);
   // Two texts that become the same share pages: the one that was there stays.
   write(stranger, std::span(text).first(64));
@@ -152,23 +152,23 @@ TEST(Cache, ATextAdoptsWhatAnotherLeft) {
   write(first, std::span(text).subspan(150, 42));
   write(second, std::span(text).subspan(128, 64));
   EXPECT_EQ(cache.pages(second)[2], cache.pages(first)[2]);
-  // What nobody uses is known until its page is taken; a text that differs takes what it can.
+  // What nobody uses is cached until its page is taken; a text that differs takes what it can.
   cache.end(first);
   cache.end(second);
   cache.end(stranger);
   EXPECT_EQ(cache.free_pages(), n_free);
-  EXPECT_EQ(cache.unused_known_pages(), 4);
+  EXPECT_EQ(cache.unused_cached_pages(), 4);
   text[130] = 7777;
   const SequenceId third = cache.begin();
-  EXPECT_EQ(cache.adopt(third, text), 128);
-  // A known page is copied before it is written.
+  EXPECT_EQ(cache.reuse_prefix(third, text), 128);
+  // A cached page is copied before it is written.
   cache.truncate(third, 100);
   EXPECT_EQ(cache.pages_wanted(third, 1, 1), 2);  // scratch and the copy
   write(third, std::vector<Token>{9});
   EXPECT_NE(cache.pages(third)[1], pages[1]);
   // A part of a page gives way to the whole.
   cache.truncate(third, 100);
-  EXPECT_EQ(cache.adopt(third, text), 128);
+  EXPECT_EQ(cache.reuse_prefix(third, text), 128);
   EXPECT_EQ(cache.pages(third)[1], pages[1]);
 }
 
@@ -180,7 +180,7 @@ TEST(Cache, PagesThatWereUsedLongestAgoAreTakenFirst) {
   const auto leave = [&](Token token, int n_pages) {  // a text of so many pages, which ends
     const std::vector<Token> text(n_pages * 64 + 1, token);
     const SequenceId sequence = cache.begin();
-    for (int done = cache.adopt(sequence, text); done < n_pages * 64; done += 64) {
+    for (int done = cache.reuse_prefix(sequence, text); done < n_pages * 64; done += 64) {
       std::vector<SlotId> chain;
       for (int i = 0; i < 64; ++i)
         chain.push_back(cache.add_slot(sequence, token,
@@ -194,7 +194,7 @@ TEST(Cache, PagesThatWereUsedLongestAgoAreTakenFirst) {
   };
   const auto n_known = [&](Token token) {
     const SequenceId sequence = cache.begin();
-    const int n = cache.adopt(sequence, std::vector<Token>(4 * 64, token)) / 64;
+    const int n = cache.reuse_prefix(sequence, std::vector<Token>(4 * 64, token)) / 64;
     cache.end(sequence);
     return n;
   };
@@ -308,7 +308,7 @@ void keep_every_text(bool shares_texts, std::uint64_t hash_mask = ~std::uint64_t
         case 6: {
           std::vector<Token> wanted = text.tokens;
           while (wanted.size() < 300) wanted.push_back(next_token(wanted.size()));
-          const int length = cache.adopt(sequence, wanted);
+          const int length = cache.reuse_prefix(sequence, wanted);
           n_adopted += length - static_cast<long>(text.tokens.size());
           text.tokens.assign(wanted.begin(), wanted.begin() + length);
           text.slots.clear();

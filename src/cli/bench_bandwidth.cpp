@@ -53,10 +53,10 @@ int bench_bandwidth(const Machine& machine, const Settings& settings) {
   for (int round = 0; round < rounds; ++round) {
     console.advance("measuring", static_cast<double>(round) / rounds);
     all.add(meter->measure(n_threads));
-    all_products.add({.readings = meter->measure_products(n_threads)});
+    all_products.add({.read_rates = meter->measure_products(n_threads)});
     stop_if_interrupted();
     one.add(meter->measure(1));
-    one_products.add({.readings = meter->measure_products(1)});
+    one_products.add({.read_rates = meter->measure_products(1)});
     stop_if_interrupted();
   }
   console.clear();

@@ -120,9 +120,9 @@ RuntimeOptions runtime_options(const Settings& settings, std::span<const DraftSe
                          .drafters = {},
                          .drafter_flags = settings.drafter_flags,
                          .planner = {.automatic = settings.budget_automatic,
-                                    .rows = settings.draft_rows,
-                                    .depth = settings.draft_depth,
-                                    .width = settings.draft_width},
+                                     .rows = settings.draft_rows,
+                                     .depth = settings.draft_depth,
+                                     .width = settings.draft_width},
                          .keeps = workbench.keeps,
                          .reads_profiles = workbench.reads_profiles};
   for (const DraftSetting& draft : drafts)

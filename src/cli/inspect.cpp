@@ -124,7 +124,7 @@ int inspect(const Machine& machine, const Settings& settings) {
   std::optional<Model> model;
   std::string problem;
   try {
-    model = understand(checkpoint);
+    model = interpret_checkpoint(checkpoint);
   } catch (const Error& error) {
     problem = error.what();
   }

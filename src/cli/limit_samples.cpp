@@ -7,16 +7,16 @@
 namespace outrider {
 
 void LimitSamples::add(Limits limits) {
-  CHECK(rounds_.empty() || rounds_[0].readings.size() == limits.readings.size());
+  CHECK(rounds_.empty() || rounds_[0].read_rates.size() == limits.read_rates.size());
   rounds_.push_back(std::move(limits));
 }
 
 std::vector<LimitSamples::Pattern> LimitSamples::patterns() const {
   std::vector<Pattern> patterns;
-  for (std::size_t i = 0; !rounds_.empty() && i < rounds_[0].readings.size(); ++i) {
+  for (std::size_t i = 0; !rounds_.empty() && i < rounds_[0].read_rates.size(); ++i) {
     std::vector<double> gbs;
-    for (const Limits& round : rounds_) gbs.push_back(round.readings[i].gbs);
-    patterns.push_back({rounds_[0].readings[i].pattern, spread(gbs)});
+    for (const Limits& round : rounds_) gbs.push_back(round.read_rates[i].gbs);
+    patterns.push_back({rounds_[0].read_rates[i].pattern, spread(gbs)});
   }
   return patterns;
 }
@@ -31,7 +31,7 @@ std::vector<double> LimitSamples::reading_gbs() const {
   const std::string best = reading().name;
   std::vector<double> gbs;
   for (const Limits& round : rounds_)
-    gbs.push_back(std::ranges::find(round.readings, best, &Limits::Reading::pattern)->gbs);
+    gbs.push_back(std::ranges::find(round.read_rates, best, &Limits::ReadRate::pattern)->gbs);
   return gbs;
 }
 

@@ -76,7 +76,7 @@ int manual(const Machine&, const Settings&) {
                  "the instruction set to compute with: reference, avx2, avxvnni, avx512 or amx, "
                  "instead of the machine's best");
   page +=
-      tagged("OUTRIDER_READING",
+      tagged("OUTRIDER_PREFETCH",
              "how passes of one or two tokens read weights where the instruction set has a "
              "choice: processor (left to its prefetching), near or far (requested by the kernels "
              "a little or far ahead), instead of what is measured to be fastest");

@@ -3,11 +3,11 @@
 //   {"draft": "auto",                       the --draft whose step it was
 //    "step": 12, "rows": 9, "draft_ms": 0.01, "forward_ms": 31.2, "sequences": [
 //     {"sequence": 0, "position": 57,        cached tokens before the step
-//      "text_rows": 1,                       rows of text computed: node 0, or a part of the prompt
-//      "proposed": 16,                       drafted nodes before the plan
-//      "nodes": [{"token": 5, "parent": 0, "accepted": true, "by": {"lookup": 0.5}}, ...],
-//      "taken": [5, 9],                      tokens by which the text grew
-//      "finish": "stop"}]}                   or "length", "error", null
+//      "text_rows": 1,                       rows of text computed: the root, or a part of the
+//      prompt "proposed": 16,                       drafted nodes before the plan "nodes":
+//      [{"token": 5, "parent": 0, "accepted": true, "by": {"lookup": 0.5}}, ...], "taken": [5, 9],
+//      tokens by which the text grew "finish": "stop"}]}                   or "length", "error",
+//      null
 // Nodes are those checked, numbered from 1 in order; "by" gives the confidence of each drafter.
 
 #pragma once

@@ -42,11 +42,11 @@ class AttentionPlan {
   // Plans a pass over these rows, which must outlive it. Allocates; all else here does not.
   void begin_pass(std::vector<const RowContext*> rows);
 
-  // Attention takes rows in an order of its own: by sequence, within it by chain. The row at a
-  // place of that order, counted as in the pass, and its context.
+  // Attention takes rows in an order of its own: by sequence, and within a sequence by chain. A
+  // place is an index into that order. row(): the index in the pass of the row at this place.
   std::size_t row(std::size_t place) const { return order_[place]; }
   const RowContext& context(std::size_t place) const { return *rows_[order_[place]]; }
-  // The places of each chain.
+  // [chains]: the places of its rows.
   std::span<const Range> chains() const { return chains_; }
 
   // Rows of one sequence at neighbouring places.

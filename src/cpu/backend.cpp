@@ -14,7 +14,7 @@
 #include "cpu/forward.h"
 #include "cpu/kernels/kernels.h"
 #include "cpu/pass_timer.h"
-#include "cpu/reading_choice.h"
+#include "cpu/prefetch_choice.h"
 #include "cpu/weights.h"
 
 namespace outrider {
@@ -117,14 +117,14 @@ class ScratchOfBatch {
   bool is_kept_ = false;
 };
 
-std::string tuning_of(Isa isa, Reading reading) {
-  return fmt::format("{} reading={}", name(isa), name(reading));
+std::string tuning_of(Isa isa, PrefetchPattern prefetch) {
+  return fmt::format("{} prefetch={}", name(isa), name(prefetch));
 }
 
-// The way of reading that LoadOptions::tuning says.
-std::optional<Reading> kept_reading(const std::string& tuning, Isa isa) {
-  for (const Reading reading : kReadings)
-    if (tuning == tuning_of(isa, reading)) return reading;
+// The pattern that LoadOptions::tuning says.
+std::optional<PrefetchPattern> kept_prefetch(const std::string& tuning, Isa isa) {
+  for (const PrefetchPattern prefetch : kPrefetchPatterns)
+    if (tuning == tuning_of(isa, prefetch)) return prefetch;
   return std::nullopt;
 }
 
@@ -134,7 +134,7 @@ class CpuBackend final : public Backend {
       : model_(model),
         options_(options),
         isa_(isa),
-        forced_reading_(forced_reading()),
+        forced_prefetch_(forced_prefetch()),
         team_(ThreadTeam::shared(options.n_threads)),
         weights_(model_, options_, *team_, progress),
         cache_(limits(model, options)),
@@ -144,30 +144,30 @@ class CpuBackend final : public Backend {
         choice_memories_(options_.n_threads),
         all_layers_(model.spec.n_layers()) {
     std::iota(all_layers_.begin(), all_layers_.end(), 0);
-    if (forced_reading_ || kernels(isa).readings.empty()) return;
-    const std::optional<Reading> kept = kept_reading(options_.tuning, isa);
-    readings_.emplace(kept.value_or(Reading::processor));
-    if (!kept) compare_readings();
+    if (forced_prefetch_ || kernels(isa).by_prefetch.empty()) return;
+    const std::optional<PrefetchPattern> kept = kept_prefetch(options_.tuning, isa);
+    prefetch_.emplace(kept.value_or(PrefetchPattern::processor));
+    if (!kept) compare_prefetch_patterns();
   }
 
   const ModelSpec& spec() const override { return model_.spec; }
   const LoadOptions& options() const override { return options_; }
 
   std::string tuning() const override {
-    return readings_ ? tuning_of(isa_, readings_->chosen()) : std::string();
+    return prefetch_ ? tuning_of(isa_, prefetch_->chosen()) : std::string();
   }
 
   Pass forward(std::span<const Row> rows, const ForwardOptions& options) override {
-    if (!readings_) {
-      return forward_reading(forced_reading_.value_or(Reading::processor), rows, options);
+    if (!prefetch_) {
+      return forward_with(forced_prefetch_.value_or(PrefetchPattern::processor), rows, options);
     }
-    const Reading reading = readings_->next(
+    const PrefetchPattern prefetch = prefetch_->next(
         {.rows = rows.size(),
          .layers = options.layers ? options.layers->size() : all_layers_.size(),
          .logits = static_cast<std::size_t>(std::ranges::count_if(rows, &Row::wants_logits))});
     const Clock::time_point start = Clock::now();
-    Pass pass = forward_reading(reading, rows, options);
-    readings_->took(ms_since(start));
+    Pass pass = forward_with(prefetch, rows, options);
+    prefetch_->took(ms_since(start));
     return pass;
   }
 
@@ -222,11 +222,11 @@ class CpuBackend final : public Backend {
 
   SequenceId begin(CacheScope scope) override { return cache_.begin(scope); }
   void end(SequenceId sequence) override { cache_.end(sequence); }
-  int adopt(SequenceId sequence, std::span<const Token> text) override {
-    return cache_.adopt(sequence, text);
+  int reuse_prefix(SequenceId sequence, std::span<const Token> text) override {
+    return cache_.reuse_prefix(sequence, text);
   }
   int free_pages() const override { return cache_.free_pages(); }
-  int cached_pages() const override { return cache_.unused_known_pages(); }
+  int cached_pages() const override { return cache_.unused_cached_pages(); }
   int pages_wanted(SequenceId sequence, int n_rows, int n_committed) const override {
     return cache_.pages_wanted(sequence, n_rows, n_committed);
   }
@@ -240,7 +240,8 @@ class CpuBackend final : public Backend {
   int free_slots(SequenceId sequence) const override { return cache_.free_slots(sequence); }
 
  private:
-  Pass forward_reading(Reading reading, std::span<const Row> rows, const ForwardOptions& options) {
+  Pass forward_with(PrefetchPattern prefetch, std::span<const Row> rows,
+                    const ForwardOptions& options) {
     ScratchOfBatch scratch(cache_, rows);
     PassTimer timer(options.profile, team_->size(), weights_);
     CHECK(!rows.empty() && rows.size() <= static_cast<std::size_t>(options_.batch_rows));
@@ -270,7 +271,7 @@ class CpuBackend final : public Backend {
                                  .path = cache_.path(row.sequence, slot)},
                      .wants_logits = row.wants_logits};
     }
-    forward_.run(prepared, layers, options.taps, reading, timer);
+    forward_.run(prepared, layers, options.taps, prefetch, timer);
     scratch.keep();
     timer.finish();
     return pass;
@@ -281,7 +282,7 @@ class CpuBackend final : public Backend {
   // faster by 17 % in two of seven starts. Half as many bytes a pass missed it in six of eight,
   // with twice the rounds. What fits into a processor's caches is not read from memory: nothing is
   // compared.
-  void compare_readings() {
+  void compare_prefetch_patterns() {
     constexpr std::size_t kLeastBytes = std::size_t{64} << 20, kPassBytes = std::size_t{128} << 20;
     constexpr int kRounds = 48;
     constexpr double kMostMs = 300;
@@ -291,30 +292,30 @@ class CpuBackend final : public Backend {
     const std::size_t n = std::clamp<std::size_t>(n_layers * kPassBytes / bytes, 1, n_layers);
     const OwnedSequence text(*this);
     const Row row{.sequence = text.id(), .token = 0};
-    const auto time = [&](int round, Reading reading) {
+    const auto time = [&](int round, PrefetchPattern prefetch) {
       const auto first = all_layers_.begin() + round * n % (n_layers - n + 1);
       ForwardOptions options;
       options.layers.emplace(first, first + n);
       const Clock::time_point start = Clock::now();
-      forward_reading(reading, std::span(&row, 1), options);
+      forward_with(prefetch, std::span(&row, 1), options);
       discard(text.id());
       return ms_since(start);
     };
     // The first pass touches working memory, which the next one would do otherwise.
-    time(0, Reading::processor);
+    time(0, PrefetchPattern::processor);
     const Clock::time_point start = Clock::now();
     double longest = 0;
     for (int round = 0; round < kRounds && ms_since(start) + longest < kMostMs; ++round) {
       const Clock::time_point begin = Clock::now();
-      std::array<double, kReadings.size()> ms;
+      std::array<double, kPrefetchPatterns.size()> ms;
       for (std::size_t turn = 0; turn < ms.size(); ++turn) {
         const std::size_t way = (round + turn) % ms.size();
-        ms[way] = time(round, kReadings[way]);
+        ms[way] = time(round, kPrefetchPatterns[way]);
       }
       longest = std::max(longest, ms_since(begin));
-      for (const Reading way : kReadings) {
-        const Reading chosen = readings_->chosen();
-        if (way != chosen) readings_->compare(way, ms[index(way)], ms[index(chosen)]);
+      for (const PrefetchPattern way : kPrefetchPatterns) {
+        const PrefetchPattern chosen = prefetch_->chosen();
+        if (way != chosen) prefetch_->compare(way, ms[index(way)], ms[index(chosen)]);
       }
     }
   }
@@ -333,13 +334,13 @@ class CpuBackend final : public Backend {
   const Model model_;
   const LoadOptions options_;
   const Isa isa_;
-  const std::optional<Reading> forced_reading_;
+  const std::optional<PrefetchPattern> forced_prefetch_;
   const std::shared_ptr<ThreadTeam> team_;
   Weights weights_;
   Cache cache_;
   CacheMemory memory_;
   Forward forward_;
-  std::optional<ReadingChoice> readings_;  // where there is a choice
+  std::optional<PrefetchChoice> prefetch_;  // where there is a choice
   Outputs outputs_;
   std::vector<ChoiceMemory> choice_memories_;  // [n_threads]
   std::vector<int> all_layers_;
@@ -349,7 +350,7 @@ class CpuBackend final : public Backend {
 class CpuBackendFactory final : public BackendFactory {
  public:
   std::string name() const override {
-    forced_reading();  // throws if there is none of that name
+    forced_prefetch();  // throws if there is none of that name
     return std::string(outrider::name(chosen_isa()));
   }
   MemoryNeed memory_need(const Model& model, const LoadOptions& unfilled) const override {

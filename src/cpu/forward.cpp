@@ -51,13 +51,13 @@ Forward::Forward(const ModelSpec& spec, const Weights& weights, CacheMemory& mem
 class Forward::Worker {
  public:
   Worker(Forward& forward, int thread, std::span<const ForwardRow> rows, std::span<const int> taps,
-         Reading reading, PassTimer& timer)
+         PrefetchPattern prefetch, PassTimer& timer)
       : f_(forward),
         x_(forward.x_),
         vectors_(forward.kernels_.vectors),
         rows_(rows),
         taps_(taps),
-        thread_(forward.team_, thread, rows.size(), forward.kernels_.products_by(reading),
+        thread_(forward.team_, thread, rows.size(), forward.kernels_.products_by(prefetch),
                 forward.thread_memories_[static_cast<std::size_t>(thread)], timer) {}
 
   void run(std::span<const int> layers) {
@@ -125,7 +125,7 @@ class Forward::Worker {
     if (first < pieces.size()) {
       const HeadPieces::Piece piece = pieces[first];
       const PackedMatrix& weights = weights_of(piece.kind, layer);
-      thread_.expect(weights, {piece.panels.begin, weights.panels()});
+      thread_.announce(weights, {piece.panels.begin, weights.panels()});
     }
     norm_rows(PassPart::attention_in, operation, layer,
               {&weights_of(Kind::query, layer), &weights_of(Kind::key, layer),
@@ -135,7 +135,7 @@ class Forward::Worker {
   void norm_for_mlp(const Operation& operation, const Mlp& mlp, int layer) {
     const PackedMatrix& up = matrix(Role::mlp_up, layer);
     const PackedMatrix& gate = mlp.is_gated ? matrix(Role::mlp_gate, layer) : up;
-    thread_.expect(gate, kPanelsPerPart);
+    thread_.announce(gate, kPanelsPerPart);
     norm_rows(PassPart::mlp_in, operation, layer, {&gate, &up});
   }
 
@@ -155,7 +155,7 @@ class Forward::Worker {
 
   // Rows that want logits are packed together.
   void norm_for_head() {
-    thread_.expect(f_.weights_.head());
+    thread_.announce(f_.weights_.head());
     thread_.for_each_row(PassPart::head_in, [&](std::size_t row) {
       complete_stream(row);
       if (!rows_[row].wants_logits) return;
@@ -311,7 +311,7 @@ class Forward::Worker {
   // x_.attended, as the output matrix asks for it.
   void attend(const Attention& attention, int layer) {
     const PackedMatrix& output = matrix(Role::attention_output, layer);
-    thread_.expect(output);
+    thread_.announce(output);
     thread_.barrier();
     f_.attention_.attend(attention, layer, thread_.index(), x_.q, x_.attended);
     thread_.done(PassPart::attention);
@@ -390,7 +390,7 @@ class Forward::Worker {
 
   void multiply_down(int layer) {
     const PackedMatrix& down = matrix(Role::mlp_down, layer);
-    thread_.expect(down);
+    thread_.announce(down);
     thread_.barrier();
     thread_.multiply_all(down, x_.gated_forms.input(x_.gated), rows_.size(), x_.output);
     thread_.done(PassPart::down);
@@ -446,7 +446,7 @@ class Forward::Worker {
 };
 
 void Forward::run(std::span<const ForwardRow> rows, std::span<const int> layers,
-                  std::span<const int> taps, Reading reading, PassTimer& timer) {
+                  std::span<const int> taps, PrefetchPattern prefetch, PassTimer& timer) {
   CHECK(rows.size() <= batch_rows_);
   n_rows_ = rows.size();
   logit_rows_.clear();
@@ -458,7 +458,7 @@ void Forward::run(std::span<const ForwardRow> rows, std::span<const int> layers,
   std::vector<const RowContext*> contexts;
   for (const ForwardRow& row : rows) contexts.push_back(&row.context);
   attention_.begin_pass(std::move(contexts));
-  team_.run([&](int thread) { Worker(*this, thread, rows, taps, reading, timer).run(layers); });
+  team_.run([&](int thread) { Worker(*this, thread, rows, taps, prefetch, timer).run(layers); });
 }
 
 std::size_t Forward::logit_index(int row) const {

@@ -33,11 +33,12 @@ class Forward {
   Forward(const ModelSpec& spec, const Weights& weights, CacheMemory& memory,
           const Kernels& kernels, ThreadTeam& team, const LoadOptions& options);
 
-  // At most batch_rows rows. layers: to run, ascending. taps: layers whose output is kept. reading:
-  // of weights, where the products have a choice; no result depends on it. What depends on the rows
-  // is allocated before the team starts: throws Error or std::bad_alloc if that cannot be had.
+  // At most batch_rows rows. layers: to run, ascending. taps: layers whose output is kept.
+  // prefetch: of weights, where the products have a choice; no result depends on it. What depends
+  // on the rows is allocated before the team starts: throws Error or std::bad_alloc if that cannot
+  // be had.
   void run(std::span<const ForwardRow> rows, std::span<const int> layers, std::span<const int> taps,
-           Reading reading, PassTimer& timer);
+           PrefetchPattern prefetch, PassTimer& timer);
 
   // Of the last run: the logits of row `row`, which must have wanted some, [outputs of the head]; a
   // tap of it, [embedding].

@@ -91,7 +91,7 @@ class CpuLimitMeter final : public LimitMeter {
       if (!is_available(pattern.needs)) continue;
       const double taken = seconds(
           n_threads, [&](int thread) { return walk(memory_.begin(), thread, n_threads, pattern); });
-      limits.readings.push_back({pattern.name, kBufferBytes / taken * 1e-9});
+      limits.read_rates.push_back({pattern.name, kBufferBytes / taken * 1e-9});
     }
     limits.int8_tops = tera(n_threads, vnni_loop());
     limits.avx2_tops = tera(n_threads, avx2_loop());
@@ -100,10 +100,10 @@ class CpuLimitMeter final : public LimitMeter {
     return limits;
   }
 
-  std::vector<Limits::Reading> measure_products(int n_threads) override {
+  std::vector<Limits::ReadRate> measure_products(int n_threads) override {
     CHECK(n_threads >= 1 && n_threads <= team_.size());
     const Kernels& table = kernels(chosen_isa());
-    if (table.readings.empty()) return {};
+    if (table.by_prefetch.empty()) return {};
     const PackedMatrix weights = memory_as_weights();
     const std::vector<std::int8_t> q(weights.columns);
     const std::vector<float> d(weights.columns);
@@ -115,9 +115,9 @@ class CpuLimitMeter final : public LimitMeter {
         .groups_of_256 = {q.data(), d.data(), sums16.data(), weights.columns, weights.columns,
                           weights.columns}};
     std::vector<float> out(weights.outputs);
-    std::vector<Limits::Reading> readings;
-    for (const Reading reading : kReadings) {
-      const ProductKernels& products = table.products_by(reading);
+    std::vector<Limits::ReadRate> rates;
+    for (const PrefetchPattern prefetch : kPrefetchPatterns) {
+      const ProductKernels& products = table.products_by(prefetch);
       std::vector<ArrangedRows::Line> words(products.lines(weights, 1));
       ArrangedRows row;
       row.memory = words;
@@ -129,9 +129,9 @@ class CpuLimitMeter final : public LimitMeter {
         return std::uint64_t{0};
       });
       const double bytes = static_cast<double>(weights.panels() * weights.panel_bytes);
-      readings.push_back({std::string(name(reading)), bytes / taken * 1e-9});
+      rates.push_back({std::string(name(prefetch)), bytes / taken * 1e-9});
     }
-    return readings;
+    return rates;
   }
 
  private:

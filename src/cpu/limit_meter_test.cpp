@@ -21,11 +21,11 @@ void expect_rate(double rate, bool has_instruction) {
 
 TEST(Limits, AreOfTheRightOrder) {
   const Limits limits = make_limit_meter(1)->measure(1);
-  ASSERT_FALSE(limits.readings.empty());
-  for (const Limits::Reading& reading : limits.readings) {
-    SCOPED_TRACE(reading.pattern);
-    EXPECT_GT(reading.gbs, 0.1);
-    EXPECT_LT(reading.gbs, 1000);
+  ASSERT_FALSE(limits.read_rates.empty());
+  for (const Limits::ReadRate& rate : limits.read_rates) {
+    SCOPED_TRACE(rate.pattern);
+    EXPECT_GT(rate.gbs, 0.1);
+    EXPECT_LT(rate.gbs, 1000);
   }
   expect_rate(limits.int8_tops, is_available(Isa::avxvnni));
   expect_rate(limits.avx2_tops, is_available(Isa::avx2));
@@ -37,17 +37,17 @@ TEST(Limits, AreOfTheRightOrder) {
 TEST(Limits, PatternsKeepTheirOrder) {
   const auto meter = make_limit_meter(2);
   const Limits first = meter->measure(2), second = meter->measure(1);
-  ASSERT_EQ(first.readings.size(), second.readings.size());
-  for (std::size_t i = 0; i < first.readings.size(); ++i)
-    EXPECT_EQ(first.readings[i].pattern, second.readings[i].pattern);
+  ASSERT_EQ(first.read_rates.size(), second.read_rates.size());
+  for (std::size_t i = 0; i < first.read_rates.size(); ++i)
+    EXPECT_EQ(first.read_rates[i].pattern, second.read_rates[i].pattern);
 }
 
-TEST(Limits, ProductsAreTimedInEachWayOfReading) {
-  const auto readings = make_limit_meter(2)->measure_products(2);
-  ASSERT_EQ(readings.size(), kernels(chosen_isa()).readings.size());
-  for (const Limits::Reading& reading : readings) {
-    EXPECT_GT(reading.gbs, 0.1) << reading.pattern;
-    EXPECT_LT(reading.gbs, 1000) << reading.pattern;
+TEST(Limits, ProductsAreTimedWithEachPrefetchPattern) {
+  const auto rates = make_limit_meter(2)->measure_products(2);
+  ASSERT_EQ(rates.size(), kernels(chosen_isa()).by_prefetch.size());
+  for (const Limits::ReadRate& rate : rates) {
+    EXPECT_GT(rate.gbs, 0.1) << rate.pattern;
+    EXPECT_LT(rate.gbs, 1000) << rate.pattern;
   }
 }
 

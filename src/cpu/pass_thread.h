@@ -80,13 +80,13 @@ class PassThread {
 
   // The panels that this thread will multiply first once it has waited. It asks for some of them
   // while it waits.
-  void expect(const PackedMatrix& weights, Range panels) {
+  void announce(const PackedMatrix& weights, Range panels) {
     constexpr std::size_t kAskedMax = 256 << 10;
     soon_ = {weights.panel(panels.begin),
              std::min(kAskedMax, (panels.end - panels.begin) * weights.panel_bytes)};
   }
-  void expect(const PackedMatrix& weights, std::size_t grain = 1) {
-    expect(weights, share_of(weights.panels(), grain));
+  void announce(const PackedMatrix& weights, std::size_t grain = 1) {
+    announce(weights, share_of(weights.panels(), grain));
   }
 
   // Cuts n_rows rows into chunks that are small enough for products with each of `weights`. Threads

@@ -46,7 +46,7 @@ Model smallest_model() {
   auto owner = std::make_shared<Owner>();
   owner->bytes = file.bytes();
   owner->checkpoint = read_gguf(owner->bytes, "smallest.gguf");
-  return understand(std::shared_ptr<const Checkpoint>(owner, &owner->checkpoint));
+  return interpret_checkpoint(std::shared_ptr<const Checkpoint>(owner, &owner->checkpoint));
 }
 
 TEST(Weights, AMatrixOfOneRowIsNoVector) {

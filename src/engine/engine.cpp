@@ -167,8 +167,8 @@ int Engine::n_unread(Generation& generation) {
   const int n_read = target_->committed(generation.sequence);
   if (generation.scores_prompt() || n_before_last - n_read < kPagePositions)
     return n_before_last - n_read;
-  return n_before_last -
-         target_->adopt(generation.sequence, std::span(generation.tokens).first(n_before_last));
+  return n_before_last - target_->reuse_prefix(generation.sequence,
+                                               std::span(generation.tokens).first(n_before_last));
 }
 
 int Engine::pages_wanted(const Generation& generation, int n_read) const {

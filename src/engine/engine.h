@@ -57,18 +57,18 @@ class Engine {
   // what is not there any more, and it goes on as it would have.
   void suspend(Generation& generation);
 
-  // Tokens of the text that have to be computed before the last one, which is part of every step.
-  // Adopts what there is of them by now.
+  // Tokens of the sequence that have to be computed before its last one, which is a row of every
+  // step. Cached pages of these tokens are reused first, so they do not count.
   int n_unread(Generation& generation);
   int draft_rows_max(const Generation& generation) const;  // of a step
   void show(Generation& generation);
-  // The most pages of the target that steps take which compute so many of these.
+  // The most pages of the target that steps take which compute n_read of the n_unread() tokens.
   int pages_wanted(const Generation& generation, int n_read) const;
 
-  // A text's part of a step.
+  // One sequence's part of a step.
   struct Part {
     Generation* generation;
-    int n_read;  // of its n_unread() tokens at most
+    int n_read;  // how many of its n_unread() tokens the step may compute
   };
   // Rows of a pass for what texts read, in turn. Few are of scored prompts, whose logits take
   // memory.

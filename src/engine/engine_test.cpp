@@ -586,7 +586,7 @@ TEST(Engine, AnUnusableRowOfAScoredPromptEndsItsText) {
     }
 }
 
-// Prompt rows go in chunks whose last carries node 0.
+// Prompt rows go in chunks whose last carries the root.
 TEST(Engine, ReadsPromptsInChunks) {
   const FakeTokenizer tokenizer = words();
   const std::vector<Token> prompt{1, 2, 3, 4, 1, 2, 3, 4, 1, 2};

@@ -60,7 +60,7 @@ struct Counters {
   long drafts = 0;       // steps that checked nodes
   long draft_depth = 0;  // sum of the depths of their deepest nodes
   long tested = 0;       // places where a drafted token could be accepted: nodes of the text with
-                         // drafted children, node 0 among them
+                         // drafted children, the root among them
   // In this answer's steps: passes of drafters' own models, and levels that these decided.
   long draft_passes = 0, draft_levels = 0;
   // Of Drafter::propose in these steps, reading included, indexing not. Of a step that several

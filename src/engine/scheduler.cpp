@@ -11,7 +11,7 @@ namespace {
 
 // Tokens of prompts that a step reads beside others where its costs are not known.
 constexpr int kUsualRead = 8;
-// That an answer may take before others have to give way: an answer that comes and goes has its
+// That an answer may take before others are preempted: an answer that comes and goes has its
 // text computed each time.
 constexpr int kPagesAhead = 2;
 // Without max_pause_ms, over the time of a step without prompts. Steps are not exactly as long as
@@ -154,7 +154,8 @@ void Scheduler::end_overdue() {
   }
 }
 
-// In the order of all, those that gave way and those that wait, until one has to wait for pages.
+// In the order of all, those that were preempted and those that wait, until one has to wait for
+// pages.
 void Scheduler::admit() {
   int n_begun = static_cast<int>(
       std::ranges::count_if(answers_, [](const auto& a) { return a->generation != nullptr; }));
@@ -198,7 +199,7 @@ void Scheduler::admit() {
     is_blocked = !has_room(answer);
     answer.is_suspended = is_blocked;
     if (is_blocked)
-      engine_.suspend(*answer.generation);  // which adopted what is there of it
+      engine_.suspend(*answer.generation);  // which reused what is cached of it
     else if (!answer.started)
       start(answer);
   }
@@ -220,7 +221,7 @@ bool Scheduler::begin(Answer& answer) {
   return true;
 }
 
-// Of its prompt it has what it adopted by now.
+// Of its prompt it has what is cached by now.
 void Scheduler::start(Answer& answer) {
   Generation& generation = *answer.generation;
   answer.started = Clock::now();
@@ -256,7 +257,7 @@ int Scheduler::pages_to_read(const Answer& answer) {
 }
 
 // Every running answer has a row, and those that read share what the step may read, first come
-// first served. Where pages are short the last ones give way.
+// first served. Where pages are short the last ones are preempted.
 std::vector<Engine::Part> Scheduler::plan() {
   std::vector<Answer*> running;
   for (const auto& answer : answers_)

@@ -1,7 +1,7 @@
 // Many users' answers on one engine: who runs, how much of a prompt a step reads, who waits, and
-// who gives way when pages run out. Continuous batching: Yu et al. 2022 (Orca, OSDI 22); chunks of
-// prompts beside decoding: Agrawal et al. 2024 (Sarathi-Serve), arXiv:2403.02310; giving pages back
-// and computing again: Kwon et al. 2023 (vLLM), arXiv:2309.06180.
+// which answer is preempted when pages run out. Continuous batching: Yu et al. 2022 (Orca, OSDI
+// 22); chunks of prompts beside decoding: Agrawal et al. 2024 (Sarathi-Serve), arXiv:2403.02310;
+// giving pages back and computing again: Kwon et al. 2023 (vLLM), arXiv:2309.06180.
 //
 // One thread owns engine and scheduler and calls run(); all others speak to it through submit() and
 // cancel(), and hear of their answers by a callback. An answer has the tokens that it would have
@@ -81,9 +81,10 @@ class Overloaded : public Error {
 struct SchedulerOptions {
   int n_running = 1;    // answers at once, at most the target's sequences
   int n_waiting = 256;  // others that may wait
-  // How long a step may take, its drafts left out, in which prompts are read while other answers go
-  // on; nothing: less than twice as long as without, and where more read than generate that in
-  // proportion. At least one token is read.
+  // The longest that a step may take which prefills prompts while other answers generate, without
+  // its drafts. No value: less than twice the time of such a step without prompts, or more where
+  // more answers prefill than generate, in that proportion. One token of a prompt is always
+  // computed.
   std::optional<double> max_pause_ms = {};
   // From an answer's submission. Then it ends, by FinishReason::length if it has begun to generate;
   // else it is cancelled. Nothing: no limit.

@@ -56,7 +56,7 @@ Step::Step(Engine& engine, std::span<const Engine::Part> parts, int n_waiting) :
     if (const auto left = generation->stop.n_left()) depth_max = std::min(depth_max, *left - 1);
 
     const bool is_read = first + 1 + more == length;
-    const DraftTree node_0(generation->tokens.back());
+    const DraftTree root(generation->tokens.back());
     turns_.push_back({.generation = generation,
                       .length = length,
                       .first = first,
@@ -66,8 +66,8 @@ Step::Step(Engine& engine, std::span<const Engine::Part> parts, int n_waiting) :
                       .drafts = length > generation->n_prompt && more == 0,
                       .rows_max = engine_.draft_rows_max(*generation),
                       .depth_max = depth_max,
-                      .drafted = node_0,
-                      .checked = node_0,
+                      .drafted = root,
+                      .checked = root,
                       .token_rows = {},
                       .node_rows = {},
                       .choices = {},
@@ -87,21 +87,21 @@ Step::Step(Engine& engine, std::span<const Engine::Part> parts, int n_waiting) :
   load_.sequences = static_cast<int>(turns_.size()) + n_waiting;
 }
 
-std::vector<Step::Turn*> Step::generating() {
-  std::vector<Turn*> generating;
-  for (Turn& turn : turns_)
+std::vector<Step::SequenceStep*> Step::generating() {
+  std::vector<SequenceStep*> generating;
+  for (SequenceStep& turn : turns_)
     if (turn.generates) generating.push_back(&turn);
   return generating;
 }
 
-std::vector<Step::Turn*> Step::drafting() {
-  std::vector<Turn*> drafting;
-  for (Turn& turn : turns_)
+std::vector<Step::SequenceStep*> Step::drafting() {
+  std::vector<SequenceStep*> drafting;
+  for (SequenceStep& turn : turns_)
     if (turn.generates && turn.drafts) drafting.push_back(&turn);
   return drafting;
 }
 
-PlannedSequence Step::planned_sequence(const Turn& turn, DraftTree& tree) {
+PlannedSequence Step::planned_sequence(const SequenceStep& turn, DraftTree& tree) {
   Generation& generation = *turn.generation;
   return {.sequence = generation.draft_sequence,
           .tree = &tree,
@@ -115,17 +115,18 @@ PlannedSequence Step::planned_sequence(const Turn& turn, DraftTree& tree) {
 // Drafters are asked in order; each sees what those before it proposed.
 void Step::draft() {
   const Stopwatch watch;
-  const std::vector<Turn*> turns = drafting();
+  const std::vector<SequenceStep*> turns = drafting();
   is_measured_ = !turns.empty() && engine_.planner_->plain_step_is_due(load_);
   if (turns.empty() || is_measured_) return;
-  for (Turn* turn : turns) engine_.show(*turn->generation);
+  for (SequenceStep* turn : turns) engine_.show(*turn->generation);
   std::vector<PlannedSequence> planned;
-  for (Turn* turn : turns) planned.push_back(planned_sequence(*turn, turn->drafted));
+  for (SequenceStep* turn : turns) planned.push_back(planned_sequence(*turn, turn->drafted));
   for (int i = 0; i < static_cast<int>(engine_.drafters_.size()); ++i) ask(i, turns, planned);
   draft_ms_ = watch.ms();
 }
 
-void Step::ask(int index, std::span<Turn* const> turns, std::span<const PlannedSequence> planned) {
+void Step::ask(int index, std::span<SequenceStep* const> turns,
+               std::span<const PlannedSequence> planned) {
   Drafter& drafter = *engine_.drafters_[index];
   std::vector<PlannedSequence> allowed(planned.begin(), planned.end());
   for (std::size_t i = 0; i < turns.size(); ++i) {
@@ -168,7 +169,7 @@ void Step::ask(int index, std::span<Turn* const> turns, std::span<const PlannedS
 
 void Step::plan() {
   std::vector<PlannedSequence> planned;
-  for (Turn* turn : drafting()) {
+  for (SequenceStep* turn : drafting()) {
     turn->checked = turn->drafted;
     planned.push_back(planned_sequence(*turn, turn->checked));
   }
@@ -182,14 +183,14 @@ void Step::forward() {
   // The questions: each node's choice, with the penalties of its own path.
   std::vector<std::vector<TokenCount>> counts;
   std::vector<std::optional<Token>> forced;
-  for (const Turn* turn : generating())
+  for (const SequenceStep* turn : generating())
     for (int node = 0; node < turn->checked.size(); ++node) {
       const std::vector<Token> path = turn->checked.path(node);
       counts.push_back(turn->generation->state.counts(path));
       forced.push_back(turn->generation->state.forced(path));
     }
   std::vector<ChoiceRequest> requests;
-  for (const Turn* turn : generating())
+  for (const SequenceStep* turn : generating())
     for (int node = 0; node < turn->checked.size(); ++node) {
       const int length = static_cast<int>(turn->generation->tokens.size());
       requests.push_back(choice_request(turn->generation->sampling, counts[requests.size()],
@@ -202,7 +203,7 @@ void Step::forward() {
   forward_ms_ = watch.ms();
 
   std::size_t next = 0;
-  for (Turn* turn : generating())
+  for (SequenceStep* turn : generating())
     for (int node = 0; node < turn->checked.size(); ++node, ++next) {
       const std::optional<Token>& token = choices[next].token;
       turn->choices.push_back(token && forced[next] ? forced[next] : token);
@@ -212,7 +213,7 @@ void Step::forward() {
 // A sequence's rows: a chain of its text's tokens, then the drafted nodes, parents first.
 std::vector<Row> Step::lay_out_rows() {
   std::vector<Row> rows;
-  for (Turn& turn : turns_) {
+  for (SequenceStep& turn : turns_) {
     const Generation& generation = *turn.generation;
     for (int i = 0; i < turn.n_tokens; ++i) {
       const Parent parent =
@@ -243,12 +244,13 @@ std::vector<Row> Step::lay_out_rows() {
 
 // Walks each tree by the model's own choices.
 void Step::verify() {
-  for (Turn* turn : generating()) turn->verdict = verify_coupled(turn->checked, turn->choices);
+  for (SequenceStep* turn : generating())
+    turn->verdict = verify_coupled(turn->checked, turn->choices);
 }
 
 // Texts grow by what was accepted and one token more; the stop rules, token by token, cut that.
 void Step::emit() {
-  for (Turn& turn : turns_) {
+  for (SequenceStep& turn : turns_) {
     Generation& generation = *turn.generation;
     generation.emitted.clear();
     score_prompt(turn);
@@ -290,7 +292,7 @@ Choice Step::logits_of(int row) {
 }
 
 // Log probabilities of the prompt's tokens that were read, from the rows before them.
-void Step::score_prompt(Turn& turn) {
+void Step::score_prompt(SequenceStep& turn) {
   Generation& generation = *turn.generation;
   if (!generation.scores_prompt()) return;
   for (int i = 0; i < turn.n_tokens; ++i) {
@@ -307,7 +309,7 @@ void Step::score_prompt(Turn& turn) {
 }
 
 // The same for the tokens that the text gained.
-void Step::score_answer(Turn& turn) {
+void Step::score_answer(SequenceStep& turn) {
   Generation& generation = *turn.generation;
   if (!generation.options.n_logprobs) return;
   for (std::size_t i = 0; i < generation.emitted.size(); ++i) {
@@ -320,7 +322,7 @@ void Step::score_answer(Turn& turn) {
 
 // The text that was computed becomes history: all but the last token.
 void Step::commit() {
-  for (const Turn& turn : turns_) {
+  for (const SequenceStep& turn : turns_) {
     const Generation& generation = *turn.generation;
     std::vector<SlotId> path;
     if (!generation.error)
@@ -335,7 +337,7 @@ void Step::commit() {
 // The planner sees what drafts cost and what became of them, drafters what an answer ended with.
 void Step::learn() {
   std::vector<DraftOutcome> outcomes;
-  for (const Turn& turn : turns_) {
+  for (const SequenceStep& turn : turns_) {
     Generation& generation = *turn.generation;
     const auto taken = std::span(generation.tokens).last(generation.emitted.size());
     if (generation.ended()) engine_.show(generation);
@@ -346,73 +348,17 @@ void Step::learn() {
                           .taken = taken});
   }
   engine_.planner_->observe(outcomes, load_, forward_ms_);
-  for (const Turn& turn : turns_)
+  for (const SequenceStep& turn : turns_)
     if (turn.generation->ended()) engine_.planner_->end(turn.generation->draft_sequence);
-  for (const Turn& turn : turns_) count(turn);  // last, as a step that fails counts nothing
+  for (const SequenceStep& turn : turns_) count(turn);  // last, as a step that fails counts nothing
   engine_.draft_work_.passes += draft_passes_;
   engine_.draft_work_.levels += draft_levels_;
   engine_.draft_work_.ms += draft_ms_;
 }
 
-void Step::count(const Turn& turn) const {
-  Counters& counters = turn.generation->counters;
-  ++counters.steps;
-  counters.rows += turn.n_tokens + turn.checked.size() - 1;
-  counters.drafted += turn.checked.size() - 1;
-  counters.accepted += static_cast<long>(turn.verdict.accepted.size());
-  counters.emitted += static_cast<long>(turn.generation->emitted.size());
-  if (turn.generates) {
-    ++counters.generating;
-    counters.draft_passes += draft_passes_;
-    counters.draft_levels += draft_levels_;
-    counters.draft_ms += draft_ms_;
-  }
-  count_not_drafted(turn);
-  if (turn.checked.size() > 1) {
-    ++counters.drafts;
-    const std::size_t n_accepted = turn.verdict.accepted.size();
-    if (counters.accepted_lengths.size() <= n_accepted)
-      counters.accepted_lengths.resize(n_accepted + 1);
-    ++counters.accepted_lengths[n_accepted];
-    int deepest = 0;
-    for (int node = 1; node < turn.checked.size(); ++node)
-      deepest = std::max(deepest, turn.checked[node].depth);
-    counters.draft_depth += deepest;
-    // A text that ends with an accepted node does not ask what follows it.
-    const std::vector<int>& accepted = turn.verdict.accepted;
-    counters.tested += static_cast<long>(accepted.size());
-    const int last = accepted.empty() ? 0 : accepted.back();
-    const bool asked = turn.generation->emitted.size() > accepted.size();
-    if (asked && !turn.checked.children(last).empty()) ++counters.tested;
-  }
-  for (int node = 1; node < turn.checked.size(); ++node)
-    for (const Proposal& proposal : turn.checked[node].proposals)
-      ++counters.drafters[proposal.drafter].proposed;
-  for (int node : turn.verdict.accepted)
-    for (const Proposal& proposal : turn.checked[node].proposals)
-      ++counters.drafters[proposal.drafter].accepted;
-}
-
-void Step::count_not_drafted(const Turn& turn) const {
-  const bool could_draft =
-      turn.generates && turn.n_tokens == 1 && turn.length > turn.generation->n_prompt;
-  if (!could_draft || turn.checked.size() > 1) return;
-  NotDrafted& reasons = turn.generation->counters.not_drafted;
-  if (turn.rows_max == 0 || engine_.drafters_.empty())
-    ++reasons.off;
-  else if (is_measured_)
-    ++reasons.measured;
-  else if (turn.depth_max <= 0 || load_.rows >= load_.rows_max)
-    ++reasons.limit;
-  else if (turn.was_asked_for && turn.drafted.size() == 1)
-    ++reasons.no_match;
-  else
-    ++reasons.does_not_pay;
-}
-
 // All texts of the step are as they were before it, and none goes on.
 void Step::fail(const Error& error) {
-  for (Turn& turn : turns_) {
+  for (SequenceStep& turn : turns_) {
     Generation& generation = *turn.generation;
     generation.tokens.resize(turn.length);
     if (turn.state_before) generation.state = std::move(*turn.state_before);
@@ -426,38 +372,6 @@ void Step::fail(const Error& error) {
     generation.error = error;
     turn.verdict = {};
   }
-}
-
-void Step::report() {
-  ++engine_.n_steps_;
-  if (!engine_.observe_) return;
-  StepReport report{.step = engine_.n_steps_,
-                    .rows = rows_,
-                    .draft_ms = draft_ms_,
-                    .forward_ms = forward_ms_,
-                    .drafters = {},
-                    .sequences = {}};
-  for (const auto& drafter : engine_.drafters_) report.drafters.emplace_back(drafter->name());
-  for (const Turn& turn : turns_) {
-    const Generation& generation = *turn.generation;
-    StepReport::Sequence& sequence = report.sequences.emplace_back(
-        StepReport::Sequence{.id = generation.draft_sequence,
-                             .position = turn.first,
-                             .n_tokens = turn.n_tokens,
-                             .n_proposed = turn.drafted.size() - 1,
-                             .nodes = {},
-                             .emitted = {},
-                             .finish_reason = generation.finish_reason,
-                             .error = {}});
-    for (int node = 1; node < turn.checked.size(); ++node) {
-      const DraftNode& drafted = turn.checked[node];
-      const bool accepted = std::ranges::count(turn.verdict.accepted, node) > 0;
-      sequence.nodes.push_back({drafted.token, drafted.parent, accepted, drafted.proposals});
-    }
-    for (const Emitted& emitted : generation.emitted) sequence.emitted.push_back(emitted.token);
-    if (generation.error) sequence.error = generation.error->what();
-  }
-  engine_.observe_(report);
 }
 
 }  // namespace outrider

@@ -20,7 +20,7 @@ class Step {
 
  private:
   // One sequence's part, handed from one stage to the next.
-  struct Turn {
+  struct SequenceStep {
     Generation* generation;
     int length;  // of its text before the step
 
@@ -28,7 +28,7 @@ class Step {
     int first;
     int n_tokens;
     bool is_read;    // the last of them is the last of the text
-    bool generates;  // is_read, and the text gets an answer: the last token is node 0
+    bool generates;  // is_read, and the text gets an answer: the last token is the root
 
     // Whether drafts may be checked: not in a pass that reads of the prompt, so that they delay no
     // first token.
@@ -36,11 +36,11 @@ class Step {
     int rows_max;                // of drafts; 0: the text shall have none
     int depth_max;               // of drafts: what the context and the token limit leave room for
     bool was_asked_for = false;  // a drafter was asked for its drafts
-    DraftTree drafted;           // as proposed; node 0 alone unless it generates
+    DraftTree drafted;           // as proposed; the root alone unless it generates
     DraftTree checked;           // as planned
 
     std::vector<int> token_rows;  // of the pass, [n_tokens]
-    // If it generates, [checked.size()]. Node 0's row is the last of token_rows.
+    // If it generates, [checked.size()]. The root's row is the last of token_rows.
     std::vector<int> node_rows;
     std::vector<std::optional<Token>> choices;
     Verdict verdict;  // emit() cuts it to the nodes that became text
@@ -58,21 +58,22 @@ class Step {
   void commit();
   void learn();
 
-  void ask(int drafter, std::span<Turn* const> turns, std::span<const PlannedSequence> planned);
+  void ask(int drafter, std::span<SequenceStep* const> turns,
+           std::span<const PlannedSequence> planned);
   std::vector<Row> lay_out_rows();
   Choice logits_of(int row);
-  void score_prompt(Turn& turn);
-  void score_answer(Turn& turn);
-  void count(const Turn& turn) const;
-  void count_not_drafted(const Turn& turn) const;
+  void score_prompt(SequenceStep& turn);
+  void score_answer(SequenceStep& turn);
+  void count(const SequenceStep& turn) const;
+  void count_not_drafted(const SequenceStep& turn) const;
   void fail(const Error& error);
   void report();
-  std::vector<Turn*> generating();
-  std::vector<Turn*> drafting();
-  static PlannedSequence planned_sequence(const Turn& turn, DraftTree& tree);
+  std::vector<SequenceStep*> generating();
+  std::vector<SequenceStep*> drafting();
+  static PlannedSequence planned_sequence(const SequenceStep& turn, DraftTree& tree);
 
   Engine& engine_;
-  std::vector<Turn> turns_;
+  std::vector<SequenceStep> turns_;
   PassLoad load_;
   int rows_ = 0;              // of the pass
   bool is_measured_ = false;  // without drafts, so that the time of such a pass stays known

@@ -70,7 +70,7 @@ struct LoadOptions {
   // Pages of kPagePositions that all sequences have together, scratch among them; 0: as many as
   // they need at their longest.
   int n_pages = 0;
-  bool shares_texts = false;  // whether adopt() finds what other sequences have computed
+  bool shares_texts = false;  // whether reuse_prefix() finds what other sequences have computed
   int batch_rows = 512;       // of one forward
   CacheType cache_type = CacheType::f16;
   int n_threads = 1;
@@ -121,11 +121,11 @@ class Backend {
   // The committed text, which `text` begins with, grows by what other sequences of the same scope
   // have computed of `text` and is still there, in whole pages; scratch is dropped. Returns
   // committed(sequence) then.
-  virtual int adopt(SequenceId sequence, std::span<const Token> text) = 0;
+  virtual int reuse_prefix(SequenceId sequence, std::span<const Token> text) = 0;
   // Pages of n_pages that nobody uses. A forward and a commit take at most pages_wanted(); who
   // gives the backend fewer pages than all sequences need sees to it that there are as many.
   virtual int free_pages() const = 0;
-  // Of these, pages whose text a sequence may adopt.
+  // Of these, pages whose text a sequence may reuse.
   virtual int cached_pages() const = 0;
   virtual int pages_wanted(SequenceId sequence, int n_rows, int n_committed) const = 0;
   // A second sequence with the same committed text; scratch is not copied.

@@ -190,15 +190,15 @@ class FakeBackend final : public Backend {
     sequences_.emplace(forked.value, Sequence{.committed = at(sequence).committed, .slots = {}});
     return forked;
   }
-  int adopt(SequenceId id, std::span<const Token> text) override {
+  int reuse_prefix(SequenceId id, std::span<const Token> text) override {
     Sequence& sequence = at(id);
-    const auto adopted = text.first(cache_->adopt(id, text));
-    sequence.committed.assign(adopted.begin(), adopted.end());
+    const auto reused = text.first(cache_->reuse_prefix(id, text));
+    sequence.committed.assign(reused.begin(), reused.end());
     sequence.slots.clear();
     return cache_->committed(id);
   }
   int free_pages() const override { return cache_->free_pages(); }
-  int cached_pages() const override { return cache_->unused_known_pages(); }
+  int cached_pages() const override { return cache_->unused_cached_pages(); }
   int pages_wanted(SequenceId sequence, int n_rows, int n_committed) const override {
     return cache_->pages_wanted(sequence, n_rows, n_committed);
   }

@@ -317,7 +317,7 @@ class Reader {
 
 }  // namespace
 
-Model understand(std::shared_ptr<const Checkpoint> checkpoint) {
+Model interpret_checkpoint(std::shared_ptr<const Checkpoint> checkpoint) {
   check_whole(*checkpoint);
   check_kind(checkpoint->metadata);
   const FamilyFile file = family_file(*checkpoint);

@@ -36,7 +36,7 @@ bool is_matrix(Role role);
 // missing, unknown, or of another shape or type than the metadata asks for. Tensors of images and
 // sound, and layers that predict further tokens, are left out. If the file holds a
 // vocabulary, spec.vocabulary is its size: every token that the model can choose has a text.
-Model understand(std::shared_ptr<const Checkpoint> checkpoint);
+Model interpret_checkpoint(std::shared_ptr<const Checkpoint> checkpoint);
 
 // The keys of the model's family.
 std::vector<TakenKey> taken_keys(const Model& model);

@@ -126,7 +126,7 @@ File small_file(const std::string& family) {
 
 std::string problem_of(const File& file) {
   try {
-    understand(file.checkpoint());
+    interpret_checkpoint(file.checkpoint());
   } catch (const Error& error) {
     return error.what();
   }
@@ -153,7 +153,7 @@ std::vector<std::string> words(std::size_t n) {
 TEST(Understand, ReadsASmallModelOfEveryFamily) {
   for (const char* family : kFamilies) {
     SCOPED_TRACE(family);
-    const Model model = understand(small_file(family).checkpoint());
+    const Model model = interpret_checkpoint(small_file(family).checkpoint());
     EXPECT_EQ(model.spec.family, family);
     EXPECT_EQ(model.spec.n_layers(), 1);
     EXPECT_EQ(model.spec.vocabulary, kVocabulary);
@@ -202,7 +202,7 @@ TEST(Understand, EveryFamilyComputesItsOwn) {
   for (const Case& c : cases) {
     SCOPED_TRACE(c.family);
     const ModelSpec spec =
-        understand(with_layers(small_file(c.family), c.family, 2).checkpoint()).spec;
+        interpret_checkpoint(with_layers(small_file(c.family), c.family, 2).checkpoint()).spec;
     EXPECT_EQ(spec.embedding_scale, c.embedding_scale);
     EXPECT_EQ(spec.norm_eps, 1e-5f);
     EXPECT_EQ(spec.logit_softcap, std::nullopt);
@@ -230,7 +230,7 @@ TEST(Understand, Gemma3AlternatesWindows) {
   file.metadata["gemma3.rope.freq_base"] = 1e6;
   file.metadata["gemma3.rope.scaling.type"] = std::string("linear");
   file.metadata["gemma3.rope.scaling.factor"] = 8.0;
-  const ModelSpec spec = understand(file.checkpoint()).spec;
+  const ModelSpec spec = interpret_checkpoint(file.checkpoint()).spec;
   for (int layer = 0; layer < spec.n_layers(); ++layer) {
     SCOPED_TRACE(layer);
     const auto& attention = std::get<Attention>(spec.layers[layer].operations[0].body);
@@ -271,7 +271,7 @@ TEST(Understand, KeysAndValuesHaveLengthsOfTheirOwn) {
     for (const Lengths& lengths : {Lengths{8, 3}, Lengths{2, 7}, Lengths{10, 10}}) {
       SCOPED_TRACE(fmt::format("{}: {}, {}", family, lengths.key_dim, lengths.value_dim));
       const File file = with_lengths(small_file(family), family, lengths);
-      const ModelSpec spec = understand(file.checkpoint()).spec;
+      const ModelSpec spec = interpret_checkpoint(file.checkpoint()).spec;
       const Attention& attention = *attention_of(spec.layers[0]);
       EXPECT_EQ(attention.key_dim, lengths.key_dim);
       EXPECT_EQ(attention.value_dim, lengths.value_dim);
@@ -297,7 +297,7 @@ TEST(Understand, OneOfTheLengthsMayBeMissing) {
     File file = with_lengths(small_file("llama"), "llama", lengths);
     file.metadata.erase(lengths.key_dim == kHeadDim ? "llama.attention.key_length"
                                                     : "llama.attention.value_length");
-    const ModelSpec spec = understand(file.checkpoint()).spec;
+    const ModelSpec spec = interpret_checkpoint(file.checkpoint()).spec;
     EXPECT_EQ(attention_of(spec.layers[0])->key_dim, lengths.key_dim);
     EXPECT_EQ(attention_of(spec.layers[0])->value_dim, lengths.value_dim);
   }
@@ -308,7 +308,8 @@ TEST(Understand, Gemma3Of27BScalesScoresItsOwnWay) {
   constexpr std::int64_t kLong = 12;
   const File file = with_lengths(small_file("gemma3"), "gemma3", {kLong, kLong});
   for (const int n_layers : {61, 62}) {
-    const ModelSpec spec = understand(with_layers(file, "gemma3", n_layers).checkpoint()).spec;
+    const ModelSpec spec =
+        interpret_checkpoint(with_layers(file, "gemma3", n_layers).checkpoint()).spec;
     const double divisor = n_layers == 62 ? static_cast<double>(kEmbedding) / kHeads : kLong;
     EXPECT_EQ(std::get<Attention>(spec.layers[0].operations[0].body).scale, 1 / std::sqrt(divisor));
   }
@@ -726,7 +727,7 @@ TEST(Understand, CutsTensorsOfSeveralRoles) {
   file.tensors["blk.0.attn_qkv.weight"].shape = {kEmbedding, kAll};
   file.tensors["blk.0.attn_qkv.bias"].shape = {kAll};
   file.tensors["blk.0.ffn_up.weight"].shape = {kEmbedding, 2 * kWidth};
-  const Model model = understand(file.checkpoint());
+  const Model model = interpret_checkpoint(file.checkpoint());
   const std::byte* qkv = model.weight(Role::attention_q)->bytes.data();
   constexpr std::int64_t kRow = kEmbedding * 4;
   EXPECT_EQ(model.weight(Role::attention_k)->bytes.data() - qkv, kHeads * kHeadDim * kRow);
@@ -752,7 +753,7 @@ TEST(Understand, CutsTensorsOfSeveralRolesByTheLengthsOfHeads) {
                          kValues = kKvHeads * kValueDim, kAll = kQueries + kKeys + kValues;
   file.tensors["blk.0.attn_qkv.weight"].shape = {kEmbedding, kAll};
   file.tensors["blk.0.attn_qkv.bias"].shape = {kAll};
-  const Model model = understand(file.checkpoint());
+  const Model model = interpret_checkpoint(file.checkpoint());
   for (const bool is_bias : {false, true}) {
     const TensorView& q = *model.weight(is_bias ? Role::attention_q_bias : Role::attention_q);
     const TensorView& k = *model.weight(is_bias ? Role::attention_k_bias : Role::attention_k);
@@ -773,7 +774,7 @@ TEST(Understand, LeavesOutWhatIsNoText) {
   for (const char* name :
        {"v.blk.0.attn_q.weight", "mm.0.weight", "a.conv.weight", "blk.2.nextn.eh_proj.weight"})
     file.tensors[name].shape = {kEmbedding};
-  const Model model = understand(file.checkpoint());
+  const Model model = interpret_checkpoint(file.checkpoint());
   EXPECT_EQ(model.spec.n_layers(), 2);
   EXPECT_EQ(model.left_out, (std::vector<std::string>{"audio (1 tensors)",
                                                       "prediction of further tokens (10 tensors)",
@@ -827,11 +828,11 @@ TEST(Understand, CountsWhatATokenReads) {
   constexpr std::int64_t kLayer =
       2 * kEmbedding * (kHeads + kKvHeads) * kHeadDim + 3 * kEmbedding * kWidth;
   constexpr std::int64_t kHead = kEmbedding * kVocabulary, kNorms = 3 * kEmbedding;
-  const Model tied = understand(file.checkpoint());
+  const Model tied = interpret_checkpoint(file.checkpoint());
   EXPECT_EQ(weights_per_token(tied), std::size_t{kLayer + kHead});
   EXPECT_EQ(bytes_per_token(tied), std::size_t{4 * (kLayer + kHead + kNorms)});
   file.tensors["output.weight"] = {TensorType::f32, {kEmbedding, kVocabulary}};
-  const Model untied = understand(file.checkpoint());  // and one row of the embedding
+  const Model untied = interpret_checkpoint(file.checkpoint());  // and one row of the embedding
   EXPECT_EQ(weights_per_token(untied), std::size_t{kLayer + kHead});
   EXPECT_EQ(bytes_per_token(untied), std::size_t{4 * (kLayer + kHead + kNorms + kEmbedding)});
 }

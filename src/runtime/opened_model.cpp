@@ -18,7 +18,7 @@ std::shared_ptr<const Checkpoint> open_checkpoint(const std::string& name,
 
 OpenedModel open_model(const std::string& name, const PullOptions& options,
                        const TextSettings& settings) {
-  OpenedModel opened{name, understand(open_checkpoint(name, options)), nullptr, nullptr};
+  OpenedModel opened{name, interpret_checkpoint(open_checkpoint(name, options)), nullptr, nullptr};
   const Metadata& metadata = opened.model.checkpoint->metadata;
   opened.tokenizer = make_tokenizer(metadata, settings.tokenizer_pre);
   opened.chat_template =

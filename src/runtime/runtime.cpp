@@ -24,7 +24,7 @@ std::string name_of(CacheType type) {
   std::abort();
 }
 
-// A pass must have room for node 0 and its drafts; where texts share passes, for those of all
+// A pass must have room for the root and its drafts; where texts share passes, for those of all
 // beside a chunk of a prompt.
 int batch_rows(const RuntimeOptions& options) {
   const int rows = options.planner.rows + 1;

@@ -112,7 +112,8 @@ void add_answers(Exposition& out, const SchedulerStatus& status) {
   out.gauge("outrider_answers_running", "vllm:num_requests_running",
             "Answers that are read or generated.", count(reading) + count(generating));
   out.gauge("outrider_answers_waiting", "vllm:num_requests_waiting",
-            "Answers that wait for their turn, or gave way.", count(waiting) + count(suspended));
+            "Answers that wait for their turn, or were preempted.",
+            count(waiting) + count(suspended));
   const auto ended = [](long n, const char* reason) {
     return Value{static_cast<double>(n), {{"finished_reason", reason}}};
   };
@@ -121,7 +122,7 @@ void add_answers(Exposition& out, const SchedulerStatus& status) {
               {ended(status.stopped, "stop"), ended(status.reached_length, "length"),
                ended(status.cancelled, "abort"), ended(status.failed, "error")});
   out.counter("outrider_preemptions_total", "vllm:num_preemptions_total",
-              "How often an answer gave its pages to others, to be computed again.",
+              "How often an answer was preempted: its pages went to others, to be computed again.",
               status.preemptions);
 }
 

@@ -11,7 +11,7 @@ namespace {
 constexpr std::chrono::milliseconds kWait{10};
 constexpr int kLastWords = 100;  // waits for clients to take what they are told at the end
 
-// These, and for all other requests the news that there is nobody to answer them.
+// `routes`, and after them routes that refuse every other request: status 503 and this message.
 std::vector<HttpRoute> and_refusals(std::vector<HttpRoute> routes, const char* message) {
   const auto refuse = [message](const HttpRequest& request,
                                 const std::shared_ptr<HttpReply>& reply) {

@@ -34,7 +34,7 @@ std::vector<std::unique_ptr<Drafter>> drafters() {
   return all;
 }
 
-// Fewer pages than its requests would like, so that they wait and give way.
+// Fewer pages than its requests would like, so that they wait and are preempted.
 struct Stack {
   std::shared_ptr<FakeBackend> target = std::make_shared<FakeBackend>(
       FakeModel{.vocabulary = letters()->size()}, LoadOptions{.context = kContext,

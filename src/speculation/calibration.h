@@ -74,7 +74,7 @@ class Calibration {
 
   // The probability that this proposal is accepted if its parent is, at this depth of its node.
   double acceptance(const Sequence& sequence, const Proposal& proposal, int depth) const;
-  // The same for each node of a tree, [tree.size()]; 1 for node 0. Of several proposals of a node
+  // The same for each node of a tree, [tree.size()]; 1 for the root. Of several proposals of a node
   // the most hopeful counts. Only one of several siblings can be accepted: all others together have
   // at most what the most likely one leaves.
   std::vector<double> acceptances(const Sequence& sequence, const DraftTree& tree) const;
@@ -85,7 +85,7 @@ class Calibration {
   double level(const Sequence& sequence, int drafter, int depth, double handicap) const;
 
   // Counts the outcome of every proposal whose parent is part of the text. `taken`: the tokens by
-  // which the text went on after node 0. The tree may hold nodes that were never checked, because
+  // which the text went on after the root. The tree may hold nodes that were never checked, because
   // the text decides about them too.
   void observe(Sequence& sequence, const DraftTree& tree, std::span<const Token> taken);
   // The best guess of a drafter at a token of the text was right or wrong, without any draft.

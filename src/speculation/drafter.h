@@ -27,7 +27,7 @@ struct DraftSequence {
 // What one drafter may add to one tree.
 struct DraftLimits {
   int nodes = 16;
-  int depth = 16;  // edges from node 0
+  int depth = 16;  // edges from the root
   int width = 4;   // children that this drafter proposes for a node
 };
 
@@ -44,7 +44,7 @@ struct DraftRequest {
   int drafter;      // this drafter's index, for its proposals
   DraftLimits limits;
   const SamplingParams* sampling;
-  const ProcessorState* state;  // after the whole text, node 0 included
+  const ProcessorState* state;  // after the whole text, the root included
   // A drafter that has to read texts may do with the last so many tokens of this one.
   int n_context = std::numeric_limits<int>::max();
   // For a drafter whose levels take time. Null: confidences stand, and time has no price.

@@ -17,8 +17,8 @@ constexpr int kGapMin = 8, kGapMax = 64;
 constexpr int kPlainAtFirst = 2;   // steps; one suffices where passes are known from before
 constexpr int kProbeContext = 16;  // tokens of a text's end that a probed drafter reads
 constexpr int kProbeRows = 3;
-// The first drafts after a prefill may be wrong: the guard must allow a few more.
-constexpr int kDraftsAfterPrefill = 3;
+// A prefill needs room for a draft of so many levels after it, or it would have to wait.
+constexpr int kLevelsAfterPrefill = 3;
 constexpr double kAnswerUsual = 48;  // tokens, before any answer has ended
 
 int longer(int gap) {
@@ -225,7 +225,7 @@ void PricedPlanner::choose_context(Candidate& candidate, const Round& round) {
   const double gain = n_left / (1 + with.tokens) * (with.gain - without.gain);
   Candidate* const alone[] = {&candidate};
   candidate.prefill_ms = prefill_ms;
-  if (gain > round.ms_price * prefill_ms && allows(alone, kDraftsAfterPrefill, round)) return;
+  if (gain > round.ms_price * prefill_ms && allows(alone, kLevelsAfterPrefill, round)) return;
   candidate.prefill_ms = 0;
   candidate.ask.n_context = kProbeContext;
   candidate.prospect = as_it_is;

@@ -130,7 +130,7 @@ class FakeDrafter final : public Drafter {
   bool the_end_is_enough = false;
 
  private:
-  static constexpr int kFree = 8;  // tokens that the pass of node 0 reads as well
+  static constexpr int kFree = 8;  // tokens that the pass of the root reads as well
 
   struct Sequence {
     const std::vector<Guess>* guesses;

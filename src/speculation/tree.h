@@ -19,13 +19,13 @@ struct Proposal {
 
 struct DraftNode {
   Token token;
-  int parent;                       // an earlier node; -1 for node 0
-  int depth;                        // edges from node 0
-  std::vector<Proposal> proposals;  // in the order made; empty for node 0
+  int parent;                       // an earlier node; -1 for the root
+  int depth;                        // edges from the root
+  std::vector<Proposal> proposals;  // in the order made; empty for the root
 };
 
-// Node 0 is the last token of the text, not yet in the cache. Equal children of a node share one
-// node; each proposal is kept. A value.
+// The root, node 0, is the last token of the text, not yet in the cache. Equal children of a node
+// share one node; each proposal is kept. A value.
 class DraftTree {
  public:
   explicit DraftTree(Token last);
@@ -40,17 +40,17 @@ class DraftTree {
   std::optional<int> child(int node, Token token) const;
   // Of the deepest node that this drafter proposed; 0: none.
   int depth(int drafter) const;
-  // Whether one of the drafter's proposals for node 0 is this token.
+  // Whether one of the drafter's proposals for the root is this token.
   bool guesses(int drafter, Token token) const;
-  // Tokens of the path to `node`, node 0's not among them.
+  // Tokens of the path to `node`, the root's not among them.
   std::vector<Token> path(int node) const;
 
-  // Keeps the nodes marked true, [size()] (node 0 always; parents of kept nodes must be kept);
+  // Keeps the nodes marked true, [size()] (the root always; parents of kept nodes must be kept);
   // order is preserved.
   void keep(const std::vector<bool>& kept);
 
   // A child has a higher number than its parent, is one level deeper and is in its parent's list;
-  // siblings have different tokens; every node but node 0 has proposals, of different drafters.
+  // siblings have different tokens; every node but the root has proposals, of different drafters.
   void check_integrity() const;
 
  private:

@@ -14,7 +14,7 @@
 namespace outrider {
 
 struct Verdict {
-  std::vector<int> accepted;  // nodes of the accepted path in order, node 0 not among them
+  std::vector<int> accepted;  // nodes of the accepted path in order, the root not among them
   std::optional<Token> next;  // one more token, from the model itself; nothing if its row could not
                               // be used
 };

@@ -173,9 +173,9 @@ class Model(TestCase):
         self.assertEqual("reading=" in shown, has_choice, shown)
         plain = self.run_json("--temp", "0", "--draft", "off")
         for way in ("processor", "near", "far"):
-            forced = self.run_json("--temp", "0", "--draft", "off", OUTRIDER_READING=way)
+            forced = self.run_json("--temp", "0", "--draft", "off", OUTRIDER_PREFETCH=way)
             self.assertEqual(forced["tokens"], plain["tokens"])
-        self.assert_fails(outrider("run", "-p", PROMPT, OUTRIDER_READING="cache"), 1, "OUTRIDER_READING=cache",
+        self.assert_fails(outrider("run", "-p", PROMPT, OUTRIDER_PREFETCH="cache"), 1, "OUTRIDER_PREFETCH=cache",
                           "processor, near or far")
 
     def test_bad_requests(self):

@@ -10,7 +10,7 @@ MODEL = "smollm2:135m"
 
 def environment(**changes):
     """The caller's, without what would change output; None removes a variable."""
-    result = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "OUTRIDER_ISA", "OUTRIDER_READING")}
+    result = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "OUTRIDER_ISA", "OUTRIDER_PREFETCH")}
     for key, value in changes.items():
         result.pop(key, None)
         if value is not None:

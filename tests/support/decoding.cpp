@@ -50,9 +50,9 @@ Decoded decode(const Task& task, const Way& way) {
   CHECK(!drafters.empty() || way.draft == "off");
   Engine engine(load(*task.target, {}), std::move(drafters),
                 {.planner = {.automatic = way.automatic_budget,
-                            .rows = way.rows,
-                            .depth = way.depth,
-                            .width = way.width},
+                             .rows = way.rows,
+                             .depth = way.depth,
+                             .width = way.width},
                  .prompt_chunk = way.prompt_chunk});
   const auto begin = [&](std::span<const Token> prompt, std::uint64_t seed) {
     SamplingParams sampling = task.sampling;

@@ -25,7 +25,7 @@ std::vector<std::string> golden_families() {
 }
 
 Model golden_model(const std::string& name) {
-  return understand(open(name, "model.gguf"));
+  return interpret_checkpoint(open(name, "model.gguf"));
 }
 
 GoldenTexts golden_texts(const std::string& name) {

@@ -201,7 +201,7 @@ Model understand_bytes(std::vector<std::byte> bytes, const std::string& origin) 
   auto owner = std::make_shared<FileInMemory>();
   owner->bytes = std::move(bytes);
   owner->checkpoint = read_gguf(owner->bytes, origin);
-  return understand(std::shared_ptr<const Checkpoint>(owner, &owner->checkpoint));
+  return interpret_checkpoint(std::shared_ptr<const Checkpoint>(owner, &owner->checkpoint));
 }
 
 }  // namespace

@@ -17,7 +17,7 @@
 #include "cpu/kernels/attention_kernels.h"
 #include "cpu/kernels/choice_kernels.h"
 #include "cpu/pack.h"
-#include "cpu/reading_choice.h"
+#include "cpu/prefetch_choice.h"
 #include "numerics/quantize.h"
 
 namespace outrider {
@@ -114,11 +114,11 @@ struct Kernels {
   VectorKernels vectors;
   AttentionKernels attention;
   const ChoiceKernels* choice;  // null: choose_reference (numerics/choice.h) is used
-  // The same products by the way in which they read, [kReadings]. Empty: they have one way.
-  std::span<const ProductKernels> readings = {};
+  // The same products by prefetch pattern, [kPrefetchPatterns]. Empty: they have one.
+  std::span<const ProductKernels> by_prefetch = {};
 
-  const ProductKernels& products_by(Reading reading) const {
-    return readings.empty() ? products : readings[index(reading)];
+  const ProductKernels& products_by(PrefetchPattern prefetch) const {
+    return by_prefetch.empty() ? products : by_prefetch[index(prefetch)];
   }
 };
 

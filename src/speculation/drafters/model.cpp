@@ -17,7 +17,7 @@
 namespace outrider {
 namespace {
 
-// Tokens that the pass of node 0 reads where the text has gone on by a step; more are reading.
+// Tokens that the pass of the root reads where the text has gone on by a step; more are reading.
 constexpr int kUsualCatchUp = 8;
 // Rows whose passes are timed before the first proposal; the last tell the cost of reading.
 constexpr int kTimedRows[] = {1, 2, 4, 8, 64};
@@ -63,7 +63,7 @@ struct ModelDrafter::Draft {
     return is_smaller;
   }
 
-  // As many nodes as may be proposed, the best first; node 0 is the first.
+  // As many nodes as may be proposed, the best first; the root is the first.
   std::vector<int> best() const {
     std::vector<int> order(sequence->tree.size());
     std::iota(order.begin(), order.end(), 0);
@@ -197,7 +197,7 @@ void ModelDrafter::observe(DraftSequence number, std::span<const Token> tokens) 
       path.push_back(*sequence.said[*next].slot);
       at = *next;
     }
-    // Since the draft other texts may have adopted pages that were free then: what there is no room
+    // Since the draft other texts may have reused pages that were free then: what there is no room
     // for is read again.
     if (backend_->pages_wanted(sequence.id, 0, static_cast<int>(path.size())) >
         backend_->free_pages())
@@ -210,23 +210,23 @@ void ModelDrafter::observe(DraftSequence number, std::span<const Token> tokens) 
       sequence.first_unknown = sequence.text.size();
     sequence.text.push_back(token);
   }
-  adopt(sequence);
+  reuse_prefix(sequence);
 }
 
 // What others have read of the text, so that it counts as read before anybody asks.
-void ModelDrafter::adopt(Sequence& sequence) {
+void ModelDrafter::reuse_prefix(Sequence& sequence) {
   const int n_unread = sequence.size() - backend_->committed(sequence.id);
   if (sequence.excerpt.has_gap() || sequence.first_unknown || n_unread <= kPagePositions) return;
   const std::span<const Token> text = sequence.text;
   const auto context = static_cast<std::size_t>(backend_->options().context);
-  backend_->adopt(sequence.id, text.first(std::min(text.size() - 1, context)));
+  backend_->reuse_prefix(sequence.id, text.first(std::min(text.size() - 1, context)));
 }
 
 void ModelDrafter::propose(std::span<const DraftRequest> requests) {
   std::vector<Draft> drafts = start(requests);
   if (drafts.empty()) return;
   double passes = 0;
-  while (!read(drafts, passes)) {  // all texts to their ends, so node 0 gets its children
+  while (!read(drafts, passes)) {  // all texts to their ends, so the root gets its children
   }
   bool has_grown = false;
   for (;; has_grown = true) {
@@ -248,7 +248,7 @@ void ModelDrafter::propose(std::span<const DraftRequest> requests) {
   }
 }
 
-// A tree of node 0 alone for each request that can be answered.
+// A tree of its root alone for each request that can be answered.
 std::vector<ModelDrafter::Draft> ModelDrafter::start(std::span<const DraftRequest> requests) {
   std::vector<Draft> drafts;
   int n_promised = 0;

@@ -21,9 +21,9 @@
 namespace outrider {
 
 // The draft model has a cache of its own, which reads a text when proposals are wanted: the tokens
-// that it lacks are rows of the pass of node 0, a long prompt takes passes of batch_rows before it.
-// Each further pass computes the best nodes, which gives them children, and beside them rows for
-// guesses at what the model will say next (guesser.h). Where a guess is what it says, the next
+// that it lacks are rows of the pass of the root, a long prompt takes passes of batch_rows before
+// it. Each further pass computes the best nodes, which gives them children, and beside them rows
+// for guesses at what the model will say next (guesser.h). Where a guess is what it says, the next
 // level is there without a pass. Without a price of time the proposals are the most likely nodes of
 // all that the model could propose, with and without guesses the same.
 // Rows that were computed for nodes of an accepted path become history. There are no proposals for
@@ -36,12 +36,12 @@ namespace outrider {
 // one. When sampling, the noise is known and only the target's logits are open, so the lead among
 // noisy scores tells the same.
 //
-// Of a text it may read the end alone, after what it has read of the beginning (excerpt.h), so that
-// trying costs little.
+// It may be asked to draft after the last tokens of a text alone, without those between them and
+// what it has prefilled of the beginning (excerpt.h), so that a probe costs little.
 //
-// Where its backend shares texts, it adopts what others have read of the same text. Where the
-// backend has fewer pages than all sequences need, texts that are not asked for give theirs back,
-// and a text for which that is not enough gets no proposals.
+// Where its backend shares texts, it reuses what others have computed of the same text. Where the
+// backend has fewer pages than all sequences need, sequences of which no request speaks give theirs
+// back, and a sequence for which that is not enough gets no proposals.
 struct ModelDrafterOptions {
   int target_vocabulary;  // ids from there on are never drafted
   // For the index of one text, from which guesses come; 0: no guesses.
@@ -82,7 +82,7 @@ class ModelDrafter final : public Drafter {
     std::optional<SlotId> slot = {};   // nothing: committed
     std::vector<Candidate> best = {};  // empty: the row cannot be used
   };
-  // A node of a tree in the making. Node 0 is the text's last token.
+  // A node of a tree in the making. The root is the text's last token.
   struct Node {
     Token token;
     int parent;
@@ -124,7 +124,7 @@ class ModelDrafter final : public Drafter {
   };
 
   std::vector<Draft> start(std::span<const DraftRequest> requests);
-  void adopt(Sequence& sequence);
+  void reuse_prefix(Sequence& sequence);
   bool make_room(Sequence& sequence, const DraftRequest& request,
                  std::span<const DraftRequest> requests, int& n_promised);
   int free_rows(const Sequence& sequence) const;

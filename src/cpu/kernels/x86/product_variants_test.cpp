@@ -55,10 +55,10 @@ std::vector<ProductVariant> variants_without_table() {
   std::vector<ProductVariant> all;
   if (!is_available(Isa::avx512)) return all;
   for (const Isa isa : available_isas()) {
-    if (kernels(isa).readings.empty()) continue;
-    for (const Reading reading : {Reading::near, Reading::far})
-      all.push_back({fmt::format("{}, {} requests", name(isa), name(reading)),
-                     kernels(isa).products_by(reading)});
+    if (kernels(isa).by_prefetch.empty()) continue;
+    for (const PrefetchPattern prefetch : {PrefetchPattern::near, PrefetchPattern::far})
+      all.push_back({fmt::format("{}, {} requests", name(isa), name(prefetch)),
+                     kernels(isa).products_by(prefetch)});
   }
   // The table has one encoding of AVX-VNNI, VEX where there are both.
   if (vnni_encoding() == VnniEncoding::vex) {

@@ -21,13 +21,13 @@ std::size_t lines(const PackedMatrix& weights, std::size_t n_rows) {
   return std::max(tiled::lines(weights, n_rows), kProductsAvx512[0].lines(weights, kLeastRows - 1));
 }
 
-template <Reading kReading>
+template <PrefetchPattern kPrefetch>
 void arrange(const PackedMatrix& weights, const ProductInput& input, Range rows,
              ArrangedRows& arranged) {
   if (on_tiles(weights, rows))
     tiled::arrange(weights, input, rows, arranged);
   else
-    kProductsAvx512[index(kReading)].arrange(weights, input, rows, arranged);
+    kProductsAvx512[index(kPrefetch)].arrange(weights, input, rows, arranged);
 }
 
 void product(const PackedMatrix& weights, const ArrangedRows& rows, Range panels,
@@ -44,10 +44,10 @@ void quantize(std::span<const float> x, std::size_t group, QuantizedRow out) {
 
 }  // namespace
 
-const std::array<ProductKernels, kReadings.size()> kProductsAmx = {{
-    {lines, arrange<Reading::processor>, product, quantize},
-    {lines, arrange<Reading::near>, product, quantize},
-    {lines, arrange<Reading::far>, product, quantize},
+const std::array<ProductKernels, kPrefetchPatterns.size()> kProductsAmx = {{
+    {lines, arrange<PrefetchPattern::processor>, product, quantize},
+    {lines, arrange<PrefetchPattern::near>, product, quantize},
+    {lines, arrange<PrefetchPattern::far>, product, quantize},
 }};
 
 }  // namespace outrider

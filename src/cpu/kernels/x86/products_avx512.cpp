@@ -89,12 +89,13 @@ template <int kRows>
 // of the first-level cache while rows multiply: bring them to the second early, to the first late
 // (Q4_K from memory, four rows: 0.77 of the VNNI peak, with one request 0.71; Q6_K 0.61 and 0.52).
 // One or two rows only wait for memory, and some processors detect the streams so well that
-// requests are in the way, so there are kernels for each way (cpu/reading_choice.h).
-template <Reading kReading>
+// requests are in the way, so there are kernels for each way (cpu/prefetch_choice.h).
+template <PrefetchPattern kPrefetch>
 [[OUTRIDER_AVX512, gnu::always_inline]] inline void prefetch(const std::byte* at,
                                                              std::size_t bytes) {
-  if constexpr (kReading != Reading::processor) {
-    constexpr avx512::Ahead kAhead = kReading == Reading::near ? avx512::kNear : avx512::kFar;
+  if constexpr (kPrefetch != PrefetchPattern::processor) {
+    constexpr avx512::Ahead kAhead =
+        kPrefetch == PrefetchPattern::near ? avx512::kNear : avx512::kFar;
     avx512::request<kAhead>(at, bytes);
   }
 }
@@ -113,7 +114,7 @@ template <int kRows>
 }
 
 // One panel of a type whose groups have 32 columns.
-template <TensorType kType, int kRows, Reading kReading>
+template <TensorType kType, int kRows, PrefetchPattern kPrefetch>
 [[OUTRIDER_AVX512]] void panel_of_32(const std::byte* panel, std::size_t columns,
                                      const std::int32_t* words, float* out, std::size_t stride) {
   constexpr InterleavedShape kShape = interleaved_shape(kType, ExtraKind::bias_start);
@@ -123,7 +124,7 @@ template <TensorType kType, int kRows, Reading kReading>
   for (int r = 0; r < kRows; ++r) acc[r] = _mm512_setzero_ps();
   for (std::size_t b = 0; b < columns / 32; ++b, words += kShape.words() * kRows) {
     const BlockPlace place = block_place(kType, b);
-    prefetch<kReading>(panel + place.body, body_bytes(kType) + kLine);
+    prefetch<kPrefetch>(panel + place.body, body_bytes(kType) + kLine);
     const std::int32_t* ds = words + kShape.units * kRows;
     const std::int32_t* extras = ds + kRows;
     __m512i sum[kRows];
@@ -192,7 +193,7 @@ template <TensorType kType, int kRows, Reading kReading>
 enum class Scaling { wide, paired };
 
 // One panel of a type with sub-blocks.
-template <TensorType kType, Scaling kScaling, int kRows, Reading kReading>
+template <TensorType kType, Scaling kScaling, int kRows, PrefetchPattern kPrefetch>
 [[OUTRIDER_AVX512]] void panel_of_blocks(const std::byte* panel, std::size_t columns,
                                          const std::int32_t* words, float* out,
                                          std::size_t stride) {
@@ -206,7 +207,7 @@ template <TensorType kType, Scaling kScaling, int kRows, Reading kReading>
   for (int r = 0; r < kRows; ++r) acc[r] = _mm512_setzero_ps();
   for (std::size_t b = 0; b < columns / kBlock.elements; ++b, words += kShape.words() * kRows) {
     const BlockPlace place = block_place(kType, b);
-    prefetch<kReading>(panel + place.body - kLine, kScaleBytes + kLine);
+    prefetch<kPrefetch>(panel + place.body - kLine, kScaleBytes + kLine);
     prefetch_words<kRows>(words + kShape.words() * kRows, kShape.words() * kRows);
     const std::byte* small = panel + place.body;
     const std::byte* lines = small + kScaleBytes;
@@ -241,7 +242,7 @@ template <TensorType kType, Scaling kScaling, int kRows, Reading kReading>
           sums[second][r] =
               kBlock.has_min ? _mm512_setzero_si512() : _mm512_set1_epi32(extras[s * kRows + r]);
         }
-        prefetch<kReading>(lines + sub_block_own_begin(kType, s), sub_block_own_bytes(kType, s));
+        prefetch<kPrefetch>(lines + sub_block_own_begin(kType, s), sub_block_own_bytes(kType, s));
         add_sub_block<kType>(sums[second], lines + sub_block_begin(kType, s), second,
                              words + s * kSubWords);
         if constexpr (kScaling == Scaling::wide) {
@@ -337,7 +338,7 @@ template <TensorType kType>
 }
 
 // One panel of F32, F16 or BF16.
-template <TensorType kType, int kRows, Reading kReading>
+template <TensorType kType, int kRows, PrefetchPattern kPrefetch>
 [[OUTRIDER_AVX512]] void panel_of_floats(const std::byte* panel, std::size_t columns,
                                          const std::int32_t* words, float* out,
                                          std::size_t stride) {
@@ -347,7 +348,7 @@ template <TensorType kType, int kRows, Reading kReading>
   for (int r = 0; r < kRows; ++r) acc[r] = _mm512_setzero_ps();
 #pragma GCC unroll 4
   for (std::size_t k = 0; k < columns; ++k, panel += kColumnBytes, words += kRows) {
-    prefetch<kReading>(panel, kColumnBytes);
+    prefetch<kPrefetch>(panel, kColumnBytes);
     __m512 w;
     if constexpr (kType == TensorType::f32) w = _mm512_load_ps(panel);
     if constexpr (kType == TensorType::f16) w = halves(panel);
@@ -361,34 +362,35 @@ template <TensorType kType, int kRows, Reading kReading>
   store(acc, out, stride);
 }
 
-template <TensorType kType, Scaling kScaling, int kRows, Reading kReading>
+template <TensorType kType, Scaling kScaling, int kRows, PrefetchPattern kPrefetch>
 constexpr PanelKernel panel_kernel() {
   constexpr BlockShape kShape = block_shape(kType);
   if constexpr (kShape.elements == 0)
-    return panel_of_floats<kType, kRows, kReading>;
+    return panel_of_floats<kType, kRows, kPrefetch>;
   else if constexpr (kShape.elements == 32)
-    return panel_of_32<kType, kRows, kReading>;
+    return panel_of_32<kType, kRows, kPrefetch>;
   else
-    return panel_of_blocks<kType, kScaling, kRows, kReading>;
+    return panel_of_blocks<kType, kScaling, kRows, kPrefetch>;
 }
 
 // Only few rows are compared on each machine. Where near requests win with them, they also win with
 // more, by 0 to 4 %, on the machine on which that was seen.
-constexpr Reading reading_for(int rows, Reading of_few_rows) {
-  return rows > kFewRows && of_few_rows == Reading::processor ? Reading::far : of_few_rows;
+constexpr PrefetchPattern prefetch_for(int rows, PrefetchPattern of_few_rows) {
+  return rows > kFewRows && of_few_rows == PrefetchPattern::processor ? PrefetchPattern::far
+                                                                      : of_few_rows;
 }
 
-template <TensorType kType, Scaling kScaling, Reading kOfFewRows>
+template <TensorType kType, Scaling kScaling, PrefetchPattern kOfFewRows>
 PanelKernel panel_kernel(std::size_t rows) {
   static constexpr auto kByRows = []<int... kLess>(std::integer_sequence<int, kLess...>) {
     return std::array{
-        panel_kernel<kType, kScaling, kLess + 1, reading_for(kLess + 1, kOfFewRows)>()...};
+        panel_kernel<kType, kScaling, kLess + 1, prefetch_for(kLess + 1, kOfFewRows)>()...};
   }
   (std::make_integer_sequence<int, kMostRows>());
   return kByRows[rows - 1];
 }
 
-template <TensorType kType, Reading kOfFewRows>
+template <TensorType kType, PrefetchPattern kOfFewRows>
 PanelKernel panel_kernel(const InterleavedRows& group) {
   constexpr BlockShape kShape = block_shape(kType);
   if constexpr (kSumsAlwaysFit<kType>) {
@@ -401,7 +403,7 @@ PanelKernel panel_kernel(const InterleavedRows& group) {
   return panel_kernel<kType, Scaling::wide, kOfFewRows>(group.rows);
 }
 
-template <Reading kOfFewRows>
+template <PrefetchPattern kOfFewRows>
 PanelKernel panel_kernel(TensorType type, const InterleavedRows& group) {
   return kernel_for(type,
                     [&]<TensorType kType>() { return panel_kernel<kType, kOfFewRows>(group); });
@@ -411,7 +413,7 @@ std::size_t lines(const PackedMatrix& weights, std::size_t n_rows) {
   return interleaved_lines(weights, n_rows, ExtraKind::bias_start);
 }
 
-template <Reading kOfFewRows>
+template <PrefetchPattern kOfFewRows>
 void arrange(const PackedMatrix& weights, const ProductInput& input, Range rows,
              ArrangedRows& arranged) {
   interleave(weights, input, rows, ExtraKind::bias_start, kMostRows, panel_kernel<kOfFewRows>,
@@ -457,10 +459,10 @@ void arrange(const PackedMatrix& weights, const ProductInput& input, Range rows,
 
 }  // namespace
 
-const std::array<ProductKernels, kReadings.size()> kProductsAvx512 = {{
-    {lines, arrange<Reading::processor>, product_of_interleaved, quantize},
-    {lines, arrange<Reading::near>, product_of_interleaved, quantize},
-    {lines, arrange<Reading::far>, product_of_interleaved, quantize},
+const std::array<ProductKernels, kPrefetchPatterns.size()> kProductsAvx512 = {{
+    {lines, arrange<PrefetchPattern::processor>, product_of_interleaved, quantize},
+    {lines, arrange<PrefetchPattern::near>, product_of_interleaved, quantize},
+    {lines, arrange<PrefetchPattern::far>, product_of_interleaved, quantize},
 }};
 
 }  // namespace outrider

@@ -9,8 +9,8 @@
 namespace outrider {
 
 extern const ProductKernels kProductsAvx2, kProductsAvxVnniVex, kProductsAvxVnniEvex;
-// [kReadings]
-extern const std::array<ProductKernels, kReadings.size()> kProductsAvx512, kProductsAmx;
+// [kPrefetchPatterns]
+extern const std::array<ProductKernels, kPrefetchPatterns.size()> kProductsAvx512, kProductsAmx;
 extern const VectorKernels kVectorsAvx2, kVectorsAvx512;
 extern const AttentionKernels kAttentionAvx2, kAttentionAvx512;
 extern const ChoiceKernels kChoiceAvx2, kChoiceAvx512;

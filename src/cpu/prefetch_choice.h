@@ -1,7 +1,7 @@
-// How kernels get the weights of passes with one or two rows, which wait for memory alone. Which
-// way is faster depends on the machine: with far requests T(1) takes 0.7 of the time on a Zen 5,
-// 1.08 to 1.29 on a Zen 4; with near ones 0.87 on a Xeon with AMX, where far ones gain nothing
-// (docs/experiments.md). So it is measured where it runs. Bits do not depend on it.
+// Prefetch patterns: how kernels ask for the weights of passes with one or two rows, which wait for
+// memory alone. Which one is faster depends on the machine: with far requests T(1) takes 0.7 of the
+// time on a Zen 5, 1.08 to 1.29 on a Zen 4; with near ones 0.87 on a Xeon with AMX, where far ones
+// gain nothing (docs/experiments.md). So it is measured where it runs. Bits do not depend on it.
 
 #pragma once
 
@@ -12,25 +12,26 @@
 
 namespace outrider {
 
-enum class Reading {
+enum class PrefetchPattern {
   processor,  // left to the processor's own prefetching, which detects streams
   near,       // requested ahead by the kernels, mostly within the same page of 4 KiB
   far,        // requested further ahead
 };
-inline constexpr std::array kReadings{Reading::processor, Reading::near, Reading::far};
+inline constexpr std::array kPrefetchPatterns{PrefetchPattern::processor, PrefetchPattern::near,
+                                              PrefetchPattern::far};
 // Its place in what is kept by way.
-constexpr std::size_t index(Reading reading) {
-  return static_cast<std::size_t>(reading);
+constexpr std::size_t index(PrefetchPattern prefetch) {
+  return static_cast<std::size_t>(prefetch);
 }
 
-std::string_view name(Reading reading);
-// The one that the environment variable OUTRIDER_READING names, if it is set. Throws Error if it
+std::string_view name(PrefetchPattern prefetch);
+// The one that the environment variable OUTRIDER_PREFETCH names, if it is set. Throws Error if it
 // names none.
-std::optional<Reading> forced_reading();
+std::optional<PrefetchPattern> forced_prefetch();
 
 // Decides by the times of passes. One way is given up for another if that is faster by 3 % and by
 // more than chance explains.
-class ReadingChoice {
+class PrefetchChoice {
  public:
   // Passes of the same shape do the same work.
   struct Shape {
@@ -38,19 +39,19 @@ class ReadingChoice {
     bool operator==(const Shape&) const = default;
   };
 
-  explicit ReadingChoice(Reading first);
+  explicit PrefetchChoice(PrefetchPattern first);
 
-  Reading chosen() const { return chosen_; }
+  PrefetchPattern chosen() const { return chosen_; }
   // Two passes of one shape, one in another way and one in the chosen way soon before or after it,
   // took so long.
-  void compare(Reading other, double other_ms, double chosen_ms);
+  void compare(PrefetchPattern other, double other_ms, double chosen_ms);
 
   // Plain passes compare on their own: next() before each pass says how it shall read, took() after
   // it how long it was. Of kBetween passes with few rows at most one reads in a way that is not
   // chosen, right after one of its shape: if that way takes 1.5 times as long, it costs 0.8 %. The
   // other ways take turns.
   static constexpr int kBetween = 64;
-  Reading next(const Shape& shape);
+  PrefetchPattern next(const Shape& shape);
   void took(double ms);
 
  private:
@@ -60,10 +61,10 @@ class ReadingChoice {
     int n = 0;
     double mean = 0, variance = 2 * 0.2 * 0.2;
   };
-  Reading after(Reading way) const;
+  PrefetchPattern after(PrefetchPattern way) const;
 
-  Reading chosen_;
-  std::array<Compared, kReadings.size()> compared_;  // by way, since the choice
+  PrefetchPattern chosen_;
+  std::array<Compared, kPrefetchPatterns.size()> compared_;  // by way, since the choice
   struct Timed {
     Shape shape;
     double ms;
@@ -71,7 +72,7 @@ class ReadingChoice {
   std::optional<Timed> last_;  // the last pass, if it can be compared with
   Shape shape_;                // of the pass that runs
   bool is_trial_ = false;      // it reads in trial_
-  Reading trial_;              // the way that was tried last
+  PrefetchPattern trial_;      // the way that was tried last
   int since_trial_ = 0;        // passes with few rows
 };
 

@@ -1,4 +1,4 @@
-#include "cpu/reading_choice.h"
+#include "cpu/prefetch_choice.h"
 
 #include <algorithm>
 #include <cmath>
@@ -25,26 +25,26 @@ constexpr int kAssumed = 4;
 
 }  // namespace
 
-std::string_view name(Reading reading) {
-  switch (reading) {
-    case Reading::processor: return "processor";
-    case Reading::near: return "near";
-    case Reading::far: return "far";
+std::string_view name(PrefetchPattern prefetch) {
+  switch (prefetch) {
+    case PrefetchPattern::processor: return "processor";
+    case PrefetchPattern::near: return "near";
+    case PrefetchPattern::far: return "far";
   }
   return "";
 }
 
-std::optional<Reading> forced_reading() {
-  const char* forced = std::getenv("OUTRIDER_READING");
+std::optional<PrefetchPattern> forced_prefetch() {
+  const char* forced = std::getenv("OUTRIDER_PREFETCH");
   if (forced == nullptr || *forced == '\0') return std::nullopt;
-  for (const Reading reading : kReadings)
-    if (name(reading) == forced) return reading;
-  throw Error("OUTRIDER_READING={}: processor, near or far", forced);
+  for (const PrefetchPattern prefetch : kPrefetchPatterns)
+    if (name(prefetch) == forced) return prefetch;
+  throw Error("OUTRIDER_PREFETCH={}: processor, near or far", forced);
 }
 
-ReadingChoice::ReadingChoice(Reading first) : chosen_(first), trial_(first) {}
+PrefetchChoice::PrefetchChoice(PrefetchPattern first) : chosen_(first), trial_(first) {}
 
-void ReadingChoice::compare(Reading other, double other_ms, double chosen_ms) {
+void PrefetchChoice::compare(PrefetchPattern other, double other_ms, double chosen_ms) {
   CHECK(other != chosen_);
   const double log = std::clamp(std::log(other_ms / chosen_ms), -kMostLog, kMostLog);
   Compared& so_far = compared_[index(other)];
@@ -59,21 +59,21 @@ void ReadingChoice::compare(Reading other, double other_ms, double chosen_ms) {
   compared_ = {};
 }
 
-Reading ReadingChoice::after(Reading way) const {
+PrefetchPattern PrefetchChoice::after(PrefetchPattern way) const {
   do {
-    way = kReadings[(index(way) + 1) % kReadings.size()];
+    way = kPrefetchPatterns[(index(way) + 1) % kPrefetchPatterns.size()];
   } while (way == chosen_);
   return way;
 }
 
-Reading ReadingChoice::next(const Shape& shape) {
+PrefetchPattern PrefetchChoice::next(const Shape& shape) {
   shape_ = shape;
   is_trial_ = shape.rows <= kFewRows && since_trial_ >= kBetween && last_ && last_->shape == shape;
   if (is_trial_) trial_ = after(trial_);
   return is_trial_ ? trial_ : chosen_;
 }
 
-void ReadingChoice::took(double ms) {
+void PrefetchChoice::took(double ms) {
   if (is_trial_) {
     since_trial_ = 0;
     compare(trial_, ms, last_->ms);
