@@ -69,7 +69,8 @@ Runtime::Runtime(RuntimeOptions options, ChooseFactory choose_factory, Progress 
       // No folder to keep them in.
     }
   }
-  if (const auto profile = find_profile(options_.drafters)) load_options_.tuning = profile->tuning;
+  profile_ = find_profile(options_.drafters);
+  if (profile_) load_options_.tuning = profile_->tuning;
   target_ = load(target_model_, load_options_);
 }
 
@@ -338,8 +339,9 @@ std::unique_ptr<Engine> Runtime::make_engine(std::span<const DraftChoice> drafte
                                          EngineOptions{.planner = options_.planner,
                                                        .prompt_chunk = options_.prompt_chunk,
                                                        .knows_passes = options_.pool.has_value()});
-  const std::optional<Profile> profile =
-      options_.planner.automatic ? find_profile(drafters) : std::nullopt;
+  std::optional<Profile> profile;
+  if (options_.planner.automatic)
+    profile = std::ranges::equal(drafters, options_.drafters) ? profile_ : find_profile(drafters);
   if (!profile || !engine->restore(profile->learned)) engine->measure_costs();
   return engine;
 }

@@ -107,6 +107,7 @@ class Runtime {
   OpenedModel target_model_;
   LoadOptions load_options_;              // of the target
   std::optional<ProfileStore> profiles_;  // nothing: none are read
+  std::optional<Profile> profile_;        // of the options' drafters, as it was found
   std::map<std::string, OpenedModel> draft_models_;
   std::shared_ptr<Backend> target_;
   std::map<std::string, std::shared_ptr<Backend>> drafts_;  // loaded, by name
