@@ -106,7 +106,7 @@ void Engine::restart(Generation& generation, std::span<const Token> prompt, Samp
   start(generation, prompt, std::move(options));
 }
 
-// Reads nothing yet: what the cache lacks of the prompt is left to the steps.
+// Computes nothing yet: what the cache lacks of the prompt is left to the steps.
 void Engine::start(Generation& generation, std::span<const Token> prompt, AnswerOptions options) {
   std::vector<Token>& prediction = options.prediction;
   prediction.resize(std::min<std::size_t>(prediction.size(), target_->options().context));
@@ -122,13 +122,13 @@ void Engine::start(Generation& generation, std::span<const Token> prompt, Answer
   generation.options = std::move(options);
   generation.tokens.assign(prompt.begin(), prompt.end());
   generation.n_prompt = static_cast<int>(prompt.size());
-  kept = generation.n_prompt - 1 - n_unread(generation);
+  kept = generation.n_prompt - 1 - n_to_prefill(generation);
   generation.n_reused = kept;
   generation.state = ProcessorState(generation.sampling);
   generation.state.advance(prompt);
   generation.finish_reason.reset();
   planner_->begin(generation.draft_sequence, generation.n_prompt - kept);
-  if (generation.stop.n_left() == 0 && !generation.options.reads_prompt)
+  if (generation.stop.n_left() == 0 && !generation.options.prefills_always)
     generation.finish_reason = FinishReason::length;
   generation.error.reset();
   generation.emitted.clear();
@@ -162,19 +162,21 @@ void Engine::suspend(Generation& generation) {
   for (const auto& drafter : drafters_) drafter->suspend(generation.draft_sequence);
 }
 
-int Engine::n_unread(Generation& generation) {
+int Engine::n_to_prefill(Generation& generation) {
   const int n_before_last = static_cast<int>(generation.tokens.size()) - 1;
-  const int n_read = target_->committed(generation.sequence);
-  if (generation.scores_prompt() || n_before_last - n_read < kPagePositions)
-    return n_before_last - n_read;
+  const int n_computed = target_->committed(generation.sequence);
+  if (generation.scores_prompt() || n_before_last - n_computed < kPagePositions)
+    return n_before_last - n_computed;
   return n_before_last - target_->reuse_prefix(generation.sequence,
                                                std::span(generation.tokens).first(n_before_last));
 }
 
-int Engine::pages_wanted(const Generation& generation, int n_read) const {
+int Engine::pages_wanted(const Generation& generation, int n_prefill) const {
   const int n_drafted = drafters_.empty() ? 0 : draft_rows_max(generation);
-  const int chunk = options_.prompt_chunk > 0 ? std::min(n_read, options_.prompt_chunk) : n_read;
-  return target_->pages_wanted(generation.sequence, 1 + chunk + n_drafted, 1 + n_read + n_drafted);
+  const int chunk =
+      options_.prompt_chunk > 0 ? std::min(n_prefill, options_.prompt_chunk) : n_prefill;
+  return target_->pages_wanted(generation.sequence, 1 + chunk + n_drafted,
+                               1 + n_prefill + n_drafted);
 }
 
 int Engine::draft_rows_max(const Generation& generation) const {
@@ -205,16 +207,16 @@ void Engine::step(std::span<Generation* const> generations) {
   const LoadOptions& target = target_->options();
   const int rows_max = std::min(target.batch_rows, target.n_slots);
   const int chunk = options_.prompt_chunk > 0 ? options_.prompt_chunk : rows_max;
-  ReadingRoom reading(rows_max - static_cast<int>(generations.size()));
+  PrefillRoom prefill_room(rows_max - static_cast<int>(generations.size()));
   std::vector<Part> parts;
   for (Generation* generation : generations)
-    parts.push_back(
-        {generation, reading.take(*generation, std::min(n_unread(*generation), chunk - 1))});
+    parts.push_back({generation, prefill_room.take(
+                                     *generation, std::min(n_to_prefill(*generation), chunk - 1))});
   step(parts);
 }
 
-int Engine::ReadingRoom::take(const Generation& generation, int n_unread) {
-  int n = std::min(n_unread, n_left_);
+int Engine::PrefillRoom::take(const Generation& generation, int n_to_prefill) {
+  int n = std::min(n_to_prefill, n_left_);
   if (generation.scores_prompt()) {
     n = std::min(n, std::max(0, n_scored_left_ - 1));
     n_scored_left_ -= 1 + n;
@@ -226,9 +228,9 @@ int Engine::ReadingRoom::take(const Generation& generation, int n_unread) {
 std::optional<double> Engine::pass_ms(std::span<const Part> parts) const {
   if (passes_.empty()) return std::nullopt;
   PassWork work{.rows = 0};
-  for (const auto& [generation, n_read] : parts) {
+  for (const auto& [generation, n_prefill] : parts) {
     const int first = target_->committed(generation->sequence);
-    const int n_rows = 1 + n_read;
+    const int n_rows = 1 + n_prefill;
     work.rows += n_rows;
     if (!generation->scores_prompt())
       work.without_logits += n_rows - (first + n_rows == std::ssize(generation->tokens) ? 1 : 0);

@@ -59,25 +59,26 @@ class Engine {
 
   // Tokens of the sequence that have to be computed before its last one, which is a row of every
   // step. Cached pages of these tokens are reused first, so they do not count.
-  int n_unread(Generation& generation);
+  int n_to_prefill(Generation& generation);
   int draft_rows_max(const Generation& generation) const;  // of a step
   void show(Generation& generation);
-  // The most pages of the target that steps take which compute n_read of the n_unread() tokens.
-  int pages_wanted(const Generation& generation, int n_read) const;
+  // The most pages of the target that steps take which compute n_prefill of the n_to_prefill()
+  // tokens.
+  int pages_wanted(const Generation& generation, int n_prefill) const;
 
   // One sequence's part of a step.
   struct Part {
     Generation* generation;
-    int n_read;  // how many of its n_unread() tokens the step may compute
+    int n_prefill;  // how many of its n_to_prefill() tokens the step may compute
   };
-  // Rows of a pass for what texts read, in turn. Few are of scored prompts, whose logits take
-  // memory.
+  // The rows of a pass that prefills, given to sequences in turn. Few are of scored prompts, whose
+  // logits take memory.
   static constexpr int kScoredRows = 32;
-  class ReadingRoom {
+  class PrefillRoom {
    public:
-    explicit ReadingRoom(int n_rows) : n_left_(n_rows) {}
-    // How many tokens the text may read beside its own row, at most n_unread.
-    int take(const Generation& generation, int n_unread);
+    explicit PrefillRoom(int n_rows) : n_left_(n_rows) {}
+    // How many tokens of the sequence the pass computes before its last one, at most n_to_prefill.
+    int take(const Generation& generation, int n_to_prefill);
 
    private:
     int n_left_, n_scored_left_ = kScoredRows;

@@ -548,7 +548,7 @@ TEST(Engine, ReadsAPromptThatHasNoAnswer) {
         const std::vector<Token> prompt(static_cast<std::size_t>(length), 7);
         const auto generation =
             engine.begin(prompt, greedy(), StopRules(tokenizer, {.n_predict = 0}),
-                         {.n_logprobs = 2, .prompt_logprobs = scores, .reads_prompt = true});
+                         {.n_logprobs = 2, .prompt_logprobs = scores, .prefills_always = true});
         Generation* const alive[] = {generation.get()};
         while (!generation->ended()) {
           engine.step(alive);
@@ -575,7 +575,7 @@ TEST(Engine, AnUnusableRowOfAScoredPromptEndsItsText) {
       const std::vector<Token> prompt{1, 2, 3};
       const auto generation =
           engine.begin(prompt, greedy(), StopRules(tokenizer, {.n_predict = n_predict}),
-                       {.prompt_logprobs = scores, .reads_prompt = true});
+                       {.prompt_logprobs = scores, .prefills_always = true});
       Generation* const alive[] = {generation.get()};
       engine.step(alive);
       check_state(engine, *generation);
@@ -921,7 +921,7 @@ TEST(Engine, DraftsHaveToPayForTextsThatWait) {
     const auto generation =
         engine.begin(std::vector<Token>{1, 2, 3}, greedy(), StopRules(tokenizer, stop));
     while (!generation->ended()) {
-      const Engine::Part part{generation.get(), engine.n_unread(*generation)};
+      const Engine::Part part{generation.get(), engine.n_to_prefill(*generation)};
       engine.step(std::span(&part, 1), n_waiting);
     }
     drafted[n_waiting] += engine.drafted;

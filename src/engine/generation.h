@@ -46,7 +46,7 @@ struct NotDrafted {
 // What drafting took, each step counted once however many texts shared it.
 struct DraftWork {
   long passes = 0, levels = 0;  // of drafters' own models, and what these decided
-  double ms = 0;                // of Drafter::propose, reading included, indexing not
+  double ms = 0;                // of Drafter::propose, prefill included, indexing not
 };
 
 // Of one answer.
@@ -63,7 +63,7 @@ struct Counters {
                          // drafted children, the root among them
   // In this answer's steps: passes of drafters' own models, and levels that these decided.
   long draft_passes = 0, draft_levels = 0;
-  // Of Drafter::propose in these steps, reading included, indexing not. Of a step that several
+  // Of Drafter::propose in these steps, prefill included, indexing not. Of a step that several
   // texts share, all of it.
   double draft_ms = 0;
   NotDrafted not_drafted = {};
@@ -116,8 +116,8 @@ struct Generation {
   std::optional<FinishReason> finish_reason;
   // Why the answer cannot go on; `tokens` are as they were before the step that failed.
   std::optional<Error> error;
-  std::vector<Emitted> emitted;  // by the last step; empty while the prompt is read
-  // With prompt_logprobs: of the prompt's tokens but the first, as far as they were read.
+  std::vector<Emitted> emitted;  // by the last step; empty during prefill
+  // With prompt_logprobs: of the prompt's tokens but the first, as far as they were computed.
   std::vector<ScoredToken> prompt_scores;
   Counters counters;
 };

@@ -29,7 +29,7 @@ struct AnswerOptions {
   bool prompt_logprobs = false;
   // The prompt is read where no token of an answer is wanted, too: for its log probabilities, and
   // for those that begin alike.
-  bool reads_prompt = false;
+  bool prefills_always = false;
 };
 
 struct Request {

@@ -66,7 +66,7 @@ AnswerId Scheduler::submit(AnswerRequest request, AnswerListener listener) {
   const StopRules rules(tokenizer_, request.request.stop);
   engine_.check(request.request.prompt, request.request.options.prediction, rules.n_left());
   check_sampling(request.request.sampling);
-  request.request.options.reads_prompt = true;
+  request.request.options.prefills_always = true;
   auto answer = std::make_unique<Answer>();
   answer->asked = std::move(request);
   answer->listener = std::move(listener);
@@ -226,7 +226,7 @@ void Scheduler::start(Answer& answer) {
   Generation& generation = *answer.generation;
   answer.started = Clock::now();
   answer.figures.prompt_tokens = generation.n_prompt;
-  answer.figures.cached_tokens = generation.n_prompt - 1 - engine_.n_unread(generation);
+  answer.figures.cached_tokens = generation.n_prompt - 1 - engine_.n_to_prefill(generation);
   status_.prompt_tokens += answer.figures.prompt_tokens;
   status_.cached_tokens += answer.figures.cached_tokens;
 }
@@ -241,19 +241,19 @@ bool Scheduler::will_be_read_by_another(const Answer& answer) const {
     if (!other->runs() || other->asked.request.options.scope != answer.asked.request.options.scope)
       continue;
     const Generation& generation = *other->generation;
-    const int n_read = engine_.target().committed(generation.sequence);
-    if (n_read + 1 >= generation.n_prompt) continue;
+    const int n_computed = engine_.target().committed(generation.sequence);
+    if (n_computed + 1 >= generation.n_prompt) continue;
     const auto differs = std::ranges::mismatch(generation.tokens, prompt);
     const int common = static_cast<int>(differs.in2 - prompt.begin());
     const int shared = std::min(common, static_cast<int>(prompt.size()) - 1) / kPagePositions;
-    if (shared > n_read / kPagePositions) return true;
+    if (shared > n_computed / kPagePositions) return true;
   }
   return false;
 }
 
 // Until it generates, and for the first step then.
 int Scheduler::pages_to_read(const Answer& answer) {
-  return engine_.pages_wanted(*answer.generation, engine_.n_unread(*answer.generation));
+  return engine_.pages_wanted(*answer.generation, engine_.n_to_prefill(*answer.generation));
 }
 
 // Every running answer has a row, and those that read share what the step may read, first come
@@ -263,18 +263,18 @@ std::vector<Engine::Part> Scheduler::plan() {
   for (const auto& answer : answers_)
     if (answer->runs()) running.push_back(answer.get());
   const LoadOptions& target = engine_.target().options();
-  std::vector<Unread> texts;
+  std::vector<Prefilling> texts;
   for (const Answer* answer : running)
-    texts.push_back({answer->generation.get(), engine_.n_unread(*answer->generation)});
+    texts.push_back({answer->generation.get(), engine_.n_to_prefill(*answer->generation)});
   for (;;) {
     int n_rows = 0, n_pages = 0;
-    for (const auto& [generation, unread] : texts)
-      n_rows += 1 + (unread == 0 ? engine_.draft_rows_max(*generation) : 0);
+    for (const auto& [generation, n_to_prefill] : texts)
+      n_rows += 1 + (n_to_prefill == 0 ? engine_.draft_rows_max(*generation) : 0);
     const int room = std::min(target.batch_rows, target.n_slots) - n_rows;
     std::vector<Engine::Part> parts =
-        parts_that_read(texts, tokens_to_read(texts, std::max(1, room)));
-    for (const auto& [generation, n_read] : parts)
-      n_pages += engine_.pages_wanted(*generation, n_read);
+        parts_that_prefill(texts, tokens_to_prefill(texts, std::max(1, room)));
+    for (const auto& [generation, n_prefill] : parts)
+      n_pages += engine_.pages_wanted(*generation, n_prefill);
     if (n_pages <= engine_.target().free_pages() || running.size() <= 1) return parts;
     suspend(*running.back());
     running.pop_back();
@@ -283,13 +283,13 @@ std::vector<Engine::Part> Scheduler::plan() {
 }
 
 // A step that reads so many tokens of prompts, in turn.
-std::vector<Engine::Part> Scheduler::parts_that_read(std::span<const Unread> texts, int n) {
+std::vector<Engine::Part> Scheduler::parts_that_prefill(std::span<const Prefilling> texts, int n) {
   std::vector<Engine::Part> parts;
-  Engine::ReadingRoom room(n);
-  for (const auto& [generation, unread] : texts) {
-    const int n_read = room.take(*generation, unread);
-    if (unread > 0 && n_read == 0) continue;  // its turn comes
-    parts.push_back({generation, n_read});
+  Engine::PrefillRoom room(n);
+  for (const auto& [generation, n_to_prefill] : texts) {
+    const int n_prefill = room.take(*generation, n_to_prefill);
+    if (n_to_prefill > 0 && n_prefill == 0) continue;  // its turn comes
+    parts.push_back({generation, n_prefill});
   }
   return parts;
 }
@@ -297,14 +297,14 @@ std::vector<Engine::Part> Scheduler::parts_that_read(std::span<const Unread> tex
 // As many as the pause allows that others then have. Where more texts read than generate, the usual
 // pause grows with their number: reading much at once takes less for each token, and so all wait
 // less.
-int Scheduler::tokens_to_read(std::span<const Unread> texts, int room) const {
-  const auto n_generate = std::ranges::count(texts, 0, &Unread::n);
+int Scheduler::tokens_to_prefill(std::span<const Prefilling> texts, int room) const {
+  const auto n_generate = std::ranges::count(texts, 0, &Prefilling::n);
   if (n_generate == 0) {
     // Each text has a row beside those, and the chunk is of all rows.
     const int rows = std::min(room, engine_.options().prompt_chunk);
-    return std::max(1, rows - static_cast<int>(parts_that_read(texts, rows).size()));
+    return std::max(1, rows - static_cast<int>(parts_that_prefill(texts, rows).size()));
   }
-  const auto pass_ms = [&](int n) { return engine_.pass_ms(parts_that_read(texts, n)); };
+  const auto pass_ms = [&](int n) { return engine_.pass_ms(parts_that_prefill(texts, n)); };
   const std::optional<double> without = pass_ms(0);
   if (!without) return std::min(room, kUsualRead);
   const double crowd = static_cast<double>(texts.size()) / static_cast<double>(2 * n_generate);
@@ -444,7 +444,7 @@ void Scheduler::publish() {
     add_counters(status, generation->counters);
     added.read_tokens =
         std::min(engine_.target().committed(generation->sequence), generation->n_prompt);
-    added.state = answer->is_suspended ? suspended : answer->first ? generating : reading;
+    added.state = answer->is_suspended ? suspended : answer->first ? generating : prefilling;
   }
   const std::lock_guard lock(mutex_);
   published_ = std::move(status);

@@ -93,7 +93,7 @@ struct SchedulerOptions {
 
 // Sums since the start, and what is now.
 struct SchedulerStatus {
-  enum class State { waiting, reading, generating, suspended };
+  enum class State { waiting, prefilling, generating, suspended };
   struct Answer {
     AnswerId id;
     State state;
@@ -157,9 +157,9 @@ class Scheduler {
 
     bool runs() const { return generation && !is_suspended; }
   };
-  struct Unread {
+  struct Prefilling {
     Generation* generation;
-    int n;  // Engine::n_unread() of it
+    int n;  // Engine::n_to_prefill() of it
   };
   struct Mail {
     std::vector<std::unique_ptr<Answer>> submitted;
@@ -175,8 +175,8 @@ class Scheduler {
   bool will_be_read_by_another(const Answer& answer) const;
   int pages_to_read(const Answer& answer);
   std::vector<Engine::Part> plan();
-  int tokens_to_read(std::span<const Unread> texts, int room) const;
-  static std::vector<Engine::Part> parts_that_read(std::span<const Unread> texts, int n);
+  int tokens_to_prefill(std::span<const Prefilling> texts, int room) const;
+  static std::vector<Engine::Part> parts_that_prefill(std::span<const Prefilling> texts, int n);
   void suspend(Answer& answer);
   void step(std::span<const Engine::Part> parts);
   void tell(Answer& answer);

@@ -300,7 +300,7 @@ TEST(Scheduler, BeginsWhatItHasPagesFor) {
   while (served.scheduler->turn()) {
     using enum SchedulerStatus::State;
     const SchedulerStatus status = served.scheduler->status();
-    EXPECT_LE(status.count(reading) + status.count(generating), 1);
+    EXPECT_LE(status.count(prefilling) + status.count(generating), 1);
   }
   EXPECT_EQ(served.scheduler->status().preemptions, 0);
   EXPECT_EQ(served.scheduler->status().reached_length, 3);
@@ -309,7 +309,7 @@ TEST(Scheduler, BeginsWhatItHasPagesFor) {
 // Whatever an answer is doing, no step follows its cancellation before its end.
 TEST(Scheduler, CancellingFreesPagesBeforeTheNextStep) {
   using enum SchedulerStatus::State;
-  for (const SchedulerStatus::State state : {waiting, reading, generating, suspended}) {
+  for (const SchedulerStatus::State state : {waiting, prefilling, generating, suspended}) {
     SCOPED_TRACE(static_cast<int>(state));
     SchedulerSetting setting;
     setting.load.n_pages = 11;
@@ -550,10 +550,10 @@ TEST(Scheduler, StepsEndWhereTilesDo) {
   struct Case {
     double tile_ms;   // that the 17th row costs more
     double plain_ms;  // of a step without the prompt; it reads what fits into 1.6 times that
-    int n_read;
+    int n_prefill;
   };
   for (const Case& example : {Case{15, 60, 15}, Case{1, 60, 35}, Case{15, 75, 30}}) {
-    SCOPED_TRACE(example.n_read);
+    SCOPED_TRACE(example.n_prefill);
     SchedulerSetting setting;
     setting.drafters = "";
     Served served(setting);
@@ -568,7 +568,7 @@ TEST(Scheduler, StepsEndWhereTilesDo) {
     std::vector<int> rows;
     served.engine->on_step([&](const StepReport& report) { rows.push_back(report.rows); });
     served.scheduler->turn();
-    EXPECT_EQ(rows, (std::vector<int>{1 + example.n_read}));
+    EXPECT_EQ(rows, (std::vector<int>{1 + example.n_prefill}));
   }
 }
 

@@ -31,7 +31,7 @@ void Step::run() {
   } catch (const Error& error) {
     fail(error);
   } catch (const std::bad_alloc&) {
-    fail(Error("out of memory in a step of {} texts", turns_.size()));
+    fail(Error("out of memory in a step of {} texts", sequences_.size()));
   }
   report();
 }
@@ -42,122 +42,123 @@ Step::Step(Engine& engine, std::span<const Engine::Part> parts, int n_waiting) :
   load_.rows_max = std::min(target.batch_rows, target.n_slots);
   const int room = load_.rows_max - static_cast<int>(parts.size());
   CHECK(!parts.empty() && room >= 0);
-  Engine::ReadingRoom reading(room);
-  for (const auto& [generation, n_read] : parts) {
+  Engine::PrefillRoom prefill_room(room);
+  for (const auto& [generation, n_prefill] : parts) {
     CHECK(!generation->ended());
     const int length = static_cast<int>(generation->tokens.size());
     const int first = engine_.target_->committed(generation->sequence);
     CHECK(first < length);
-    const int more = reading.take(*generation, std::min(length - first - 1, n_read));
+    const int more = prefill_room.take(*generation, std::min(length - first - 1, n_prefill));
 
     // The text goes on by a token after the last accepted draft; neither it nor the limit may be
     // passed.
     int depth_max = target.context - length - 1;
     if (const auto left = generation->stop.n_left()) depth_max = std::min(depth_max, *left - 1);
 
-    const bool is_read = first + 1 + more == length;
+    const bool is_prefilled = first + 1 + more == length;
     const DraftTree root(generation->tokens.back());
-    turns_.push_back({.generation = generation,
-                      .length = length,
-                      .first = first,
-                      .n_tokens = 1 + more,
-                      .is_read = is_read,
-                      .generates = is_read && generation->stop.n_left() != 0,
-                      .drafts = length > generation->n_prompt && more == 0,
-                      .rows_max = engine_.draft_rows_max(*generation),
-                      .depth_max = depth_max,
-                      .drafted = root,
-                      .checked = root,
-                      .token_rows = {},
-                      .node_rows = {},
-                      .choices = {},
-                      .verdict = {},
-                      .state_before = {},
-                      .stop_before = {}});
-    load_.rows += turns_.back().n_tokens;
-    const int prompt_rows = turns_.back().n_tokens - (turns_.back().generates ? 1 : 0);
+    sequences_.push_back({.generation = generation,
+                          .length = length,
+                          .first = first,
+                          .n_tokens = 1 + more,
+                          .is_prefilled = is_prefilled,
+                          .generates = is_prefilled && generation->stop.n_left() != 0,
+                          .drafts = length > generation->n_prompt && more == 0,
+                          .rows_max = engine_.draft_rows_max(*generation),
+                          .depth_max = depth_max,
+                          .drafted = root,
+                          .checked = root,
+                          .token_rows = {},
+                          .node_rows = {},
+                          .choices = {},
+                          .verdict = {},
+                          .state_before = {},
+                          .stop_before = {}});
+    load_.rows += sequences_.back().n_tokens;
+    const int prompt_rows = sequences_.back().n_tokens - (sequences_.back().generates ? 1 : 0);
     load_.prompt_rows += prompt_rows;
     if (generation->scores_prompt()) load_.scored_rows += prompt_rows;
     const ModelSpec& spec = engine_.target_->spec();
-    load_.attended += attended(spec, first, turns_.back().n_tokens);
+    load_.attended += attended(spec, first, sequences_.back().n_tokens);
     if (prompt_rows > 0) load_.prompt_attended += attended(spec, first, prompt_rows);
     const double of_node = attended(spec, length, 1) - attended(spec, length, 0);
     load_.node_attended += of_node / static_cast<double>(parts.size());
   }
-  load_.sequences = static_cast<int>(turns_.size()) + n_waiting;
+  load_.sequences = static_cast<int>(sequences_.size()) + n_waiting;
 }
 
 std::vector<Step::SequenceStep*> Step::generating() {
   std::vector<SequenceStep*> generating;
-  for (SequenceStep& turn : turns_)
-    if (turn.generates) generating.push_back(&turn);
+  for (SequenceStep& sequence : sequences_)
+    if (sequence.generates) generating.push_back(&sequence);
   return generating;
 }
 
 std::vector<Step::SequenceStep*> Step::drafting() {
   std::vector<SequenceStep*> drafting;
-  for (SequenceStep& turn : turns_)
-    if (turn.generates && turn.drafts) drafting.push_back(&turn);
+  for (SequenceStep& sequence : sequences_)
+    if (sequence.generates && sequence.drafts) drafting.push_back(&sequence);
   return drafting;
 }
 
-PlannedSequence Step::planned_sequence(const SequenceStep& turn, DraftTree& tree) {
-  Generation& generation = *turn.generation;
+PlannedSequence Step::planned_sequence(const SequenceStep& sequence, DraftTree& tree) {
+  Generation& generation = *sequence.generation;
   return {.sequence = generation.draft_sequence,
           .tree = &tree,
-          .length = turn.length,
-          .n_answered = turn.length - generation.n_prompt,
+          .length = sequence.length,
+          .n_answered = sequence.length - generation.n_prompt,
           .n_left = generation.stop.n_left(),
-          .rows_max = turn.rows_max,
-          .depth_max = turn.depth_max};
+          .rows_max = sequence.rows_max,
+          .depth_max = sequence.depth_max};
 }
 
 // Drafters are asked in order; each sees what those before it proposed.
 void Step::draft() {
   const Stopwatch watch;
-  const std::vector<SequenceStep*> turns = drafting();
-  is_measured_ = !turns.empty() && engine_.planner_->plain_step_is_due(load_);
-  if (turns.empty() || is_measured_) return;
-  for (SequenceStep* turn : turns) engine_.show(*turn->generation);
+  const std::vector<SequenceStep*> sequences = drafting();
+  is_measured_ = !sequences.empty() && engine_.planner_->plain_step_is_due(load_);
+  if (sequences.empty() || is_measured_) return;
+  for (SequenceStep* sequence : sequences) engine_.show(*sequence->generation);
   std::vector<PlannedSequence> planned;
-  for (SequenceStep* turn : turns) planned.push_back(planned_sequence(*turn, turn->drafted));
-  for (int i = 0; i < static_cast<int>(engine_.drafters_.size()); ++i) ask(i, turns, planned);
+  for (SequenceStep* sequence : sequences)
+    planned.push_back(planned_sequence(*sequence, sequence->drafted));
+  for (int i = 0; i < static_cast<int>(engine_.drafters_.size()); ++i) ask(i, sequences, planned);
   draft_ms_ = watch.ms();
 }
 
-void Step::ask(int index, std::span<SequenceStep* const> turns,
+void Step::ask(int index, std::span<SequenceStep* const> sequences,
                std::span<const PlannedSequence> planned) {
   Drafter& drafter = *engine_.drafters_[index];
   std::vector<PlannedSequence> allowed(planned.begin(), planned.end());
-  for (std::size_t i = 0; i < turns.size(); ++i) {
-    const auto& names = turns[i]->generation->options.drafters;
+  for (std::size_t i = 0; i < sequences.size(); ++i) {
+    const auto& names = sequences[i]->generation->options.drafters;
     if (names && std::ranges::find(*names, drafter.name()) == names->end()) allowed[i].rows_max = 0;
   }
   const std::vector<Planner::Ask> asks = engine_.planner_->ask(index, drafter, allowed, load_);
   const long passes_before = drafter.n_passes(), levels_before = drafter.n_levels();
   std::vector<DraftRequest> requests;
-  std::vector<std::vector<Rehearsed>> rehearsed(turns.size());
-  for (std::size_t i = 0; i < turns.size(); ++i) {
-    Generation& generation = *turns[i]->generation;
+  std::vector<std::vector<PrefillGuess>> prefill_guesses(sequences.size());
+  for (std::size_t i = 0; i < sequences.size(); ++i) {
+    Generation& generation = *sequences[i]->generation;
     const Planner::Ask& ask = asks[i];
     if (!ask.limits) continue;
-    turns[i]->was_asked_for = true;
+    sequences[i]->was_asked_for = true;
     requests.push_back({.sequence = generation.draft_sequence,
-                        .tree = &turns[i]->drafted,
+                        .tree = &sequences[i]->drafted,
                         .drafter = index,
                         .limits = *ask.limits,
                         .sampling = &generation.sampling,
                         .state = &generation.state,
                         .n_context = ask.n_context,
                         .worth = &ask.worth,
-                        .rehearsed = &rehearsed[i],
-                        .n_rehearsed = planned[i].n_answered});
+                        .prefill_guesses = &prefill_guesses[i],
+                        .n_prefill_guesses = planned[i].n_answered});
   }
   if (!requests.empty()) drafter.propose(requests);
   draft_passes_ += drafter.n_passes() - passes_before;
   draft_levels_ += drafter.n_levels() - levels_before;
-  for (std::size_t i = 0; i < turns.size(); ++i)
-    engine_.planner_->learn(index, turns[i]->generation->draft_sequence, rehearsed[i]);
+  for (std::size_t i = 0; i < sequences.size(); ++i)
+    engine_.planner_->learn(index, sequences[i]->generation->draft_sequence, prefill_guesses[i]);
 
   for (const DraftRequest& request : requests)
     for (int node = 1; node < request.tree->size(); ++node) {
@@ -169,9 +170,9 @@ void Step::ask(int index, std::span<SequenceStep* const> turns,
 
 void Step::plan() {
   std::vector<PlannedSequence> planned;
-  for (SequenceStep* turn : drafting()) {
-    turn->checked = turn->drafted;
-    planned.push_back(planned_sequence(*turn, turn->checked));
+  for (SequenceStep* sequence : drafting()) {
+    sequence->checked = sequence->drafted;
+    planned.push_back(planned_sequence(*sequence, sequence->checked));
   }
   engine_.planner_->prune(planned, load_);
 }
@@ -183,18 +184,19 @@ void Step::forward() {
   // The questions: each node's choice, with the penalties of its own path.
   std::vector<std::vector<TokenCount>> counts;
   std::vector<std::optional<Token>> forced;
-  for (const SequenceStep* turn : generating())
-    for (int node = 0; node < turn->checked.size(); ++node) {
-      const std::vector<Token> path = turn->checked.path(node);
-      counts.push_back(turn->generation->state.counts(path));
-      forced.push_back(turn->generation->state.forced(path));
+  for (const SequenceStep* sequence : generating())
+    for (int node = 0; node < sequence->checked.size(); ++node) {
+      const std::vector<Token> path = sequence->checked.path(node);
+      counts.push_back(sequence->generation->state.counts(path));
+      forced.push_back(sequence->generation->state.forced(path));
     }
   std::vector<ChoiceRequest> requests;
-  for (const SequenceStep* turn : generating())
-    for (int node = 0; node < turn->checked.size(); ++node) {
-      const int length = static_cast<int>(turn->generation->tokens.size());
-      requests.push_back(choice_request(turn->generation->sampling, counts[requests.size()],
-                                        turn->node_rows[node], length + turn->checked[node].depth));
+  for (const SequenceStep* sequence : generating())
+    for (int node = 0; node < sequence->checked.size(); ++node) {
+      const int length = static_cast<int>(sequence->generation->tokens.size());
+      requests.push_back(choice_request(sequence->generation->sampling, counts[requests.size()],
+                                        sequence->node_rows[node],
+                                        length + sequence->checked[node].depth));
     }
 
   const Stopwatch watch;
@@ -203,39 +205,39 @@ void Step::forward() {
   forward_ms_ = watch.ms();
 
   std::size_t next = 0;
-  for (SequenceStep* turn : generating())
-    for (int node = 0; node < turn->checked.size(); ++node, ++next) {
+  for (SequenceStep* sequence : generating())
+    for (int node = 0; node < sequence->checked.size(); ++node, ++next) {
       const std::optional<Token>& token = choices[next].token;
-      turn->choices.push_back(token && forced[next] ? forced[next] : token);
+      sequence->choices.push_back(token && forced[next] ? forced[next] : token);
     }
 }
 
 // A sequence's rows: a chain of its text's tokens, then the drafted nodes, parents first.
 std::vector<Row> Step::lay_out_rows() {
   std::vector<Row> rows;
-  for (SequenceStep& turn : turns_) {
-    const Generation& generation = *turn.generation;
-    for (int i = 0; i < turn.n_tokens; ++i) {
+  for (SequenceStep& sequence : sequences_) {
+    const Generation& generation = *sequence.generation;
+    for (int i = 0; i < sequence.n_tokens; ++i) {
       const Parent parent =
-          i == 0 ? Parent{CommittedText{}} : Parent{EarlierRow{turn.token_rows[i - 1]}};
-      turn.token_rows.push_back(static_cast<int>(rows.size()));
-      rows.push_back(
-          {.sequence = generation.sequence,
-           .token = generation.tokens[turn.first + i],
-           .position = turn.first + i,
-           .parent = parent,
-           .wants_logits = generation.scores_prompt() && turn.first + i + 1 < generation.n_prompt});
+          i == 0 ? Parent{CommittedText{}} : Parent{EarlierRow{sequence.token_rows[i - 1]}};
+      sequence.token_rows.push_back(static_cast<int>(rows.size()));
+      rows.push_back({.sequence = generation.sequence,
+                      .token = generation.tokens[sequence.first + i],
+                      .position = sequence.first + i,
+                      .parent = parent,
+                      .wants_logits = generation.scores_prompt() &&
+                                      sequence.first + i + 1 < generation.n_prompt});
     }
-    if (!turn.generates) continue;
-    turn.node_rows.push_back(turn.token_rows.back());
+    if (!sequence.generates) continue;
+    sequence.node_rows.push_back(sequence.token_rows.back());
     rows.back().wants_logits = true;
-    for (int node = 1; node < turn.checked.size(); ++node) {
-      const DraftNode& drafted = turn.checked[node];
-      turn.node_rows.push_back(static_cast<int>(rows.size()));
+    for (int node = 1; node < sequence.checked.size(); ++node) {
+      const DraftNode& drafted = sequence.checked[node];
+      sequence.node_rows.push_back(static_cast<int>(rows.size()));
       rows.push_back({.sequence = generation.sequence,
                       .token = drafted.token,
                       .position = static_cast<int>(generation.tokens.size()) - 1 + drafted.depth,
-                      .parent = EarlierRow{turn.node_rows[drafted.parent]},
+                      .parent = EarlierRow{sequence.node_rows[drafted.parent]},
                       .wants_logits = true});
     }
   }
@@ -244,23 +246,23 @@ std::vector<Row> Step::lay_out_rows() {
 
 // Walks each tree by the model's own choices.
 void Step::verify() {
-  for (SequenceStep* turn : generating())
-    turn->verdict = verify_coupled(turn->checked, turn->choices);
+  for (SequenceStep* sequence : generating())
+    sequence->verdict = verify_coupled(sequence->checked, sequence->choices);
 }
 
 // Texts grow by what was accepted and one token more; the stop rules, token by token, cut that.
 void Step::emit() {
-  for (SequenceStep& turn : turns_) {
-    Generation& generation = *turn.generation;
+  for (SequenceStep& sequence : sequences_) {
+    Generation& generation = *sequence.generation;
     generation.emitted.clear();
-    score_prompt(turn);
+    score_prompt(sequence);
     if (generation.error) continue;
-    if (!turn.generates) {
-      if (turn.is_read) generation.finish_reason = FinishReason::length;
+    if (!sequence.generates) {
+      if (sequence.is_prefilled) generation.finish_reason = FinishReason::length;
       continue;
     }
-    turn.state_before = generation.state;
-    turn.stop_before = generation.stop;
+    sequence.state_before = generation.state;
+    sequence.stop_before = generation.stop;
     const auto take = [&](Token token, std::optional<int> drafter) {
       generation.tokens.push_back(token);
       generation.finish_reason = generation.stop.push(token);
@@ -271,15 +273,15 @@ void Step::emit() {
       }
       generation.emitted.push_back({token, drafter, generation.stop.take_text()});
     };
-    auto& [accepted, next] = turn.verdict;
+    auto& [accepted, next] = sequence.verdict;
     for (std::size_t i = 0; i < accepted.size(); ++i) {
-      const DraftNode& node = turn.checked[accepted[i]];
+      const DraftNode& node = sequence.checked[accepted[i]];
       take(node.token, node.proposals[0].drafter);
       if (generation.ended()) accepted.resize(i + 1);
     }
     if (next && !generation.ended()) take(*next, std::nullopt);
     generation.state.advance(std::span(generation.tokens).last(generation.emitted.size()));
-    score_answer(turn);
+    score_answer(sequence);
     if (generation.emitted.empty())
       generation.error = unusable_logits(static_cast<int>(generation.tokens.size()) - 1);
   }
@@ -291,16 +293,16 @@ Choice Step::logits_of(int row) {
   return engine_.target_->choose(pass_, {&request, 1})[0];
 }
 
-// Log probabilities of the prompt's tokens that were read, from the rows before them.
-void Step::score_prompt(SequenceStep& turn) {
-  Generation& generation = *turn.generation;
+// Log probabilities of the prompt's tokens that were computed, from the rows before them.
+void Step::score_prompt(SequenceStep& sequence) {
+  Generation& generation = *sequence.generation;
   if (!generation.scores_prompt()) return;
-  for (int i = 0; i < turn.n_tokens; ++i) {
-    const int next = turn.first + i + 1;  // place in the prompt
+  for (int i = 0; i < sequence.n_tokens; ++i) {
+    const int next = sequence.first + i + 1;  // place in the prompt
     if (next >= generation.n_prompt || next <= std::ssize(generation.prompt_scores)) continue;
-    const Choice choice = logits_of(turn.token_rows[i]);
+    const Choice choice = logits_of(sequence.token_rows[i]);
     if (!choice.token) {
-      generation.error = unusable_logits(turn.first + i);
+      generation.error = unusable_logits(sequence.first + i);
       return;
     }
     generation.prompt_scores.push_back(
@@ -309,27 +311,27 @@ void Step::score_prompt(SequenceStep& turn) {
 }
 
 // The same for the tokens that the text gained.
-void Step::score_answer(SequenceStep& turn) {
-  Generation& generation = *turn.generation;
+void Step::score_answer(SequenceStep& sequence) {
+  Generation& generation = *sequence.generation;
   if (!generation.options.n_logprobs) return;
   for (std::size_t i = 0; i < generation.emitted.size(); ++i) {
-    const int node = i == 0 ? 0 : turn.verdict.accepted[i - 1];
+    const int node = i == 0 ? 0 : sequence.verdict.accepted[i - 1];
     Emitted& emitted = generation.emitted[i];
-    emitted.score = score(logits_of(turn.node_rows[node]).logits, emitted.token,
+    emitted.score = score(logits_of(sequence.node_rows[node]).logits, emitted.token,
                           *generation.options.n_logprobs);
   }
 }
 
 // The text that was computed becomes history: all but the last token.
 void Step::commit() {
-  for (const SequenceStep& turn : turns_) {
-    const Generation& generation = *turn.generation;
+  for (const SequenceStep& sequence : sequences_) {
+    const Generation& generation = *sequence.generation;
     std::vector<SlotId> path;
     if (!generation.error)
-      for (int row : turn.token_rows) path.push_back(pass_.slots[row]);
-    if (generation.finish_reason && !turn.generates) path.pop_back();
+      for (int row : sequence.token_rows) path.push_back(pass_.slots[row]);
+    if (generation.finish_reason && !sequence.generates) path.pop_back();
     for (std::size_t i = 0; i + 1 < generation.emitted.size(); ++i)
-      path.push_back(pass_.slots[turn.node_rows[turn.verdict.accepted[i]]]);
+      path.push_back(pass_.slots[sequence.node_rows[sequence.verdict.accepted[i]]]);
     engine_.target_->commit(generation.sequence, path);
   }
 }
@@ -337,20 +339,21 @@ void Step::commit() {
 // The planner sees what drafts cost and what became of them, drafters what an answer ended with.
 void Step::learn() {
   std::vector<DraftOutcome> outcomes;
-  for (const SequenceStep& turn : turns_) {
-    Generation& generation = *turn.generation;
+  for (const SequenceStep& sequence : sequences_) {
+    Generation& generation = *sequence.generation;
     const auto taken = std::span(generation.tokens).last(generation.emitted.size());
     if (generation.ended()) engine_.show(generation);
-    if (turn.generates)
+    if (sequence.generates)
       outcomes.push_back({.sequence = generation.draft_sequence,
-                          .drafted = &turn.drafted,
-                          .checked = &turn.checked,
+                          .drafted = &sequence.drafted,
+                          .checked = &sequence.checked,
                           .taken = taken});
   }
   engine_.planner_->observe(outcomes, load_, forward_ms_);
-  for (const SequenceStep& turn : turns_)
-    if (turn.generation->ended()) engine_.planner_->end(turn.generation->draft_sequence);
-  for (const SequenceStep& turn : turns_) count(turn);  // last, as a step that fails counts nothing
+  for (const SequenceStep& sequence : sequences_)
+    if (sequence.generation->ended()) engine_.planner_->end(sequence.generation->draft_sequence);
+  for (const SequenceStep& sequence : sequences_)
+    count(sequence);  // last, as a step that fails counts nothing
   engine_.draft_work_.passes += draft_passes_;
   engine_.draft_work_.levels += draft_levels_;
   engine_.draft_work_.ms += draft_ms_;
@@ -358,19 +361,19 @@ void Step::learn() {
 
 // All texts of the step are as they were before it, and none goes on.
 void Step::fail(const Error& error) {
-  for (SequenceStep& turn : turns_) {
-    Generation& generation = *turn.generation;
-    generation.tokens.resize(turn.length);
-    if (turn.state_before) generation.state = std::move(*turn.state_before);
-    if (turn.stop_before) generation.stop = std::move(*turn.stop_before);
-    engine_.target_->truncate(generation.sequence, turn.first);  // drops scratch rows, too
-    generation.n_shown = std::min(generation.n_shown, turn.length);
+  for (SequenceStep& sequence : sequences_) {
+    Generation& generation = *sequence.generation;
+    generation.tokens.resize(sequence.length);
+    if (sequence.state_before) generation.state = std::move(*sequence.state_before);
+    if (sequence.stop_before) generation.stop = std::move(*sequence.stop_before);
+    engine_.target_->truncate(generation.sequence, sequence.first);  // drops scratch rows, too
+    generation.n_shown = std::min(generation.n_shown, sequence.length);
     for (const auto& drafter : engine_.drafters_)
       drafter->truncate(generation.draft_sequence, generation.n_shown);
     generation.emitted.clear();
     generation.finish_reason.reset();
     generation.error = error;
-    turn.verdict = {};
+    sequence.verdict = {};
   }
 }
 

@@ -27,11 +27,11 @@ class Step {
     // tokens[first, first + n_tokens) are computed in this pass; the cache has those before.
     int first;
     int n_tokens;
-    bool is_read;    // the last of them is the last of the text
-    bool generates;  // is_read, and the text gets an answer: the last token is the root
+    bool is_prefilled;  // the last of them is the last of the text
+    bool generates;     // is_prefilled, and the text gets an answer: the last token is the root
 
-    // Whether drafts may be checked: not in a pass that reads of the prompt, so that they delay no
-    // first token.
+    // Whether drafts may be checked: not in a pass that prefills, so that they delay no first
+    // token.
     bool drafts;
     int rows_max;                // of drafts; 0: the text shall have none
     int depth_max;               // of drafts: what the context and the token limit leave room for
@@ -58,22 +58,22 @@ class Step {
   void commit();
   void learn();
 
-  void ask(int drafter, std::span<SequenceStep* const> turns,
+  void ask(int drafter, std::span<SequenceStep* const> sequences,
            std::span<const PlannedSequence> planned);
   std::vector<Row> lay_out_rows();
   Choice logits_of(int row);
-  void score_prompt(SequenceStep& turn);
-  void score_answer(SequenceStep& turn);
-  void count(const SequenceStep& turn) const;
-  void count_not_drafted(const SequenceStep& turn) const;
+  void score_prompt(SequenceStep& sequence);
+  void score_answer(SequenceStep& sequence);
+  void count(const SequenceStep& sequence) const;
+  void count_not_drafted(const SequenceStep& sequence) const;
   void fail(const Error& error);
   void report();
   std::vector<SequenceStep*> generating();
   std::vector<SequenceStep*> drafting();
-  static PlannedSequence planned_sequence(const SequenceStep& turn, DraftTree& tree);
+  static PlannedSequence planned_sequence(const SequenceStep& sequence, DraftTree& tree);
 
   Engine& engine_;
-  std::vector<SequenceStep> turns_;
+  std::vector<SequenceStep> sequences_;
   PassLoad load_;
   int rows_ = 0;              // of the pass
   bool is_measured_ = false;  // without drafts, so that the time of such a pass stays known

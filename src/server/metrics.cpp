@@ -106,11 +106,11 @@ void add_answers(Exposition& out, const SchedulerStatus& status) {
   };
   out.gauge("outrider_answers", "", "Answers in progress, by what they do.",
             {{count(waiting), {{"state", "waiting"}}},
-             {count(reading), {{"state", "reading"}}},
+             {count(prefilling), {{"state", "reading"}}},
              {count(generating), {{"state", "generating"}}},
              {count(suspended), {{"state", "suspended"}}}});
   out.gauge("outrider_answers_running", "vllm:num_requests_running",
-            "Answers that are read or generated.", count(reading) + count(generating));
+            "Answers that are read or generated.", count(prefilling) + count(generating));
   out.gauge("outrider_answers_waiting", "vllm:num_requests_waiting",
             "Answers that wait for their turn, or were preempted.",
             count(waiting) + count(suspended));

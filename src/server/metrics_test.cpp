@@ -63,7 +63,8 @@ Exposition exposition_of(const std::string& text) {
 SchedulerStatus busy_status() {
   using enum SchedulerStatus::State;
   SchedulerStatus status;
-  for (const auto state : {generating, generating, reading, suspended, waiting, waiting, waiting})
+  for (const auto state :
+       {generating, generating, prefilling, suspended, waiting, waiting, waiting})
     status.answers.push_back({.id = {1},
                               .state = state,
                               .prompt_tokens = 10,

@@ -50,7 +50,7 @@ Json properties_json(const ServerProperties& properties, const std::string& vers
 std::string_view state_name(SchedulerStatus::State state) {
   switch (state) {
     case SchedulerStatus::State::waiting: return "waiting";
-    case SchedulerStatus::State::reading: return "reading";
+    case SchedulerStatus::State::prefilling: return "reading";
     case SchedulerStatus::State::generating: return "generating";
     case SchedulerStatus::State::suspended: return "suspended";
   }

@@ -111,7 +111,7 @@ TEST_F(StatusRoutes, SlotsShowCounts) {
   using enum SchedulerStatus::State;
   status_.answers = {
       {{7}, generating, 100, 64, 100, 12, 50},
-      {{9}, reading, 200, 0, 128, 0, -1},
+      {{9}, prefilling, 200, 0, 128, 0, -1},
       {{11}, waiting, 300, 0, 0, 0, -1},
   };
   const Json slots = json("/slots");

@@ -31,11 +31,11 @@ struct DraftLimits {
   int width = 4;   // children that this drafter proposes for a node
 };
 
-// A guess at a token that the text has already.
-struct Rehearsed {
+// What the drafter would have guessed for a token of the sequence that it prefilled.
+struct PrefillGuess {
   float confidence;
   bool was_right;
-  int n_known;  // tokens before it that the drafter knew; all of them: the largest int
+  int n_known;  // tokens before it that the drafter had computed; all of them: the largest int
 };
 
 struct DraftRequest {
@@ -45,21 +45,21 @@ struct DraftRequest {
   DraftLimits limits;
   const SamplingParams* sampling;
   const ProcessorState* state;  // after the whole text, the root included
-  // A drafter that has to read texts may do with the last so many tokens of this one.
+  // Of the sequence's last tokens, how many a drafter that prefills has to know.
   int n_context = std::numeric_limits<int>::max();
   // For a drafter whose levels take time. Null: confidences stand, and time has no price.
   const DraftWorth* worth = nullptr;
-  // Where the drafter has to read, it adds what it would have guessed for the last n_rehearsed
-  // tokens of the text, as far as it has just read what is before them. Null: nothing.
-  std::vector<Rehearsed>* rehearsed = nullptr;
-  int n_rehearsed = 0;
+  // Where the drafter prefills, it adds its guesses for the last n_prefill_guesses tokens of the
+  // sequence, as far as it has just computed what is before them. Null: it adds nothing.
+  std::vector<PrefillGuess>* prefill_guesses = nullptr;
+  int n_prefill_guesses = 0;
 };
 
 // Milliseconds that a proposal takes, as the drafter measured so far; 0 where it does not know yet.
 struct DraftCost {
-  double fixed_ms = 0;       // of a propose() whose proposals all have depth 1
-  double per_depth_ms = 0;   // of each further level
-  double per_unread_ms = 0;  // of each token of unread()
+  double fixed_ms = 0;        // of a propose() whose proposals all have depth 1
+  double per_depth_ms = 0;    // of each further level
+  double per_prefill_ms = 0;  // of each token of n_to_prefill()
 
   // Of a propose() whose deepest proposal has this depth.
   double ms(int depth) const { return fixed_ms + per_depth_ms * (depth > 1 ? depth - 1 : 0); }
@@ -93,17 +93,17 @@ class Drafter {
   virtual void suspend(DraftSequence) {}
   virtual void end(DraftSequence sequence) = 0;
 
-  // Tokens of the text that the next propose() has to read first, if it is to know at least the
-  // last n_context. 0 for drafters that read in observe(), and where it lacks no more than a step
+  // Tokens of the sequence that the next propose() has to prefill, if it is to know at least the
+  // last n_context. 0 for drafters without a model, and where no more is missing than a step
   // usually adds.
-  virtual int unread(DraftSequence, int /*n_context*/) const { return 0; }
+  virtual int n_to_prefill(DraftSequence, int /*n_context*/) const { return 0; }
 
-  // How many of the text's last tokens it will know then; the largest int: the whole text.
+  // How many of the sequence's last tokens it will know then; the largest int: all.
   virtual int n_known(DraftSequence, int /*n_context*/) const {
     return std::numeric_limits<int>::max();
   }
 
-  // Passes of a model of its own so far, reading among them, without those of measure_costs().
+  // Passes of a model of its own so far, those of prefill too, without those of measure_costs().
   virtual long n_passes() const { return 0; }
   // Levels of its drafts that these passes decided.
   virtual long n_levels() const { return 0; }

@@ -77,7 +77,8 @@ class Planner {
                                std::span<const PlannedSequence> sequences,
                                const PassLoad& load) = 0;
   // What the drafter would have guessed for tokens that it prefilled.
-  virtual void learn(int drafter, DraftSequence sequence, std::span<const Rehearsed> rehearsed) = 0;
+  virtual void learn(int drafter, DraftSequence sequence,
+                     std::span<const PrefillGuess> prefill_guesses) = 0;
 
   // Cuts the trees of a step to the nodes that shall be checked, perhaps none.
   virtual void prune(std::span<const PlannedSequence> sequences, const PassLoad& load) = 0;

@@ -159,7 +159,7 @@ class AdversarialDrafter final : public Drafter {
   void observe(DraftSequence, std::span<const Token>) override {}
   void truncate(DraftSequence, int) override {}
   void end(DraftSequence) override {}
-  int unread(DraftSequence, int n_context) const override {
+  int n_to_prefill(DraftSequence, int n_context) const override {
     return static_cast<int>(random_() % 400) % std::max(1, std::min(n_context, 400));
   }
   int n_known(DraftSequence, int) const override { return 1 + static_cast<int>(random_() % 100); }
@@ -225,7 +225,7 @@ TEST(PlannerSimulation, TheGuardHoldsWhateverDraftersDo) {
                                 .limits = *asks[i].limits,
                                 .sampling = nullptr,
                                 .state = nullptr,
-                                .rehearsed = nullptr});
+                                .prefill_guesses = nullptr});
         drafters[d].propose(requests);
       }
       std::vector<DraftTree> checked = drafted;
@@ -354,7 +354,7 @@ TEST(PlannerSimulation, AFewTextsShareAPass) {
       .passes = {{1, 1}, {2, 1.07}, {4, 1.17}, {8, 1.55}, {16, 2.05}, {32, 3.2}, {128, 12}},
       .level = 0.24,
       .level_of_sequence = 0.02,
-      .unread = 0.012,
+      .per_prefill = 0.012,
       .rows_of_sequences = 16};
   struct Load {
     int n_texts;
@@ -400,7 +400,7 @@ TEST(PlannerSimulation, ComesBackAsTheBatchEmpties) {
       .passes = {{1, 1}, {8, 1.3}, {12, 1.5}, {16, 2.1}, {32, 4.2}, {128, 17}, {512, 68}},
       .level = 0.35,
       .level_of_sequence = 0.02,
-      .unread = 0.045,
+      .per_prefill = 0.045,
       .rows_of_sequences = kTexts};
   double beside = 0, among = 0, alone = 0;
   for (int seed = 0; seed < kSeeds; ++seed) {
@@ -429,7 +429,7 @@ TEST(PlannerSimulation, WhatBarelyPaysIsLeft) {
   const Costs costs{.passes = {{1, 1}, {4, 1.25}, {8, 1.65}, {16, 2.1}, {32, 3.3}, {128, 10}},
                     .level = 0.3,
                     .level_of_sequence = 0.02,
-                    .unread = 0.02,
+                    .per_prefill = 0.02,
                     .rows_of_sequences = kTexts};
   double last = 0;
   for (int seed = 0; seed < kSeeds; ++seed) {

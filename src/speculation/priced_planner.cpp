@@ -112,8 +112,9 @@ std::vector<double> PricedPlanner::chances(const PlannedSequence& planned) const
   return chances;
 }
 
-void PricedPlanner::learn(int drafter, DraftSequence number, std::span<const Rehearsed> rehearsed) {
-  for (const Rehearsed& guess : rehearsed)
+void PricedPlanner::learn(int drafter, DraftSequence number,
+                          std::span<const PrefillGuess> prefill_guesses) {
+  for (const PrefillGuess& guess : prefill_guesses)
     calibration_.observe(sequences_.at(number).belief, {drafter, guess.confidence}, guess.was_right,
                          Calibration::handicap(guess.n_known));
 }
@@ -125,7 +126,7 @@ struct PricedPlanner::Candidate {
   Sequence& sequence;
   Ask& ask;
   std::vector<double> tree = {};  // chances of its nodes
-  Prospect prospect = {};         // with what it will have read
+  Prospect prospect = {};         // with what it will have prefilled
   double prefill_ms = 0;
 
   Prospect expect(double handicap) const {
@@ -207,12 +208,12 @@ std::vector<Planner::Ask> PricedPlanner::ask(int drafter, const Drafter& asked,
 // has to bring in. Otherwise the drafter is asked with what it knows, if it knows the end.
 void PricedPlanner::choose_context(Candidate& candidate, const Round& round) {
   const PlannedSequence& planned = candidate.planned;
-  const double per_unread_ms = round.draft_costs[1].per_unread_ms;
-  const double prefill_ms = round.asked.unread(planned.sequence, kWholeText) * per_unread_ms;
+  const double per_prefill_ms = round.draft_costs[1].per_prefill_ms;
+  const double prefill_ms = round.asked.n_to_prefill(planned.sequence, kWholeText) * per_prefill_ms;
   candidate.prospect = candidate.expect(0);
   if (prefill_ms == 0) return;
   Prospect as_it_is;
-  if (round.asked.unread(planned.sequence, kProbeContext) == 0)
+  if (round.asked.n_to_prefill(planned.sequence, kProbeContext) == 0)
     as_it_is = candidate.expect(
         Calibration::handicap(round.asked.n_known(planned.sequence, kProbeContext)));
   // What a step gains, where all that may be asked share the time.
@@ -307,8 +308,8 @@ void PricedPlanner::probe(std::span<Candidate> candidates, Choice& choice, const
       continue;
     candidate.ask.n_context = kProbeContext;
     candidate.ask.limits->depth = 1;
-    candidate.prefill_ms = round.asked.unread(candidate.planned.sequence, kProbeContext) *
-                           round.draft_costs[1].per_unread_ms;
+    candidate.prefill_ms = round.asked.n_to_prefill(candidate.planned.sequence, kProbeContext) *
+                           round.draft_costs[1].per_prefill_ms;
     choice.candidates.push_back(&candidate);
     if (!allows(choice.candidates, std::max(1, choice.levels), round)) {
       choice.candidates.pop_back();
@@ -429,7 +430,7 @@ void PricedPlanner::count(std::span<const DraftOutcome> outcomes, const PassLoad
       if (!std::exchange(state.was_asked, false) || state.gap == 0 || outcome.taken.empty() ||
           !outcome.drafted->guesses(static_cast<int>(drafter), outcome.taken[0]))
         continue;
-      // What a probe has to read, it has read: while it is right, the next step goes on.
+      // What a probe has to prefill is computed by now: while it is right, the next step goes on.
       state.gap = kGapMin;
       state.n_until_probe = 1;
     }

@@ -32,7 +32,8 @@ class PricedPlanner final : public Planner {
   bool plain_step_is_due(const PassLoad& load) const override;
   std::vector<Ask> ask(int drafter, const Drafter& asked,
                        std::span<const PlannedSequence> sequences, const PassLoad& load) override;
-  void learn(int drafter, DraftSequence sequence, std::span<const Rehearsed> rehearsed) override;
+  void learn(int drafter, DraftSequence sequence,
+             std::span<const PrefillGuess> prefill_guesses) override;
   void prune(std::span<const PlannedSequence> sequences, const PassLoad& load) override;
   void observe(std::span<const DraftOutcome> outcomes, const PassLoad& load,
                double forward_ms) override;

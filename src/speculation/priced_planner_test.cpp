@@ -20,21 +20,22 @@ CostCurve curve(const Points& points) {
 // Says what it costs and proposes nothing itself.
 class PricedDrafter final : public Drafter {
  public:
-  explicit PricedDrafter(DraftCost cost, int n_unread = 0) : cost_(cost), n_unread_(n_unread) {}
+  explicit PricedDrafter(DraftCost cost, int n_to_prefill = 0)
+      : cost_(cost), n_to_prefill_(n_to_prefill) {}
   std::string_view name() const override { return "priced"; }
   void begin(DraftSequence, CacheScope) override {}
   void observe(DraftSequence, std::span<const Token>) override {}
   void propose(std::span<const DraftRequest>) override {}
   void truncate(DraftSequence, int) override {}
   void end(DraftSequence) override {}
-  int unread(DraftSequence, int n_context) const override {
-    return std::min(n_unread_, std::max(0, n_context - 8));
+  int n_to_prefill(DraftSequence, int n_context) const override {
+    return std::min(n_to_prefill_, std::max(0, n_context - 8));
   }
   DraftCost cost(int, int) const override { return cost_; }
 
  private:
   DraftCost cost_;
-  int n_unread_;
+  int n_to_prefill_;
 };
 
 DraftTree chain(const std::vector<float>& confidences, int drafter = 0) {
@@ -289,7 +290,7 @@ TEST(PricedPlanner, LeavesOutACostlyDrafterWhereACheapOneSuffices) {
 // A prompt is prefilled if the rest of the answer is expected to bring in what that takes, and the
 // guard allows it with a few drafts after it.
 TEST(PricedPlanner, PrefillsALongTextIfThatIsExpectedToPay) {
-  const PricedDrafter unread({8, 8, 0.5}, 400), read({8, 8, 0.5}, 0);
+  const PricedDrafter with_prompt({8, 8, 0.5}, 400), prefilled({8, 8, 0.5}, 0);
   const auto prefills = [&](Setting& setting, const PricedDrafter& drafter, int n_answered,
                             int n_left) {
     DraftTree tree(0);
@@ -300,10 +301,10 @@ TEST(PricedPlanner, PrefillsALongTextIfThatIsExpectedToPay) {
     return asks[0].limits && asks[0].n_context > 400;
   };
   Setting setting(kLikeReal);
-  EXPECT_FALSE(prefills(setting, unread, 200, 200));  // 200 ms: the guard allows less
-  for (int i = 0; i < 30; ++i) setting.step(read, 2, 0.9f);
-  EXPECT_TRUE(prefills(setting, unread, 200, 200));  // drafts have saved the time
-  EXPECT_FALSE(prefills(setting, unread, 200, 8));   // not for a few tokens more
+  EXPECT_FALSE(prefills(setting, with_prompt, 200, 200));  // 200 ms: the guard allows less
+  for (int i = 0; i < 30; ++i) setting.step(prefilled, 2, 0.9f);
+  EXPECT_TRUE(prefills(setting, with_prompt, 200, 200));  // drafts have saved the time
+  EXPECT_FALSE(prefills(setting, with_prompt, 200, 8));   // not for a few tokens more
   // Answers are 48 tokens long, as far as is known.
   const PricedDrafter dear({8, 8, 0.9}, 400);
   EXPECT_TRUE(prefills(setting, dear, 200, 400));
@@ -328,12 +329,12 @@ TEST(PricedPlanner, ALongPromptAllowsMore) {
 }
 
 TEST(PricedPlanner, PrefillIsNotWhatTimeCostsFromThenOn) {
-  const PricedDrafter unread({8, 8, 0.5}, 60), read({8, 8, 0.5}, 0);
+  const PricedDrafter with_prompt({8, 8, 0.5}, 60), prefilled({8, 8, 0.5}, 0);
   Setting setting(kLikeReal), other(kLikeReal);
   for (int i = 0; i < 30; ++i)
-    for (Setting* both : {&setting, &other}) both->step(read, 2, 0.9f);
-  setting.step(unread, 2, 0.9f);
-  other.step(read, 2, 0.9f);
+    for (Setting* both : {&setting, &other}) both->step(prefilled, 2, 0.9f);
+  setting.step(with_prompt, 2, 0.9f);
+  other.step(prefilled, 2, 0.9f);
   EXPECT_TRUE(setting.has_read_all);
   EXPECT_GT(setting.planner.account({0}).loss, other.planner.account({0}).loss + 0.9);
   EXPECT_DOUBLE_EQ(setting.planner.learned().speed, other.planner.learned().speed);

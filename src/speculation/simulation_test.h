@@ -21,7 +21,7 @@ struct Costs {
                                                 {12, 1.95}, {16, 2.58}, {32, 5.09}};
   double level = 0.35;             // of the draft model, for one text
   double level_of_sequence = 0.0;  // and for each further one
-  double unread = 0.05;            // a token that it reads
+  double per_prefill = 0.05;       // a token that it prefills
   int rows_of_sequences = 1;       // passes are known beforehand up to a few times as many
 
   double levels(int n_texts) const { return level + level_of_sequence * (n_texts - 1); }
@@ -80,7 +80,7 @@ class FakeDrafter final : public Drafter {
       sequences_.push_back({is_model_ ? &text.model : &text.lookup, n_prompt});
   }
 
-  int unread(DraftSequence number, int n_context) const override {
+  int n_to_prefill(DraftSequence number, int n_context) const override {
     return is_model_ ? std::max(0, sequences_.at(number.value).lacking(n_context) - kFree) : 0;
   }
   int n_known(DraftSequence number, int n_context) const override {
@@ -122,7 +122,7 @@ class FakeDrafter final : public Drafter {
     const double off = std::max(0.5, normal(random_));
     return {.fixed_ms = costs_.levels(n_texts) * off,
             .per_depth_ms = costs_.levels(n_texts) * off,
-            .per_unread_ms = costs_.unread * off};
+            .per_prefill_ms = costs_.per_prefill * off};
   }
 
   double spent = 0;
@@ -135,12 +135,12 @@ class FakeDrafter final : public Drafter {
   struct Sequence {
     const std::vector<Guess>* guesses;
     int n_prompt;
-    int place = 0, n_read = 0;
+    int place = 0, n_computed = 0;
     Excerpt excerpt = {};
 
     int size() const { return n_prompt + place; }
-    Excerpt with(int n_context) const { return excerpt.with(n_context, size(), n_read); }
-    int lacking(int n_context) const { return excerpt.n_unread(n_context, size(), n_read); }
+    Excerpt with(int n_context) const { return excerpt.with(n_context, size(), n_computed); }
+    int lacking(int n_context) const { return excerpt.n_to_prefill(n_context, size(), n_computed); }
   };
   struct Draft {
     const DraftRequest* request;
@@ -156,12 +156,12 @@ class FakeDrafter final : public Drafter {
   };
 
   void read(const DraftRequest& request, Sequence& sequence) {
-    const int n = std::min(sequence.lacking(request.n_context), request.n_rehearsed);
-    spent += costs_.unread * unread(request.sequence, request.n_context);
+    const int n = std::min(sequence.lacking(request.n_context), request.n_prefill_guesses);
+    spent += costs_.per_prefill * n_to_prefill(request.sequence, request.n_context);
     sequence.excerpt = sequence.with(request.n_context);
-    sequence.n_read = sequence.excerpt.length(sequence.size());
+    sequence.n_computed = sequence.excerpt.length(sequence.size());
     for (int i = sequence.place - n + 4; i < sequence.place; ++i)
-      request.rehearsed->push_back(
+      request.prefill_guesses->push_back(
           {(*sequence.guesses)[i].confidence, is_right(sequence, i), n_known_before(sequence, i)});
   }
   void grow(Draft& draft, int level) const {
@@ -261,7 +261,7 @@ struct World {
       const bool is_plain = is_first || planner.plain_step_is_due(load);
       for (int d = 0; !is_plain && d < 2; ++d) {
         const auto asks = planner.ask(d, *drafters[d], planned, load);
-        std::vector<std::vector<Rehearsed>> rehearsed(n_running);
+        std::vector<std::vector<PrefillGuess>> prefill_guesses(n_running);
         std::vector<DraftRequest> requests;
         for (int k = 0; k < n_running; ++k) {
           if (!asks[k].limits) continue;
@@ -274,11 +274,12 @@ struct World {
                               .state = nullptr,
                               .n_context = asks[k].n_context,
                               .worth = &asks[k].worth,
-                              .rehearsed = &rehearsed[k],
-                              .n_rehearsed = places[running[k]]});
+                              .prefill_guesses = &prefill_guesses[k],
+                              .n_prefill_guesses = places[running[k]]});
         }
         if (!requests.empty()) drafters[d]->propose(requests);
-        for (int k = 0; k < n_running; ++k) planner.learn(d, planned[k].sequence, rehearsed[k]);
+        for (int k = 0; k < n_running; ++k)
+          planner.learn(d, planned[k].sequence, prefill_guesses[k]);
       }
       std::vector<DraftTree> checked = drafted;
       for (int k = 0; k < n_running; ++k) planned[k].tree = &checked[k];
@@ -328,7 +329,7 @@ inline double fixed_cost(const Costs& costs, const SimulatedText& text, int n, i
     while (right < n && guesses[place + right].is_right) ++right;
     return right;
   };
-  if (n_model > 0) cost += n_prompt * costs.unread;
+  if (n_model > 0) cost += n_prompt * costs.per_prefill;
   for (int place = 0; place < n;) {
     const int lookups = place == 0 ? 0 : std::min(n_lookup, n - place - 1);
     const int models = place == 0 ? 0 : std::min(n_model, n - place - 1);

@@ -38,6 +38,10 @@ bool has(const std::vector<Proposal>& proposals, int drafter) {
 
 }  // namespace
 
+int DraftTree::depth() const {
+  return std::ranges::max(nodes_, {}, &DraftNode::depth).depth;
+}
+
 int DraftTree::depth(int drafter) const {
   int depth = 0;
   for (const DraftNode& node : nodes_)

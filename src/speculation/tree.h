@@ -38,8 +38,8 @@ class DraftTree {
   int size() const { return static_cast<int>(nodes_.size()); }
   std::span<const int> children(int node) const { return children_[node]; }  // in the order made
   std::optional<int> child(int node, Token token) const;
-  // Of the deepest node that this drafter proposed; 0: none.
-  int depth(int drafter) const;
+  int depth() const;             // of the deepest node; 0: the root alone
+  int depth(int drafter) const;  // of the deepest that this drafter proposed; 0: none
   // Whether one of the drafter's proposals for the root is this token.
   bool guesses(int drafter, Token token) const;
   // Tokens of the path to `node`, the root's not among them.

@@ -84,8 +84,9 @@ void LateDrafter::end(DraftSequence sequence) {
   CHECK(texts_.erase(sequence) == 1);
 }
 
-int LateDrafter::unread(DraftSequence sequence, int n_context) const {
-  return drafter_ ? drafter_->unread(sequence, n_context) : Drafter::unread(sequence, n_context);
+int LateDrafter::n_to_prefill(DraftSequence sequence, int n_context) const {
+  return drafter_ ? drafter_->n_to_prefill(sequence, n_context)
+                  : Drafter::n_to_prefill(sequence, n_context);
 }
 
 int LateDrafter::n_known(DraftSequence sequence, int n_context) const {

@@ -34,7 +34,7 @@ class LateDrafter final : public Drafter {
   void truncate(DraftSequence sequence, int length) override;
   void suspend(DraftSequence sequence) override;
   void end(DraftSequence sequence) override;
-  int unread(DraftSequence sequence, int n_context) const override;
+  int n_to_prefill(DraftSequence sequence, int n_context) const override;
   int n_known(DraftSequence sequence, int n_context) const override;
   long n_passes() const override { return drafter_ ? drafter_->n_passes() : 0; }
   long n_levels() const override { return drafter_ ? drafter_->n_levels() : 0; }

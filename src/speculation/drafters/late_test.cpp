@@ -63,7 +63,7 @@ TEST(LateDrafter, ProposesWhatItWouldHaveHadItBeenThereFromTheStart) {
     drafter.end({3});
   });
   EXPECT_TRUE(propose(late.drafter, 1).empty());
-  EXPECT_EQ(late.drafter.unread({1}, 100), 0);
+  EXPECT_EQ(late.drafter.n_to_prefill({1}, 100), 0);
   late.allow();
   late.drafter.wait();
   EXPECT_TRUE(propose(late.drafter, 1).empty());  // it is taken

@@ -17,13 +17,14 @@
 namespace outrider {
 namespace {
 
-// Tokens that the pass of the root reads where the text has gone on by a step; more are reading.
+// Tokens that the pass of the root computes where the sequence has gone on by a step; more are
+// prefill.
 constexpr int kUsualCatchUp = 8;
-// Rows whose passes are timed before the first proposal; the last tell the cost of reading.
+// Rows whose passes are timed before the first proposal; the last tell the cost of prefill.
 constexpr int kTimedRows[] = {1, 2, 4, 8, 64};
-// Guesses for tokens that it reads: at most so many, and of a text that is read from its middle not
-// the first few, which tell little.
-constexpr int kRehearsedMax = 32, kContextMin = 4;
+// Guesses for tokens that it prefills: at most so many, and of a sequence of which it knows only
+// the end not the first few, which tell little.
+constexpr int kPrefillGuessesMax = 32, kContextMin = 4;
 // Without a price of time: a pass has guesses beside its other rows up to so many, of at least this
 // probability.
 constexpr int kRowsWithGuesses = 8;
@@ -213,10 +214,11 @@ void ModelDrafter::observe(DraftSequence number, std::span<const Token> tokens) 
   reuse_prefix(sequence);
 }
 
-// What others have read of the text, so that it counts as read before anybody asks.
+// Cached pages of the sequence, so that n_to_prefill() does not count them.
 void ModelDrafter::reuse_prefix(Sequence& sequence) {
-  const int n_unread = sequence.size() - backend_->committed(sequence.id);
-  if (sequence.excerpt.has_gap() || sequence.first_unknown || n_unread <= kPagePositions) return;
+  const int n_to_prefill = sequence.size() - backend_->committed(sequence.id);
+  if (sequence.excerpt.has_gap() || sequence.first_unknown || n_to_prefill <= kPagePositions)
+    return;
   const std::span<const Token> text = sequence.text;
   const auto context = static_cast<std::size_t>(backend_->options().context);
   backend_->reuse_prefix(sequence.id, text.first(std::min(text.size() - 1, context)));
@@ -226,7 +228,7 @@ void ModelDrafter::propose(std::span<const DraftRequest> requests) {
   std::vector<Draft> drafts = start(requests);
   if (drafts.empty()) return;
   double passes = 0;
-  while (!read(drafts, passes)) {  // all texts to their ends, so the root gets its children
+  while (!prefill(drafts, passes)) {  // all sequences to their ends, so the root gets its children
   }
   bool has_grown = false;
   for (;; has_grown = true) {
@@ -319,15 +321,15 @@ void ModelDrafter::add_outputs(Sequence& sequence) {
   end = sequence.size();
 }
 
-// What it reads where it shall know the last n_context tokens.
+// What it prefills where it shall know the last n_context tokens.
 Excerpt ModelDrafter::excerpt(const Sequence& sequence, int n_context) const {
   return sequence.excerpt.with(n_context, sequence.size(), backend_->committed(sequence.id));
 }
 
-int ModelDrafter::unread(DraftSequence number, int n_context) const {
+int ModelDrafter::n_to_prefill(DraftSequence number, int n_context) const {
   const Sequence& sequence = sequences_.at(number);
-  const int n_read = backend_->committed(sequence.id);
-  const int n = sequence.excerpt.n_unread(n_context, sequence.size(), n_read);
+  const int n_computed = backend_->committed(sequence.id);
+  const int n = sequence.excerpt.n_to_prefill(n_context, sequence.size(), n_computed);
   return n > kUsualCatchUp ? n - 1 : 0;  // the last one belongs to every pass
 }
 
@@ -336,9 +338,9 @@ int ModelDrafter::n_known(DraftSequence number, int n_context) const {
   return excerpt(sequence, n_context).n_known(sequence.size());
 }
 
-// One pass over tokens that the caches lack. True once no text has any left. It commits them, but
+// One pass over tokens that the caches lack. True once no sequence lacks any. It commits them, but
 // where guesses stand below the last one, which would be dropped.
-bool ModelDrafter::read(std::span<Draft> drafts, double& passes) {
+bool ModelDrafter::prefill(std::span<Draft> drafts, double& passes) {
   const Stopwatch watch;
   struct Part {
     Sequence* sequence;
@@ -347,8 +349,8 @@ bool ModelDrafter::read(std::span<Draft> drafts, double& passes) {
   Batch batch;
   std::vector<Part> parts;
   std::vector<Draft*> guessing;
-  std::vector<Rehearsal> rehearsals;
-  bool all_read = true;
+  std::vector<GuessedRow> guessed_rows;
+  bool is_complete = true;
   for (Draft& draft : drafts) {
     Sequence& sequence = *draft.sequence;
     if (!sequence.said.empty()) continue;
@@ -359,38 +361,39 @@ bool ModelDrafter::read(std::span<Draft> drafts, double& passes) {
     const int n =
         std::min({length - first, free_rows(sequence), backend_->options().batch_rows - first_row});
     const DraftRequest& request = *draft.request;
-    const int n_rehearsed = request.rehearsed ? std::min(request.n_rehearsed, kRehearsedMax) : 0;
+    const int n_prefill_guesses =
+        request.prefill_guesses ? std::min(request.n_prefill_guesses, kPrefillGuessesMax) : 0;
     for (int position = first; position < first + n; ++position) {
       Parent parent = CommittedText{};
       if (position > first) parent = EarlierRow{static_cast<int>(rows.size()) - 1};
       const int place = sequence.excerpt.place(position);
-      const bool rehearses =
-          position + 1 < length && position + 1 >= length - n_rehearsed &&
+      const bool guesses =
+          position + 1 < length && position + 1 >= length - n_prefill_guesses &&
           (!sequence.excerpt.has_gap() || place >= sequence.excerpt.first + kContextMin);
-      if (rehearses) rehearsals.push_back({&request, static_cast<int>(rows.size()), place + 1});
+      if (guesses) guessed_rows.push_back({&request, static_cast<int>(rows.size()), place + 1});
       rows.push_back({.sequence = sequence.id,
                       .token = sequence.text[place],
                       .position = position,
                       .parent = parent,
-                      .wants_logits = rehearses || position + 1 == length});
+                      .wants_logits = guesses || position + 1 == length});
     }
     parts.push_back({&sequence, first_row, n});
     batch.length += first + n;
     if (first + n < length) {
-      all_read = false;
+      is_complete = false;
     } else {
       sequence.said = {{sequence.text.back(), -1, 0, sequence.index.end()}};
       batch.asked.push_back({&draft, 0, static_cast<int>(rows.size()) - 1, 1});
       if (n <= kUsualCatchUp) guessing.push_back(&draft);
     }
   }
-  const int n_read = static_cast<int>(batch.rows.size());
+  const int n_rows = static_cast<int>(batch.rows.size());
   add_guesses(batch, guessing);
   const PassWork work = work_of(batch);
   const Pass pass = compute(batch);
-  rehearse(pass, rehearsals);
+  guess_prefilled(pass, guessed_rows);
   curve_.refine(work, watch.ms());
-  passes += (curve_.ms(work) - curve_.ms({.rows = n_read, .attended = work.attended})) /
+  passes += (curve_.ms(work) - curve_.ms({.rows = n_rows, .attended = work.attended})) /
             usual_pass_ms(std::ssize(drafts), batch.length);
 
   for (const auto& [sequence, first_row, n_rows] : parts) {
@@ -402,7 +405,7 @@ bool ModelDrafter::read(std::span<Draft> drafts, double& passes) {
       if (!sequence->said.empty()) sequence->said[0].slot.reset();
     }
   }
-  return all_read;
+  return is_complete;
 }
 
 // Gives children to all of the best nodes whose answers are known.
@@ -579,26 +582,25 @@ Pass ModelDrafter::compute(const Batch& batch) {
 }
 
 // With the penalties of the whole text, which differ little from those of the tokens before.
-void ModelDrafter::rehearse(const Pass& pass, std::span<const Rehearsal> rehearsals) {
+void ModelDrafter::guess_prefilled(const Pass& pass, std::span<const GuessedRow> guessed_rows) {
   std::vector<std::vector<TokenCount>> counts;
-  for (const Rehearsal& rehearsal : rehearsals)
-    counts.push_back(rehearsal.request->state->counts());
+  for (const GuessedRow& guessed : guessed_rows) counts.push_back(guessed.request->state->counts());
   std::vector<ChoiceRequest> questions;
-  for (std::size_t i = 0; i < rehearsals.size(); ++i) {
-    const auto& [request, row, next] = rehearsals[i];
+  for (std::size_t i = 0; i < guessed_rows.size(); ++i) {
+    const auto& [request, row, next] = guessed_rows[i];
     questions.push_back(choice_request(*request->sampling, counts[i], row, next));
     questions.back().allowed = allowed_;
     questions.back().n_best = 2;
   }
   const std::vector<Choice> choices = backend_->choose(pass, questions);
-  for (std::size_t i = 0; i < rehearsals.size(); ++i) {
+  for (std::size_t i = 0; i < guessed_rows.size(); ++i) {
     const std::vector<Candidate>& best = choices[i].best;
     if (best.empty()) continue;
-    const Sequence& sequence = sequences_.at(rehearsals[i].request->sequence);
-    const int next = rehearsals[i].next;
-    rehearsals[i].request->rehearsed->push_back({confidence(best, 0),
-                                                 best[0].token == sequence.text[next],
-                                                 sequence.excerpt.n_known(next)});
+    const Sequence& sequence = sequences_.at(guessed_rows[i].request->sequence);
+    const int next = guessed_rows[i].next;
+    guessed_rows[i].request->prefill_guesses->push_back({confidence(best, 0),
+                                                         best[0].token == sequence.text[next],
+                                                         sequence.excerpt.n_known(next)});
   }
 }
 
@@ -647,7 +649,8 @@ double ModelDrafter::usual_pass_ms(std::size_t n_texts, long length) const {
       {.rows = 2 * n, .attended = n * attended(backend_->spec(), static_cast<int>(length / n), 2)});
 }
 
-// That a level after the first takes, with guesses for them in the pass that reads. Begins as one.
+// That a level after the first takes, with guesses for them in the pass that prefills. Begins as
+// one.
 double ModelDrafter::passes_per_level() const {
   return (1 + recent_passes_) / (1 + recent_levels_);
 }
@@ -660,13 +663,13 @@ DraftCost ModelDrafter::cost(int n_texts, int length) const {
   if (curve_.empty()) return {};
   const long all = static_cast<long>(n_texts) * length;
   const double by_texts = n_texts * attended(backend_->spec(), length, 1);
-  const auto reading_ms = [&](int n) {
+  const auto prefill_ms = [&](int n) {
     return curve_.ms({.rows = n, .attended = attended(backend_->spec(), length / 2, n)});
   };
   return {.fixed_ms = curve_.ms({.rows = n_texts, .attended = by_texts}),
           .per_depth_ms = level_ms(n_texts, all),
-          .per_unread_ms =
-              std::max(0.0, reading_ms(64) - reading_ms(kUsualCatchUp)) / (64 - kUsualCatchUp)};
+          .per_prefill_ms =
+              std::max(0.0, prefill_ms(64) - prefill_ms(kUsualCatchUp)) / (64 - kUsualCatchUp)};
 }
 
 void ModelDrafter::truncate(DraftSequence number, int length) {

@@ -61,7 +61,7 @@ class ModelDrafter final : public Drafter {
   void truncate(DraftSequence sequence, int length) override;
   void suspend(DraftSequence sequence) override;
   void end(DraftSequence sequence) override;
-  int unread(DraftSequence sequence, int n_context) const override;
+  int n_to_prefill(DraftSequence sequence, int n_context) const override;
   int n_known(DraftSequence sequence, int n_context) const override;
   long n_passes() const override { return n_passes_; }
   long n_levels() const override { return n_levels_; }
@@ -96,10 +96,10 @@ class ModelDrafter final : public Drafter {
     SequenceId id;
     SuffixText index;  // of the text up to the last propose()
     std::vector<Token> text;
-    Excerpt excerpt;  // what the model reads of it; positions are of its tokens
+    Excerpt excerpt;  // what the model knows of it; positions are of its tokens
     std::optional<std::size_t> first_unknown;  // place of a token that the draft model lacks
     // Places whose tokens were given logits. That takes time, so it waits until proposals are
-    // wanted, and leaves out what is not read.
+    // wanted, and leaves out what is not prefilled.
     struct Range {
       int first = 0, end = 0;
     } outputs;
@@ -116,11 +116,11 @@ class ModelDrafter final : public Drafter {
   };
   struct Draft;  // one request and its tree
   struct Batch;  // the rows of a pass
-  // A row in a pass whose next token the text has already.
-  struct Rehearsal {
+  // A row of a pass whose next token is in the sequence already.
+  struct GuessedRow {
     const DraftRequest* request;
     int row;
-    int next;  // place of that token in the text
+    int next;  // place of that token in the sequence
   };
 
   std::vector<Draft> start(std::span<const DraftRequest> requests);
@@ -130,7 +130,7 @@ class ModelDrafter final : public Drafter {
   int free_rows(const Sequence& sequence) const;
   void add_outputs(Sequence& sequence);
   Excerpt excerpt(const Sequence& sequence, int n_context) const;
-  bool read(std::span<Draft> drafts, double& passes);
+  bool prefill(std::span<Draft> drafts, double& passes);
   void expand(Draft& draft) const;
   bool grow(std::span<Draft> drafts, double& passes);
   void add_guesses(Batch& batch, std::span<Draft* const> drafts) const;
@@ -142,7 +142,7 @@ class ModelDrafter final : public Drafter {
   double level_ms(std::size_t n_texts, long length) const;
   ChoiceRequest question(const Draft& draft, int said, int row,
                          std::vector<TokenCount>& counts) const;
-  void rehearse(const Pass& pass, std::span<const Rehearsal> rehearsals);
+  void guess_prefilled(const Pass& pass, std::span<const GuessedRow> guessed_rows);
 
   std::shared_ptr<Backend> backend_;
   const ModelDrafterOptions options_;

@@ -431,13 +431,13 @@ TEST(ModelDrafter, TellsWhatItHasNotRead) {
   const std::vector<Token> text(100, 1);
   drafting.drafter->begin({0});
   drafting.drafter->observe({0}, text);
-  EXPECT_EQ(drafting.drafter->unread({0}, kWhole), 99);
-  EXPECT_EQ(drafting.drafter->unread({0}, 30), 29);
-  EXPECT_EQ(drafting.drafter->unread({0}, 5), 0);
+  EXPECT_EQ(drafting.drafter->n_to_prefill({0}, kWhole), 99);
+  EXPECT_EQ(drafting.drafter->n_to_prefill({0}, 30), 29);
+  EXPECT_EQ(drafting.drafter->n_to_prefill({0}, 5), 0);
   drafting.propose(0, text);
-  EXPECT_EQ(drafting.drafter->unread({0}, kWhole), 0);
+  EXPECT_EQ(drafting.drafter->n_to_prefill({0}, kWhole), 0);
   drafting.drafter->truncate({0}, 10);
-  EXPECT_EQ(drafting.drafter->unread({0}, kWhole), 0);
+  EXPECT_EQ(drafting.drafter->n_to_prefill({0}, kWhole), 0);
 }
 
 // Texts of a scope that begin alike are read once, those of another again.
@@ -452,14 +452,14 @@ TEST(ModelDrafter, ReadsWhatTextsShareOnce) {
   drafting.backend->counts = {};
   drafting.drafter->begin({1});
   drafting.drafter->observe({1}, text);
-  EXPECT_EQ(drafting.drafter->unread({1}, kWhole), 219 - 192);
+  EXPECT_EQ(drafting.drafter->n_to_prefill({1}, kWhole), 219 - 192);
   const DraftTree second = drafting.propose(1, text, {.nodes = 6, .depth = 3, .width = 2});
   EXPECT_LT(drafting.backend->counts.rows, 64);
   ASSERT_EQ(second.size(), first.size());
   for (int node = 0; node < first.size(); ++node) EXPECT_EQ(second[node].token, first[node].token);
   drafting.drafter->begin({2}, CacheScope{{0, 1}});
   drafting.drafter->observe({2}, text);
-  EXPECT_EQ(drafting.drafter->unread({2}, kWhole), 219);
+  EXPECT_EQ(drafting.drafter->n_to_prefill({2}, kWhole), 219);
 }
 
 // Pages that were free when it drafted may be another text's when the draft has come true.
@@ -512,12 +512,12 @@ TEST(ModelDrafter, ReadsTheEndOfATextFirst) {
   };
   drafting.drafter->begin({0});
   const DraftLimits one{.nodes = 1, .depth = 1, .width = 1};
-  const auto expect = [&](int n_context, int n_read, Excerpt excerpt) {
-    const int n_unread = drafting.drafter->unread({0}, n_context);
-    EXPECT_EQ(n_unread, n_read > 8 ? n_read - 1 : 0);
+  const auto expect = [&](int n_context, int n_rows, Excerpt excerpt) {
+    const int n_to_prefill = drafting.drafter->n_to_prefill({0}, n_context);
+    EXPECT_EQ(n_to_prefill, n_rows > 8 ? n_rows - 1 : 0);
     const long rows = drafting.backend->counts.rows;
     const DraftTree tree = drafting.propose(0, text, one, Drafting::greedy(), n_context);
-    EXPECT_EQ(drafting.backend->counts.rows - rows, n_read);
+    EXPECT_EQ(drafting.backend->counts.rows - rows, n_rows);
     const int size = static_cast<int>(text.size());
     EXPECT_EQ(drafting.drafter->n_known({0}, 0), excerpt.n_known(size));
     std::vector<Token> known(text.begin(), text.begin() + excerpt.kept);
@@ -530,7 +530,7 @@ TEST(ModelDrafter, ReadsTheEndOfATextFirst) {
   expect(20, 20, {0, 40});
   grow(2);
   expect(20, 2, {0, 40});  // knows more than the last 20
-  EXPECT_EQ(drafting.drafter->unread({0}, kWhole), 62 - 1);
+  EXPECT_EQ(drafting.drafter->n_to_prefill({0}, kWhole), 62 - 1);
   expect(kWhole, 62, {});
   grow(30);
   expect(10, 10, {62, 82});  // less to read than to go on
@@ -550,7 +550,7 @@ TEST(ModelDrafter, ReadsTheEndOfATextFirst) {
 }
 
 // What it reads of the answer it guesses first.
-TEST(ModelDrafter, RehearsesOnWhatItReads) {
+TEST(ModelDrafter, GuessesWhatItPrefills) {
   Drafting drafting;
   std::vector<Token> text{1, 2, 3, 4, 5, 6};
   const auto chosen = [&](std::size_t n) {
@@ -565,9 +565,9 @@ TEST(ModelDrafter, RehearsesOnWhatItReads) {
   drafting.drafter->observe({0}, text);
   const SamplingParams sampling = Drafting::greedy();
   const ProcessorState state(sampling);
-  std::vector<Rehearsed> rehearsed;
+  std::vector<PrefillGuess> prefill_guesses;
   for (const std::size_t n_expected : {12u, 0u}) {  // the second time nothing is left to read
-    rehearsed.clear();
+    prefill_guesses.clear();
     DraftTree tree(text.back());
     const DraftRequest request{.sequence = {0},
                                .tree = &tree,
@@ -575,13 +575,13 @@ TEST(ModelDrafter, RehearsesOnWhatItReads) {
                                .limits = {.nodes = 1, .depth = 1, .width = 1},
                                .sampling = &sampling,
                                .state = &state,
-                               .rehearsed = &rehearsed,
-                               .n_rehearsed = 12};
+                               .prefill_guesses = &prefill_guesses,
+                               .n_prefill_guesses = 12};
     drafting.drafter->propose({&request, 1});
-    ASSERT_EQ(rehearsed.size(), n_expected);
+    ASSERT_EQ(prefill_guesses.size(), n_expected);
     for (std::size_t i = 0; i < n_expected; ++i) {
-      EXPECT_EQ(rehearsed[i].was_right, i != 7);
-      EXPECT_GE(rehearsed[i].confidence, 0.5f);
+      EXPECT_EQ(prefill_guesses[i].was_right, i != 7);
+      EXPECT_GE(prefill_guesses[i].confidence, 0.5f);
     }
   }
 }
