@@ -38,7 +38,7 @@ def texts():
         return "\n".join(path.read_text() for path in sorted(ROOT.glob(pattern)))
     return {
         "prose": files("docs/design.md") + files("README.md") + files("docs/models.md"),
-        "technical": files("docs/arithmetic.md") + files("CONTRIBUTING.md") + files("docs/experiments.md"),
+        "technical": files("docs/arithmetic.md") + files("CONTRIBUTING.md") + files("docs/experiments/*.md"),
         "C++": files("src/engine/*.cpp"),
         "Python": files("scripts/golden/*.py") + files("scripts/*.py"),
         "tables": files("docs/performance.md"),

@@ -1,7 +1,8 @@
 // Prefetch patterns: how kernels ask for the weights of passes with one or two rows, which wait for
 // memory alone. Which one is faster depends on the machine: with far requests T(1) takes 0.7 of the
 // time on a Zen 5, 1.08 to 1.29 on a Zen 4; with near ones 0.87 on a Xeon with AMX, where far ones
-// gain nothing (docs/experiments.md). So it is measured where it runs. Bits do not depend on it.
+// gain nothing (docs/experiments/, products-avx512.md and products-amx.md). So it is measured where
+// it runs. Bits do not depend on it.
 
 #pragma once
 

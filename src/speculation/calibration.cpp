@@ -28,8 +28,8 @@ constexpr double kFitDrift = 1e-4;
 
 constexpr double kLevelAtFirst = 1.6;  // log odds
 // A draft model of 0.5B parameters for one of 1.5B was right about 0.90 of the tokens of answers
-// after the whole text, 0.64 after the last 64 tokens and 0.37 after 8 (docs/experiments.md). Its
-// confidence tells a part of that.
+// after the whole text, 0.64 after the last 64 tokens and 0.37 after 8
+// (docs/experiments/planner.md). Its confidence tells a part of that.
 constexpr double kHandicapOf8 = 2.7, kHandicapLessPerDoubling = 0.35;
 constexpr double kHandicapOfConfidence = 0.65;
 constexpr double kHandicapDeviation = 1.5;  // as a share

@@ -10,7 +10,7 @@ from pathlib import Path
 from program import OUTRIDER, outrider
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCUMENTS = {path: path.read_text() for path in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])}
+DOCUMENTS = {path: path.read_text() for path in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])}
 # Documents name files from the root or, in docs/design.md, from src/.
 BASES = [ROOT, ROOT / "src"]
 FOLDERS = {path.name for base in BASES for path in base.iterdir() if path.is_dir()} - {"build"}
@@ -30,7 +30,7 @@ def code_spans(text):
 
 class Documents(unittest.TestCase):
     def assert_none(self, problems):
-        self.assertEqual([f"{document.name}: {problem}" for document, problem in problems], [])
+        self.assertEqual([f"{document.relative_to(ROOT)}: {problem}" for document, problem in problems], [])
 
     def test_lines_end_at_120_columns(self):
         self.assert_none((document, line) for document, text in DOCUMENTS.items() for line in text.splitlines()

@@ -9,7 +9,7 @@ namespace outrider {
 namespace {
 
 // With fewer rows AVX-512's kernels are faster: T(8) of the 1.5B takes 45 ms with them and 55 with
-// tiles, T(12) 69 and 62 (docs/experiments.md).
+// tiles, T(12) 69 and 62 (docs/experiments/products-amx.md).
 constexpr std::size_t kLeastRows = 9;
 
 bool on_tiles(const PackedMatrix& weights, Range rows) {
