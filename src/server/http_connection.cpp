@@ -11,7 +11,6 @@
 
 #include "base/bytes.h"
 #include "server/error_body.h"
-#include "server/missing_routes.h"
 #include "server/request_headers.h"
 
 namespace outrider {
@@ -293,7 +292,8 @@ bool HttpConnection::admit() {
   route_ = router_->find(request.method, request.path);
   if (route_ == nullptr) {
     const std::string allowed = router_->allowed(request.path);
-    const std::string_view instead = instead_of(request.path);
+    const auto& instead_of = context_.options.instead_of;
+    const std::string_view instead = instead_of ? instead_of(request.path) : "";
     HttpResponse refusal =
         allowed.empty() ? error_response(request.path, 404,
                                          fmt::format("there is nothing at {}{}{}", request.path,

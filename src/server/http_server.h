@@ -19,6 +19,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "server/guards.h"
@@ -72,6 +73,8 @@ struct HttpServerOptions {
   // Called on a thread of the server, after each answer; must not block, and what it throws is
   // ignored.
   std::function<void(const HttpAccess&)> access_log = {};
+  // What a client that asks for a path without a route is told besides; empty: nothing. Any thread.
+  std::function<std::string_view(std::string_view path)> instead_of = {};
 };
 
 class HttpServer {

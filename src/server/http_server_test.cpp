@@ -116,6 +116,15 @@ TEST_F(HttpServerTest, RefusesWhatNoRouteAnswers) {
   }
 }
 
+TEST_F(HttpServerTest, SaysWhatToUseInstead) {
+  HttpServerOptions asked = options();
+  asked.instead_of = [](std::string_view path) { return path == "/ping" ? "use /health" : ""; };
+  start(std::move(asked));
+  EXPECT_NE(ask(get("/ping")).body.find("there is nothing at /ping; use /health"),
+            std::string::npos);
+  EXPECT_NE(ask(get("/nowhere")).body.find("there is nothing at /nowhere\""), std::string::npos);
+}
+
 // The answer reaches a client that sends a large body before it reads.
 TEST_F(HttpServerTest, RefusalReachesClientThatGoesOnSending) {
   HttpServerOptions o = options();

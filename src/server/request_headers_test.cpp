@@ -4,7 +4,6 @@
 #include <set>
 
 #include "server/http_server_test.h"
-#include "server/missing_routes.h"
 
 namespace outrider {
 namespace {
@@ -215,42 +214,6 @@ TEST_F(RequestHeaders, ARefusedBodyIsNotRead) {
       "Content-Encoding: gzip\r\nContent-Length: 1000\r\nExpect: 100-continue\r\n\r\n");
   EXPECT_EQ(answer.status, 415);
   EXPECT_EQ(answer.header("connection"), "close");
-}
-
-TEST_F(RequestHeaders, MissingRoutesSayWhatToUse) {
-  start();
-  struct Case {
-    std::string request, says;
-  };
-  const Case cases[] = {
-      {post("/v1/responses", "{}", "Content-Encoding: zstd\r\n"), "/v1/chat/completions"},
-      {post("/v1/responses", "{}"), "Codex"},
-      {get("/v1/responses", "Connection: Upgrade\r\nUpgrade: websocket\r\n"), "Responses API"},
-      {post("/api/chat", "{}"), "/v1/chat/completions"},
-      {get("/api/tags"), "/v1/models"},
-      {post("/completion", "{}"), "/v1/completions"},
-      {post("/v1/v1/messages", "{}"), "leave it out of its base URL"},
-      {post("/chat/completions", "{}"), "has to end with /v1"},
-  };
-  for (const Case& c : cases) {
-    SCOPED_TRACE(c.request);
-    const Answer answer = ask(c.request);
-    EXPECT_EQ(answer.status, 404);
-    const auto error = nlohmann::json::parse(answer.body)["error"];
-    EXPECT_EQ(error["type"], "invalid_request_error");
-    EXPECT_TRUE(error.contains("param") && error.contains("code"));
-    const std::string message = error["message"];
-    const std::size_t path = c.request.find('/');
-    EXPECT_NE(message.find(c.request.substr(path, c.request.find(' ', path) - path)), message.npos)
-        << message;
-    EXPECT_NE(message.find(c.says), message.npos) << message;
-  }
-  for (const MissingRoute& route : missing_routes()) {
-    std::string path = route.path;
-    if (path.ends_with('*')) path.back() = 'x';
-    EXPECT_EQ(instead_of(path), route.instead) << path;
-  }
-  EXPECT_EQ(instead_of("/nowhere"), "");
 }
 
 }  // namespace

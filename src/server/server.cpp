@@ -4,6 +4,7 @@
 
 #include "base/blocked_signals.h"
 #include "server/error_body.h"
+#include "server/missing_routes.h"
 
 namespace outrider {
 namespace {
@@ -22,11 +23,16 @@ std::vector<HttpRoute> and_refusals(std::vector<HttpRoute> routes, const char* m
   return routes;
 }
 
+HttpServerOptions with_missing_routes(HttpServerOptions options) {
+  options.instead_of = instead_of;
+  return options;
+}
+
 }  // namespace
 
 Server::Server(HttpServerOptions options, std::string version)
     : status_(status_routes({.version = std::move(version), .state = [this] { return state(); }})),
-      http_(std::move(options), and_refusals(status_, "Loading model")) {
+      http_(with_missing_routes(std::move(options)), and_refusals(status_, "Loading model")) {
   http_.start();
 }
 

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -163,6 +164,37 @@ TEST(Server, NeedsTheSchedulerOnlyUntilItStops) {
     server.stop();
   }
   server.stop();
+}
+
+TEST(Server, MissingRoutesSayWhatToUse) {
+  LivingServer living;
+  living.serve();
+  struct Case {
+    std::string request, says;
+  };
+  const Case cases[] = {
+      {post("/v1/responses", "{}", "Content-Encoding: zstd\r\n"), "/v1/chat/completions"},
+      {post("/v1/responses", "{}"), "Codex"},
+      {get("/v1/responses", "Connection: Upgrade\r\nUpgrade: websocket\r\n"), "Responses API"},
+      {post("/api/chat", "{}"), "/v1/chat/completions"},
+      {get("/api/tags"), "/v1/models"},
+      {post("/completion", "{}"), "/v1/completions"},
+      {post("/v1/v1/messages", "{}"), "leave it out of its base URL"},
+      {post("/chat/completions", "{}"), "has to end with /v1"},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.request);
+    const Answer answer = living.ask(c.request);
+    EXPECT_EQ(answer.status, 404);
+    const auto error = nlohmann::json::parse(answer.body)["error"];
+    EXPECT_EQ(error["type"], "invalid_request_error");
+    EXPECT_TRUE(error.contains("param") && error.contains("code"));
+    const std::string message = error["message"];
+    const std::size_t path = c.request.find('/');
+    EXPECT_NE(message.find(c.request.substr(path, c.request.find(' ', path) - path)), message.npos)
+        << message;
+    EXPECT_NE(message.find(c.says), message.npos) << message;
+  }
 }
 
 // As docs/api.md has it.
