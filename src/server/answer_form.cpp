@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "server/error_body.h"
+#include "http/error_body.h"
 
 namespace outrider {
 namespace {

@@ -8,8 +8,8 @@
 #include <string_view>
 
 #include "engine/scheduler.h"
+#include "http/request_error.h"
 #include "server/fields.h"
-#include "server/request_error.h"
 
 namespace outrider {
 

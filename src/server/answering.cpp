@@ -13,7 +13,7 @@
 
 #include "base/bytes.h"
 #include "base/hash.h"
-#include "server/error_body.h"
+#include "http/error_body.h"
 
 namespace outrider {
 namespace {

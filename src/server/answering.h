@@ -9,9 +9,9 @@
 #include <string_view>
 #include <vector>
 
+#include "http/http.h"
 #include "server/answer_form.h"
 #include "server/generation_fields.h"
-#include "server/http.h"
 #include "server/served_model.h"
 
 namespace outrider {

@@ -8,12 +8,12 @@
 #include <fstream>
 #include <sstream>
 
+#include "http/request_headers.h"
 #include "server/chat_request.h"
 #include "server/completion_request.h"
 #include "server/messages_request.h"
 #include "server/missing_routes.h"
 #include "server/other_fields.h"
-#include "server/request_headers.h"
 #include "server/token_requests.h"
 
 namespace outrider {

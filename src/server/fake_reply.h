@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "http/http.h"
 #include "server/fields.h"
-#include "server/http.h"
 
 namespace outrider {
 

@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "http/router.h"
 #include "sampling/fake_tokenizer.h"
 #include "server/fake_reply.h"
-#include "server/router.h"
 #include "server/served_model.h"
 
 namespace outrider {

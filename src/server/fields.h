@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "server/request_error.h"
+#include "http/request_error.h"
 
 namespace outrider {
 

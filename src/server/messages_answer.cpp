@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "formats/parse_json.h"
+#include "http/error_body.h"
 #include "server/answer_reader.h"
-#include "server/error_body.h"
 
 namespace outrider {
 namespace {

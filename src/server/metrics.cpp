@@ -12,7 +12,7 @@
 #include <string_view>
 #include <utility>
 
-#include "server/http_server.h"
+#include "http/server.h"
 #include "text/utf8.h"
 
 namespace outrider {

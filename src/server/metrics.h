@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "engine/scheduler.h"
-#include "server/http.h"
+#include "http/http.h"
 
 namespace outrider {
 

@@ -7,7 +7,7 @@
 #include <sstream>
 #include <thread>
 
-#include "server/http_server.h"
+#include "http/server.h"
 
 namespace outrider {
 namespace {

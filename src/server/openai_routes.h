@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "server/http.h"
+#include "http/http.h"
 #include "server/served_model.h"
 
 namespace outrider {

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "base/blocked_signals.h"
-#include "server/error_body.h"
+#include "http/error_body.h"
 #include "server/missing_routes.h"
 
 namespace outrider {

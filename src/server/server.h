@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "engine/scheduler.h"
-#include "server/http_server.h"
+#include "http/server.h"
 #include "server/status_routes.h"
 
 namespace outrider {

@@ -13,9 +13,9 @@
 #include <utility>
 #include <vector>
 
+#include "http/server_test.h"
 #include "model/fake_backend.h"
 #include "server/fake_served_model.h"
-#include "server/http_server_test.h"
 #include "server/metrics.h"
 #include "server/openai_routes.h"
 #include "server/server.h"

@@ -12,9 +12,9 @@
 #include <string>
 #include <utility>
 
+#include "http/server_test.h"
 #include "model/fake_backend.h"
 #include "server/fake_served_model.h"
-#include "server/http_server_test.h"
 #include "server/metrics.h"
 #include "server/openai_routes.h"
 

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-#include "server/error_body.h"
+#include "http/error_body.h"
 #include "server/fields.h"
 
 namespace outrider {

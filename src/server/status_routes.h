@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "engine/scheduler.h"
+#include "http/http.h"
 #include "numerics/choice.h"
-#include "server/http.h"
 
 namespace outrider {
 

@@ -2,9 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include "http/router.h"
 #include "server/fake_reply.h"
 #include "server/fields.h"
-#include "server/router.h"
 
 namespace outrider {
 namespace {

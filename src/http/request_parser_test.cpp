@@ -1,4 +1,4 @@
-#include "server/request_parser_test.h"
+#include "http/request_parser_test.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <tuple>
 #include <vector>
 
-#include "server/request_error.h"
+#include "http/request_error.h"
 
 namespace outrider {
 namespace {

@@ -10,7 +10,7 @@
 #include <memory>
 #include <string_view>
 
-#include "server/http.h"
+#include "http/http.h"
 
 namespace outrider {
 

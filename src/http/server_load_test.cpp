@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/sanitizers.h"
-#include "server/http_server_test.h"
+#include "http/server_test.h"
 
 namespace outrider {
 namespace {

@@ -1,4 +1,4 @@
-// A request and its answer as routes see them, whatever carries them (http_server.h, or a test).
+// A request and its answer as routes see them, whatever carries them (server.h, or a test).
 
 #pragma once
 

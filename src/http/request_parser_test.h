@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "server/request_error.h"
-#include "server/request_parser.h"
+#include "http/request_error.h"
+#include "http/request_parser.h"
 
 namespace outrider {
 

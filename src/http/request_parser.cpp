@@ -1,4 +1,4 @@
-#include "server/request_parser.h"
+#include "http/request_parser.h"
 
 // One of Beast's assertions is wrong: it claims five bytes where "0\r\n\r" arrives in two parts.
 #define BOOST_DISABLE_ASSERTS
@@ -7,7 +7,7 @@
 #include <string>
 
 #include "base/bytes.h"
-#include "server/request_error.h"
+#include "http/request_error.h"
 
 namespace outrider {
 namespace {

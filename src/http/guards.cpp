@@ -1,4 +1,4 @@
-#include "server/guards.h"
+#include "http/guards.h"
 
 #include <arpa/inet.h>
 #include <openssl/crypto.h>
@@ -8,8 +8,8 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
-#include "server/error_body.h"
-#include "server/request_headers.h"
+#include "http/error_body.h"
+#include "http/request_headers.h"
 
 namespace outrider {
 namespace {

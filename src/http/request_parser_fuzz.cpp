@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "server/request_parser_test.h"
+#include "http/request_parser_test.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t n) {
   using namespace outrider;

@@ -1,4 +1,4 @@
-#include "server/http_connection.h"
+#include "http/connection.h"
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "base/bytes.h"
-#include "server/error_body.h"
-#include "server/request_headers.h"
+#include "http/error_body.h"
+#include "http/request_headers.h"
 
 namespace outrider {
 namespace {

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "server/http.h"
+#include "http/http.h"
 
 namespace outrider {
 

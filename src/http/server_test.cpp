@@ -1,4 +1,4 @@
-#include "server/http_server_test.h"
+#include "http/server_test.h"
 
 #include <cstdio>
 #include <fstream>

@@ -1,9 +1,9 @@
-#include "server/request_headers.h"
+#include "http/request_headers.h"
 
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "server/http_server_test.h"
+#include "http/server_test.h"
 
 namespace outrider {
 namespace {

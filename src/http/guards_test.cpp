@@ -1,4 +1,4 @@
-#include "server/guards.h"
+#include "http/guards.h"
 
 #include <gtest/gtest.h>
 

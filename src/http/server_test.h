@@ -23,8 +23,8 @@
 #include <utility>
 #include <vector>
 
-#include "server/http_server.h"
-#include "server/request_error.h"
+#include "http/request_error.h"
+#include "http/server.h"
 
 namespace outrider {
 

@@ -1,4 +1,4 @@
-#include "server/request_headers.h"
+#include "http/request_headers.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <cctype>
 
 #include "base/bytes.h"
-#include "server/error_body.h"
+#include "http/error_body.h"
 
 namespace outrider {
 namespace {

@@ -22,9 +22,9 @@
 #include <string_view>
 #include <vector>
 
-#include "server/guards.h"
-#include "server/http.h"
-#include "server/request_parser.h"
+#include "http/guards.h"
+#include "http/http.h"
+#include "http/request_parser.h"
 
 namespace outrider {
 

@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "server/http.h"
+#include "http/http.h"
 
 namespace outrider {
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
-#include "server/http.h"
-#include "server/request_error.h"
+#include "http/http.h"
+#include "http/request_error.h"
 
 namespace outrider {
 

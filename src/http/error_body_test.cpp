@@ -1,4 +1,4 @@
-#include "server/error_body.h"
+#include "http/error_body.h"
 
 #include <gtest/gtest.h>
 

@@ -14,11 +14,11 @@
 #include <string>
 
 #include "base/stopwatch.h"
-#include "server/guards.h"
-#include "server/http_exchange.h"
-#include "server/http_server.h"
-#include "server/request_parser.h"
-#include "server/router.h"
+#include "http/exchange.h"
+#include "http/guards.h"
+#include "http/request_parser.h"
+#include "http/router.h"
+#include "http/server.h"
 
 namespace outrider {
 

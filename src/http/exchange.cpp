@@ -1,4 +1,4 @@
-#include "server/http_exchange.h"
+#include "http/exchange.h"
 
 #include <utility>
 

@@ -1,9 +1,11 @@
-#include "server/error_body.h"
+#include "http/error_body.h"
 
-#include "server/fields.h"
+#include <nlohmann/json.hpp>
 
 namespace outrider {
 namespace {
+
+using Json = nlohmann::ordered_json;
 
 std::string_view openai_type(int status) {
   switch (status) {

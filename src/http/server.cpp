@@ -1,4 +1,4 @@
-#include "server/http_server.h"
+#include "http/server.h"
 
 #include <fcntl.h>
 #include <netinet/tcp.h>
@@ -27,8 +27,8 @@
 
 #include "base/blocked_signals.h"
 #include "base/error.h"
-#include "server/http_connection.h"
-#include "server/router.h"
+#include "http/connection.h"
+#include "http/router.h"
 
 namespace outrider {
 namespace {
