@@ -5,10 +5,13 @@
 #include <optional>
 #include <utility>
 
-#include "server/answering.h"
+#include "server/answer_ids.h"
+#include "server/answer_request.h"
 #include "server/chat_prompt.h"
+#include "server/delivery.h"
 #include "server/messages_answer.h"
 #include "server/messages_request.h"
+#include "server/validation.h"
 
 namespace outrider {
 namespace {

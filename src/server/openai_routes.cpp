@@ -4,12 +4,15 @@
 #include <ctime>
 #include <utility>
 
-#include "server/answering.h"
+#include "server/answer_ids.h"
+#include "server/answer_request.h"
 #include "server/chat_answer.h"
 #include "server/chat_prompt.h"
 #include "server/chat_request.h"
 #include "server/completion_answer.h"
 #include "server/completion_request.h"
+#include "server/delivery.h"
+#include "server/validation.h"
 
 namespace outrider {
 namespace {
