@@ -352,7 +352,9 @@ def main():
     write("tools.json", {
         "conversations": TOOL_CONVERSATIONS,
         "templates": {path.stem: render_tools(path.read_text()) for path in sorted((FOLDER / "tools").glob("*.jinja"))}})
-    write("engine.json", {"variables": VARIABLES, "cases": {
+    # As digits: a reader of JSON may round integers beyond 64 bits.
+    wide = [{"integer": str(number)} for number in VARIABLES["wide"]]
+    write("engine.json", {"variables": VARIABLES | {"wide": wide}, "cases": {
         group: [{"template": source, "output": render(source, VARIABLES)} for source in sources]
         for group, sources in ENGINE.items()}})
     write("models.json", {
