@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # requirements: jinja2==3.1.6 gguf==0.19.0
-"""Renders chat templates with jinja2, set up as Hugging Face's transformers do it, for the tests of src/text.
+"""Renders chat templates with jinja2, set up as Hugging Face's transformers do it, for the tests of jinja/ and text/.
 
 Usage: scripts/golden/templates.py FOLDER_OF_MODELS     (holds smollm2-135m.gguf and qwen2.5-coder-*.gguf)
 

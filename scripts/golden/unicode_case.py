@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes src/text/jinja/case_table.cpp: the one-to-one case mappings of Python's str, as ranges.
+"""Writes src/jinja/case_table.cpp: the one-to-one case mappings of Python's str, as ranges.
 
 Needs: Python 3.11 (Unicode 14), nothing else. Run it at the root of the repository.
 """
@@ -41,7 +41,7 @@ def table(name, function):
 
 SOURCE = f"""// Made by scripts/golden/unicode_case.py.
 
-#include "text/jinja/case_table.h"
+#include "jinja/case_table.h"
 
 namespace outrider::jinja {{
 
@@ -53,4 +53,4 @@ namespace outrider::jinja {{
 }}  // namespace outrider::jinja
 """
 
-pathlib.Path("src/text/jinja/case_table.cpp").write_text(SOURCE)
+pathlib.Path("src/jinja/case_table.cpp").write_text(SOURCE)

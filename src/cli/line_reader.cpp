@@ -14,7 +14,7 @@
 #include "base/plain_text.h"
 #include "cli/failure.h"
 #include "cli/signals.h"
-#include "text/jinja/unicode.h"
+#include "jinja/unicode.h"
 #include "text/utf8.h"
 
 namespace outrider {

@@ -8,8 +8,8 @@
 
 #include "base/error.h"
 #include "formats/parse_json.h"
-#include "text/jinja/interpreter.h"
-#include "text/jinja/parser.h"
+#include "jinja/interpreter.h"
+#include "jinja/parser.h"
 
 namespace outrider {
 

@@ -1,4 +1,4 @@
-#include "text/jinja/lexer.h"
+#include "jinja/lexer.h"
 
 #include <algorithm>
 #include <array>
@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "text/jinja/unicode.h"
+#include "jinja/unicode.h"
 
 namespace outrider::jinja {
 namespace {

@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "text/jinja/interpreter.h"
-#include "text/jinja/parser.h"
+#include "jinja/interpreter.h"
+#include "jinja/parser.h"
 
 namespace outrider::jinja {
 namespace {

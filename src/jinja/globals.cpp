@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <array>
 
-#include "text/jinja/builtins.h"
-#include "text/jinja/runtime.h"
+#include "jinja/builtins.h"
+#include "jinja/runtime.h"
 
 namespace outrider::jinja {
 namespace {

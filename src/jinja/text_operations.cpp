@@ -1,12 +1,12 @@
-#include "text/jinja/text_operations.h"
+#include "jinja/text_operations.h"
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstring>
 
-#include "text/jinja/builtins.h"
-#include "text/jinja/unicode.h"
+#include "jinja/builtins.h"
+#include "jinja/unicode.h"
 
 namespace outrider::jinja {
 

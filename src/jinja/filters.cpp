@@ -3,10 +3,10 @@
 #include <functional>
 #include <string>
 
-#include "text/jinja/builtins.h"
-#include "text/jinja/runtime.h"
-#include "text/jinja/text_operations.h"
-#include "text/jinja/unicode.h"
+#include "jinja/builtins.h"
+#include "jinja/runtime.h"
+#include "jinja/text_operations.h"
+#include "jinja/unicode.h"
 
 namespace outrider::jinja {
 namespace {

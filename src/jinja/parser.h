@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
-#include "text/jinja/syntax.h"
-#include "text/jinja/template_limits.h"
+#include "jinja/syntax.h"
+#include "jinja/template_limits.h"
 
 namespace outrider::jinja {
 

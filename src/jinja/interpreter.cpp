@@ -1,11 +1,11 @@
-#include "text/jinja/interpreter.h"
+#include "jinja/interpreter.h"
 
 #include <algorithm>
 #include <deque>
 #include <optional>
 #include <unordered_map>
 
-#include "text/jinja/builtins.h"
+#include "jinja/builtins.h"
 
 namespace outrider::jinja {
 namespace {

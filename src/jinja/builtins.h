@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "text/jinja/value.h"
+#include "jinja/value.h"
 
 namespace outrider::jinja {
 

@@ -10,9 +10,9 @@
 #include <variant>
 #include <vector>
 
-#include "text/jinja/builtins.h"
-#include "text/jinja/position.h"
-#include "text/jinja/value.h"
+#include "jinja/builtins.h"
+#include "jinja/position.h"
+#include "jinja/value.h"
 
 namespace outrider::jinja {
 

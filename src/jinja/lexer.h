@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "text/jinja/position.h"
+#include "jinja/position.h"
 
 namespace outrider::jinja {
 

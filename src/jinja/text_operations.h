@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "text/jinja/runtime.h"
+#include "jinja/runtime.h"
 
 namespace outrider::jinja {
 

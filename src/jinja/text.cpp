@@ -1,4 +1,4 @@
-#include "text/jinja/text.h"
+#include "jinja/text.h"
 
 #include <algorithm>
 #include <utility>

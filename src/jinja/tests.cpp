@@ -1,8 +1,8 @@
 #include <algorithm>
 
-#include "text/jinja/builtins.h"
-#include "text/jinja/runtime.h"
-#include "text/jinja/unicode.h"
+#include "jinja/builtins.h"
+#include "jinja/runtime.h"
+#include "jinja/unicode.h"
 
 namespace outrider::jinja {
 namespace {

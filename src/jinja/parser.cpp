@@ -1,4 +1,4 @@
-#include "text/jinja/parser.h"
+#include "jinja/parser.h"
 
 #include <algorithm>
 #include <initializer_list>
@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "text/jinja/lexer.h"
+#include "jinja/lexer.h"
 
 namespace outrider::jinja {
 namespace {

@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "text/jinja/runtime.h"
-#include "text/jinja/syntax.h"
-#include "text/jinja/template_limits.h"
+#include "jinja/runtime.h"
+#include "jinja/syntax.h"
+#include "jinja/template_limits.h"
 
 namespace outrider::jinja {
 

@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "text/jinja/text.h"
+#include "jinja/text.h"
 
 namespace outrider::jinja {
 

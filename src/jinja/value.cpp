@@ -1,4 +1,4 @@
-#include "text/jinja/value.h"
+#include "jinja/value.h"
 
 #include <algorithm>
 #include <charconv>
@@ -9,9 +9,9 @@
 
 #include "base/error.h"
 #include "base/numbers.h"
-#include "text/jinja/runtime.h"
-#include "text/jinja/text_operations.h"
-#include "text/jinja/unicode.h"
+#include "jinja/runtime.h"
+#include "jinja/text_operations.h"
+#include "jinja/unicode.h"
 
 namespace outrider::jinja {
 namespace {

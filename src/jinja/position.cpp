@@ -1,4 +1,4 @@
-#include "text/jinja/position.h"
+#include "jinja/position.h"
 
 #include <string>
 

@@ -13,9 +13,9 @@
 #include <utility>
 #include <vector>
 
-#include "text/jinja/position.h"
-#include "text/jinja/template_limits.h"
-#include "text/jinja/value.h"
+#include "jinja/position.h"
+#include "jinja/template_limits.h"
+#include "jinja/value.h"
 
 namespace outrider::jinja {
 

@@ -5,8 +5,8 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "text/jinja/interpreter.h"
-#include "text/jinja/parser.h"
+#include "jinja/interpreter.h"
+#include "jinja/parser.h"
 
 using namespace outrider;
 using namespace outrider::jinja;

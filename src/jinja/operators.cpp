@@ -5,10 +5,10 @@
 #include <string>
 
 #include "base/error.h"
-#include "text/jinja/builtins.h"
-#include "text/jinja/runtime.h"
-#include "text/jinja/text_operations.h"
-#include "text/jinja/unicode.h"
+#include "jinja/builtins.h"
+#include "jinja/runtime.h"
+#include "jinja/text_operations.h"
+#include "jinja/unicode.h"
 
 namespace outrider::jinja {
 namespace {

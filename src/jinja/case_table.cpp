@@ -1,6 +1,6 @@
 // Made by scripts/golden/unicode_case.py.
 
-#include "text/jinja/case_table.h"
+#include "jinja/case_table.h"
 
 namespace outrider::jinja {
 

@@ -2,10 +2,10 @@
 
 #include "base/bytes.h"
 #include "base/numbers.h"
-#include "text/jinja/builtins.h"
-#include "text/jinja/runtime.h"
-#include "text/jinja/text_operations.h"
-#include "text/jinja/unicode.h"
+#include "jinja/builtins.h"
+#include "jinja/runtime.h"
+#include "jinja/text_operations.h"
+#include "jinja/unicode.h"
 
 namespace outrider::jinja {
 namespace {

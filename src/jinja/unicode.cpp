@@ -1,9 +1,9 @@
-#include "text/jinja/unicode.h"
+#include "jinja/unicode.h"
 
 #include <algorithm>
 #include <span>
 
-#include "text/jinja/case_table.h"
+#include "jinja/case_table.h"
 
 namespace outrider::jinja {
 namespace {

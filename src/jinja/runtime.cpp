@@ -1,4 +1,4 @@
-#include "text/jinja/runtime.h"
+#include "jinja/runtime.h"
 
 #include <algorithm>
 #include <charconv>
