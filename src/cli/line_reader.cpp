@@ -12,10 +12,10 @@
 #include <utility>
 
 #include "base/plain_text.h"
+#include "base/utf8.h"
 #include "cli/failure.h"
 #include "cli/signals.h"
 #include "jinja/unicode.h"
-#include "text/utf8.h"
 
 namespace outrider {
 

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/utf8.h"
 #include "engine/scheduler.h"
 #include "model/fake_backend.h"
 #include "sampling/logprobs.h"
@@ -21,7 +22,6 @@
 #include "server/openai_routes.h"
 #include "server/token_text.h"
 #include "speculation/drafters/prediction.h"
-#include "text/utf8.h"
 
 namespace outrider {
 namespace {

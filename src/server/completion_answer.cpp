@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/utf8.h"
 #include "server/token_text.h"
-#include "text/utf8.h"
 
 namespace outrider {
 namespace {

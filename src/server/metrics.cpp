@@ -12,8 +12,8 @@
 #include <string_view>
 #include <utility>
 
+#include "base/utf8.h"
 #include "http/server.h"
-#include "text/utf8.h"
 
 namespace outrider {
 namespace {

@@ -4,10 +4,10 @@
 
 #include <utility>
 
+#include "base/utf8.h"
 #include "server/answer_form.h"
 #include "server/chat_prompt.h"
 #include "server/token_requests.h"
-#include "text/utf8.h"
 
 namespace outrider {
 namespace {

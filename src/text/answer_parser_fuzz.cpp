@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "text/answer_parser_test.h"
-#include "text/utf8.h"
 
 using namespace outrider;
 

@@ -5,10 +5,10 @@
 #include <random>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "formats/parse_json.h"
 #include "text/answer_parser_test.h"
 #include "text/json_scanner.h"
-#include "text/utf8.h"
 
 namespace outrider {
 

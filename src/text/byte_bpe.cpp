@@ -6,11 +6,11 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "base/utf8.h"
 #include "text/flat_index.h"
 #include "text/merge.h"
 #include "text/normal_form.h"
 #include "text/pre_tokenizer.h"
-#include "text/utf8.h"
 #include "text/vocabulary_tokenizer.h"
 
 namespace outrider {

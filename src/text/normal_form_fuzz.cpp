@@ -9,8 +9,8 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "text/normal_form.h"
-#include "text/utf8.h"
 
 using namespace outrider;
 

@@ -9,8 +9,8 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "base/utf8.h"
 #include "text/merge.h"
-#include "text/utf8.h"
 #include "text/vocabulary_tokenizer.h"
 
 namespace outrider {

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "text/stream_decoder.h"
 #include "text/tokenizer.h"
-#include "text/utf8.h"
 
 namespace {
 

@@ -12,9 +12,9 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "formats/gguf.h"
 #include "text/normal_form.h"
-#include "text/utf8.h"
 
 namespace outrider {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 namespace outrider {
 namespace {
