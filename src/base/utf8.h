@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -14,7 +15,8 @@ inline constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";  // U+
 struct Utf8Step {
   std::size_t n_bytes;  // 1 to 4
   bool well_formed;
-  bool unfinished;  // ill-formed only because the text ends here
+  bool unfinished;         // ill-formed only because the text ends here
+  std::uint32_t code = 0;  // the character's code point; 0 if ill-formed
 };
 Utf8Step utf8_step(std::string_view text);  // text is not empty
 
@@ -28,5 +30,20 @@ std::size_t unfinished_suffix(std::string_view text);
 
 // Characters of a well-formed text.
 std::size_t n_characters(std::string_view text);
+
+// A character of any text: each byte that belongs to no well-formed character is one of its own.
+struct Character {
+  std::uint32_t code = 0;   // the code point; of an ill-formed byte kIllFormed + the byte
+  std::size_t n_bytes = 0;  // 1 to 4
+};
+inline constexpr std::uint32_t kIllFormed = 0x110000;  // beyond all code points
+
+// The character that begins at text[at]; at < text.size().
+Character character_at(std::string_view text, std::size_t at);
+// The character that ends before text[end]; 0 < end <= text.size().
+Character character_before(std::string_view text, std::size_t end);
+
+// Appends the character, or the ill-formed byte, of this code.
+void append_utf8(std::string& text, std::uint32_t code);
 
 }  // namespace outrider

@@ -13,6 +13,7 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "cli/signals.h"
 
 namespace outrider {
@@ -30,8 +31,7 @@ std::ofstream open_log(const std::string& path) {
 
 // Columns of a UTF-8 text whose characters are all one column wide.
 int columns(std::string_view text) {
-  return static_cast<int>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+  return static_cast<int>(n_characters(text));
 }
 
 int width_of(int file) {

@@ -1,6 +1,7 @@
 #include <fmt/ranges.h>
 
 #include "base/bytes.h"
+#include "base/utf8.h"
 #include "cli/commands.h"
 #include "cli/console.h"
 #include "cli/json.h"
@@ -42,9 +43,9 @@ Json value_json(const MetadataValue& value, bool all) {
 std::string value_text(const MetadataValue& value, bool all) {
   std::string text = json_text(value_json(value, all));
   if (all || text.size() <= kShownMax) return text;
-  std::size_t end = kShownMax;
-  while ((text[end] & 0xC0) == 0x80) --end;  // whole characters
-  return text.substr(0, end) + "…";
+  text.resize(kShownMax);
+  text.resize(text.size() - unfinished_suffix(text));  // whole characters
+  return text + "…";
 }
 
 std::string shape_text(const TensorView& tensor) {

@@ -15,7 +15,6 @@
 #include "base/utf8.h"
 #include "cli/failure.h"
 #include "cli/signals.h"
-#include "jinja/unicode.h"
 
 namespace outrider {
 
@@ -46,7 +45,7 @@ void draw_utf8() {
 
 std::string utf8_of(std::wstring_view characters) {
   std::string text;
-  for (const wchar_t c : characters) jinja::append_utf8(text, static_cast<std::uint32_t>(c));
+  for (const wchar_t c : characters) append_utf8(text, static_cast<std::uint32_t>(c));
   return text;
 }
 
@@ -57,9 +56,9 @@ bool LineReader::Editor::take_character(wchar_t* character, bool at_end) {
   if (bytes.empty()) return false;
   if (utf8_step(bytes).unfinished && !at_end) return false;
   // A byte that is no UTF-8 becomes a number beyond all characters.
-  const jinja::Character next = jinja::character_at(bytes, 0);
+  const Character next = character_at(bytes, 0);
   *character = static_cast<wchar_t>(next.code);
-  bytes.erase(0, next.bytes);
+  bytes.erase(0, next.n_bytes);
   return true;
 }
 

@@ -330,7 +330,7 @@ Value wordcount_filter(Runtime& runtime, Value input, const Arguments& arguments
                              : is_cased(c.code) || is_ascii_digit(c.code) || c.code == '_';
     words += is_word && !inside;
     inside = is_word;
-    at += c.bytes;
+    at += c.n_bytes;
   }
   return Value::integer(words);
 }
@@ -351,7 +351,7 @@ Value first_filter(Runtime& runtime, Value input, const Arguments& arguments) {
     if (sequence.n_read < sequence.items.size()) return sequence.items[sequence.n_read++];
   } else if (input.is_text()) {
     const Text& text = input.as_text();
-    if (text.size() > 0) return runtime.slice(text, 0, character_at(text.bytes(), 0).bytes);
+    if (text.size() > 0) return runtime.slice(text, 0, character_at(text.bytes(), 0).n_bytes);
   } else if (const std::span<const Value> all = items(runtime, input); !all.empty()) {
     return all.front();
   }
@@ -364,8 +364,10 @@ Value last_filter(Runtime& runtime, Value input, const Arguments& arguments) {
     runtime.fail("'generator' object is not reversible");
   if (input.is_text()) {
     const Text& text = input.as_text();
-    if (text.size() > 0)
-      return runtime.slice(text, previous(text.bytes(), text.size()), text.size());
+    if (text.size() > 0) {
+      const Character last = character_before(text.bytes(), text.size());
+      return runtime.slice(text, text.size() - last.n_bytes, text.size());
+    }
   } else if (const std::span<const Value> all = items(runtime, input); !all.empty()) {
     return all.back();
   }

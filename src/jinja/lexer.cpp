@@ -81,7 +81,7 @@ class Lexer {
     while (at < text_.size()) {
       const Character c = character_at(text_, at);
       if (!is_space(c.code)) break;
-      at += c.bytes;
+      at += c.n_bytes;
     }
     return at;
   }
@@ -124,9 +124,9 @@ class Lexer {
     std::size_t keep = end;
     if (sign == '-') {
       while (keep > at_) {
-        const std::size_t before = previous(text_, keep);
-        if (before < at_ || !is_space(character_at(text_, before).code)) break;
-        keep = before;
+        const Character before = character_before(text_, keep);
+        if (keep - before.n_bytes < at_ || !is_space(before.code)) break;
+        keep -= before.n_bytes;
       }
     } else if (sign != '+' && is_block) {
       const std::size_t newline = text_.substr(at_, end - at_).rfind('\n');
@@ -240,7 +240,7 @@ class Lexer {
                                     [&](std::string_view symbol) { return looking_at(symbol); });
     if (found == kSymbols.end()) {
       const Character c = character_at(text_, at_);
-      fail(at_, fmt::format("unexpected character '{}'", text_.substr(at_, c.bytes)));
+      fail(at_, fmt::format("unexpected character '{}'", text_.substr(at_, c.n_bytes)));
     }
     switch ((*found)[0]) {
       case '(': open.push_back(')'); break;

@@ -174,7 +174,7 @@ Value all_characters_method(Runtime& runtime, Value receiver, const Arguments& a
   for (std::size_t at = 0; at < text.size();) {
     const Character c = character_at(text, at);
     if (!kPasses(c.code)) return Value::boolean(false);
-    at += c.bytes;
+    at += c.n_bytes;
   }
   return Value::boolean(!text.empty());
 }

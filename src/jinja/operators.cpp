@@ -250,7 +250,7 @@ Value get_item(Runtime& runtime, Value object, Value index) {
       const std::size_t begin =
           i < 0 ? text.size() : byte_of_character(text.bytes(), static_cast<std::size_t>(i));
       if (begin < text.size())
-        return runtime.slice(text, begin, begin + character_at(text.bytes(), begin).bytes);
+        return runtime.slice(text, begin, begin + character_at(text.bytes(), begin).n_bytes);
     } else if (object.kind() == Kind::sequence) {
       const Sequence& sequence = object.as_sequence();
       const auto n = static_cast<std::int64_t>(sequence.items.size());
@@ -326,12 +326,12 @@ Value get_slice(Runtime& runtime, Value object, Value start, Value stop, Value s
     }
     runtime.charge(bytes.size() * sizeof(std::size_t));
     std::vector<std::size_t> places;
-    for (std::size_t i = 0; i < bytes.size(); i += character_at(bytes, i).bytes)
+    for (std::size_t i = 0; i < bytes.size(); i += character_at(bytes, i).n_bytes)
       places.push_back(i);
     TextBuilder out(runtime);
     for (std::int64_t i = 0; i < at.count; ++i) {
       const std::size_t place = places[static_cast<std::size_t>(at.first + i * at.step)];
-      out.append(text, place, place + character_at(bytes, place).bytes);
+      out.append(text, place, place + character_at(bytes, place).n_bytes);
     }
     return out.finish_value();
   }

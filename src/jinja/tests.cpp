@@ -74,7 +74,7 @@ bool has_case(Runtime& runtime, Value input, const Arguments&) {
     const Character c = character_at(bytes, at);
     if (kUpper ? is_lower(c.code) : is_upper(c.code)) return false;
     any |= kUpper ? is_upper(c.code) : is_lower(c.code);
-    at += c.bytes;
+    at += c.n_bytes;
   }
   return any;
 }

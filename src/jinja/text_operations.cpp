@@ -26,12 +26,12 @@ Value strip(Runtime& runtime, const Text& text, const Text* characters, bool lef
     const Character c = character_at(bytes, at);
     if (!characters) return is_space(c.code);
     runtime.read(characters->size());
-    return find_bytes(characters->bytes(), bytes.substr(at, c.bytes)) != bytes.npos;
+    return find_bytes(characters->bytes(), bytes.substr(at, c.n_bytes)) != bytes.npos;
   };
   std::size_t begin = 0, end = bytes.size();
-  while (left && begin < end && goes(begin)) begin += character_at(bytes, begin).bytes;
+  while (left && begin < end && goes(begin)) begin += character_at(bytes, begin).n_bytes;
   while (right && end > begin) {
-    const std::size_t before = previous(bytes, end);
+    const std::size_t before = end - character_before(bytes, end).n_bytes;
     if (!goes(before)) break;
     end = before;
   }
@@ -56,7 +56,7 @@ Value change_case(Runtime& runtime, const Text& text, Case to) {
           break;
         default: at_start = false;
       }
-      at += c.bytes;
+      at += c.n_bytes;
     }
     out.append(changed, user);
   });
@@ -73,7 +73,7 @@ Value replace(Runtime& runtime, const Text& text, const Text& from, const Text& 
     if (needle.empty()) {  // before each character, and at the end
       out.append(to);
       if (at == bytes.size()) break;
-      const std::size_t next = at + character_at(bytes, at).bytes;
+      const std::size_t next = at + character_at(bytes, at).n_bytes;
       out.append(text, at, next);
       at = next;
     } else {
@@ -95,21 +95,22 @@ namespace {
 // returns false.
 template <typename Found>
 void each_space(std::string_view bytes, bool from_right, Found&& found) {
-  const auto space_at = [&](std::size_t at) { return is_space(character_at(bytes, at).code); };
   if (!from_right) {
     for (std::size_t at = 0; at < bytes.size();) {
       const std::size_t begin = at;
-      while (at < bytes.size() && space_at(at)) at += character_at(bytes, at).bytes;
+      while (at < bytes.size() && is_space(character_at(bytes, at).code))
+        at += character_at(bytes, at).n_bytes;
       if (at > begin && !found(begin, at)) return;
-      if (at < bytes.size() && at == begin) at += character_at(bytes, at).bytes;
+      if (at < bytes.size() && at == begin) at += character_at(bytes, at).n_bytes;
     }
     return;
   }
   for (std::size_t at = bytes.size(); at > 0;) {
     const std::size_t end = at;
-    while (at > 0 && space_at(previous(bytes, at))) at = previous(bytes, at);
+    while (at > 0 && is_space(character_before(bytes, at).code))
+      at -= character_before(bytes, at).n_bytes;
     if (at < end && !found(at, end)) return;
-    if (at > 0 && at == end) at = previous(bytes, at);
+    if (at > 0 && at == end) at -= character_before(bytes, at).n_bytes;
   }
 }
 
@@ -184,7 +185,7 @@ std::vector<Value> split_lines(Runtime& runtime, const Text& text) {
     const bool ends = (c.code >= '\n' && c.code <= '\r') || (c.code >= 0x1C && c.code <= 0x1E) ||
                       c.code == 0x85 || c.code == 0x2028 || c.code == 0x2029;
     const std::size_t end = at;
-    at += c.bytes;
+    at += c.n_bytes;
     if (!ends) continue;
     if (c.code == '\r' && at < bytes.size() && bytes[at] == '\n') ++at;
     lines.push_back(runtime.slice(text, begin, end));
@@ -392,9 +393,9 @@ class PercentFormat {
 
 std::string_view trimmed(std::string_view text) {
   while (!text.empty() && is_space(character_at(text, 0).code))
-    text.remove_prefix(character_at(text, 0).bytes);
-  while (!text.empty() && is_space(character_at(text, previous(text, text.size())).code))
-    text.remove_suffix(text.size() - previous(text, text.size()));
+    text.remove_prefix(character_at(text, 0).n_bytes);
+  while (!text.empty() && is_space(character_before(text, text.size()).code))
+    text.remove_suffix(character_before(text, text.size()).n_bytes);
   return text;
 }
 

@@ -43,9 +43,9 @@ void append_quoted(TextBuilder& out, const Text& text) {
       } else if (is_space(c.code) && c.code != ' ') {
         escaped += fmt::format("\\u{:04x}", c.code);
       } else {
-        escaped += bytes.substr(at, c.bytes);
+        escaped += bytes.substr(at, c.n_bytes);
       }
-      at += c.bytes;
+      at += c.n_bytes;
     }
     out.append(escaped, user);
   });
@@ -163,9 +163,9 @@ void append_json_string(TextBuilder& out, const Text& text, bool ensure_ascii) {
         escaped +=
             fmt::format("\\u{:04x}\\u{:04x}", 0xD800 + (offset >> 10), 0xDC00 + (offset & 0x3FF));
       } else {
-        escaped += bytes.substr(at, c.bytes);
+        escaped += bytes.substr(at, c.n_bytes);
       }
-      at += c.bytes;
+      at += c.n_bytes;
     }
     out.append(escaped, user);
   });
@@ -429,7 +429,7 @@ std::span<const Value> items(Runtime& runtime, Value value) {
       const Text& text = value.as_text();
       std::vector<Value> characters;
       for (std::size_t at = 0; at < text.size();) {
-        const std::size_t end = at + character_at(text.bytes(), at).bytes;
+        const std::size_t end = at + character_at(text.bytes(), at).n_bytes;
         characters.push_back(runtime.slice(text, at, end));
         at = end;
       }

@@ -20,7 +20,7 @@ constexpr bool writes_itself(int byte) {
   return (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
 }
 
-// The character that writes each byte: all are below U+0144, so at most two bytes of UTF-8.
+// The character that writes each byte: all are below U+0144.
 constexpr std::array<std::uint16_t, 256> kCharacterOfByte = [] {
   std::array<std::uint16_t, 256> characters{};
   std::uint16_t next = 0x100;
@@ -38,24 +38,19 @@ constexpr std::array<std::int16_t, 0x144> kByteOfCharacter = [] {
 }();
 
 std::string written(unsigned char byte) {
-  const unsigned character = kCharacterOfByte[byte];
-  if (character < 0x80) return std::string(1, static_cast<char>(character));
-  return {static_cast<char>(0xC0 | (character >> 6)), static_cast<char>(0x80 | (character & 0x3F))};
+  std::string text;
+  append_utf8(text, kCharacterOfByte[byte]);
+  return text;
 }
 
 // The bytes that an entry writes; nothing if it holds a character that writes none.
 std::optional<std::string> read_written(std::string_view text) {
   std::string bytes;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    unsigned character = static_cast<unsigned char>(text[i]);
-    if (character >= 0x80) {
-      const Utf8Step step = utf8_step(text.substr(i));
-      if (!step.well_formed || step.n_bytes != 2) return std::nullopt;
-      character = (character & 0x1F) << 6 | (static_cast<unsigned char>(text[++i]) & 0x3F);
-    }
-    if (character >= kByteOfCharacter.size() || kByteOfCharacter[character] < 0)
-      return std::nullopt;
-    bytes += static_cast<char>(kByteOfCharacter[character]);
+  for (std::size_t at = 0; at < text.size();) {
+    const Character c = character_at(text, at);
+    if (c.code >= kByteOfCharacter.size() || kByteOfCharacter[c.code] < 0) return std::nullopt;
+    bytes += static_cast<char>(kByteOfCharacter[c.code]);
+    at += c.n_bytes;
   }
   return bytes;
 }

@@ -76,22 +76,6 @@ class Unstable {
   std::bitset<kCodePoints> codes_;
 };
 
-struct Character {
-  CodePoint code;  // negative: no well-formed character
-  std::size_t n_bytes;
-};
-
-// Of a text that is not empty.
-Character first_character(std::string_view text) {
-  const Utf8Step step = utf8_step(text);
-  CodePoint code = -1;
-  if (step.well_formed) {
-    utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
-                     static_cast<utf8proc_ssize_t>(step.n_bytes), &code);
-  }
-  return {code, step.n_bytes};
-}
-
 // Stretches of well-formed text in normal form, one after another with the same working memory.
 class Composer {
  public:
@@ -104,11 +88,8 @@ class Composer {
     const utf8proc_ssize_t n = utf8proc_normalize_utf32(
         codes_.data(), static_cast<utf8proc_ssize_t>(codes_.size()), kCompose);
     CHECK(n >= 0);
-    for (const CodePoint code : std::span(codes_).first(static_cast<std::size_t>(n))) {
-      utf8proc_uint8_t bytes[4];
-      const utf8proc_ssize_t n_bytes = utf8proc_encode_char(code, bytes);
-      out.append(reinterpret_cast<const char*>(bytes), static_cast<std::size_t>(n_bytes));
-    }
+    for (const CodePoint code : std::span(codes_).first(static_cast<std::size_t>(n)))
+      append_utf8(out, static_cast<std::uint32_t>(code));
   }
 
  private:
@@ -123,8 +104,8 @@ class Composer {
   void decompose(std::string_view text) {
     marked_.clear();
     while (!text.empty()) {
-      const Character character = first_character(text);
-      const Decomposition parts = decomposition(character.code);
+      const Character character = character_at(text, 0);
+      const Decomposition parts = decomposition(static_cast<CodePoint>(character.code));
       for (const CodePoint code : std::span(parts.codes).first(static_cast<std::size_t>(parts.n)))
         marked_.push_back(marked(code));
       text.remove_prefix(character.n_bytes);
@@ -147,13 +128,13 @@ class Composer {
 };
 
 bool is_unstable(Character character) {
-  return character.code >= 0 && Unstable::get()[character.code];
+  return character.code < kIllFormed && Unstable::get()[static_cast<CodePoint>(character.code)];
 }
 
 // The end of the unstable characters that text[begin] begins with.
 std::size_t unstable_end(std::string_view text, std::size_t begin) {
   for (std::size_t end = begin; end < text.size();) {
-    const Character character = first_character(text.substr(end));
+    const Character character = character_at(text, end);
     if (!is_unstable(character)) return end;
     end += character.n_bytes;
   }
@@ -162,15 +143,10 @@ std::size_t unstable_end(std::string_view text, std::size_t begin) {
 
 // Where the character begins that ends before text[end]; `end` if it is not well-formed or begins
 // before `least`.
-std::size_t character_before(std::string_view text, std::size_t end, std::size_t least) {
-  std::size_t begin = end;
-  while (begin > least && end - begin < 4) {
-    const bool continues = (static_cast<unsigned char>(text[--begin]) & 0xC0) == 0x80;
-    if (!continues) break;
-  }
-  if (begin == end) return end;
-  const Utf8Step step = utf8_step(text.substr(begin));
-  return step.well_formed && step.n_bytes == end - begin ? begin : end;
+std::size_t begin_before(std::string_view text, std::size_t end, std::size_t least) {
+  if (end == least) return end;
+  const Character before = character_before(text.substr(least), end - least);
+  return before.code < kIllFormed ? end - before.n_bytes : end;
 }
 
 }  // namespace
@@ -189,11 +165,11 @@ std::optional<std::string> to_nfc(std::string_view text) {
     }
     const std::size_t end = unstable_end(text, i);
     if (end == i) {
-      i += utf8_step(text.substr(i)).n_bytes;
+      i += character_at(text, i).n_bytes;
       continue;
     }
     // Unstable characters are composed with the stable one before them.
-    const std::size_t begin = character_before(text, i, n_checked);
+    const std::size_t begin = begin_before(text, i, n_checked);
     const std::string_view stretch = text.substr(begin, end - begin);
     composed.clear();
     composer.compose(stretch, composed);
