@@ -39,7 +39,7 @@ Value strip(Runtime& runtime, const Text& text, const Text* characters, bool lef
 }
 
 Value change_case(Runtime& runtime, const Text& text, Case to) {
-  runtime.read(text.size() * 4);  // a table is searched for each character
+  runtime.read(text.size() * 4);  // tables are looked up for each character
   TextBuilder out(runtime);
   bool at_start = true;
   text.stretches([&](std::string_view bytes, bool user) {

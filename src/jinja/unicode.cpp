@@ -1,20 +1,25 @@
 #include "jinja/unicode.h"
 
-#include <algorithm>
-#include <span>
+#include <utf8proc.h>
 
-#include "jinja/case_table.h"
+#include <algorithm>
+#include <iterator>
 
 namespace outrider::jinja {
 namespace {
 
-std::uint32_t mapped(std::span<const CaseRange> table, std::uint32_t code) {
-  const auto range = std::lower_bound(
-      table.begin(), table.end(), code,
-      [](const CaseRange& candidate, std::uint32_t c) { return candidate.last < c; });
-  if (range == table.end() || code < range->first || (code - range->first) % range->stride != 0)
-    return code;
-  return code + static_cast<std::uint32_t>(range->delta);
+// Their capitals are several characters in Python, as SS of a sharp s, and one in utf8proc.
+struct CodeRange {
+  std::uint32_t first, last;
+};
+constexpr CodeRange kLongCapitals[] = {{0xDF, 0xDF},     {0x1F80, 0x1F87}, {0x1F90, 0x1F97},
+                                       {0x1FA0, 0x1FA7}, {0x1FB3, 0x1FB3}, {0x1FC3, 0x1FC3},
+                                       {0x1FF3, 0x1FF3}};
+constexpr std::uint32_t kLongSmallLetter = 0x130;  // of I with a dot
+
+bool has_long_capital(std::uint32_t code) {
+  return std::any_of(std::begin(kLongCapitals), std::end(kLongCapitals),
+                     [&](const CodeRange& r) { return code >= r.first && code <= r.last; });
 }
 
 }  // namespace
@@ -40,12 +45,14 @@ bool is_space(std::uint32_t code) {
 
 std::uint32_t to_upper(std::uint32_t code) {
   if (code < 0x80) return code >= 'a' && code <= 'z' ? code - 32 : code;
-  return mapped({kToUpper, kToUpperCount}, code);
+  if (has_long_capital(code)) return code;
+  return static_cast<std::uint32_t>(utf8proc_toupper(static_cast<utf8proc_int32_t>(code)));
 }
 
 std::uint32_t to_lower(std::uint32_t code) {
   if (code < 0x80) return code >= 'A' && code <= 'Z' ? code + 32 : code;
-  return mapped({kToLower, kToLowerCount}, code);
+  if (code == kLongSmallLetter) return code;
+  return static_cast<std::uint32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(code)));
 }
 
 }  // namespace outrider::jinja
