@@ -1,4 +1,4 @@
-# outrider_folder(NAME [LINK targets...] [PRIVATE_LINK targets...] [SUBFOLDERS dirs...])
+# outrider_folder(NAME [LINK targets...] [PRIVATE_LINK targets...] [TEST_LINK targets...] [SUBFOLDERS dirs...])
 #
 # A folder of src/ is one library, outrider_NAME. Sources are found by their names: foo.cpp is library code, foo_test.cpp
 # belongs to the folder's test program NAME_tests, foo_fuzz.cpp is a fuzz target of its own (with OUTRIDER_FUZZ), which
@@ -16,7 +16,7 @@ endif()
 set(OUTRIDER_FUZZ_SECONDS 5 CACHE STRING "how long ctest runs each fuzz target")
 
 function(outrider_folder name)
-  cmake_parse_arguments(folder "" "" "LINK;PRIVATE_LINK;SUBFOLDERS" ${ARGN})
+  cmake_parse_arguments(folder "" "" "LINK;PRIVATE_LINK;TEST_LINK;SUBFOLDERS" ${ARGN})
   set(patterns *.cpp)
   set(header_patterns *.h)
   foreach(sub IN LISTS folder_SUBFOLDERS)
@@ -47,7 +47,7 @@ function(outrider_folder name)
 
   if(OUTRIDER_TESTS AND tests AND (NOT OUTRIDER_TESTED_FOLDERS OR name IN_LIST OUTRIDER_TESTED_FOLDERS))
     add_executable(${name}_tests ${tests})
-    target_link_libraries(${name}_tests PRIVATE outrider_${name} ${folder_PRIVATE_LINK} GTest::gtest_main)
+    target_link_libraries(${name}_tests PRIVATE outrider_${name} ${folder_PRIVATE_LINK} ${folder_TEST_LINK} GTest::gtest_main)
     target_compile_definitions(${name}_tests PRIVATE OUTRIDER_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
     target_compile_options(${name}_tests PRIVATE ${OUTRIDER_TEST_OPTIONS})
     gtest_discover_tests(${name}_tests TEST_PREFIX ${OUTRIDER_TEST_PREFIX}${name}. DISCOVERY_TIMEOUT 60)

@@ -29,9 +29,10 @@ import numpy as np
 import torch
 import transformers
 
+import packing
+
 PACKAGE = "llama-cpp-python==0.3.36"
 VOCABULARY, LENGTH, SEQUENCES, BEST = 64, 96, 11, 8
-OUT = pathlib.Path(__file__).resolve().parents[2] / "tests" / "golden" / "families"
 
 # Every model, unless it says otherwise.
 COMMON = dict(vocab_size=VOCABULARY, hidden_size=64, intermediate_size=96, num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=2,
@@ -202,16 +203,6 @@ def expectations(model, tokens, out):
     return f"entropy {-(best.values.exp() * best.values).sum(-1).mean():.2f}, beyond the best {BEST}: {others.exp().mean():.1e}"
 
 
-def pack(files, out):
-    def plain(member):
-        member.mtime = member.uid = member.gid = 0
-        member.uname = member.gname = ""
-        return member
-    with tarfile.open(out, "w:xz", preset=9) as tar:
-        for file in files:
-            tar.add(file, arcname=file.name, filter=plain)
-
-
 def main():
     folder = pathlib.Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
@@ -219,7 +210,6 @@ def main():
     transformers.utils.logging.disable_progress_bar()
     torch.set_num_threads(1)
     get_model_class = converter(folder)
-    OUT.mkdir(parents=True, exist_ok=True)
     for name in sys.argv[2:] or MODELS:
         model, tokens = make_model(name)
         with tempfile.TemporaryDirectory(dir=folder) as work:
@@ -229,8 +219,8 @@ def main():
             (work / "source" / "tokenizer.json").write_text(json.dumps(vocabulary))
             convert(get_model_class, name, work / "source", work / "model.gguf")
             said = expectations(model, tokens, work / "expected.gguf")
-            pack([work / "model.gguf", work / "expected.gguf"], OUT / f"{name}.tar.xz")
-        print(f"{name}: {(OUT / f'{name}.tar.xz').stat().st_size} bytes, {said}", flush=True)
+            size = packing.pack(f"families/{name}", {file: (work / file).read_bytes() for file in ("model.gguf", "expected.gguf")})
+        print(f"{name}: {size} bytes, {said}", flush=True)
 
 
 if __name__ == "__main__":

@@ -9,16 +9,18 @@
 namespace outrider::testing {
 namespace {
 
+constexpr const char* kFamilies = OUTRIDER_GOLDEN_DIR "/families";
+
 std::shared_ptr<const Checkpoint> open(const std::string& name, const char* file) {
   return std::make_shared<const Checkpoint>(
-      read_gguf(std::filesystem::path(GOLDEN_FAMILIES) / name / file));
+      read_gguf(std::filesystem::path(kFamilies) / name / file));
 }
 
 }  // namespace
 
 std::vector<std::string> golden_families() {
   std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(GOLDEN_FAMILIES))
+  for (const auto& entry : std::filesystem::directory_iterator(kFamilies))
     names.push_back(entry.path().filename().string());
   std::ranges::sort(names);
   return names;
