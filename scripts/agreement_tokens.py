@@ -6,7 +6,7 @@
 
 FOLDER holds llama.cpp/ as scripts/golden/families.py leaves it, with the folder models/ of llama.cpp's sources: vocabulary
 files (ggml-vocab-*.gguf) with texts and the tokens that each model's own tokenizer gives. mistral-common brings its own
-vocabularies. Texts are those files', tests/golden/tokenizers/strings.json, and a stream of random ones (--fuzz).
+vocabularies. Texts are those files', the strings of scripts/golden/tokenization.py, and a stream of random ones (--fuzz).
 
 Prints per vocabulary how many texts have the same tokens as by
 

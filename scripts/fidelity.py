@@ -19,6 +19,7 @@ import json
 import pathlib
 import subprocess
 import sys
+import tarfile
 import tempfile
 
 import numpy as np
@@ -32,7 +33,8 @@ GUARD_POSITIONS, GUARD_BEST = 48, 64
 
 def texts():
     """Kinds of text by name, each long enough for some chunks."""
-    strings = json.loads((ROOT / "tests/golden/tokenizers/strings.json").read_text())
+    with tarfile.open(ROOT / "tests/golden/tokenizers.tar.xz") as tar:
+        strings = json.load(tar.extractfile("strings.json"))
 
     def files(pattern):
         return "\n".join(path.read_text() for path in sorted(ROOT.glob(pattern)))

@@ -4,11 +4,11 @@
 
 Usage: scripts/golden/templates.py FOLDER_OF_MODELS     (holds smollm2-135m.gguf and qwen2.5-coder-*.gguf)
 
-Writes into tests/golden/templates:
+tests/golden/templates.tar.xz holds
   conversations.json   the conversations below
-  styles.json          what styles/*.jinja, templates of our own, make of them
+  styles.json          what tests/golden/templates/styles/*.jinja, templates of our own, make of them
   tools.json           conversations with tools, calls, results, documents, reasoning and variables, and what
-                       tools/*.jinja, templates of our own, make of them
+                       tests/golden/templates/tools/*.jinja, templates of our own, make of them
   models.json          what the models' own templates make of them; the templates stay in the model files
   engine.json          small templates and what they write, or that they fail
 """
@@ -22,7 +22,9 @@ import jinja2
 import jinja2.ext
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-FOLDER = pathlib.Path(__file__).resolve().parents[2] / "tests/golden/templates"
+import packing
+
+FOLDER = packing.GOLDEN / "templates"
 NOW = datetime.datetime(2024, 7, 26, 9, 5, 1)
 BOS, EOS = "<|begin_of_text|>", "<|eot_id|>"
 
@@ -340,10 +342,10 @@ ENGINE = {
 
 def main():
     models = pathlib.Path(sys.argv[1])
+    files = {}
 
     def write(name, content):
-        text = json.dumps(content, ensure_ascii=False, indent=1)
-        (FOLDER / name).write_text(text + "\n")
+        files[name] = (json.dumps(content, ensure_ascii=False, indent=1) + "\n").encode()
 
     write("conversations.json", [
         {"name": name, "messages": [{"role": r, "content": c} for r, c in turns]} for name, turns in CONVERSATIONS.items()])
@@ -360,6 +362,7 @@ def main():
     write("models.json", {
         name: render_conversations(*model_template(models / f"{name}.gguf"))
         for name in ("smollm2-135m", "qwen2.5-coder-0.5b", "qwen2.5-coder-1.5b")})
+    print(packing.pack("templates", files), "bytes")
 
 
 main()

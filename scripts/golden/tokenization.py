@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # requirements: gguf==0.19.0 tokenizers==0.23.3
-"""Makes tests/golden/tokenizers/: strings, and their tokens by the Python package `tokenizers`.
+"""Makes tests/golden/tokenizers.tar.xz: strings, and their tokens by the Python package `tokenizers`.
 
     scripts/golden/tokenization.py FOLDER    FOLDER holds smollm2-135m.gguf, qwen2.5-coder-0.5b.gguf, gemma3-270m.gguf
 
@@ -20,6 +20,8 @@ import unicodedata
 
 import tokenizers
 from tokenizers import AddedToken, models, normalizers, pre_tokenizers, trainers
+
+import packing
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 SPACE = "\u2581"
@@ -303,15 +305,14 @@ def tiny_sentencepiece():
     }
 
 
-def write(path, value):
+def content(value):
     """One line for each element of each long list."""
     def text(v):
         return json.dumps(v, ensure_ascii=False, separators=(",", ":"))
     if isinstance(value, dict):
         parts = [text(k) + ":" + ("[\n" + ",\n".join(map(text, v)) + "\n]" if k == "plain" else text(v)) for k, v in value.items()]
-        path.write_text("{" + ",\n".join(parts) + "}\n", encoding="utf-8")
-    else:
-        path.write_text("[\n" + ",\n".join(map(text, value)) + "\n]\n", encoding="utf-8")
+        return ("{" + ",\n".join(parts) + "}\n").encode()
+    return ("[\n" + ",\n".join(map(text, value)) + "\n]\n").encode()
 
 
 def written(raw):
@@ -323,10 +324,11 @@ def written(raw):
 
 def main():
     folder = pathlib.Path(sys.argv[1])
-    out = pathlib.Path(__file__).parents[2] / "tests/golden/tokenizers"
     strings = make_strings()
-    write(out / "strings.json", [written(raw) for raw in strings])
-    write(out / "normal_form.json", normal_form_pairs())
+    files = {
+        "strings.json": content([written(raw) for raw in strings]),
+        "normal_form.json": content(normal_form_pairs()),
+    }
     for name, file in [("smollm2", "smollm2-135m"), ("qwen2.5-coder", "qwen2.5-coder-0.5b"), ("gemma3", "gemma3-270m")]:
         metadata = read_metadata(folder / f"{file}.gguf")
         if metadata["model"] == "gpt2":
@@ -336,12 +338,12 @@ def main():
             published = golden(reference_sentencepiece(metadata, as_published=True), strings)
             different = [i for i, (a, b) in enumerate(zip(answers["plain"], published["plain"])) if a != b]
             print(name, "differs from the published form in", len(different), [strings[i] for i in different[:5]])
-        write(out / f"{name}.json", answers)
+        files[f"{name}.json"] = content(answers)
     few = strings[::TINY_EVERY]
     tiny = [(name, tiny_byte_bpe(name), reference_byte_bpe) for name in ["smollm", "command-r", "gpt-2", "mpt", *EXPRESSIONS]]
     for name, metadata, reference in tiny + [("sentencepiece", tiny_sentencepiece(), reference_sentencepiece)]:
-        write(out / f"tiny-{name}.json", {"metadata": metadata, "every": TINY_EVERY, **golden(reference(metadata), few)})
-    print(len(strings), "strings,", sum(path.stat().st_size for path in out.iterdir()), "bytes")
+        files[f"tiny-{name}.json"] = content({"metadata": metadata, "every": TINY_EVERY, **golden(reference(metadata), few)})
+    print(len(strings), "strings,", packing.pack("tokenizers", files), "bytes")
 
 
 if __name__ == "__main__":

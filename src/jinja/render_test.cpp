@@ -67,7 +67,7 @@ std::string error_of(const Json& variables, const std::string& source,
 }
 
 Json golden() {
-  return Json::parse(std::ifstream(OUTRIDER_SOURCE_DIR "/tests/golden/templates/engine.json"));
+  return Json::parse(std::ifstream(OUTRIDER_GOLDEN_DIR "/templates/engine.json"));
 }
 
 TEST(Jinja, EqualsPythonsJinja2) {

@@ -22,11 +22,9 @@ std::string read_file(const std::filesystem::path& path) {
   out << std::ifstream(path, std::ios::binary).rdbuf();
   return out.str();
 }
-std::filesystem::path golden_folder() {
-  return OUTRIDER_SOURCE_DIR "/tests/golden/templates";
-}
+const std::filesystem::path kTemplates = OUTRIDER_SOURCE_DIR "/tests/golden/templates";
 Json golden(const char* name) {
-  return Json::parse(read_file(golden_folder() / name));
+  return Json::parse(read_file(std::filesystem::path(OUTRIDER_GOLDEN_DIR "/templates") / name));
 }
 
 std::tm golden_time() {  // 2024-07-26 09:05:01, as in scripts/golden/templates.py
@@ -85,7 +83,7 @@ TEST(ChatTemplate, OurStylesEqualJinja2) {
   EXPECT_EQ(expected.size(), 7u);
   for (const auto& [style, outputs] : expected.items()) {
     SCOPED_TRACE(style);
-    const std::string source = read_file(golden_folder() / "styles" / (style + ".jinja"));
+    const std::string source = read_file(kTemplates / "styles" / (style + ".jinja"));
     expect_equals_jinja2(ChatTemplate(source, style, "<|begin_of_text|>", "<|eot_id|>"), outputs);
   }
 }
@@ -96,7 +94,7 @@ TEST(ChatTemplate, ToolsEqualJinja2) {
   EXPECT_EQ(expected["templates"].size(), 5u);
   int n_refused = 0;
   for (const auto& [name, outputs] : expected["templates"].items()) {
-    const std::string source = read_file(golden_folder() / "tools" / (name + ".jinja"));
+    const std::string source = read_file(kTemplates / "tools" / (name + ".jinja"));
     const ChatTemplate chat_template(source, name, "<|begin_of_text|>", "<|eot_id|>");
     EXPECT_EQ(outputs.size(), expected["conversations"].size());
     for (const auto& item : expected["conversations"].items()) {

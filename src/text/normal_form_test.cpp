@@ -16,8 +16,8 @@ namespace {
 // [text, its normal form C] by Python's unicodedata: every character that does not stay as it is,
 // every pair that becomes one character, and random runs of both with others between them.
 const nlohmann::json& golden_pairs() {
-  static const nlohmann::json pairs = nlohmann::json::parse(
-      std::ifstream(OUTRIDER_SOURCE_DIR "/tests/golden/tokenizers/normal_form.json"));
+  static const nlohmann::json pairs =
+      nlohmann::json::parse(std::ifstream(OUTRIDER_GOLDEN_DIR "/tokenizers/normal_form.json"));
   return pairs;
 }
 

@@ -21,7 +21,7 @@ namespace {
 
 using nlohmann::json;
 
-const std::string kGolden = OUTRIDER_SOURCE_DIR "/tests/golden/tokenizers/";
+const std::string kGolden = OUTRIDER_GOLDEN_DIR "/tokenizers/";
 
 json read_json(const std::string& name) {
   std::ifstream file(kGolden + name);
