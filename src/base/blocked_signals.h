@@ -1,4 +1,4 @@
-// For whoever starts a thread.
+// Keeps signals away from threads that the program starts.
 
 #pragma once
 
@@ -6,9 +6,10 @@
 
 namespace outrider {
 
-// While one lives, the calling thread blocks signals, and threads that it starts block them for
-// ever: a signal is to interrupt the thread that waits for it. SIGBUS stays: a thread causes it
-// itself (base/mapped_file.h), and blocked it would end the program at once.
+// While an object lives, the calling thread blocks all signals but SIGBUS. Threads that it starts
+// meanwhile block them for their whole life, so that a signal interrupts the thread that waits for
+// it. SIGBUS is caused by the thread itself (base/mapped_file.h); blocked, it would end the program
+// at once.
 class BlockedSignals {
  public:
   BlockedSignals() {

@@ -10,8 +10,8 @@
 
 namespace outrider {
 
-// What a request may set differently to avoid a failure. Whoever shows the message adds their own
-// name for it: a flag, a field of a request.
+// What the user can set differently to avoid a failure. cli/ and server/ add their own name for it
+// to the message: a flag, or a field of a request.
 enum class Remedy {
   none,
   context,
@@ -25,8 +25,8 @@ enum class Remedy {
   chat_template
 };
 
-// One line for the user: where, what was found, what was expected, what to do.
-// Only cli/ prints it.
+// One line for the user: where, what was found, what was expected, what to do. Only cli/ and
+// server/ show it: on standard error, or in an HTTP response.
 class Error : public std::runtime_error {
  public:
   template <typename... Args>

@@ -21,8 +21,9 @@ std::uint64_t available_memory_bytes();
 // Bytes that this process holds in memory, without mapped files; 0 if Linux does not say.
 std::uint64_t resident_bytes();
 
-// Folders of the control groups of version 2, and of version 1's `controller`, that `groups`, the
-// text of /proc/self/cgroup, lists. Each is followed by those above it, which limit it as well.
+// Folders of the control groups that `groups`, the text of /proc/self/cgroup, lists: those of
+// version 2, and of version 1 those of `controller`. Each folder is followed by its parent folders,
+// whose limits hold as well.
 std::vector<std::string> group_folders(std::string_view groups, std::string_view controller);
 
 }  // namespace outrider

@@ -31,8 +31,8 @@ class LimitMeter {
   // With the first n_threads of its threads: reads all its memory once in each pattern, and
   // computes for some milliseconds. Patterns and their order are the same in every call.
   virtual Limits measure(int n_threads) = 0;
-  // With as many threads: reads all its memory once by products of Q4_K with one row, in each way
-  // in which they can read. Empty if they have one way.
+  // With the first n_threads of its threads: reads all its memory once by products of Q4_K with one
+  // row, with each prefetch pattern. Empty if the instruction set has only one.
   virtual std::vector<Limits::ReadRate> measure_products(int n_threads) = 0;
 };
 

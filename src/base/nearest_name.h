@@ -13,8 +13,8 @@ namespace outrider {
 // if no byte changes twice (optimal string alignment). ASCII letters match in either case.
 std::size_t edit_distance(std::string_view a, std::string_view b);
 
-// The name that `typed` was probably meant to be: the first of the nearest, if at most a third of
-// its length differs, or else the only one that begins with `typed`.
+// The name that `typed` was probably meant to be: the first of those with the least edit distance,
+// if that is at most a third of the name's length; else the only name that begins with `typed`.
 std::optional<std::string> nearest_name(std::string_view typed, std::span<const std::string> names);
 
 // "; did you mean "x"?" or nothing: the end of a message.

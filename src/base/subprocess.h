@@ -28,9 +28,10 @@ struct SubprocessResult {
   std::string start_problem;  // why it could not be started; empty if it could
 };
 
-// Runs it with no standard input, in a process group of its own, and waits. The whole group is
-// ended if `interrupted` returns true or a callback throws, which the caller then gets; the program
-// itself if the calling thread dies. Throws Error if the system has no more processes or pipes.
+// Runs the program with an empty standard input, in a process group of its own, and waits for its
+// end. If `interrupted` returns true or a callback throws, the whole group is ended; what the
+// callback threw is thrown again. If the calling thread dies, the program gets SIGTERM. Throws
+// Error if the system has no more processes or pipes.
 SubprocessResult run_subprocess(const Subprocess& subprocess);
 
 }  // namespace outrider

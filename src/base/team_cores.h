@@ -19,14 +19,14 @@ namespace outrider {
 // The processors, by Linux's numbers, that the calling thread may use; empty if Linux does not say.
 std::vector<int> allowed_processors();
 
-// For a team with as many threads as there are processors. Without it the scheduler, which finds
-// another process on one processor, tends to wake a thread on the processor of the thread that woke
-// it, and leaves both there: a pass then takes twice its time. So each thread is pinned. A pinned
-// thread loses its processor to other processes for a few milliseconds at a time, and all other
-// threads would wait for it: one that waits gives it its own processor.
+// For a team with as many threads as there are processors. If threads are not pinned and another
+// process uses one of the processors, Linux tends to wake a thread on the processor of the thread
+// that woke it, and leaves both there: a pass then takes twice its time. So each thread is pinned.
+// A pinned thread loses its processor to other processes for a few milliseconds at a time, and all
+// other threads would wait for it: so a thread that waits exchanges processors with it.
 class TeamCores {
  public:
-  // As many processors as threads; with none, threads run where the scheduler puts them.
+  // As many processors as threads; with none, threads run where Linux puts them.
   explicit TeamCores(const std::vector<int>& processors);
   bool are_kept() const { return !threads_.empty(); }
 
