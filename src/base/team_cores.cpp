@@ -47,7 +47,7 @@ TeamCores::TeamCores(const std::vector<int>& processors) : threads_(processors.s
 }
 
 void TeamCores::enter(std::size_t thread) {
-  if (!are_kept()) return;
+  if (!pins_threads()) return;
   pin(thread);
   const std::lock_guard lock(mutex_);
   Thread& own = threads_[thread];
@@ -57,7 +57,7 @@ void TeamCores::enter(std::size_t thread) {
 }
 
 void TeamCores::leave(std::size_t thread, const cpu_set_t& processors) {
-  if (!are_kept()) return;
+  if (!pins_threads()) return;
   const std::lock_guard lock(mutex_);
   threads_[thread].running.reset();  // from here on no other thread pins it
   sched_setaffinity(0, sizeof processors, &processors);
@@ -101,7 +101,7 @@ bool TeamCores::exchange_with_late(std::size_t thread, std::uint64_t barrier,
 }
 
 void TeamCores::Watch::operator()(std::chrono::nanoseconds waited) {
-  if (!cores_.are_kept() || waited < last_look_ + kBetweenLooks) return;
+  if (!cores_.pins_threads() || waited < last_look_ + kBetweenLooks) return;
   last_look_ = waited;
   if (cores_.exchange_with_late(thread_, barrier_, seen_)) cores_.pin(thread_);
 }

@@ -28,7 +28,7 @@ class TeamCores {
  public:
   // As many processors as threads; with none, threads run where Linux puts them.
   explicit TeamCores(const std::vector<int>& processors);
-  bool are_kept() const { return !threads_.empty(); }
+  bool pins_threads() const { return !threads_.empty(); }
 
   // The calling thread becomes the team's `thread` and is pinned.
   void enter(std::size_t thread);
@@ -36,7 +36,7 @@ class TeamCores {
   void leave(std::size_t thread, const cpu_set_t& processors);
   // The calling thread, the team's `thread`, has arrived at so many barriers.
   void arrived(std::size_t thread, std::uint64_t barriers) {
-    if (are_kept()) threads_[thread].arrived.store(barriers, std::memory_order_relaxed);
+    if (pins_threads()) threads_[thread].arrived.store(barriers, std::memory_order_relaxed);
   }
 
   // What a thread does now and then while it waits at a barrier: it looks at the next thread by

@@ -193,8 +193,8 @@ void ThreadTeam::run(const std::function<void(int)>& body) noexcept {
   // Afterwards the caller may use the same processors as before, and so may processes that it
   // starts.
   cpu_set_t callers_cores;
-  const bool moves =
-      state_->cores.are_kept() && sched_getaffinity(0, sizeof callers_cores, &callers_cores) == 0;
+  const bool moves = state_->cores.pins_threads() &&
+                     sched_getaffinity(0, sizeof callers_cores, &callers_cores) == 0;
   if (moves) state_->cores.enter(0);
   state_->body = &body;
   state_->next_job();
