@@ -9,7 +9,7 @@ namespace outrider {
 
 double KernelBench::read_gbs() const {
   double best = 0;
-  for (const Limits::ReadRate& rate : limits.read_rates) best = std::max(best, rate.gbs);
+  for (const MachineLimits::ReadRate& rate : limits.read_rates) best = std::max(best, rate.gbs);
   return best;
 }
 

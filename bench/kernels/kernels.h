@@ -15,8 +15,8 @@ namespace outrider {
 
 struct KernelBench {
   ThreadTeam& team;
-  const Limits& limits;      // of the whole team
-  std::size_t stream_bytes;  // of weights or keys to walk through, more than the caches hold
+  const MachineLimits& limits;  // of the whole team
+  std::size_t stream_bytes;     // of weights or keys to walk through, more than the caches hold
 
   double read_gbs() const;          // of the best pattern
   double int8_tops(Isa isa) const;  // of what multiplies integers there; 0: no limit known

@@ -32,9 +32,9 @@ int number(const char* text) {
 }
 
 // Puts the limits into the first lines of every report, so that shares can be checked.
-void add_context(const Limits& limits, int n_threads) {
+void add_context(const MachineLimits& limits, int n_threads) {
   benchmark::AddCustomContext("threads", fmt::format("{}", n_threads));
-  for (const Limits::ReadRate& rate : limits.read_rates)
+  for (const MachineLimits::ReadRate& rate : limits.read_rates)
     benchmark::AddCustomContext("GB/s " + rate.pattern, fmt::format("{:.1f}", rate.gbs));
   benchmark::AddCustomContext("int8 VNNI Tops", fmt::format("{:.3f}", limits.int8_tops));
   benchmark::AddCustomContext("int8 AVX2 Tops", fmt::format("{:.3f}", limits.avx2_tops));
@@ -57,7 +57,7 @@ void run(int argc, char** argv) {
   benchmark::Initialize(&count, rest.data());
   if (benchmark::ReportUnrecognizedArguments(count, rest.data())) throw Error("{}", kUsage);
 
-  const Limits limits = make_limit_meter(n_threads)->measure(n_threads);
+  const MachineLimits limits = make_limit_meter(n_threads)->measure(n_threads);
   add_context(limits, n_threads);
   ThreadTeam team(n_threads);
   const KernelBench bench{team, limits, static_cast<std::size_t>(mib) << 20};

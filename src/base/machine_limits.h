@@ -10,7 +10,7 @@ namespace outrider {
 
 // Of all threads together. A multiply-add counts as two operations. Zero where the machine has no
 // instruction for it.
-struct Limits {
+struct MachineLimits {
   struct ReadRate {
     std::string pattern;  // how memory was read, in a few words
     double gbs = 0;       // 10^9 bytes per second
@@ -30,10 +30,10 @@ class LimitMeter {
 
   // With the first n_threads of its threads: reads all its memory once in each pattern, and
   // computes for some milliseconds. Patterns and their order are the same in every call.
-  virtual Limits measure(int n_threads) = 0;
+  virtual MachineLimits measure(int n_threads) = 0;
   // With the first n_threads of its threads: reads all its memory once by products of Q4_K with one
   // row, with each prefetch pattern. Empty if the instruction set has only one.
-  virtual std::vector<Limits::ReadRate> measure_products(int n_threads) = 0;
+  virtual std::vector<MachineLimits::ReadRate> measure_products(int n_threads) = 0;
 };
 
 }  // namespace outrider

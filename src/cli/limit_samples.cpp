@@ -6,7 +6,7 @@
 
 namespace outrider {
 
-void LimitSamples::add(Limits limits) {
+void LimitSamples::add(MachineLimits limits) {
   CHECK(rounds_.empty() || rounds_[0].read_rates.size() == limits.read_rates.size());
   rounds_.push_back(std::move(limits));
 }
@@ -15,7 +15,7 @@ std::vector<LimitSamples::Pattern> LimitSamples::patterns() const {
   std::vector<Pattern> patterns;
   for (std::size_t i = 0; !rounds_.empty() && i < rounds_[0].read_rates.size(); ++i) {
     std::vector<double> gbs;
-    for (const Limits& round : rounds_) gbs.push_back(round.read_rates[i].gbs);
+    for (const MachineLimits& round : rounds_) gbs.push_back(round.read_rates[i].gbs);
     patterns.push_back({rounds_[0].read_rates[i].pattern, spread(gbs)});
   }
   return patterns;
@@ -30,21 +30,22 @@ LimitSamples::Pattern LimitSamples::reading() const {
 std::vector<double> LimitSamples::reading_gbs() const {
   const std::string best = reading().name;
   std::vector<double> gbs;
-  for (const Limits& round : rounds_)
-    gbs.push_back(std::ranges::find(round.read_rates, best, &Limits::ReadRate::pattern)->gbs);
+  for (const MachineLimits& round : rounds_)
+    gbs.push_back(
+        std::ranges::find(round.read_rates, best, &MachineLimits::ReadRate::pattern)->gbs);
   return gbs;
 }
 
 std::vector<LimitSamples::Unit> LimitSamples::units() const {
-  const auto unit = [&](const char* key, const char* title, double Limits::*field) {
+  const auto unit = [&](const char* key, const char* title, double MachineLimits::*field) {
     std::vector<double> tera;
-    for (const Limits& round : rounds_) tera.push_back(round.*field);
+    for (const MachineLimits& round : rounds_) tera.push_back(round.*field);
     return Unit{key, title, spread(tera)};
   };
-  return {unit("int8_tops", "int8, VNNI", &Limits::int8_tops),
-          unit("avx2_tops", "int8, AVX2", &Limits::avx2_tops),
-          unit("amx_tops", "int8, AMX", &Limits::amx_tops),
-          unit("f32_tflops", "float fma", &Limits::f32_tflops)};
+  return {unit("int8_tops", "int8, VNNI", &MachineLimits::int8_tops),
+          unit("avx2_tops", "int8, AVX2", &MachineLimits::avx2_tops),
+          unit("amx_tops", "int8, AMX", &MachineLimits::amx_tops),
+          unit("f32_tflops", "float fma", &MachineLimits::f32_tflops)};
 }
 
 LimitSamples::Unit LimitSamples::unit(std::string_view key) const {

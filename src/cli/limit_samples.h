@@ -24,7 +24,7 @@ class LimitSamples {
   };
 
   // Every call with limits of the same meter.
-  void add(Limits limits);
+  void add(MachineLimits limits);
 
   std::vector<Pattern> patterns() const;
   // The pattern with the best median. Maxima are not compared: a short burst can be faster on a
@@ -36,7 +36,7 @@ class LimitSamples {
   Unit unit(std::string_view key) const;
 
  private:
-  std::vector<Limits> rounds_;
+  std::vector<MachineLimits> rounds_;
 };
 
 }  // namespace outrider

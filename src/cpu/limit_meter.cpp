@@ -84,9 +84,9 @@ class CpuLimitMeter final : public LimitMeter {
     });
   }
 
-  Limits measure(int n_threads) override {
+  MachineLimits measure(int n_threads) override {
     CHECK(n_threads >= 1 && n_threads <= team_.size());
-    Limits limits;
+    MachineLimits limits;
     for (const Pattern& pattern : kPatterns) {
       if (!is_available(pattern.needs)) continue;
       const double taken = seconds(
@@ -100,7 +100,7 @@ class CpuLimitMeter final : public LimitMeter {
     return limits;
   }
 
-  std::vector<Limits::ReadRate> measure_products(int n_threads) override {
+  std::vector<MachineLimits::ReadRate> measure_products(int n_threads) override {
     CHECK(n_threads >= 1 && n_threads <= team_.size());
     const Kernels& table = kernels(chosen_isa());
     if (table.by_prefetch.empty()) return {};
@@ -115,7 +115,7 @@ class CpuLimitMeter final : public LimitMeter {
         .groups_of_256 = {q.data(), d.data(), sums16.data(), weights.columns, weights.columns,
                           weights.columns}};
     std::vector<float> out(weights.outputs);
-    std::vector<Limits::ReadRate> rates;
+    std::vector<MachineLimits::ReadRate> rates;
     for (const PrefetchPattern prefetch : kPrefetchPatterns) {
       const ProductKernels& products = table.products_by(prefetch);
       std::vector<ArrangedRows::Line> words(products.lines(weights, 1));

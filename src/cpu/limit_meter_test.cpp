@@ -20,9 +20,9 @@ void expect_rate(double rate, bool has_instruction) {
 }
 
 TEST(Limits, AreOfTheRightOrder) {
-  const Limits limits = make_limit_meter(1)->measure(1);
+  const MachineLimits limits = make_limit_meter(1)->measure(1);
   ASSERT_FALSE(limits.read_rates.empty());
-  for (const Limits::ReadRate& rate : limits.read_rates) {
+  for (const MachineLimits::ReadRate& rate : limits.read_rates) {
     SCOPED_TRACE(rate.pattern);
     EXPECT_GT(rate.gbs, 0.1);
     EXPECT_LT(rate.gbs, 1000);
@@ -36,7 +36,7 @@ TEST(Limits, AreOfTheRightOrder) {
 // Rounds are compared pattern by pattern.
 TEST(Limits, PatternsKeepTheirOrder) {
   const auto meter = make_limit_meter(2);
-  const Limits first = meter->measure(2), second = meter->measure(1);
+  const MachineLimits first = meter->measure(2), second = meter->measure(1);
   ASSERT_EQ(first.read_rates.size(), second.read_rates.size());
   for (std::size_t i = 0; i < first.read_rates.size(); ++i)
     EXPECT_EQ(first.read_rates[i].pattern, second.read_rates[i].pattern);
@@ -45,7 +45,7 @@ TEST(Limits, PatternsKeepTheirOrder) {
 TEST(Limits, ProductsAreTimedWithEachPrefetchPattern) {
   const auto rates = make_limit_meter(2)->measure_products(2);
   ASSERT_EQ(rates.size(), kernels(chosen_isa()).by_prefetch.size());
-  for (const Limits::ReadRate& rate : rates) {
+  for (const MachineLimits::ReadRate& rate : rates) {
     EXPECT_GT(rate.gbs, 0.1) << rate.pattern;
     EXPECT_LT(rate.gbs, 1000) << rate.pattern;
   }
