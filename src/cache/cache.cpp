@@ -114,8 +114,8 @@ int Cache::find_cached(const CacheScope& scope, int before, std::span<const Toke
   return page;
 }
 
-// The last page of history is full: it becomes a cached page, or is replaced by the cached page of
-// the same text, whose keys and values have the same bits (docs/arithmetic.md).
+// The last page of history is full: it becomes a cached page, or is replaced by the cached page
+// with the same key, whose keys and values have the same bits (docs/arithmetic.md).
 void Cache::make_cached(Sequence& sequence) {
   const int page = sequence.pages.back();
   const std::size_t n_before = sequence.pages.size() - 1;
@@ -172,28 +172,28 @@ SequenceId Cache::fork(SequenceId id) {
   return copy;
 }
 
-int Cache::reuse_prefix(SequenceId id, std::span<const Token> text) {
+int Cache::reuse_prefix(SequenceId id, std::span<const Token> tokens) {
   Sequence& sequence = at(id);
   drop_scratch(sequence);
   if (!limits_.shares_texts) return sequence.committed;
-  CHECK(static_cast<std::size_t>(sequence.committed) <= text.size() &&
-        std::ranges::equal(sequence.tokens, text.first(sequence.committed)));
+  CHECK(static_cast<std::size_t>(sequence.committed) <= tokens.size() &&
+        std::ranges::equal(sequence.tokens, tokens.first(sequence.committed)));
   for (;;) {
     const int n_full = sequence.committed / kPagePositions;
     const auto begin = static_cast<std::size_t>(n_full) * kPagePositions;
-    if (begin + kPagePositions > text.size()) return sequence.committed;
-    const auto tokens = text.subspan(begin, kPagePositions);
+    if (begin + kPagePositions > tokens.size()) return sequence.committed;
+    const auto next = tokens.subspan(begin, kPagePositions);
     const int cached =
-        find_cached(sequence.scope, n_full == 0 ? kNone : sequence.pages[n_full - 1], tokens);
+        find_cached(sequence.scope, n_full == 0 ? kNone : sequence.pages[n_full - 1], next);
     if (cached == kNone) return sequence.committed;
     use(cached);
-    if (sequence.committed % kPagePositions != 0) {  // a part of the same, its own
+    if (sequence.committed % kPagePositions != 0) {  // its own page with a part of the same tokens
       drop_page(sequence.pages.back());
       sequence.pages.pop_back();
     }
     sequence.pages.push_back(cached);
     sequence.tokens.resize(begin);
-    sequence.tokens.insert(sequence.tokens.end(), tokens.begin(), tokens.end());
+    sequence.tokens.insert(sequence.tokens.end(), next.begin(), next.end());
     sequence.committed = static_cast<int>(sequence.tokens.size());
   }
 }

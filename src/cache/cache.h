@@ -1,20 +1,21 @@
 // The cache's bookkeeping, for any device: which page holds which positions of which sequence. It
 // moves no keys or values itself; it says what to move. Paging: Kwon et al. 2023, arXiv:2309.06180.
 //
-// A sequence's text lies in pages of 64, from one pool:
+// A sequence's keys and values lie in pages of 64 positions, from one pool:
 //
 //   pages     [0, committed)  history, by position; a page that others use or that is cached is
 //                             copied before it is written
-//   scratch   [0, slots)      rows of unfinished steps as they were added, in pages of
-//                             their own; but a chain that they begin with lies behind history
-//                             while its last page has room. Gone at the next commit (its path
-//                             moves to history, where it does not lie there), discard or truncate
+//   scratch   [0, slots)      rows that are not committed, in the order in which they were added,
+//                             in pages of their own. But the first ones, as far as they form a
+//                             chain, lie behind history while its last page has room. Gone at the
+//                             next commit (which moves its path to history), discard or truncate
 //
-// Where texts are shared, a full page of history is *cached* under its tokens and those before it,
-// in its scope: no other cached page says the same. A cached page that no sequence uses is still
-// free to be taken, the one that was used longest ago first; until then a text that begins alike
-// may reuse it. What a page is cached under is found through a hash and then compared, so a hash
-// never decides. A cached page's predecessor is cached, too, and was used at least as lately.
+// With CacheLimits::shares_texts each full page of history is *cached*: its key is its scope, its
+// tokens and all tokens before them, and no two cached pages have the same key. A cached page that
+// no sequence uses can be taken for others, the least recently used one first; until then a
+// sequence that begins alike can reuse it. Keys are found by a hash and then compared, so equal
+// hashes never mix up pages. The page before a cached page is cached, too, and was used at least as
+// recently.
 //
 // Only what is reached through a sequence's history or a row's ancestors is read, so nothing is
 // cleared.
@@ -42,7 +43,7 @@ struct CacheLimits {
   int n_slots = 0;      // scratch rows that a sequence may have
   int n_layers = 0;
   int n_pages = 0;            // of the pool; 0: as many as all sequences need at their longest
-  bool shares_texts = false;  // whether pages are cached, so that sequences may reuse them
+  bool shares_texts = false;  // whether full pages are cached, so that sequences can reuse them
   // The bits of hashes that are compared; 0 makes all hashes equal (for tests).
   std::uint64_t hash_mask = ~std::uint64_t{0};
 };
@@ -54,7 +55,7 @@ struct CacheRun {
   int count = 0;
 };
 
-// Copies that a device must make, in order, before its next forward.
+// A copy of `count` neighbouring positions that a device must make before its next forward pass.
 struct CacheCopy {
   int from_page, from_offset;
   int to_page, to_offset;
@@ -65,8 +66,8 @@ constexpr int pages_for(int positions) {
   return (positions + kPagePositions - 1) / kPagePositions;
 }
 
-// Pages with which a sequence gets on that is alone, at its longest and with the rows of a step:
-// history with a page that is copied before it is written, and scratch.
+// The most pages that one sequence alone needs: `context` positions of history, one page that is
+// copied before it is written, and scratch for `rows` rows.
 constexpr int pages_of_one(int context, int rows) {
   return context / kPagePositions + 1 + rows / kPagePositions + 2;
 }
@@ -79,29 +80,31 @@ class Cache {
   static int n_pages(const CacheLimits& limits);
 
   // Misuse (an unknown sequence, too many sequences or slots, an invalid path, no page left) fails
-  // a CHECK. Only what is returned is allocated, before anything changes: after a std::bad_alloc
-  // all is as it was.
+  // a CHECK. Only returned vectors are allocated, and before anything changes: after a
+  // std::bad_alloc the cache is as it was before the call.
+  //
+  // fork(): a sequence with the same history, whose pages the two share; without its scratch.
   SequenceId begin(CacheScope scope = {});
   void end(SequenceId sequence);
   SequenceId fork(SequenceId sequence);
 
-  // A place for a row whose parent is `parent`, or the committed end. The parent must have been
-  // written by at least `layers`.
+  // Adds a row to scratch. Its parent is the row `parent`, which must have been written by at least
+  // `layers`, or the last committed position.
   SlotId add_slot(SequenceId sequence, Token token, std::optional<SlotId> parent,
                   const LayerSet& layers);
 
-  // The history, which `text` begins with, grows by the cached pages of what follows in `text`,
-  // whole pages only; scratch is dropped. Returns the tokens that are committed then.
-  int reuse_prefix(SequenceId sequence, std::span<const Token> text);
+  // Drops scratch, and extends history by the cached pages of the tokens that follow it in
+  // `tokens`, which begins with the history's. Returns how many tokens are committed then.
+  int reuse_prefix(SequenceId sequence, std::span<const Token> tokens);
 
-  // Pages that can be taken, and of these the cached ones.
+  // Pages that no sequence uses, and the cached ones among them.
   int free_pages() const { return static_cast<int>(free_.size()) + n_unused_cached_; }
   int unused_cached_pages() const { return n_unused_cached_; }
-  // The most pages that adding n_rows slots to the sequence's scratch and committing n_committed of
-  // them can take.
+  // The most pages that adding n_rows rows to the sequence's scratch and committing n_committed
+  // positions can take.
   int pages_wanted(SequenceId sequence, int n_rows, int n_committed) const;
 
-  // See model/backend.h.
+  // As in model/backend.h. commit() returns the copies that the device must make, in this order.
   std::vector<CacheCopy> commit(SequenceId sequence, std::span<const SlotId> path);
   void discard(SequenceId sequence);
   void truncate(SequenceId sequence, int length);
@@ -143,11 +146,10 @@ class Cache {
   static constexpr int kNone = -1;
   struct Page {
     int uses = 0;
-    // Known: by these, and by its tokens in page_tokens_.
-    bool is_cached = false;
+    bool is_cached = false;  // its key: the next two, and its tokens in page_tokens_
     CacheScope scope;
     int before = kNone;  // the cached page with the 64 tokens before; kNone: the text begins here
-    std::uint64_t hash = 0;            // of all of that
+    std::uint64_t hash = 0;            // of the key
     int next_of_hash = kNone;          // in the same bucket
     int older = kNone, newer = kNone;  // among unused cached pages
   };

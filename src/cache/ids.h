@@ -6,7 +6,7 @@
 
 namespace outrider {
 
-// A text with a cache of its own.
+// A sequence's number in a cache.
 struct SequenceId {
   int value = -1;
   friend auto operator<=>(SequenceId, SequenceId) = default;
@@ -18,8 +18,8 @@ struct SlotId {
   friend auto operator<=>(SlotId, SlotId) = default;
 };
 
-// Whose texts a text may share pages with: those of the same scope. 128 bits, so that a digest of a
-// user's key and salt can stand for them.
+// A sequence shares cached pages only with sequences of the same scope. 128 bits, so that a digest
+// of a user's key and salt can stand for a scope.
 struct CacheScope {
   std::array<std::uint64_t, 2> value = {};
   friend auto operator<=>(CacheScope, CacheScope) = default;
