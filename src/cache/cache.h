@@ -68,7 +68,7 @@ constexpr int pages_for(int positions) {
 
 // The most pages that one sequence alone needs: `context` positions of history, one page that is
 // copied before it is written, and scratch for `rows` rows.
-constexpr int pages_of_one(int context, int rows) {
+constexpr int pages_of_one_sequence(int context, int rows) {
   return context / kPagePositions + 1 + rows / kPagePositions + 2;
 }
 

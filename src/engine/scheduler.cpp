@@ -46,7 +46,7 @@ Scheduler::Scheduler(Engine& engine, const Tokenizer& tokenizer, SchedulerOption
   const LoadOptions& target = engine.target().options();
   CHECK(options.n_running >= 1 && options.n_running <= target.n_sequences);
   CHECK(engine.options().prompt_chunk > 0);
-  CHECK(engine.target().free_pages() >= pages_of_one(target.context, target.batch_rows));
+  CHECK(engine.target().free_pages() >= pages_of_one_sequence(target.context, target.batch_rows));
   status_.pages = engine.target().free_pages();
   for (const auto& drafter : engine.drafters())
     status_.drafters.push_back({std::string(drafter->name()), {}});

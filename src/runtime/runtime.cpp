@@ -154,7 +154,7 @@ Runtime::Need Runtime::need_of_all() {
 
 // 0: as many as all texts need.
 int Runtime::least_pages(int context) const {
-  return options_.pool ? pages_of_one(context, load_options_.batch_rows) : 0;
+  return options_.pool ? pages_of_one_sequence(context, load_options_.batch_rows) : 0;
 }
 
 void Runtime::choose_context() {
