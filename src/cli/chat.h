@@ -26,7 +26,7 @@ class AnswerPrinter {
   Console& console_;
 };
 
-// "48 tokens, 31.5 a second, ...", one line.
+// "[48 tokens, 31.5 tokens/s; prompt 12 tokens, 0.31 s...]", one line.
 std::string answer_summary(const Completion& answer);
 
 // Reads turns from standard input, with editing and history on a terminal, until its end or /exit.

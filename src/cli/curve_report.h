@@ -31,7 +31,7 @@ struct CurveSubject {
 
 struct CurveMeasurements {
   double load_seconds = 0;           // from the file's name to a loaded model
-  double prompt_ms = 0;              // reading `depth` positions
+  double prompt_ms = 0;              // prefill of `depth` positions
   std::uint64_t resident_bytes = 0;  // of the process, after the largest pass
   LimitSamples limits;
   // Milliseconds, one or several per round.
@@ -40,16 +40,17 @@ struct CurveMeasurements {
   std::map<int, PassProfile> profiles = {{1, {}}, {4, {}}, {8, {}}, {16, {}}};
 };
 
-// The share of the reading limit that passes reached which read so many bytes each. passes: in
-// milliseconds; gbs: the limit, in 10^9 bytes per second. If there is a limit for each pass, just
-// before it, the median of the shares one by one, because memory changes its rate; else of medians.
+// The share of the reading limit that passes reached. bytes: what one pass reads; passes: their
+// milliseconds; gbs: the limit, in 10^9 bytes per second. With as many limits as passes, each
+// measured just before its pass, the median of the shares one by one, because memory changes its
+// rate; else the share of the medians.
 double read_share(std::span<const double> passes, std::span<const double> gbs, double bytes);
 
-// The median of T(1) / T(n), each of passes one right after the other; 2 <= n <= kFewRows. A pass
-// over one row has the least to do: above 1.03, its way of reading weights does not suit the
+// The median of T(1) / T(n) over pairs of passes one right after the other; 2 <= n <= kFewRows. A
+// pass over one row has the least to do: above 1.03, its prefetch pattern does not suit the
 // machine.
 double one_row_over(const CurveMeasurements& measured, int n);
-// A remark, if that is so for any n; empty if not.
+// A line for the user if that is above 1.03 for any n; else empty.
 std::string one_row_remark(const CurveMeasurements& measured);
 
 Json curve_json(const CurveSubject& subject, const CurveMeasurements& measured, bool profile);

@@ -10,11 +10,11 @@
 
 namespace outrider {
 
-// What is kept of one position.
+// How well a model predicts the token at one position, and how far it is from another model.
 struct PredictionScore {
   double nll;  // of the text's next token: -ln of its probability
-  // Against the other's logits, where there are some: KL(other || this) in nats, and whether the
-  // best token is the same (the lowest id of equal ones).
+  // Compared with the other model's logits, if given: KL(other || this) in nats, whether the best
+  // token is the same (of equal ones the lowest id), and the other's nll.
   double kl = 0;
   bool agrees = false;
   double other_nll = 0;

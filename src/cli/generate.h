@@ -27,25 +27,27 @@ DraftSetting parse_draft_setting(const std::string& text, const Settings& settin
 // All --draft flags, or `standard` if there is none.
 std::vector<DraftSetting> parse_draft_settings(const Settings& settings,
                                                const std::vector<std::string>& standard);
-// What --draft auto asks beside the others without -md: the draft model that the catalogue names
-// for the target, loaded beside the first answer. If it is not on this machine, a note says what it
-// would bring.
+// For --draft auto without -md: adds the draft model that the catalogue names for the target, which
+// is loaded during the first answer. If it is not on this machine, a note says how to get it, and
+// how much faster answers come with it.
 void add_usual_draft(DraftSetting& draft, const Settings& settings, Console& console);
 // The same for a model of the user's own, once it is open: a note names the draft models that are
 // known to suit it.
 void note_known_drafts(const DraftSetting& draft, const Settings& settings,
                        const Metadata& metadata, Console& console);
 // UsageError where a flag of a drafter is given and none of the settings has that drafter, or where
-// a drafter asked for by name has nothing to draft from.
+// a drafter asked for by name has nothing to draft from. prompts_bring_predictions: each prompt may
+// have its own, so `prediction` needs no FILE.
 void check_draft_flags(const Settings& settings, std::span<const DraftSetting> drafts,
                        bool prompts_bring_predictions = false);
 
 struct WorkbenchOptions {
-  int n_texts = 1;  // that sessions may hold at once
+  int n_texts = 1;  // sequences alive at once, of all sessions together
   // Whether what was measured, learned and, with --history, answered is kept from run to run; not
   // by commands that measure.
   bool keeps = false;
-  bool reads_profiles = false;  // begins with what was kept, and keeps nothing
+  bool reads_profiles = false;  // engines begin with stored profiles, and keep nothing
+  // One pool of pages for all sequences; nullopt: each has room for a whole context.
   std::optional<RuntimeOptions::Pool> pool = {};
 };
 
@@ -78,15 +80,17 @@ class Workbench {
   // one.
   const SamplingParams& sampling() const { return sampling_; }
   StopParams stop(int standard_predict) const;
-  // An answer to this prompt. It is expected to read like `prediction`, else like the setting's.
+  // A request for an answer to this prompt, which is expected to repeat `prediction`, or if that is
+  // empty the setting's.
   Request request(std::vector<Token> prompt, const DraftSetting& draft, int standard_predict,
                   const std::string& prediction = {}) const;
   std::uint64_t seed() const { return seed_; }
   // Tells the console a seed that was drawn, if choices are random.
   void note_seed() const;
 
-  // A lone prompt as tokens: --raw as it stands, else a conversation of --system-prompt and this,
-  // or without a template the text as it stands. Throws Error if it is empty.
+  // The tokens of a single prompt: with --raw or without a chat template those of the text as it
+  // stands, else those of a conversation of --system-prompt and the prompt. Throws Error if it is
+  // empty.
   std::vector<Token> prompt_tokens(const Session& session, const std::string& prompt) const;
   // Whether a prompt goes through the chat template.
   bool uses_template() const { return !settings_.raw && model().chat_template; }
@@ -125,7 +129,7 @@ struct AnswerTotals {
   std::string acceptance_text() const;  // "41%", "-" if there were none
 };
 AnswerTotals totals_of(const Completion& answer);
-// How many times as fast as `first` these answers came, prompts and drafters' reading included.
+// How many times as fast as `first` these answers came, prefill included, also that of drafters.
 double whole_ratio(const AnswerTotals& first, const AnswerTotals& totals);
 
 }  // namespace outrider

@@ -41,7 +41,7 @@ bool all_identical(const GenerateMeasurements& measured);
 Json generate_json(const GenerateMeasurements& measured);
 // A line per answer, with a header; fields are quoted where RFC 4180 asks for it.
 std::string generate_csv(const GenerateMeasurements& measured);
-// all: also what theory expects of drafts like these.
+// all: also the speedup that theory expects of drafts like these (Leviathan et al. 2023).
 std::string generate_text(const GenerateMeasurements& measured, bool all, int width);
 
 }  // namespace outrider

@@ -16,8 +16,8 @@ class LimitSamples {
     std::string name;
     Spread gbs;
   };
-  // Its names in JSON and in tables, and its 10^12 operations per second; 0 where the machine lacks
-  // the instructions.
+  // A limit on computing: its names in JSON and in tables, and 10^12 operations per second; 0 where
+  // the machine lacks the instructions.
   struct Unit {
     const char *key, *title;
     Spread tera;

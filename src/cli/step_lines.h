@@ -1,14 +1,19 @@
 // What a step did, as lines: for people (--steps), and as JSON for tools that tune drafters
-// (--trace):
-//   {"draft": "auto",                       the --draft whose step it was
-//    "step": 12, "rows": 9, "draft_ms": 0.01, "forward_ms": 31.2, "sequences": [
-//     {"sequence": 0, "position": 57,        cached tokens before the step
-//      "text_rows": 1,                       rows of text computed: the root, or a part of the
-//      prompt "proposed": 16,                       drafted nodes before the plan "nodes":
-//      [{"token": 5, "parent": 0, "accepted": true, "by": {"lookup": 0.5}}, ...], "taken": [5, 9],
-//      tokens by which the text grew "finish": "stop"}]}                   or "length", "error",
-//      null
-// Nodes are those checked, numbered from 1 in order; "by" gives the confidence of each drafter.
+// (--trace), a line per step:
+//
+//   {"draft": "auto", "step": 12, "rows": 9, "draft_ms": 0.01, "forward_ms": 31.2,
+//    "sequences": [{"sequence": 0, "position": 57, "text_rows": 1, "proposed": 16,
+//                   "nodes": [{"token": 5, "parent": 0, "accepted": true, "by": {"lookup": 0.5}}],
+//                   "taken": [5, 9], "finish": "stop"}]}
+//
+//   draft      the --draft whose step it was
+//   position   tokens of the sequence in the cache before the step
+//   text_rows  rows of tokens that are part of the sequence: of the prompt, or the root
+//   proposed   drafted nodes before the plan
+//   nodes      those checked, numbered from 1 in order; parent 0 is the root. "by": the confidence
+//              of each drafter that proposed the node
+//   taken      tokens by which the sequence grew
+//   finish     "stop", "length", "error" or null
 
 #pragma once
 
