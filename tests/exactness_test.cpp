@@ -205,7 +205,7 @@ void cover(const Model& target, const std::vector<const Model*>& drafts, const C
                   .rows = rows[row[1]],
                   .width = widths[row[2]],
                   .depth = depths[row[10]],
-                  .automatic_budget = row[8] == 1,
+                  .planner_automatic = row[8] == 1,
                   .n_threads = row[3] + 1,
                   .prompt_chunk = chunks[row[4]],
                   .n_mates = row[5],

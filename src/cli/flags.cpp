@@ -323,7 +323,7 @@ std::vector<Flag> make_flags() {
   add({"--draft-width"}, "N", speculation, generating, integer(&Settings::draft_width, 1, 64),
       "alternatives drafted for one token, at most");
   add({"--budget"}, "HOW", speculation, generating,
-      choice<bool>(&Settings::budget_automatic, {{"auto", true}, {"fixed", false}}),
+      choice<bool>(&Settings::planner_automatic, {{"auto", true}, {"fixed", false}}),
       "auto: check the drafts that pay by measured time; fixed: always use the limits as given");
 
   add({"--steps"}, "", output, generating, on(&Settings::steps),

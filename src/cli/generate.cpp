@@ -119,7 +119,7 @@ RuntimeOptions runtime_options(const Settings& settings, std::span<const DraftSe
                          .pool = workbench.pool,
                          .drafters = {},
                          .drafter_flags = settings.drafter_flags,
-                         .planner = {.automatic = settings.budget_automatic,
+                         .planner = {.automatic = settings.planner_automatic,
                                      .rows = settings.draft_rows,
                                      .depth = settings.draft_depth,
                                      .width = settings.draft_width},

@@ -50,7 +50,7 @@ struct Settings {
   std::vector<std::string> draft;
   DrafterFlagValues drafter_flags;  // those that were given
   int draft_rows = 16, draft_depth = 16, draft_width = 4;
-  bool budget_automatic = true;
+  bool planner_automatic = true;
 
   std::string host = "127.0.0.1";
   int port = 8080, parallel = 8, queue_max = 256, drain_seconds = 30, http_threads = 2;

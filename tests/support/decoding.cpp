@@ -13,7 +13,7 @@ namespace outrider::testing {
 std::string Way::name() const {
   return fmt::format(
       "draft {} rows {} width {} depth {} budget {} threads {} chunk {} mates {} isa {}", draft,
-      rows, width, depth, automatic_budget ? "auto" : "fixed", n_threads, prompt_chunk, n_mates,
+      rows, width, depth, planner_automatic ? "auto" : "fixed", n_threads, prompt_chunk, n_mates,
       outrider::name(isa));
 }
 
@@ -49,7 +49,7 @@ Decoded decode(const Task& task, const Way& way) {
   }
   CHECK(!drafters.empty() || way.draft == "off");
   Engine engine(load(*task.target, {}), std::move(drafters),
-                {.planner = {.automatic = way.automatic_budget,
+                {.planner = {.automatic = way.planner_automatic,
                              .rows = way.rows,
                              .depth = way.depth,
                              .width = way.width},

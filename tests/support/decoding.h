@@ -18,7 +18,7 @@ struct Way {
   std::string draft = "off";  // off, or those of lookup+history+prediction+model that it
                               // names; history: lookup with the prediction as earlier answer
   int rows = 16, width = 4, depth = 16;
-  bool automatic_budget = false;
+  bool planner_automatic = false;
   int n_threads = 1;
   int prompt_chunk = 0;  // 0: as many rows as fit
   int n_mates = 0;       // other texts in the same passes
