@@ -160,7 +160,7 @@ class Chat {
     } else if (name == "/draft") {
       if (!rest.empty()) {
         DraftSetting draft = parse_draft_setting(rest, settings_);
-        add_usual_draft(draft, settings_, console_);
+        add_catalog_draft(draft, settings_, console_);
         engine_->set_drafters(bench_.make_drafters(draft));
         engine_->measure_costs();
         has_changed_drafters_ = true;

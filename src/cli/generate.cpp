@@ -46,7 +46,7 @@ std::vector<DraftSetting> parse_draft_settings(const Settings& settings,
   return result;
 }
 
-void add_usual_draft(DraftSetting& draft, const Settings& settings, Console& console) {
+void add_catalog_draft(DraftSetting& draft, const Settings& settings, Console& console) {
   if (draft.text != "auto" || settings.model_draft) return;
   const CatalogEntry* const target = find_in_catalog(settings.model);
   if (!target || !target->draft) return;

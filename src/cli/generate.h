@@ -30,7 +30,7 @@ std::vector<DraftSetting> parse_draft_settings(const Settings& settings,
 // For --draft auto without -md: adds the draft model that the catalogue names for the target, which
 // is loaded during the first answer. If it is not on this machine, a note says how to get it, and
 // how much faster answers come with it.
-void add_usual_draft(DraftSetting& draft, const Settings& settings, Console& console);
+void add_catalog_draft(DraftSetting& draft, const Settings& settings, Console& console);
 // The same for a model of the user's own, once it is open: a note names the draft models that are
 // known to suit it.
 void note_known_drafts(const DraftSetting& draft, const Settings& settings,

@@ -54,7 +54,7 @@ int run(const Machine& machine, const Settings& settings) {
 
   Console console(settings);
   const bool draft_repays = !prompt || settings.predict.value_or(0) >= kTokensThatRepayLoading;
-  if (draft_repays) add_usual_draft(draft, settings, console);
+  if (draft_repays) add_catalog_draft(draft, settings, console);
   const Clock::time_point start = Clock::now();
   Workbench bench(machine, settings, {&draft, 1}, console, {.keeps = true});
   if (draft_repays)

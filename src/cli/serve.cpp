@@ -211,7 +211,7 @@ int serve(const Machine& machine, const Settings& settings) {
   DraftSetting draft = parse_draft_settings(settings, {"auto"}).back();
   check_draft_flags(settings, {&draft, 1}, /*prompts_bring_predictions=*/true);
   Console console(settings);
-  add_usual_draft(draft, settings, console);
+  add_catalog_draft(draft, settings, console);
   for (DraftChoice& choice : draft.choices) choice.late = false;
 
   Metrics metrics(name_for_clients(settings), std::string(version()));
