@@ -112,8 +112,8 @@ TEST_F(RuntimeTest, LateModelsJoin) {
     drafts.loaded.clear();
     auto choices = parse_draft("model", path);
     choices[0].late = true;
-    Runtime runtime =
-        open({.context = 256, .n_texts = 4, .drafters = choices, .planner = {.automatic = false}});
+    Runtime runtime = open(
+        {.context = 256, .n_sequences = 4, .drafters = choices, .planner = {.automatic = false}});
     const auto plain = runtime.make_engine({});
     const auto engine = runtime.make_engine(choices);
     Session reference = runtime.open_session(*plain), session = runtime.open_session(*engine);
@@ -291,7 +291,7 @@ TEST_F(RuntimeTest, PlansAPoolForManyTexts) {
   // A page of each model takes 2 MiB; a step has 64 + 4 * 17 rows.
   RuntimeOptions options{.context = 512,
                          .prompt_chunk = 64,
-                         .n_texts = 4,
+                         .n_sequences = 4,
                          .pool = RuntimeOptions::Pool{.bytes = 40 * kPage},
                          .drafters = parse_draft("model", draft.path())};
   {

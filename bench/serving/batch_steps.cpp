@@ -93,7 +93,7 @@ int main(int argc, char** argv) {
                      .offline = true,
                      .context = kContext,
                      .n_threads = std::atoi(argv[2]),
-                     .n_texts = std::atoi(argv[3]),
+                     .n_sequences = std::atoi(argv[3]),
                      .pool = RuntimeOptions::Pool{},
                      .drafters = drafters,
                      .planner = fixed ? kAlways : PlannerOptions{}},

@@ -95,7 +95,7 @@ int bench_generate(const Machine& machine, const Settings& settings) {
   Console console(settings);
   Workbench bench(
       machine, settings, drafts, console,
-      {.n_texts = static_cast<int>(drafts.size()), .reads_profiles = settings.stored_profile});
+      {.n_sequences = static_cast<int>(drafts.size()), .reads_profiles = settings.stored_profile});
   bench.note_seed();
   std::vector<std::unique_ptr<Engine>> engines;
   for (const DraftSetting& draft : drafts) engines.push_back(bench.make_engine(draft));

@@ -115,7 +115,7 @@ RuntimeOptions runtime_options(const Settings& settings, std::span<const DraftSe
                          .prompt_chunk = settings.batch_size,
                          .cache_type = settings.cache_type,
                          .n_threads = thread_count(settings, console),
-                         .n_texts = workbench.n_texts,
+                         .n_sequences = workbench.n_sequences,
                          .pool = workbench.pool,
                          .drafters = {},
                          .drafter_flags = settings.drafter_flags,

@@ -42,7 +42,7 @@ void check_draft_flags(const Settings& settings, std::span<const DraftSetting> d
                        bool prompts_bring_predictions = false);
 
 struct WorkbenchOptions {
-  int n_texts = 1;  // sequences alive at once, of all sessions together
+  int n_sequences = 1;  // alive at once, of all sessions together
   // Whether what was measured, learned and, with --history, answered is kept from run to run; not
   // by commands that measure.
   bool keeps = false;

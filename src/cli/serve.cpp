@@ -226,7 +226,7 @@ int serve(const Machine& machine, const Settings& settings) {
         "anyone who reaches this address can use the server: --api-key-file asks for a key");
 
   Workbench bench(machine, settings, {&draft, 1}, console,
-                  {.n_texts = settings.parallel,
+                  {.n_sequences = settings.parallel,
                    .keeps = true,
                    .pool = RuntimeOptions::Pool{settings.cache_memory}});
   note_known_drafts(draft, settings, bench.model().model.checkpoint->metadata, console);

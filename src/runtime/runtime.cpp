@@ -28,7 +28,7 @@ std::string name_of(CacheType type) {
 // beside a chunk of a prompt.
 int batch_rows(const RuntimeOptions& options) {
   const int rows = options.planner.rows + 1;
-  return options.pool ? options.prompt_chunk + options.n_texts * rows
+  return options.pool ? options.prompt_chunk + options.n_sequences * rows
                       : std::max(options.prompt_chunk, rows);
 }
 
@@ -52,7 +52,7 @@ Runtime::Runtime(RuntimeOptions options, ChooseFactory choose_factory, Progress 
       choose_factory_(std::move(choose_factory)),
       progress_(std::move(progress)),
       target_model_(open_model(options_.model, {options_.offline, progress_}, options_.text)),
-      load_options_{.n_sequences = options_.n_texts,
+      load_options_{.n_sequences = options_.n_sequences,
                     .shares_texts = options_.pool.has_value(),
                     .batch_rows = batch_rows(options_),
                     .cache_type = options_.cache_type,
@@ -212,7 +212,7 @@ void Runtime::choose_pages(const Need& need, std::uint64_t available) {
                   context, human_bytes(least_pages(context) * page_bytes), human_bytes(bytes));
     context = longest;
   }
-  const int all = options_.n_texts * (context / kPagePositions + 1) + options_.n_texts +
+  const int all = options_.n_sequences * (context / kPagePositions + 1) + options_.n_sequences +
                   load_options_.batch_rows / kPagePositions + 2;
   load_options_.n_pages = static_cast<int>(std::min<std::uint64_t>(bytes / page_bytes, all));
   if (progress_.note)
@@ -220,7 +220,7 @@ void Runtime::choose_pages(const Need& need, std::uint64_t available) {
         "memory: {} of weights, {} of cache for {} tokens ({} for one request, {} requests at "
         "once)",
         human_bytes(need(context, 1).weights), human_bytes(load_options_.n_pages * page_bytes),
-        pool_tokens(), context, options_.n_texts));
+        pool_tokens(), context, options_.n_sequences));
 }
 
 std::shared_ptr<Backend> Runtime::load(const OpenedModel& opened, const LoadOptions& options) {

@@ -35,7 +35,7 @@ struct RuntimeOptions {
   int prompt_chunk = 512;  // prompt rows of a sequence in one pass at most
   CacheType cache_type = CacheType::f16;
   int n_threads = 1;
-  int n_texts = 1;  // alive at once, of all engines together
+  int n_sequences = 1;  // alive at once, of all engines together
   // Whether texts share one pool of pages, the target's and each draft model's of the same size,
   // and in it what they have in common. Otherwise each has room for a whole context.
   struct Pool {
@@ -68,8 +68,8 @@ class Runtime {
 
   // An engine on the target with these drafters, loading their models if they are not loaded yet,
   // and with its costs measured, or known from a stored profile of such drafters.
-  // Engines share the models and so their n_texts sequences: together they have no more
-  // generations, and while n_texts live, no engine may be made.
+  // Engines share the models and so their n_sequences sequences: together they have no more
+  // generations, and while n_sequences live, no engine may be made.
   std::unique_ptr<Engine> make_engine(std::span<const DraftChoice> drafters);
   // Keeps what this engine, made with the options' drafters, has learned.
   void keep_profile(const Engine& engine);
