@@ -22,7 +22,7 @@ class QuantizedRows {
   QuantizedRows(std::size_t group, std::size_t rows, std::size_t columns, BumpAllocator& memory);
 
   std::size_t group() const { return group_; }
-  // From a column on, which is the first of its group.
+  // The row from `column` on, which is the first of its group.
   QuantizedRow row(std::size_t row, std::size_t column) const;
   ProductInput::Quantized view() const;
 
@@ -41,7 +41,7 @@ struct QuantizedForms {
   QuantizedRows groups_of_32, groups_of_128, groups_of_256;
 };
 
-// Of up to `rows` rows. A row of floats has room for whole panels of outputs.
+// The activations of up to `rows` rows. A row of floats has room for whole panels of outputs.
 struct Activations {
   Activations(const ModelSpec& spec, std::size_t rows, BumpAllocator& memory);
   static std::size_t bytes(const ModelSpec& spec, std::size_t rows);

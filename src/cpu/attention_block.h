@@ -30,8 +30,8 @@ inline void forget_keys(const AttentionSums& sums) {
   std::fill_n(sums.out[0].data(), sums.size() * sums.out.stride(), 0.0f);
 }
 
-// Where the state of a tile, or of some neighbouring tiles, goes: it is merged into `sums`, or is
-// put there if `sums` is fresh.
+// Where the AttentionSums of a tile, or of neighbouring tiles, go: they are merged into `sums`, or
+// put there if `sums` is fresh, so holds nothing yet.
 struct MergeInto {
   AttentionSums sums;
   bool is_fresh;
@@ -45,13 +45,14 @@ inline void merge(const AttentionKernels& kernels, const AttentionSums& later,
   std::copy_n(later.out[0].data(), later.size() * later.out.stride(), into.sums.out[0].data());
 }
 
-// Merges states in the order of their tiles: those of one span with each other first, then spans.
+// Merges AttentionSums in the order of their tiles: those of one span with each other first, then
+// spans.
 class Merging {
  public:
   Merging(const AttentionKernels& kernels, const AttentionSums& span, const AttentionSums& total)
       : kernels_(kernels), span_(span), total_(total) {}
 
-  // Where the next state goes, which is of tiles of `span`.
+  // Where the next sums go, which are of tiles of `span`.
   MergeInto at(int span) {
     if (open_ == span) return {span_, false};
     if (open_) close();
@@ -81,7 +82,7 @@ class Merging {
   std::optional<int> open_;
 };
 
-// Working memory for one block and one kv head.
+// Working memory for one block and one kv head. n: the block's queries.
 template <typename Format>
 struct BlockMemory {
   struct UsedPage {

@@ -37,7 +37,7 @@ inline CacheRun place_of(int page, Places places) {
   return {page, places.begin, places.begin, places.end - places.begin};
 }
 
-// Rows of a tile's scores in which each query sees some places.
+// The scores of a tile, p: [queries][64], of which each query sees the places in `present`.
 struct TileScores {
   const Attention& attention;
   std::span<const Places> present;
@@ -126,9 +126,9 @@ class FloatFormat {
   const MatrixView<const float> queries_;
 };
 
-// Keys and values in 8 bits. A query's weights in a tile become integers together, by the largest
-// of them, so runs in scratch are not weighted one by one. A run may have other places in its page
-// than in the tile.
+// Keys and values in q8_0. All weights of a query in a tile become integers with one factor, set by
+// the largest of them, so the softmax is of the whole tile, not of one run of scratch after
+// another. A run may have other places in its page than in the tile.
 class Q8Format {
  public:
   struct Memory {

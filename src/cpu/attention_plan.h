@@ -68,7 +68,7 @@ class AttentionPlan {
     std::size_t tile_cost() const { return block->rows.end - block->rows.begin; }
     std::size_t cost() const { return (end_tile - first_tile) * tile_cost(); }
   };
-  // What a layer has to do. Layers that differ in nothing that matters here share it.
+  // The items of a layer. Layers that need the same tiles and the same working memory share them.
   struct Work {
     int first_layer;  // of these layers
     Attention attention;
@@ -81,7 +81,7 @@ class AttentionPlan {
   // The tiles of an item that a thread takes: those that begin within the thread's share of the
   // cost.
   Range share_of(const Work& work, const Item& item, std::size_t thread) const;
-  // No thread takes more tiles of the item.
+  // The most tiles of the item that one thread takes.
   std::size_t most_tiles(const Work& work, const Item& item) const;
 
  private:

@@ -277,11 +277,11 @@ class CpuBackend final : public Backend {
     return pass;
   }
 
-  // Times passes of one row over some layers, in each way by turns, for at most 0.3 s. One pass
-  // that something else delays takes a dozen rounds to outweigh: 16 rounds missed a way that was
-  // faster by 17 % in two of seven starts. Half as many bytes a pass missed it in six of eight,
-  // with twice the rounds. What fits into a processor's caches is not read from memory: nothing is
-  // compared.
+  // Times passes of one row over some layers, with each pattern in turn, for at most 0.3 s. One
+  // pass that something else delays takes a dozen rounds to outweigh: 16 rounds missed a pattern
+  // that was faster by 17 % in two of seven starts. Half as many bytes per pass missed it in six of
+  // eight, with twice the rounds. What fits into a processor's caches is not read from memory:
+  // nothing is compared.
   void compare_prefetch_patterns() {
     constexpr std::size_t kLeastBytes = std::size_t{64} << 20, kPassBytes = std::size_t{128} << 20;
     constexpr int kRounds = 48;
@@ -309,13 +309,13 @@ class CpuBackend final : public Backend {
       const Clock::time_point begin = Clock::now();
       std::array<double, kPrefetchPatterns.size()> ms;
       for (std::size_t turn = 0; turn < ms.size(); ++turn) {
-        const std::size_t way = (round + turn) % ms.size();
-        ms[way] = time(round, kPrefetchPatterns[way]);
+        const std::size_t pattern = (round + turn) % ms.size();
+        ms[pattern] = time(round, kPrefetchPatterns[pattern]);
       }
       longest = std::max(longest, ms_since(begin));
-      for (const PrefetchPattern way : kPrefetchPatterns) {
+      for (const PrefetchPattern pattern : kPrefetchPatterns) {
         const PrefetchPattern chosen = prefetch_->chosen();
-        if (way != chosen) prefetch_->compare(way, ms[index(way)], ms[index(chosen)]);
+        if (pattern != chosen) prefetch_->compare(pattern, ms[index(pattern)], ms[index(chosen)]);
       }
     }
   }

@@ -17,11 +17,12 @@ constexpr std::size_t rounded_up(std::size_t n, std::size_t multiple) {
 
 class BumpAllocator {
  public:
-  BumpAllocator() = default;  // counts; what it hands out is not there
-  // From a line of the cache on; the memory must outlive what is handed out.
+  BumpAllocator() = default;  // only counts: take() returns empty spans
+  // The memory begins at a multiple of 64 bytes and must outlive what is handed out.
   explicit BumpAllocator(std::span<std::byte> memory) : memory_(memory) {}
 
-  // Each part begins on a line of the cache, as do a matrix's rows. They are not initialized.
+  // Each part begins at a multiple of 64 bytes (a line of the processor's caches), as do a matrix's
+  // rows. They are not initialized.
   template <typename T>
   std::span<T> take(std::size_t count) {
     const std::size_t first = used_;

@@ -31,8 +31,8 @@ struct RankingMemory {
   RankedPlace group, rest;
 };
 
-// A key that the minima of at least n blocks do not exceed, made small by a few steps of bisection;
-// the largest possible key if there are fewer than n blocks.
+// A key that is at least as large as the minima of n blocks, made small by a few steps of
+// bisection; the largest possible key if there are fewer than n blocks.
 RankKey bound_of_first(const ChoiceKernels& kernels, std::span<const RankKey> minima,
                        std::size_t n);
 

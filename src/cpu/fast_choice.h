@@ -31,7 +31,7 @@ struct ChoiceMemory {
   // Every array is a whole number of blocks.
   struct Arrays {
     std::span<float> row;     // processed logits
-    std::span<float> logits;  // of the tokens in the race, once filters have worked
+    std::span<float> logits;  // of the tokens that filters have left (the race, choice_kernels.h)
     std::span<float> values;  // their exponentials, then probabilities
     std::span<RankKey> keys, minima, minima_of_maxima;
     std::span<float> maxima;  // of the race's blocks
@@ -46,8 +46,8 @@ struct ChoiceMemory {
   HugeBuffer buffer_;
 };
 
-// Takes all memory that a fast choice with this request over so many tokens needs, so that it
-// allocates nothing when it is given these two.
+// Makes `memory` and `choice` large enough for choose() with this request over n_tokens tokens,
+// which then allocates nothing.
 void reserve(const ChoiceRequest& request, std::size_t n_tokens, ChoiceMemory& memory,
              Choice& choice);
 
@@ -61,7 +61,8 @@ struct PlacedTokens {
   std::span<const std::uint32_t> places;  // of each
 };
 
-// The same where only these have logits. All others are at -inf, which costs nothing.
+// The same where only `tokens` have logits. All others of the vocabulary are at -inf, and take no
+// time.
 void choose_among(const PlacedTokens& tokens, std::span<const float> logits, std::size_t vocabulary,
                   const ChoiceRequest& request, Isa isa, ChoiceMemory& memory, Choice& choice);
 

@@ -40,8 +40,8 @@ class Forward {
   void run(std::span<const ForwardRow> rows, std::span<const int> layers, std::span<const int> taps,
            PrefetchPattern prefetch, PassTimer& timer);
 
-  // Of the last run: the logits of row `row`, which must have wanted some, [outputs of the head]; a
-  // tap of it, [embedding].
+  // Of the last run, for row `row`: its logits, which it must have wanted, [outputs of the head];
+  // the output of layer taps[tap], [embedding].
   std::span<const float> logits(int row) const;
   std::span<const float> tap(int tap, int row) const;
 

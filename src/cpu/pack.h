@@ -1,4 +1,4 @@
-// Weight matrices in the order in which kernels read them. Nothing is lost or rounded: only moved.
+// Weight matrices in the order in which kernels read them. Packing changes no value.
 //
 // 16 outputs make a panel; inside a panel columns go in units of [16 outputs][4 columns], one byte
 // each once unpacked: one 512-bit register for VNNI, two 256-bit ones for AVX2.

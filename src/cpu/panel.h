@@ -76,8 +76,8 @@ constexpr std::size_t body_bytes(TensorType type) {
   return scale_bytes(type) + shape.elements * shape.bits * 2;  // 16 outputs, 8 bits a byte
 }
 
-// Where a sub-block's weights begin, counted from those of the first; of 3 bits two sub-blocks
-// begin in one place. And which bytes of them no sub-block before has.
+// Where a sub-block's weights begin, in bytes from those of the first; with 3 bits two sub-blocks
+// begin at the same place. own: the bytes of them that no earlier sub-block has, too.
 constexpr std::size_t sub_block_begin(TensorType type, std::size_t sub_block) {
   const BlockShape shape = block_shape(type);
   if (shape.bits == 3) return sub_block / 2 * 3 * kLine;
@@ -108,13 +108,13 @@ constexpr BlockPlace block_place(TensorType type, std::size_t block) {
   return {first + odd * kLine / 2, 0, first + kLine + odd * body};
 }
 
-// Bytes of as many blocks in a row, an even number if two share a line of halves.
+// Bytes of n consecutive blocks; n is even if two share a line of halves.
 constexpr std::size_t bytes_of_blocks(TensorType type, std::size_t n) {
   const std::size_t halves = block_shape(type).has_min ? kLine : kLine / 2;
   return n * (halves + body_bytes(type));
 }
 
-// Where sub-block j's scale and minimum stand in their lanes, of every fourth alike.
+// Which byte of its lane is the scale, or the minimum, of sub-block j: kScaleByte[j % 4].
 inline constexpr int kScaleByte[4] = {0, 2, 1, 3};
 
 }  // namespace outrider

@@ -78,8 +78,8 @@ class PassThread {
     }
   }
 
-  // The panels that this thread will multiply first once it has waited. It asks for some of them
-  // while it waits.
+  // Names the panels that this thread will multiply first after the next barrier. It prefetches
+  // some of them while it waits there.
   void announce(const PackedMatrix& weights, Range panels) {
     constexpr std::size_t kAskedMax = 256 << 10;
     soon_ = {weights.panel(panels.begin),

@@ -59,11 +59,11 @@ void PrefetchChoice::compare(PrefetchPattern other, double other_ms, double chos
   compared_ = {};
 }
 
-PrefetchPattern PrefetchChoice::after(PrefetchPattern way) const {
+PrefetchPattern PrefetchChoice::after(PrefetchPattern pattern) const {
   do {
-    way = kPrefetchPatterns[(index(way) + 1) % kPrefetchPatterns.size()];
-  } while (way == chosen_);
-  return way;
+    pattern = kPrefetchPatterns[(index(pattern) + 1) % kPrefetchPatterns.size()];
+  } while (pattern == chosen_);
+  return pattern;
 }
 
 PrefetchPattern PrefetchChoice::next(const Shape& shape) {

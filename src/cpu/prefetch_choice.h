@@ -20,7 +20,7 @@ enum class PrefetchPattern {
 };
 inline constexpr std::array kPrefetchPatterns{PrefetchPattern::processor, PrefetchPattern::near,
                                               PrefetchPattern::far};
-// Its place in what is kept by way.
+// Its place in arrays with an entry per pattern.
 constexpr std::size_t index(PrefetchPattern prefetch) {
   return static_cast<std::size_t>(prefetch);
 }
@@ -30,8 +30,8 @@ std::string_view name(PrefetchPattern prefetch);
 // names none.
 std::optional<PrefetchPattern> forced_prefetch();
 
-// Decides by the times of passes. One way is given up for another if that is faster by 3 % and by
-// more than chance explains.
+// Chooses a pattern by the times of passes: another one takes the place of the chosen one if it is
+// faster by 3 % and by more than chance explains.
 class PrefetchChoice {
  public:
   // Passes of the same shape do the same work.
@@ -43,37 +43,38 @@ class PrefetchChoice {
   explicit PrefetchChoice(PrefetchPattern first);
 
   PrefetchPattern chosen() const { return chosen_; }
-  // Two passes of one shape, one in another way and one in the chosen way soon before or after it,
-  // took so long.
+  // Takes the times of two passes of one shape, soon after each other: one with another pattern,
+  // one with the chosen one.
   void compare(PrefetchPattern other, double other_ms, double chosen_ms);
 
-  // Plain passes compare on their own: next() before each pass says how it shall read, took() after
-  // it how long it was. Of kBetween passes with few rows at most one reads in a way that is not
-  // chosen, right after one of its shape: if that way takes 1.5 times as long, it costs 0.8 %. The
-  // other ways take turns.
+  // Passes in normal work compare patterns, too: next(), before each pass, says which one it uses,
+  // and took(), after it, gets its time. Of kBetween passes with one or two rows at most one uses
+  // another pattern, right after a pass of the same shape: if that takes 1.5 times as long, it
+  // costs 0.8 %. The other patterns take turns.
   static constexpr int kBetween = 64;
   PrefetchPattern next(const Shape& shape);
   void took(double ms);
 
  private:
-  // log(time in a way / time in the chosen way): mean and variance over about the last kRemembered
-  // comparisons, whose number is n. The first variance is that of passes with 20 % of noise each.
+  // log(time with this pattern / time with the chosen one): mean and variance over about the last
+  // kRemembered comparisons; n: their number. The first variance is that of passes with 20 % of
+  // noise each.
   struct Compared {
     int n = 0;
     double mean = 0, variance = 2 * 0.2 * 0.2;
   };
-  PrefetchPattern after(PrefetchPattern way) const;
+  PrefetchPattern after(PrefetchPattern pattern) const;
 
   PrefetchPattern chosen_;
-  std::array<Compared, kPrefetchPatterns.size()> compared_;  // by way, since the choice
+  std::array<Compared, kPrefetchPatterns.size()> compared_;  // by pattern, since the choice
   struct Timed {
     Shape shape;
     double ms;
   };
   std::optional<Timed> last_;  // the last pass, if it can be compared with
   Shape shape_;                // of the pass that runs
-  bool is_trial_ = false;      // it reads in trial_
-  PrefetchPattern trial_;      // the way that was tried last
+  bool is_trial_ = false;      // it uses trial_
+  PrefetchPattern trial_;      // the pattern that was tried last
   int since_trial_ = 0;        // passes with few rows
 };
 

@@ -1,5 +1,5 @@
 // What depends on a row's position alone: the rope tables of a model, one for each rope that its
-// layers have, and how queries grow.
+// layers have, and the factor of its queries.
 
 #pragma once
 
