@@ -24,7 +24,7 @@ inline std::size_t sums_bytes(std::size_t queries, std::size_t value_dim) {
   return counter.used_bytes();
 }
 
-inline void forget_keys(const AttentionSums& sums) {
+inline void clear(const AttentionSums& sums) {
   std::fill_n(sums.max, sums.size(), AttentionSums::kNoMax);
   std::fill_n(sums.sum, sums.size(), 0.0f);
   std::fill_n(sums.out[0].data(), sums.size() * sums.out.stride(), 0.0f);
@@ -260,7 +260,7 @@ class BlockAttention {
     }
     const TileScores scores{attention_, memory_.present, p};
     if (tile < first_path_tile_) {
-      if (into.is_fresh) forget_keys(into.sums);
+      if (into.is_fresh) clear(into.sums);
       format_->softmax(scores, pages_[tile], memory_.tile);
       kernels_.merge_sums(memory_.tile, into.sums, memory_.merge);
       format_->values(p, pages_[tile], committed, next, memory_.merge, into.sums.out);

@@ -81,9 +81,9 @@ class PassThread {
   // Names the panels that this thread will multiply first after the next barrier. It prefetches
   // some of them while it waits there.
   void announce(const PackedMatrix& weights, Range panels) {
-    constexpr std::size_t kAskedMax = 256 << 10;
+    constexpr std::size_t kPrefetchedMax = 256 << 10;
     soon_ = {weights.panel(panels.begin),
-             std::min(kAskedMax, (panels.end - panels.begin) * weights.panel_bytes)};
+             std::min(kPrefetchedMax, (panels.end - panels.begin) * weights.panel_bytes)};
   }
   void announce(const PackedMatrix& weights, std::size_t grain = 1) {
     announce(weights, share_of(weights.panels(), grain));
