@@ -11,12 +11,12 @@
 namespace outrider {
 
 // Where a prefetch puts a line. `once`: it will not be read again (prefetchnta).
-enum class Hint { none, l1, l2, once };
+enum class PrefetchHint { none, l1, l2, once };
 
 struct ReadLoop {
   int bits = 128;  // of a load; the machine must have such registers
   // With loads of 256 bits:
-  Hint hint = Hint::none;   // of the prefetches
+  PrefetchHint hint = PrefetchHint::none;  // of the prefetches
   std::size_t ahead = 0;    // bytes between a load and its prefetch, which may be past the end
   std::size_t streams = 1;  // parts that are read side by side
 };

@@ -7,7 +7,7 @@
 namespace outrider {
 
 std::uint64_t read_all(const std::byte* first, std::size_t bytes, const ReadLoop& loop) {
-  CHECK(loop.bits == 128 && loop.hint == Hint::none && loop.streams == 1);
+  CHECK(loop.bits == 128 && loop.hint == PrefetchHint::none && loop.streams == 1);
   constexpr std::size_t kSums = 4, kLoadBytes = sizeof(uint64x2_t);
   uint64x2_t sums[kSums] = {};
   for (std::size_t at = 0; at < bytes; at += kSums * kLoadBytes) {

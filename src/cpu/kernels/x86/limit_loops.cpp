@@ -13,12 +13,12 @@ namespace {
 
 constexpr std::size_t kLineBytes = 64;
 
-template <Hint hint>
+template <PrefetchHint hint>
 void ask_for(const std::byte* line) {
   const char* place = reinterpret_cast<const char*>(line);
-  if constexpr (hint == Hint::l1) _mm_prefetch(place, _MM_HINT_T0);
-  if constexpr (hint == Hint::l2) _mm_prefetch(place, _MM_HINT_T1);
-  if constexpr (hint == Hint::once) _mm_prefetch(place, _MM_HINT_NTA);
+  if constexpr (hint == PrefetchHint::l1) _mm_prefetch(place, _MM_HINT_T0);
+  if constexpr (hint == PrefetchHint::l2) _mm_prefetch(place, _MM_HINT_T1);
+  if constexpr (hint == PrefetchHint::once) _mm_prefetch(place, _MM_HINT_NTA);
 }
 
 // A step of a loop reads four lines into as many sums, whatever the width of a load.
@@ -42,7 +42,7 @@ std::uint64_t sum_of(std::span<const std::uint64_t> lanes) {
   return sum_of(lanes);
 }
 
-template <Hint hint>
+template <PrefetchHint hint>
 [[OUTRIDER_AVX2]] std::uint64_t read_256(const std::byte* first, std::size_t bytes,
                                          const ReadLoop& loop) {
   __m256i sums[kLines] = {};
@@ -196,15 +196,15 @@ std::uint64_t tiles() {
 }  // namespace
 
 std::uint64_t read_all(const std::byte* first, std::size_t bytes, const ReadLoop& loop) {
-  CHECK(loop.bits == 256 || (loop.hint == Hint::none && loop.streams == 1));
+  CHECK(loop.bits == 256 || (loop.hint == PrefetchHint::none && loop.streams == 1));
   if (loop.bits == 128) return read_128(first, bytes);
   if (loop.bits == 512) return read_512(first, bytes);
   CHECK(loop.bits == 256);
   switch (loop.hint) {
-    case Hint::none: return read_256<Hint::none>(first, bytes, loop);
-    case Hint::l1: return read_256<Hint::l1>(first, bytes, loop);
-    case Hint::l2: return read_256<Hint::l2>(first, bytes, loop);
-    case Hint::once: return read_256<Hint::once>(first, bytes, loop);
+    case PrefetchHint::none: return read_256<PrefetchHint::none>(first, bytes, loop);
+    case PrefetchHint::l1: return read_256<PrefetchHint::l1>(first, bytes, loop);
+    case PrefetchHint::l2: return read_256<PrefetchHint::l2>(first, bytes, loop);
+    case PrefetchHint::once: return read_256<PrefetchHint::once>(first, bytes, loop);
   }
   CHECK(false);
 }
