@@ -82,7 +82,7 @@ struct AttentionKernels {
   // sum = fma(p[q][j], values[j][d], sum) for j = 0 .. count - 1 ascending. Without `merge` the sum
   // starts from out[q][d] and is stored there; with it, the sum starts from +0 and is merged with
   // out[q][d]. A key whose p is zero is skipped, so that a NaN in the value of an absent key never
-  // shows. values: [64][value_dim]; next as above.
+  // shows. p: [n][count]; values: [count][value_dim], of one page; next as above.
   void (*values_f16)(MatrixView<const float> p, const Half* values, std::size_t count,
                      const Half* next, const MergeFactors* merge, MatrixView<float> out);
   void (*values_f32)(MatrixView<const float> p, const float* values, std::size_t count,

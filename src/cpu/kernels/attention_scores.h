@@ -54,8 +54,9 @@ struct AttentionScores : Functions<V> {
   static constexpr int score_vectors(int queries) { return kManyRegisters || queries <= 2 ? 4 : 2; }
   static constexpr int kScoreVectorsQ8 = kManyRegisters ? 2 : 1;
 
-  // block(v, n), n an integral_constant, for vectors v .. v + n - 1 of a tile, so that they hold
-  // `places`: kAtOnce of them from a multiple of it on where more than half are needed, else one.
+  // Calls block(v, n), n an integral_constant, for vectors v .. v + n - 1 of a tile that together
+  // hold `places`. n is kAtOnce, and v a multiple of it, where more than half of such vectors are
+  // needed, else 1.
   template <int kAtOnce, typename Block>
   static void for_vectors_of(Places places, Block block) {
     const std::size_t end = (places.end + kWidth - 1) / kWidth;
@@ -70,7 +71,7 @@ struct AttentionScores : Functions<V> {
     }
   }
 
-  // kVectors of keys, from `first` on.
+  // kVectors vectors of keys, from `first` on.
   template <int kQueries, int kVectors, typename Kept>
   static void scores_block(MatrixView<const float> queries, const Kept* keys, const Kept* next,
                            std::size_t first, MatrixView<float> scores) {
@@ -107,8 +108,8 @@ struct AttentionScores : Functions<V> {
     });
   }
 
-  // kVectors of keys, from `first` on. A group's sums stay integers in registers; its scores join
-  // those of the groups before.
+  // kVectors vectors of keys, from `first` on. A group's sums stay integers in registers; its
+  // scores join those of the groups before.
   template <int kQueries, int kVectors>
   static void scores_q8_0_block(const QuantizedQueries& queries, const KeysQ8& keys,
                                 const KeysQ8* next, std::size_t first, MatrixView<float> scores) {
@@ -182,7 +183,7 @@ struct AttentionScores : Functions<V> {
                                 : V::largest_lane(larger(max[0], max[1]));
   }
 
-  // In 14 bits, with what they leave to the values' scales (attention_kernels.h, softmax_q8_0).
+  // Where weights in 14 bits and their factors go; d: the values' scales (softmax_q8_0).
   struct WholeWeights {
     const Half* d;
     MatrixView<std::int16_t> weights;
@@ -210,7 +211,7 @@ struct AttentionScores : Functions<V> {
     to.factors[q] = largest / 16383;
   }
 
-  // whole: where weights go in q8_0; null: they stay in p.
+  // whole: where weights go if kWhole; else they stay in p, and `whole` is not looked at.
   template <bool kSoftcap, bool kWhole>
   static void softmax_all(float scale, float cap, std::span<const Places> present,
                           MatrixView<float> p, const AttentionSums& sums,

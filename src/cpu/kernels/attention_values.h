@@ -1,6 +1,6 @@
-// Values, merges and what goes to the cache of attention_kernels.h over a vector type
-// (vector_functions.h), a lane a channel, and the table of all kernels. Up to six queries share the
-// registers of values.
+// The kernels of attention_kernels.h that add up values, merge sums and convert for the cache, over
+// a vector type (vector_functions.h), one channel per lane; and the table of all kernels. Up to six
+// queries share the registers of values.
 
 #pragma once
 
@@ -53,8 +53,8 @@ struct AttentionOn : Functions<V> {
     return sum;
   }
 
-  // kVectors of channels of kQueries rows, those of `some` where it is one vector. A key of weight
-  // 0 adds nothing, unless its value is NaN: that is detected in the sums, which are then
+  // kVectors vectors of channels for kQueries queries; of one vector the lanes `some`. A key of
+  // weight 0 adds nothing, unless its value is NaN: that is detected in the sums, which are then
   // computed again without it.
   template <int kQueries, int kVectors, bool kMerge, typename Kept>
   static void values_channels(MatrixView<const float> p, const Kept* values, std::size_t stride,
@@ -179,7 +179,7 @@ struct AttentionOn : Functions<V> {
     }
   };
 
-  // kVectors of channels of kQueries rows.
+  // kVectors vectors of channels for kQueries queries.
   template <int kQueries, int kVectors, typename To>
   static void values_q8_0_channels(MatrixView<const std::int16_t> weights,
                                    const std::int8_t* values, Range pairs, const std::int8_t* next,

@@ -1,10 +1,11 @@
 // What the fast choice (cpu/fast_choice.h) does to whole vocabularies: its part of the table of
 // kernels. The reference has none, because choose_reference works token by token.
 //
-// Tokens in the race are kept in slices: the logits of 16 ids each, 16 s .. 16 s + 15, those not in
-// the race at -inf, so that an element's place mod 16 is its lane and sums of lanes come out as
-// over the whole vocabulary (docs/arithmetic.md, rule 2). Four slices are a block. A row as it came
-// from the model is the slices 0, 1, 2, ..., the last one perhaps cut short.
+// The tokens that no filter has removed yet are the race. They are kept in slices: the logits of 16
+// ids each, 16 s .. 16 s + 15, those not in the race at -inf, so that an element's place mod 16 is
+// its lane and sums of lanes come out as over the whole vocabulary (docs/arithmetic.md, rule 2).
+// Four slices are a block. A row as it came from the model is the slices 0, 1, 2, ..., the last one
+// perhaps cut short.
 //
 // Outputs are written in whole blocks: their spans are multiples of 64 at least as long as the
 // input, and missing inputs of the last block count as -inf.
@@ -67,8 +68,7 @@ struct RaceEntry {
   std::uint32_t place;  // in RaceView::logits
 };
 
-// Where keys of a ranking and the weights that go with them lie. No weights: each weight is the
-// value whose key, by value, it goes with.
+// The keys of a ranking and their weights. weights null: the weight of a key is value_of(key).
 struct RankedPlace {
   RankKey* keys;
   float* weights;
@@ -84,7 +84,7 @@ struct KeyRange {
 };
 struct GroupSum {
   KeyRange range;
-  float sum;  // of round-to-even(weight * scale), exact below 2^24, else at least that
+  float sum;  // of round-to-even(weight * scale): exact below 2^24, else at least 2^24
   bool tie;   // a product lies in the middle between two integers
 };
 
@@ -94,9 +94,9 @@ struct ChoiceKernels {
   float (*block_maxima)(std::span<const float> x, std::span<float> maxima);
   // x = -inf where the token's bit is not set; words past the end of `allowed` are 0.
   void (*forbid)(std::span<const std::uint64_t> allowed, std::span<float> x);
-  // The slices of the race that have a logit >= bound, smaller ones at -inf, and the largest of
-  // each block of them. Returns their number. maxima: of race.logits. `to` may be where the race
-  // and its maxima are.
+  // Copies the slices of the race that have a logit >= bound, smaller logits at -inf, with the
+  // largest of each block. Returns how many slices these are. maxima: of race.logits. `to` may be
+  // where the race and its maxima are.
   std::size_t (*gather)(const RaceView& race, std::span<const float> maxima, float bound,
                         const RacePlace& to);
   // The same for the tokens with exp(logit - max) >= least, and those at max.
@@ -121,7 +121,7 @@ struct ChoiceKernels {
   // Keys by ascending |-log p - entropy|.
   void (*keys_by_surprise)(std::span<const float> logits, float max, float log_sum, float entropy,
                            std::span<RankKey> keys, std::span<RankKey> minima);
-  // How many are at most `bound`.
+  // How many keys are at most `bound`.
   std::size_t (*count_up_to)(std::span<const RankKey> keys, RankKey bound);
   // Copies the keys with after < key <= last and their weights, if `to` has any, in order. Returns
   // their number. Up to 16 elements past them are overwritten.
@@ -132,8 +132,9 @@ struct ChoiceKernels {
   // Moves the keys <= pivot and their weights to the front, the others to `rest`, in order. Returns
   // how many the former are. Up to 16 elements past both places are overwritten. pivot < kNoKey.
   std::size_t (*partition)(RankedPlace group, std::size_t n, RankKey pivot, RankedPlace rest);
-  // Takes tokens whose keys are cut off out of the race, and slices that become empty. Returns how
-  // many are left, with the largest of each block of them. `to` may be where the race is.
+  // Copies the race without the tokens that `cut` does not keep and without slices that become
+  // empty, with the largest of each block. Returns how many slices these are. `to` may be where the
+  // race is.
   std::size_t (*keep)(const RaceView& race, std::span<const RankKey> keys,
                       std::span<const RankKey> minima, RankCut cut, const RacePlace& to);
 

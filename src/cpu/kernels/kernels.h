@@ -44,7 +44,8 @@ struct ProductInput {
   }
 };
 
-// One panel for a few interleaved rows: out[r * stride + o] for its 16 outputs o.
+// Multiplies one panel by a group of interleaved rows (ArrangedRows): out[r * stride + o] for row r
+// of the group and the panel's 16 outputs o.
 using PanelKernel = void (*)(const std::byte* panel, std::size_t columns, const std::int32_t* words,
                              float* out, std::size_t stride);
 
@@ -60,8 +61,8 @@ struct ArrangedRows {
     PanelKernel kernel;
   };
   std::vector<Group> groups;
-  // Working memory of arrange() and product(), whose owner makes it large enough before; so it
-  // does with the capacity of `groups`, at most as many as rows.
+  // Working memory of arrange() and product(). Its owner makes it large enough first, by lines(),
+  // and reserves as many groups as there are rows.
   struct alignas(64) Line {
     std::int32_t words[16];
   };

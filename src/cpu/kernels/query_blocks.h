@@ -1,5 +1,5 @@
-// How attention's kernels divide the rows of a call: into blocks of nearly equal sizes, none larger
-// than registers hold (7 rows are faster as 4 + 3 than as 6 + 1).
+// How attention's kernels divide the queries of a call: into blocks of nearly equal sizes, none
+// larger than registers hold (7 queries are faster as 4 + 3 than as 6 + 1).
 
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace outrider {
 
-// body(range, n) for each block, n its rows as an integral_constant: a template's argument.
+// body(range, n) for each block, n its queries as an integral_constant: a template's argument.
 template <std::size_t kMost, typename Body>
 void for_even_blocks(std::size_t rows, Body body) {
   const auto run = [&]<int... kRows>(Range block, std::integer_sequence<int, kRows...>) {

@@ -6,7 +6,7 @@
 //
 //   kWidth, kRegisters  lanes of 32 bits in a vector; registers that the set has
 //   Floats, Ints, Wide  vectors of float, of signed 32-bit integers, of 64-bit integers
-//   Mask                one bit per lane, made by comparing
+//   Mask                some of the lanes, made by comparing
 //   Lanes               the first lanes of a vector, for the end of a row
 //   Power               2^n for each lane
 //

@@ -68,9 +68,9 @@ template <TensorType kType>
   return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(levels), numbers);
 }
 
-// The units of a sub-block, the first or second of two (second: 0, 1), one after another: take(u,
-// unit), a function with the set's target. An array of them would keep as many registers busy, and
-// spill. lines: from sub_block_begin() on.
+// Calls take(u, unit), a function with the set's target, for each unit of a sub-block: an array of
+// all units would keep as many registers busy, and spill. second: 0 or 1, which of two sub-blocks.
+// lines: from sub_block_begin() on.
 template <TensorType kType, typename Take>
 [[OUTRIDER_AVX512, gnu::always_inline]] inline void for_units(const std::byte* lines, int second,
                                                               const Take& take) {

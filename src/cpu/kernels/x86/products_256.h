@@ -3,7 +3,7 @@
 // of static functions, `Sums`, says how:
 //
 //   kGroupRows                  rows whose sums stay in registers, a sum for each half
-//   bias(type)                  how the bias of types that have one comes: interleaved_rows.h
+//   bias(type)                  the ExtraKind of types that have a bias (interleaved_rows.h)
 //   units_a_sum(type)           units that a sum holds before it must be taken into a total
 //   part(w, i)                  what a row's word i of a unit meets; words per unit: is_wide(bias)
 //   add_unit(sum, w, q)         sum += w * q, four columns per lane, two of a part; w: as stored,

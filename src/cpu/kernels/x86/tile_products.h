@@ -25,7 +25,7 @@
 
 namespace outrider::tiled {
 
-// Sum tiles; then two each of activations and weights.
+// Tile registers: kSums sums, from kA on two of activations, from kB on two of weights.
 inline constexpr int kSums = 4, kA = 4, kB = 6;
 
 struct alignas(64) SumTile {
@@ -66,11 +66,11 @@ struct Pending {
   _mm512_store_si512(to, x);
 }
 
-// Who asks for weights to the second level: unpacking, a few lines ahead of those that it reads; or
-// the products of a step for the next step, a part with each tile of rows. As long as products
-// multiply, memory is idle else, but requests for many lines at once fill the buffers for misses:
-// with up to 20 lines a tile Q4_K, Q6_K and Q4_128 gain 4 to 10 %, with 35 Q4_128 loses 30. Groups
-// of 32 gain nothing.
+// When weights are prefetched into the second-level cache: while unpacking, a few lines ahead of
+// those that it reads; or while multiplying a step, those of the next step, a part with each tile
+// of rows. Memory would be idle while tiles multiply, but requests for many lines at once fill the
+// buffers for misses: with up to 20 lines per tile Q4_K, Q6_K and Q4_128 gain 4 to 10 %, with 35
+// Q4_128 loses 30 %. Groups of 32 gain nothing.
 enum class Requests { while_unpacking, while_multiplying };
 inline constexpr std::size_t kLinesATile = 20;
 
@@ -555,8 +555,8 @@ template <typename Format, Requests kRequests, typename Tiles>
                                         const typename Format::Factors* factors,
                                         OutputTile* outputs, float* out, std::size_t out_stride) {
   static constexpr OutputTile kZeros = {};
-  // Once, not twice by turns as what is still to be added: weights, sums and the rows' own columns
-  // are to stay in the first-level cache.
+  // One buffer, not two in turn like those of what is still to be added: weights, sums and the
+  // rows' columns have to stay in the first-level cache.
   typename Format::Weights weights;
   typename Format::Scales scales[2];
   SumTile sums[2][kSums];
