@@ -4,7 +4,7 @@
 //
 //   kGroupRows                  rows whose sums stay in registers, a sum for each half
 //   bias(type)                  the ExtraKind of types that have a bias (interleaved_rows.h)
-//   units_a_sum(type)           units that a sum holds before it must be taken into a total
+//   units_per_sum(type)         units that a sum holds before it must be taken into a total
 //   part(w, i)                  what a row's word i of a unit meets; words per unit: is_wide(bias)
 //   add_unit(sum, w, q)         sum += w * q, four columns per lane, two of a part; w: as stored,
 //                               without sign; q: a row's word
@@ -196,7 +196,7 @@ template <class Sums, TensorType kType, int kRows, From kFrom>
         for (int h = 0; h < 2; ++h) Sums::template add_unit<kType>(sums[h][r], parts[h], q);
       }
     }
-    if ((i + 1) % Sums::units_a_sum(kType) != 0 && i + 1 != kUnits) continue;
+    if ((i + 1) % Sums::units_per_sum(kType) != 0 && i + 1 != kUnits) continue;
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 2

@@ -29,7 +29,7 @@ struct Avx2Sums {
     return block_shape(type).q_bits() == 8 ? ExtraKind::wide_start : ExtraKind::bias_halves;
   }
 
-  static constexpr int units_a_sum(TensorType type) {
+  static constexpr int units_per_sum(TensorType type) {
     const BlockShape shape = block_shape(type);
     return shape.bits == 5 && shape.has_min ? 4 : 8;
   }

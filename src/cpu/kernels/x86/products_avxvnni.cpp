@@ -14,7 +14,7 @@ struct VnniSums {
   static constexpr int kGroupRows = 5;
   static constexpr ExtraKind bias(TensorType) { return ExtraKind::bias_start; }
 
-  static constexpr int units_a_sum(TensorType) { return 8; }
+  static constexpr int units_per_sum(TensorType) { return 8; }
 
   [[OUTRIDER_AVX2, gnu::always_inline]] static __m256i one() { return _mm256_set1_epi32(1); }
 

@@ -72,7 +72,7 @@ struct Pending {
 // buffers for misses: with up to 20 lines per tile Q4_K, Q6_K and Q4_128 gain 4 to 10 %, with 35
 // Q4_128 loses 30 %. Groups of 32 gain nothing.
 enum class Requests { while_unpacking, while_multiplying };
-inline constexpr std::size_t kLinesATile = 20;
+inline constexpr std::size_t kLinesPerTile = 20;
 
 template <Requests kRequests>
 [[OUTRIDER_AVX512, gnu::always_inline]] inline void prefetch(const std::byte* at,
@@ -671,7 +671,7 @@ template <typename Tiles, typename Format>
                                         out[0].data() + (p - panels.begin) * kPanel, out.stride());
     }
   };
-  if (Format::kGroup > 32 && Format::kStepBytes / kLine <= kLinesATile * layout.rows.tiles)
+  if (Format::kGroup > 32 && Format::kStepBytes / kLine <= kLinesPerTile * layout.rows.tiles)
     multiply.template operator()<Requests::while_multiplying>();
   else
     multiply.template operator()<Requests::while_unpacking>();
