@@ -184,8 +184,8 @@ int Engine::draft_rows_max(const Generation& generation) const {
   return std::min(rows, generation.options.draft_rows.value_or(rows));
 }
 
-// Drafters see what is new of the text. That may take as long as many rows, so that it happens no
-// earlier than they are asked, after the answer's first token.
+// That may take as long as many rows, so that it happens no earlier than drafters are asked, after
+// the answer's first token.
 void Engine::show(Generation& generation) {
   const std::span<const Token> text = generation.tokens;
   const int first = generation.n_shown, n_prompt = generation.n_prompt;

@@ -1,5 +1,5 @@
 // Speculative decoding over any number of sequences: who owns the target, the drafters and the
-// planner, and how texts begin and change. What a step does is in step.h.
+// planner, and how sequences begin, restart and are preempted. What a step does is in step.h.
 
 #pragma once
 
@@ -38,29 +38,30 @@ class Engine {
   void check(std::span<const Token> prompt, std::span<const Token> prediction,
              std::optional<int> n_left) const;
 
-  // A text with this prompt. What of a prediction no context could hold is ignored. The target must
-  // have a sequence left.
+  // Begins a sequence with this prompt. The part of a prediction that is longer than the context is
+  // ignored. The target must have a sequence left.
   // Throws Error if the prompt is empty or leaves no room in the context for an answer, unless no
   // token of one is wanted; if prompt or prediction hold tokens that the model does not have; or as
   // check_sampling().
   std::unique_ptr<Generation> begin(std::span<const Token> prompt, SamplingParams sampling,
                                     StopRules stop, AnswerOptions options = {});
 
-  // The same sequence, in its scope, with another prompt: what the longest common prefix of text
-  // and prompt left in the cache is kept, except for the last token of the prompt. Throws like
+  // Gives the sequence another prompt; its scope stays. Of the longest common prefix of its tokens
+  // and the prompt, without the prompt's last token, the cache keeps what it has. Throws like
   // begin(), and then leaves the generation as it was. If a drafter fails for want of memory, the
   // generation ends with an error, and can be restarted again.
   void restart(Generation& generation, std::span<const Token> prompt, SamplingParams sampling,
                StopRules stop, AnswerOptions options = {});
 
-  // The text's pages go back to the target's and the drafters' pools. The next steps compute again
-  // what is not there any more, and it goes on as it would have.
+  // Preempts the sequence: its pages go back to the pools of the target and the drafters. Its next
+  // steps compute again what is no longer in the caches; the answer is the same.
   void suspend(Generation& generation);
 
   // Tokens of the sequence that have to be computed before its last one, which is a row of every
   // step. Cached pages of these tokens are reused first, so they do not count.
   int n_to_prefill(Generation& generation);
   int draft_rows_max(const Generation& generation) const;  // of a step
+  // Shows the drafters the tokens that they have not seen, and with a prompt the prediction.
   void show(Generation& generation);
   // The most pages of the target that steps take which compute n_prefill of the n_to_prefill()
   // tokens.
@@ -87,35 +88,36 @@ class Engine {
   // One pass for all given generations, none of them ended, each at most once and no more than the
   // target's batch_rows: for each a chunk of its prompt, or draft and verify. Where the target has
   // fewer pages than all sequences need, pages_wanted() of all must be free. A failure ends
-  // generations with an error, and the engine stays usable: a text whose logits cannot be used
-  // (NaN) ends alone; if a stage fails (memory), all texts of this step end as they were before it.
-  // n_waiting texts have no part in the step and wait for its end: drafts have to be worth their
-  // time, too.
+  // generations with an error, and the engine stays usable: a sequence whose logits cannot be used
+  // (NaN) ends alone; if a stage fails (memory), all sequences of the step end with the tokens that
+  // they had before it. n_waiting: sequences that wait for the end of the step without a part in
+  // it; drafts have to be worth their time, too.
   void step(std::span<const Part> parts, int n_waiting = 0);
   // Each with as much of its prompt as EngineOptions allow, in turn.
   void step(std::span<Generation* const> generations);
 
-  // What the pass of a step with these parts, at least one, is expected to take without drafts;
+  // The milliseconds that a pass of these parts, at least one, is expected to take without drafts;
   // nothing: not known yet.
   std::optional<double> pass_ms(std::span<const Part> parts) const;
 
-  // For an automatic planner times the drafters; for it, and with knows_passes, the first time the
-  // target on as many rows as a step of one text may have. On top of a living generation's text,
-  // which stays as it is, or if there is none on a sequence of its own.
+  // Times what is not known yet. With an automatic planner and drafters: the drafters, and passes
+  // of the target over as many rows as a step of one sequence may have. With knows_passes: passes
+  // over up to 96 rows, whatever the planner. They run behind the tokens of a living generation,
+  // which stays as it is, or without one on a sequence of their own.
   void measure_costs();
 
-  // What this engine knows of costs and acceptance, and in place of measure_costs(): what another
-  // one knew that had such a target and such drafters. False if it does not fit these drafters;
-  // then nothing has changed.
+  // What this engine knows of costs and acceptance. restore() takes what another engine with such a
+  // target and such drafters knew, in place of measure_costs(); false if it does not fit these
+  // drafters, and then nothing has changed.
   Learned learned() const;
   bool restore(const Learned& learned);
 
-  // Other drafters from now on; they are shown the texts of the living generations, whose counters
+  // Other drafters from now on; they are shown the tokens of the living generations, whose counters
   // begin anew.
   void set_drafters(std::vector<std::unique_ptr<Drafter>> drafters);
 
-  // Drafters forget what texts that have ended taught them (Drafter::forget), so that no text helps
-  // another. The planner forgets nothing.
+  // Drafters forget what ended sequences taught them (Drafter::forget), so that no answer makes
+  // another one faster. The planner forgets nothing.
   void forget_texts();
 
   // Called at the end of every step; what it throws leaves step() after the step is complete.

@@ -1,4 +1,4 @@
-// A text in progress, and what became of it in the last step.
+// A sequence in progress, and what its last step brought.
 
 #pragma once
 
@@ -19,7 +19,7 @@ namespace outrider {
 
 class Engine;
 
-// One token by which a step lengthened the text.
+// One token by which a step lengthened the sequence.
 struct Emitted {
   Token token;
   std::optional<int> drafter;             // who proposed it first, if it was an accepted draft
@@ -43,7 +43,7 @@ struct NotDrafted {
   long sum() const { return off + limit + no_match + does_not_pay + measured; }
 };
 
-// What drafting took, each step counted once however many texts shared it.
+// What drafting took, each step counted once however many sequences shared it.
 struct DraftWork {
   long passes = 0, levels = 0;  // of drafters' own models, and what these decided
   double ms = 0;                // of Drafter::propose, prefill included, indexing not
@@ -52,7 +52,7 @@ struct DraftWork {
 // Of one answer.
 struct Counters {
   long steps = 0;
-  long generating = 0;  // steps that computed the end of the text, so brought tokens
+  long generating = 0;  // steps that computed the end of the sequence, so brought tokens
   long rows = 0;        // of passes, prompt rows among them
   long drafted = 0;     // nodes checked, each once
   long accepted = 0;
@@ -64,14 +64,14 @@ struct Counters {
   // In this answer's steps: passes of drafters' own models, and levels that these decided.
   long draft_passes = 0, draft_levels = 0;
   // Of Drafter::propose in these steps, prefill included, indexing not. Of a step that several
-  // texts share, all of it.
+  // sequences share, all of it.
   double draft_ms = 0;
   NotDrafted not_drafted = {};
   // [n]: steps with drafts of which n tokens were accepted.
   std::vector<long> accepted_lengths = {};
   std::vector<DrafterCounts> drafters = {};  // [drafters]
 
-  // Of both; counts of drafters are not added, which may be different ones.
+  // Adds all but `drafters`, since the two may be of different drafters.
   Counters& operator+=(const Counters& other);
 };
 
@@ -90,12 +90,12 @@ struct Generation {
   // Nothing follows: a stop rule ended the answer, or an error did.
   bool ended() const { return finish_reason || error; }
 
-  // Every row of the prompt has to be computed, for its logits: nothing was generated yet. A text
-  // that gave its pages back later has told them.
+  // Every row of the prompt has to be computed, for its log probabilities: nothing was generated
+  // yet. Later they are known, also if the sequence is preempted.
   bool scores_prompt() const { return options.prompt_logprobs && std::ssize(tokens) == n_prompt; }
 
-  // An answer that is broken off here: the text that was held back because it could have become a
-  // stop string.
+  // Ends the answer here: returns the text that was held back because it could have become a stop
+  // string.
   std::string take_held_text() {
     stop.finish();
     return stop.take_text();

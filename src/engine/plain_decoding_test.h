@@ -34,7 +34,7 @@ struct Outcome {
   }
 };
 
-// Plain decoding in five lines: no engine, no cache.
+// Plain decoding: no engine, no cache, no drafts.
 inline Outcome decode_plainly(const FakeModel& model, const Tokenizer& tokenizer,
                               const Request& request, int context) {
   std::vector<Token> text = request.prompt;

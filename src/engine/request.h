@@ -1,4 +1,4 @@
-// What an answer shall be to.
+// A request: a prompt, and how it is to be answered.
 
 #pragma once
 
@@ -13,22 +13,23 @@
 
 namespace outrider {
 
-// What an answer may be asked besides its sampling and its end.
+// How an answer is to be made, besides its sampling and its end.
 struct AnswerOptions {
-  // How it is expected to read mostly, if that is known. It may make it come faster.
+  // What the answer is expected to repeat mostly: drafts come from it. Empty: not known.
   std::vector<Token> prediction = {};
-  // Whose texts it may share pages with.
+  // Whose cached pages and earlier answers the answer may use.
   CacheScope scope = {};
   // Drafted nodes of a step at most; 0: no drafts. Nothing: as the planner's options allow.
   std::optional<int> draft_rows = {};
   // The names of the drafters that may propose; nothing: all of the engine's.
   std::optional<std::vector<std::string>> drafters = {};
-  // For each of its tokens the log probability, and so many best ones; nothing: none.
+  // Log probabilities of each token of the answer, and of so many best tokens in its place;
+  // nothing: none.
   std::optional<int> n_logprobs = {};
   // The same for the tokens of the prompt: then all of it is computed, cached or not.
   bool prompt_logprobs = false;
-  // The prompt is read where no token of an answer is wanted, too: for its log probabilities, and
-  // for those that begin alike.
+  // The prompt is prefilled even if no token of an answer is wanted: for its log probabilities, and
+  // for prompts that begin alike.
   bool prefills_always = false;
 };
 
@@ -39,7 +40,7 @@ struct Request {
   AnswerOptions options = {};
 };
 
-// The request's, where end tokens are forbidden if it ignores them.
+// The request's sampling, with end tokens forbidden if stop.ignore_eos.
 SamplingParams sampling_of(const Request& request, const Tokenizer& tokenizer);
 
 }  // namespace outrider

@@ -1,4 +1,4 @@
-// Many users' answers on one engine: who runs, how much of a prompt a step reads, who waits, and
+// Many users' answers on one engine: who runs, how much of a prompt a step computes, who waits, and
 // which answer is preempted when pages run out. Continuous batching: Yu et al. 2022 (Orca, OSDI
 // 22); chunks of prompts beside decoding: Agrawal et al. 2024 (Sarathi-Serve), arXiv:2403.02310;
 // giving pages back and computing again: Kwon et al. 2023 (vLLM), arXiv:2309.06180.
@@ -39,7 +39,8 @@ struct AnswerToken {
 
 struct AnswerFigures {
   int prompt_tokens = 0, cached_tokens = 0, completion_tokens = 0;
-  // By the clock: waiting for the first step; from there to the first tokens; from there on.
+  // By the clock: from submit() until the answer gets pages and begins; from there to the first
+  // tokens; from there to the end.
   double queued_ms = 0, prompt_ms = 0, generation_ms = 0;
   int first_tokens = 0;  // that came with the step that ended the prompt
   int n_preempted = 0;
@@ -72,7 +73,7 @@ struct AnswerId {
   friend auto operator<=>(AnswerId, AnswerId) = default;
 };
 
-// The queue is full: come again later.
+// The answer cannot be taken now: the queue is full, or the scheduler has stopped.
 class Overloaded : public Error {
  public:
   using Error::Error;
@@ -81,13 +82,12 @@ class Overloaded : public Error {
 struct SchedulerOptions {
   int n_running = 1;    // answers at once, at most the target's sequences
   int n_waiting = 256;  // others that may wait
-  // The longest that a step may take which prefills prompts while other answers generate, without
-  // its drafts. No value: less than twice the time of such a step without prompts, or more where
-  // more answers prefill than generate, in that proportion. One token of a prompt is always
-  // computed.
+  // The longest that a step may take which prefills while other answers generate, without its
+  // drafts. Nothing: less than twice the time of the step without prefill; if more answers prefill
+  // than generate, more in proportion to all answers. One token of a prompt is always computed.
   std::optional<double> max_pause_ms = {};
-  // From an answer's submission. Then it ends, by FinishReason::length if it has begun to generate;
-  // else it is cancelled. Nothing: no limit.
+  // The longest time from an answer's submission to its end: after it the answer ends by
+  // FinishReason::length if it has begun to generate, else it is cancelled. Nothing: no limit.
   std::optional<std::chrono::milliseconds> time_max = {};
 };
 
@@ -121,9 +121,8 @@ struct SchedulerStatus {
 
 class Scheduler {
  public:
-  // Engine and tokenizer must outlive it, and nobody else may use the engine, whose prompt_chunk is
-  // set. A sequence of the target must fit into its pages at its longest, alone and with the rows
-  // of a step.
+  // Engine and tokenizer must outlive it, and nobody else may use the engine. CHECKs that the
+  // engine's prompt_chunk is set and that the target has pages_of_one_sequence().
   Scheduler(Engine& engine, const Tokenizer& tokenizer, SchedulerOptions options);
   ~Scheduler();  // on the engine's thread, or after run() has returned; answers are cancelled
   Scheduler(const Scheduler&) = delete;

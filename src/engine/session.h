@@ -1,5 +1,5 @@
-// One user's text: a conversation or a completion, turn after turn on one sequence. What a turn
-// shares with the one before is not computed again.
+// One user's conversation or completion, turn after turn on one sequence. The tokens that a turn
+// shares with the one before are not computed again.
 
 #pragma once
 
@@ -29,8 +29,8 @@ struct Completion {
 
   // prompt_ms: from before the engine gets the prompt until the first tokens come, with the
   // prompt's last pass. generation_ms: from then on, so the time of completion_tokens -
-  // first_tokens. What drafters index and read is in one or the other; what passed between the
-  // calls of begin(), step() and finish() is in neither.
+  // first_tokens. Drafters' indexing and prefill counts where it happens; time between the calls of
+  // begin(), step() and finish() does not count.
   double prompt_ms = 0, generation_ms = 0;
   int first_tokens = 0;
   double whole_ms() const { return prompt_ms + generation_ms; }

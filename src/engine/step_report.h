@@ -17,14 +17,14 @@ namespace outrider {
 struct StepReport {
   struct Node {  // a drafted node that was checked
     Token token;
-    int parent;  // its number in this list + 1; 0: the last token of the text
+    int parent;  // its number in this list + 1; 0: the root
     bool accepted;
     std::vector<Proposal> proposals;
   };
   struct Sequence {
     DraftSequence id;
-    int position;    // cached tokens before the step
-    int n_tokens;    // tokens of the text computed: the last one, or a part of the prompt
+    int position;    // tokens of the sequence in the cache before the step
+    int n_tokens;    // tokens of the sequence computed: the root, or a part of the prompt
     int n_proposed;  // drafted nodes before the plan
     std::vector<Node> nodes;
     std::vector<Token> emitted;
