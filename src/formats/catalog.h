@@ -37,9 +37,9 @@ struct CatalogEntry {
   bool is_default = false;
   struct Draft {
     std::string model;    // of the catalogue
-    std::string speedup;  // of chat, against drafts from the text alone: "1.1 to 1.2"
+    std::string speedup;  // of chat, over drafts by `lookup` alone: "1.1 to 1.2"
   };
-  std::optional<Draft> draft;  // who drafts for it
+  std::optional<Draft> draft;  // the draft model for it
 };
 
 // "not stated" where the file names none.
@@ -85,7 +85,7 @@ struct ModelReference {
 };
 
 // Looks at the text, and for an unknown name at the disk. Text that contains '/' or ends in ".gguf"
-// is a path, whether or not a file is there; what is there is read_gguf()'s to judge. Throws Error
+// is a path, whether or not a file is there; read_gguf() checks what is there. Throws Error
 // for an unknown name (with the nearest one), and for hf:... and addresses, which this version does
 // not fetch.
 ModelReference parse_model_reference(std::string_view text);

@@ -29,8 +29,9 @@ struct ModelSeries {
   };
   std::string architecture;  // general.architecture
   std::string pre;           // tokenizer.ggml.pre; empty: any
-  std::string named;         // a part of the file's name for it, in lower-case letters and digits
-  std::vector<Mark> marks;   // tokens that only this vocabulary has
+  // A part of general.basename or general.name, which are reduced to lower-case letters and digits.
+  std::string named;
+  std::vector<Mark> marks;  // tokens that only this vocabulary has
   std::vector<KnownModel> models;
 };
 

@@ -38,8 +38,8 @@ class ListedMetadata {
                                    std::int64_t most) const;
   std::optional<double> given_number(std::string_view name, double least, double most) const;
 
-  // Throws Error if the file has another value of an unsupported key that has to be as another one:
-  // only who reads that one knows its default.
+  // Throws Error if the file has the unsupported key `name` with another value than `wanted`: for
+  // keys that must equal another one, whose default only the family knows.
   void must_be(std::string_view name, int wanted) const;
 
   // What holds if the file lacks the key, in words.

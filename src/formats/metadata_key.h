@@ -19,8 +19,8 @@ struct SameAs {      // what holds for another key of the same family
 struct Computed {  // from the rest of the file, as these words say
   std::string_view how;
 };
-// A number that its publisher's configuration has and files lack: `then` in files in which these
-// keys have these values, else `elsewhere`.
+// A number that the configuration of the published `model` has and its GGUF files lack: `then` in
+// files that meet all of `where`, else `elsewhere`.
 struct Published {
   struct Condition {
     std::string_view name = {};  // empty: none

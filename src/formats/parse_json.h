@@ -1,10 +1,10 @@
 // JSON from outside (files of prompts, conversations, configurations; requests), and as text again.
 //
 // No number changes on its way. The library keeps integers of up to 64 bits and makes doubles of
-// longer ones, which loses digits; here those are literals, values that stand in a tree for their
-// own text. So are numbers beyond all doubles (1e400), too small for one (1e-400), or with a
-// fraction that a double loses (2.9999999999999999999), so that no reader takes them for others;
-// dump_json writes them as Python does, but for those beyond.
+// longer ones, which loses digits; here those are literals: values that hold the number's text
+// (json_literal). So are numbers beyond all doubles (1e400), too small for one (1e-400), or with a
+// fraction that a double loses (2.9999999999999999999), so that no reader takes them for others.
+// dump_json writes literals as Python writes the number, but those beyond all doubles as they were.
 
 #pragma once
 
