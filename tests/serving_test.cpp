@@ -106,7 +106,7 @@ Sums serve_and_compare(const Models& models, const Load& load, unsigned seed) {
   Engine engine(load_cpu(*models.target, options, load.isa), std::move(drafters),
                 {.planner = {.automatic = load.automatic, .rows = 8, .depth = 6},
                  .prompt_chunk = load.prompt_chunk,
-                 .knows_passes = true});
+                 .always_times_passes = true});
   engine.measure_costs();
   const int n_pages = engine.target().free_pages();
   Scheduler scheduler(

@@ -290,7 +290,7 @@ void Engine::forget_texts() {
 void Engine::measure_costs() {
   const PlannerOptions& planner = options_.planner;
   const bool drafts = planner.automatic && planner.rows > 0 && !drafters_.empty();
-  if (!drafts && !options_.knows_passes) return;
+  if (!drafts && !options_.always_times_passes) return;
   if (planner.automatic)
     for (const auto& drafter : drafters_) drafter->measure_costs();
   if (!passes_.empty()) return;
@@ -299,13 +299,13 @@ void Engine::measure_costs() {
   // curve goes on beyond them and is refined by every step.
   constexpr int kRounds = 3;
   constexpr int kRowsOfMany = 96;  // beyond them a row takes what it takes
-  const double enough_ms = options_.knows_passes ? 3000 : 600;  // there are more points then
+  const double enough_ms = options_.always_times_passes ? 3000 : 600;  // there are more points then
   const Stopwatch watch;
   std::optional<OwnedSequence> own;
   if (living_.empty()) own.emplace(*target_);
   const SequenceId sequence = own ? own->id() : living_.front()->sequence;
   const int first = target_->committed(sequence);
-  const int rows_of_one = options_.knows_passes ? kRowsOfMany : 1 + planner.rows;
+  const int rows_of_one = options_.always_times_passes ? kRowsOfMany : 1 + planner.rows;
   const int rows_max = std::min({rows_of_one, target_->options().batch_rows,
                                  target_->options().n_slots, target_->options().context - first});
   time_pass(*target_, sequence, 1, 1);             // first touches of memory

@@ -18,8 +18,9 @@ namespace outrider {
 
 struct EngineOptions {
   PlannerOptions planner = {};
-  int prompt_chunk = 0;       // prompt rows of a sequence in one pass at most; 0: as many as fit
-  bool knows_passes = false;  // measure_costs() times the target even if no draft depends on it
+  int prompt_chunk = 0;  // prompt rows of a sequence in one pass at most; 0: as many as fit
+  bool always_times_passes =
+      false;  // measure_costs() times the target even if no draft depends on it
 };
 
 // Not thread-safe.
@@ -101,9 +102,9 @@ class Engine {
   std::optional<double> pass_ms(std::span<const Part> parts) const;
 
   // Times what is not known yet. With an automatic planner and drafters: the drafters, and passes
-  // of the target over as many rows as a step of one sequence may have. With knows_passes: passes
-  // over up to 96 rows, whatever the planner. They run behind the tokens of a living generation,
-  // which stays as it is, or without one on a sequence of their own.
+  // of the target over as many rows as a step of one sequence may have. With always_times_passes:
+  // passes over up to 96 rows, whatever the planner. They run behind the tokens of a living
+  // generation, which stays as it is, or without one on a sequence of their own.
   void measure_costs();
 
   // What this engine knows of costs and acceptance. restore() takes what another engine with such a

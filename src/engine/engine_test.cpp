@@ -451,7 +451,7 @@ TEST(Engine, RandomTreesChangeNothing) {
 TEST(Engine, TimesEachPassMoreThanOnce) {
   const auto backend =
       std::make_shared<FakeBackend>(FakeModel{}, LoadOptions{.context = 200, .batch_rows = 128});
-  Engine engine(backend, {}, {.knows_passes = true});
+  Engine engine(backend, {}, {.always_times_passes = true});
   std::map<long, int> passes;  // by rows
   long rows_before = 0;
   const auto end_pass = [&] {

@@ -62,7 +62,8 @@ struct Served {
     }
     engine.emplace(
         target, std::move(drafters),
-        EngineOptions{.planner = setting.planner, .prompt_chunk = 100, .knows_passes = true});
+        EngineOptions{
+            .planner = setting.planner, .prompt_chunk = 100, .always_times_passes = true});
     if (setting.planner.automatic) engine->measure_costs();
     target->counts = {};
     n_pages = target->free_pages();

@@ -335,10 +335,11 @@ std::vector<std::unique_ptr<Drafter>> Runtime::make_drafters(std::span<const Dra
 }
 
 std::unique_ptr<Engine> Runtime::make_engine(std::span<const DraftChoice> drafters) {
-  auto engine = std::make_unique<Engine>(target_, make_drafters(drafters),
-                                         EngineOptions{.planner = options_.planner,
-                                                       .prompt_chunk = options_.prompt_chunk,
-                                                       .knows_passes = options_.pool.has_value()});
+  auto engine =
+      std::make_unique<Engine>(target_, make_drafters(drafters),
+                               EngineOptions{.planner = options_.planner,
+                                             .prompt_chunk = options_.prompt_chunk,
+                                             .always_times_passes = options_.pool.has_value()});
   std::optional<Profile> profile;
   if (options_.planner.automatic)
     profile = std::ranges::equal(drafters, options_.drafters) ? profile_ : find_profile(drafters);
