@@ -55,7 +55,7 @@ std::string answer_summary(const Completion& answer) {
     text += fmt::format(", {:.1f} tokens/s", answer.tokens_per_second());
   }
   text += fmt::format("; prompt {} tokens", answer.prompt_tokens);
-  if (answer.reused_tokens) text += fmt::format(", {} of them reused", answer.reused_tokens);
+  if (answer.cached_tokens) text += fmt::format(", {} of them reused", answer.cached_tokens);
   text += fmt::format(", {:.2f} s", answer.prompt_ms / 1000);
   if (const std::string drafts = drafts_text(answer); !drafts.empty()) {
     text +=

@@ -123,7 +123,7 @@ void Engine::start(Generation& generation, std::span<const Token> prompt, Answer
   generation.tokens.assign(prompt.begin(), prompt.end());
   generation.n_prompt = static_cast<int>(prompt.size());
   kept = generation.n_prompt - 1 - n_to_prefill(generation);
-  generation.n_reused = kept;
+  generation.cached_tokens = kept;
   generation.state = ProcessorState(generation.sampling);
   generation.state.advance(prompt);
   generation.finish_reason.reset();

@@ -840,7 +840,7 @@ TEST(Engine, RestartKeepsTheCommonPrefix) {
     for (const auto& [prompt, reused] : turns) {
       const Request request{prompt, sampled(2, true), stop};
       engine.restart(generation, prompt, request.sampling, StopRules(tokenizer, stop));
-      EXPECT_EQ(generation.n_reused, reused);
+      EXPECT_EQ(generation.cached_tokens, reused);
       check_state(engine, generation);
       run(generation);
       check_state(engine, generation);

@@ -109,7 +109,7 @@ struct Generation {
   std::vector<Token> tokens;  // prompt and answer
   int n_prompt = 0;
   int n_shown = 0;   // tokens that the drafters have seen
-  int n_reused = 0;  // tokens of the prompt that the cache had already
+  int cached_tokens = 0;  // tokens of the prompt that the cache had already
   SamplingParams sampling;
   ProcessorState state;  // after `tokens`
   StopRules stop;

@@ -70,7 +70,7 @@ Completion Session::finish() {
   Completion& completion = answer_.completion;
   completion.finish_reason = generation_->finish_reason;
   completion.prompt_tokens = generation_->n_prompt;
-  completion.reused_tokens = generation_->n_reused;
+  completion.cached_tokens = generation_->cached_tokens;
   completion.completion_tokens = static_cast<int>(completion.tokens.size());
   completion.prompt_ms = answer_.first_ms.value_or(answer_.ms);
   completion.generation_ms = answer_.ms - completion.prompt_ms;

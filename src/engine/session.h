@@ -25,7 +25,7 @@ struct Completion {
   std::optional<FinishReason> finish_reason;  // nothing: interrupted
 
   // Tokens: of the prompt, of these already in the cache, of the answer.
-  int prompt_tokens = 0, reused_tokens = 0, completion_tokens = 0;
+  int prompt_tokens = 0, cached_tokens = 0, completion_tokens = 0;
 
   // prompt_ms: from before the engine gets the prompt until the first tokens come, with the
   // prompt's last pass. generation_ms: from then on, so the time of completion_tokens -

@@ -85,7 +85,7 @@ TEST(Session, CompletesAlikeWithAndWithoutDrafts) {
     EXPECT_EQ(a.completion_tokens, 30);
     EXPECT_EQ(b.finish_reason, FinishReason::length);
     EXPECT_EQ(b.prompt_tokens, 5);
-    EXPECT_EQ(b.reused_tokens, 0);
+    EXPECT_EQ(b.cached_tokens, 0);
     EXPECT_GT(b.prompt_ms, 0);
     EXPECT_GE(b.first_tokens, 1);
     EXPECT_EQ(a.first_tokens, 1);
@@ -109,14 +109,14 @@ TEST(Session, ATurnReusesWhatItShares) {
     const Completion answer = talk.session.complete({text, sampled(), stop});
     Talk fresh({});
     EXPECT_EQ(answer.tokens, fresh.session.complete({text, sampled(), stop}).tokens);
-    EXPECT_EQ(answer.reused_tokens, turn == 0 ? 0 : static_cast<int>(text.size()) - 3);
+    EXPECT_EQ(answer.cached_tokens, turn == 0 ? 0 : static_cast<int>(text.size()) - 3);
     text.insert(text.end(), answer.tokens.begin(), answer.tokens.end());
     EXPECT_EQ(talk.session.n_tokens(), static_cast<int>(text.size()));
     text.insert(text.end(), {static_cast<Token>(10 + turn), 11});
   }
   text.resize(2);  // another conversation that begins alike
   text.insert(text.end(), {7, 8, 9});
-  EXPECT_EQ(talk.session.complete({text, sampled(), stop}).reused_tokens, 2);
+  EXPECT_EQ(talk.session.complete({text, sampled(), stop}).cached_tokens, 2);
 }
 
 // Two engines on one target, step by step in turn: the same answers, and no time but their own.
@@ -237,7 +237,7 @@ TEST(Session, DraftersCanChangeBetweenTurns) {
     talk.engine.set_drafters(perfect_drafter());
   }
   const Completion last = talk.session.complete({text, sampled(), stop});
-  EXPECT_EQ(last.reused_tokens, static_cast<int>(text.size()) - 2);
+  EXPECT_EQ(last.cached_tokens, static_cast<int>(text.size()) - 2);
   EXPECT_GT(last.draft[1].counts.accepted, 5);
   EXPECT_EQ(last.tokens, plain.session.complete({text, sampled(), stop}).tokens);
 }
