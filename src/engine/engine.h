@@ -19,8 +19,8 @@ namespace outrider {
 struct EngineOptions {
   PlannerOptions planner = {};
   int prompt_chunk = 0;  // prompt rows of a sequence in one pass at most; 0: as many as fit
-  bool always_times_passes =
-      false;  // measure_costs() times the target even if no draft depends on it
+  // measure_costs() times the target even if no draft depends on it.
+  bool always_times_passes = false;
 };
 
 // Not thread-safe.
