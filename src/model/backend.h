@@ -1,10 +1,9 @@
-// The seam to a device: a model loaded with its cache, and the few things that the engine asks of
-// it. cpu/ is one side of it; the engine, the drafters and every test are the other. Not
-// thread-safe: one thread at a time calls one backend. A call that breaks a rule below fails a
-// CHECK.
+// The interface to a device: a model loaded with its cache, and what the engine and drafters ask of
+// it. cpu/ implements it, and fake_backend.h does for tests. Not thread-safe: one thread at a time
+// calls one backend. A call that breaks a rule below fails a CHECK.
 //
 // Every call throws Error or std::bad_alloc if memory for it cannot be had. The backend stays
-// usable: committed texts stand, and what the call was to change is as it was, except where
+// usable: what is committed stays, and what the call was to change is as before, except where
 // forward() says otherwise.
 
 #pragma once
@@ -29,7 +28,7 @@
 namespace outrider {
 
 // What a row continues.
-struct CommittedText {};  // the end of the sequence's history
+struct CommittedText {};  // the last committed position, or the beginning of an empty sequence
 struct EarlierRow {
   int row;
 };  // of the same batch and sequence
@@ -40,7 +39,7 @@ using Parent = std::variant<CommittedText, EarlierRow, SlotId>;
 struct Row {
   SequenceId sequence;
   Token token;
-  int position = 0;  // its parent's + 1; after committed text: committed(sequence)
+  int position = 0;  // its parent's + 1; after the committed end: committed(sequence)
   Parent parent = CommittedText{};
   bool wants_logits = false;
 };
@@ -56,7 +55,7 @@ struct ForwardOptions {
   PassProfile* profile = nullptr;
 };
 
-// What a forward left on the device: logits, taps, and a slot per row. Valid until the next
+// What a forward pass left on the device: logits, taps, and a slot per row. Valid until the next
 // forward(), add_outputs() or remove_added_outputs() of its backend.
 struct Pass {
   std::vector<SlotId> slots;     // [rows], in row order
@@ -71,10 +70,10 @@ struct LoadOptions {
   // they need at their longest.
   int n_pages = 0;
   bool shares_texts = false;  // whether reuse_prefix() finds what other sequences have computed
-  int batch_rows = 512;       // of one forward
+  int batch_rows = 512;       // of one forward pass
   CacheType cache_type = CacheType::f16;
   int n_threads = 1;
-  // For draft models, whose fidelity no text depends on: matrices whose weights would take more
+  // For draft models, whose proposals the target checks: matrices whose weights would take more
   // bits in memory are encoded in this type, or as encodable_type() says (numerics/encode.h).
   std::optional<TensorType> requantize = {};
   // For draft models: the tokens that have logits, ascending, each once; all others are at -inf.
@@ -92,9 +91,9 @@ class Backend {
 
   virtual const ModelSpec& spec() const = 0;
   virtual const LoadOptions& options() const = 0;  // with defaults filled in
-  // What was found to suit this machine, by measuring when the model was loaded and since then: a
-  // line to keep for LoadOptions::tuning, which only says how fast passes are. Empty: nothing to
-  // keep.
+  // What suits this machine, as measured when the model was loaded and since then (on CPUs the
+  // prefetch pattern): a line to keep for LoadOptions::tuning. It changes the speed of passes, not
+  // their results. Empty: nothing to keep.
   virtual std::string tuning() const { return {}; }
 
   // Rows of several sequences come in any order, parents before children. At most batch_rows rows.
@@ -108,27 +107,28 @@ class Backend {
   // Output of layer forward_options.taps[tap] for one row: [embedding].
   virtual std::vector<float> read_tap(const Pass& pass, int tap, int row) const = 0;
 
-  // Gives these tokens logits from the next forward on. Tokens that have some, that are beyond the
-  // vocabulary or beyond output_room are ignored. If any is added, the last pass is over.
+  // Gives these tokens logits from the next forward pass on. Tokens that have some, that are beyond
+  // the vocabulary or beyond output_room are ignored. If any is added, the last pass is over.
   virtual void add_outputs(std::span<const Token> tokens) = 0;
   // Takes away the logits that add_outputs() gave. If it gave any, the last pass is over.
   virtual void remove_added_outputs() = 0;
 
-  // The cache (cache/cache.h). A new sequence has no text. It may share pages with others of its
+  // The cache (cache/cache.h). A new sequence is empty. It may share pages with others of its
   // scope.
   virtual SequenceId begin(CacheScope scope = {}) = 0;
   virtual void end(SequenceId sequence) = 0;
-  // The committed text, which `text` begins with, grows by what other sequences of the same scope
-  // have computed of `text` and is still there, in whole pages; scratch is dropped. Returns
-  // committed(sequence) then.
-  virtual int reuse_prefix(SequenceId sequence, std::span<const Token> text) = 0;
-  // Pages of n_pages that nobody uses. A forward and a commit take at most pages_wanted(); who
-  // gives the backend fewer pages than all sequences need sees to it that there are as many.
+  // Drops scratch, then commits what is cached of `tokens` in the sequence's scope (glossary:
+  // prefix hit), whole pages only. `tokens` begins with the committed ones. Returns
+  // committed(sequence).
+  virtual int reuse_prefix(SequenceId sequence, std::span<const Token> tokens) = 0;
+  // Pages that no sequence uses. A forward pass over n_rows rows of the sequence and a commit of
+  // n_committed positions take at most pages_wanted(). If n_pages is less than all sequences need,
+  // the caller makes sure that so many are free.
   virtual int free_pages() const = 0;
-  // Of these, pages whose text a sequence may reuse.
+  // The cached ones among them.
   virtual int cached_pages() const = 0;
   virtual int pages_wanted(SequenceId sequence, int n_rows, int n_committed) const = 0;
-  // A second sequence with the same committed text; scratch is not copied.
+  // A second sequence with the same history; scratch is not copied.
   virtual SequenceId fork(SequenceId sequence) = 0;
   // Makes `path`, a parent-to-child chain that starts at the committed end and was written by all
   // layers, into history; drops all other scratch of the sequence.

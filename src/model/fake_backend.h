@@ -30,7 +30,7 @@ struct FakeModel {
   int vocabulary = 23;
   float peak = 6;          // the favourite's lead
   float whole_path = 2;    // spread of what the whole path decides
-  float disagreement = 0;  // share of paths where an opinion of its own rules
+  float disagreement = 0;  // share of paths with other favourites, which `opinion` chooses
   std::uint64_t opinion = 0;
   std::function<bool(std::span<const Token> path)> unusable = nullptr;  // its logits are NaN
   // What a path is followed by, instead of the favourites.
@@ -190,9 +190,9 @@ class FakeBackend final : public Backend {
     sequences_.emplace(forked.value, Sequence{.committed = at(sequence).committed, .slots = {}});
     return forked;
   }
-  int reuse_prefix(SequenceId id, std::span<const Token> text) override {
+  int reuse_prefix(SequenceId id, std::span<const Token> tokens) override {
     Sequence& sequence = at(id);
-    const auto reused = text.first(cache_->reuse_prefix(id, text));
+    const auto reused = tokens.first(cache_->reuse_prefix(id, tokens));
     sequence.committed.assign(reused.begin(), reused.end());
     sequence.slots.clear();
     return cache_->committed(id);

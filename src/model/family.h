@@ -28,7 +28,7 @@ std::span<const Family> families();
 ModelSpec common_spec(const FamilyFile& file, NormKind norm = NormKind::rms);
 // Layers that compute text: without those that predict further tokens.
 int layer_count(const FamilyFile& file);
-// Layers of this kind that predict further tokens (multi-token prediction), after the others.
+// Layers that predict further tokens (multi-token prediction); they follow the others.
 int prediction_layer_count(const FamilyFile& file);
 // Heads, sizes, scale 1 / sqrt(key_dim), rope with the file's scaling, biases if the first layer
 // has them; the window of all layers if the file names one.
@@ -43,19 +43,19 @@ std::optional<int> sliding_window(const FamilyFile& file);
 bool has_window(const FamilyFile& file, int layer, int period);
 // A factor; 1 if it is 0, which says that there is none.
 double factor(const FamilyFile& file, std::string_view name);
-// A factor without which nothing comes out right: 0 is refused.
+// A factor; throws Error if it is 0.
 double required_factor(const FamilyFile& file, std::string_view name);
 // A soft cap, positive; nothing if it is 0.
 std::optional<double> softcap(const FamilyFile& file, std::string_view name);
 
 // Rows of families' lists.
-// Of those with layer norms, in place of common_keys()'s.
+// For families with layer norms, in place of common_keys()'s epsilon of RMS norms.
 inline constexpr MetadataKey kLayerNormEpsilon = {.name = "attention.layer_norm_epsilon"};
 inline constexpr MetadataKey kNoRmsNormEpsilon = {
     .name = "attention.layer_norm_rms_epsilon",
     .use = KeyUse::harmless,
     .why = "of RMS norms; the family has layer norms"};
-// Of those in which only some layers have a window.
+// For families in which only some layers have a window.
 inline constexpr MetadataKey kWindowPattern = {
     .name = "attention.sliding_window_pattern",
     .otherwise = Computed{"all layers but each n-th, with the family's n"}};

@@ -1,4 +1,4 @@
-// Where the time of passes went. A forward fills it in if it is asked to (ForwardOptions).
+// Where the time of passes went. A forward pass fills it in if it is asked to (ForwardOptions).
 
 #pragma once
 
@@ -8,7 +8,7 @@
 namespace outrider {
 
 struct PassProfile {
-  // What a pass does under one of the device's own names, all layers together.
+  // One kind of work in a pass, by the device's own name for it, summed over all layers.
   struct Operation {
     std::string_view name;  // lives as long as the program
     // Of all passes, the mean over the device's threads: until a thread has done its work, and from

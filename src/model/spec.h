@@ -14,7 +14,7 @@ namespace outrider {
 // model has once.
 enum class Role {
   token_embedding,  // [embedding, vocabulary]
-  output_norm,      // [embedding], as every norm, bias included, of which nothing else is said
+  output_norm,      // [embedding], as all norms and their biases below unless noted
   output_norm_bias,
   output,        // [embedding, vocabulary]; absent: the token embedding serves
   rope_factors,  // [dims / 2]; the spec's rope is made with them (rope_spec.h), as with the next

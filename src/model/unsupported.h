@@ -1,5 +1,5 @@
-// What comes in GGUF beside dense decoders of text, told by its metadata, so that it is refused by
-// name.
+// Recognizes by their metadata GGUF files that are no dense text decoders, so that errors say what
+// they are.
 
 #pragma once
 
