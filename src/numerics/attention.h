@@ -37,7 +37,8 @@ struct AttentionRule {
   std::optional<int> window = {};     // w: a key counts if row position - key position < w
 };
 
-// A key of the row's path, itself included, before it went to the cache: k after rope.
+// Key (after rope) and value of a position on the row's path, its own included, before conversion
+// to the cache's type.
 struct AttentionKey {
   int position;
   std::span<const float> k, v;

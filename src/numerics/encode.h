@@ -1,6 +1,6 @@
 // Encodes weights as blocks of a quantized type with a small error; dequantize.h reads them. For
-// draft models, whose text is only compared: docs/arithmetic.md promises bits for given blocks, not
-// which blocks stand for given weights.
+// draft models, whose proposals the target checks: docs/arithmetic.md promises bits for given
+// blocks, not which blocks encode given weights.
 
 #pragma once
 

@@ -28,7 +28,7 @@ std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> counter, st
 struct NoiseKey {
   std::uint64_t seed = 0;
   std::uint32_t stream = 0;    // the choice's index among a request's parallel answers
-  std::uint32_t position = 0;  // text tokens before the chosen one, from the session's start
+  std::uint32_t position = 0;  // tokens of the sequence before the chosen one, prompt included
 
   friend bool operator==(const NoiseKey&, const NoiseKey&) = default;
 };

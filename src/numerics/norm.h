@@ -11,8 +11,8 @@ namespace outrider {
 void rms_norm_reference(std::span<const float> x, std::span<const float> w, float eps,
                         std::span<float> y);
 
-// c = x - (lane sum of x) / n; y = (c * r) * w, r = 1 / sqrt(lane sum of c * c / n + eps). A bias
-// is added by who has one. All of one size, not 0. y may be x.
+// c = x - (lane sum of x) / n; y = (c * r) * w, r = 1 / sqrt(lane sum of c * c / n + eps). The
+// caller adds a bias, if there is one. All of one size, not 0. y may be x.
 void layer_norm_reference(std::span<const float> x, std::span<const float> w, float eps,
                           std::span<float> y);
 

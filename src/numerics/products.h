@@ -18,8 +18,8 @@ namespace outrider {
 enum class InputKind { floats, groups_of_32, groups_of_128, groups_of_256 };
 InputKind input_kind(TensorType type);
 
-// A group's terms added to acc: the table's line for a quantized type, for one `block`. q and d: of
-// the group.
+// acc plus one group's terms, as docs/arithmetic.md says for this quantized type. block: the
+// group's weights; q, d: its activations and their scale.
 float add_group_reference(TensorType type, const Block& block, const std::int8_t* q, float d,
                           float acc);
 
