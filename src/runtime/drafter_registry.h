@@ -18,7 +18,7 @@ std::span<const DrafterKind* const> drafter_kinds();
 struct DraftChoice {
   const DrafterKind* kind;
   std::string value;  // what stood after '='; empty if nothing did
-  bool late = false;  // nobody waits for it: made beside the first answer, and left out if it fails
+  bool late = false;  // made during the first answers (LateDrafter); left out if that fails
   friend bool operator==(const DraftChoice&, const DraftChoice&) = default;
 };
 

@@ -16,8 +16,8 @@
 
 namespace outrider {
 
-// How many tokens of answers a file holds, of all models together; those used longest ago make
-// room. An answer that is given again is kept once, and used then.
+// How many tokens of answers a file holds, of all models together; the least recently used answers
+// are removed. An answer that is given again is kept once, with the new time of use.
 inline constexpr std::int64_t kHistoryTokensMax = std::int64_t{1} << 20;
 
 // "history.db" in the cache folder. Throws Error as cache_folder() does.
@@ -34,7 +34,7 @@ class HistoryStore {
 
   // These two never fail (StoreFile::without_failing).
 
-  // The model's answers used last, up to n_tokens_max of them, the newest last.
+  // The model's most recently used answers, at most n_tokens_max tokens together, the newest last.
   std::vector<Answer> answers(const ModelFile& model, std::int64_t n_tokens_max);
   // Makes the file and its folder if they are missing.
   void keep(const ModelFile& model, const Answer& answer);

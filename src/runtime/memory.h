@@ -7,8 +7,8 @@
 
 namespace outrider {
 
-// Bytes that this process may still take: free and reclaimable memory of the machine, the limits of
-// its control groups and its address space, less a margin.
+// Bytes that plans may use: available_memory_bytes() (base/machine.h) less a margin for what they
+// do not count.
 std::uint64_t available_memory();
 
 // The longest context, a multiple of a page of the cache and at most `most`, for which `need` says

@@ -25,11 +25,11 @@ struct OpenedModel {
   std::shared_ptr<const Tokenizer> tokenizer;
   std::shared_ptr<const ChatTemplate> chat_template;  // null if the file has none
 
-  // A line for what the file says and is not followed.
+  // A line for each statement of the file that is not followed.
   std::vector<std::string> warnings() const;
 };
 
-// Those of texts, tokens, conversations and choices.
+// Of these, the lines about the tokenizer, the chat template and recommended sampling parameters.
 std::vector<std::string> text_warnings(const Metadata& metadata, const Tokenizer& tokenizer,
                                        const ChatTemplate* chat_template);
 

@@ -1,5 +1,5 @@
-// What a profile's document holds: what an engine has learned, and which way of reading weights a
-// backend has chosen.
+// What a profile's document holds: what an engine has learned, and the prefetch pattern that the
+// target's backend has chosen.
 
 #pragma once
 

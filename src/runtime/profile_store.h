@@ -16,11 +16,11 @@
 
 namespace outrider {
 
-// The form of the documents: one of another form is not found. Whoever changes what a document
-// means counts it up.
+// The version of the documents: those of another version are not found. Increase it when the
+// meaning of a document changes.
 inline constexpr int kProfileSchema = 4;
 
-// How many profiles a file holds; those used longest ago make room.
+// How many profiles a file holds; the least recently used are removed.
 inline constexpr int kProfilesMax = 256;
 
 // "profiles.db" in the cache folder. Throws Error as cache_folder() does.
@@ -37,8 +37,8 @@ class ProfileStore {
   // disk, a newer version's file) nothing is found, nothing is kept, and one line says why: a
   // detail, or a note about a newer version's file. From then on this store does nothing.
 
-  // The document kept last under an equal key. Counts as its use if it shall, which writes; where
-  // the file can only be read, it is found all the same.
+  // The document that was kept last under an equal key. counts_as_use: its time of use is written,
+  // too; where the file can only be read, it is found all the same.
   std::optional<nlohmann::json> find(const ProfileKey& key, bool counts_as_use = true);
   // Replaces what was kept under an equal key. Makes the file and its folder if they are missing.
   // Numbers that are not finite come back as null, text that is no UTF-8 with U+FFFD.

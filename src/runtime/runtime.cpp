@@ -39,7 +39,7 @@ ModelFile identify_unopened(const std::string& name) {
   return {.name = name, .header_hash = entry->sha256, .bytes = entry->bytes};
 }
 
-// What the model's file says and is not followed.
+// Statements of the model's file that are not followed.
 void note_warnings(const OpenedModel& opened, const Progress& progress) {
   if (!progress.note) return;
   for (const std::string& line : opened.warnings()) progress.note(line);
@@ -292,7 +292,7 @@ std::unique_ptr<Drafter> Runtime::make_late(const DraftChoice& choice) {
     if (progress_.detail) progress_.detail(fmt::format("{}: {}", choice.value, error.what()));
     return nullptr;
   };
-  // Ways of reading weights cannot be compared beside a target at work, whose way suits as well.
+  // Prefetch patterns cannot be compared beside a target at work, whose pattern suits as well.
   LoadOptions beside = load_options_;
   beside.tuning = target_->tuning();
   const auto make = [=, this](const std::atomic<bool>& is_stopped) -> LateDrafter::Finish {

@@ -48,8 +48,8 @@ struct RuntimeOptions {
   std::vector<DraftChoice> drafters = {};
   DrafterFlagValues drafter_flags = {};
   PlannerOptions planner = {};
-  // Whether what was measured and learned is kept from run to run (profile_store.h), and answers
-  // for the history (history_store.h).
+  // Whether what was measured and learned is kept from run to run (profile_store.h), and, without a
+  // pool, answers for the history (history_store.h).
   bool keeps = false;
   bool reads_profiles = false;  // engines begin with stored profiles; none is written
 };

@@ -104,12 +104,12 @@ class Statement {
 class StoreFile {
  public:
   struct Form {
-    // SQLite keeps both in the file's header. The first says whose file it is, the second counts
-    // the forms of the table and of what stands in it.
+    // SQLite keeps both in the file's header. application: the kind of store; layout: the version
+    // of the table and of its contents.
     std::int64_t application, layout;
     const char* table;  // the statement that makes it
     const char* rows;   // the table's name, and what messages call what it holds
-    unsigned mode;      // of the file; none for others: kept so
+    unsigned mode;      // of a new file; one that excludes others is given to an old file, too
     // Reads all rows; throws DamagedStore where one is not as it was written.
     void (*read_all)(const Database& database);
   };
