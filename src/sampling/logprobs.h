@@ -20,8 +20,8 @@ struct ScoredToken {
   std::vector<TokenLogprob> best;  // descending, of equal ones the lowest id first
 };
 
-// Of one token among these logits, [vocabulary], none NaN and the largest finite, with the n_best
-// most probable tokens (all if there are fewer).
+// The score of `token` by these logits, [vocabulary], none NaN and the largest finite, and the
+// n_best most probable tokens (all if there are fewer).
 ScoredToken score(std::span<const float> logits, Token token, int n_best);
 
 }  // namespace outrider
