@@ -1,8 +1,8 @@
-// How often drafts come true, learned from what texts did. The probability that a proposal is
-// accepted, given that its parent is, is a logistic function of the drafter's stated confidence,
-// fitted for each drafter and depth over all texts (Platt 1999), and shifted by how much more or
-// less often the drafter is right in this text. Both are refitted with every outcome, by one step
-// of a Kalman filter on log odds.
+// How often drafts come true, learned from answers. The probability that a proposal is accepted,
+// given that its parent is, is a logistic function of the drafter's stated confidence, fitted for
+// each drafter and depth over all sequences (Platt 1999), and shifted by how much more or less
+// often the drafter is right in this one. Both are refitted with every outcome, by one step of a
+// Kalman filter on log odds.
 
 #pragma once
 
@@ -31,14 +31,14 @@ struct Reliability {
 
 class Calibration {
  public:
-  // What a text differs by: a normal distribution over log odds.
+  // How a sequence's log odds differ from those of all: a normal distribution.
   struct Shift {
     double mean = 0, variance;
   };
   // A sequence begins as recent ones were, with the weight of one or two outcomes.
   struct Sequence {
     std::vector<Shift> confidences, levels;  // [drafters]
-    std::vector<double> handicaps;           // [drafters] of what they know of it now
+    std::vector<double> handicaps;           // [drafters]: handicap() of what each knows now
   };
   // A logistic function: log odds intercept + slope · x, x the log odds of the confidence, with the
   // covariance of the two.
@@ -53,7 +53,7 @@ class Calibration {
     double weight = 0;  // sequences
   };
 
-  // Of one drafter over all texts, [depth ranges].
+  // Of one drafter over all sequences, [depth ranges].
   struct OfDrafter {
     std::vector<Fit> confidences, levels;
     Recent recent;
@@ -68,8 +68,8 @@ class Calibration {
   Sequence begin() const;
   void end(const Sequence& sequence);
 
-  // By how much less, in log odds, the odds are that a drafter's best guess is right if it knows
-  // only the last n_known tokens of a longer text. 0: it knows as much as it can use.
+  // By how much the log odds of a drafter's best guess fall if it knows only the last n_known
+  // tokens of a longer sequence; 0 if those are as many as it can use.
   static double handicap(int n_known);
 
   // The probability that this proposal is accepted if its parent is, at this depth of its node.
@@ -81,14 +81,13 @@ class Calibration {
   // The probability that the best proposal that this drafter will make at this depth is accepted if
   // its parent is, before its confidence is known.
   double level(const Sequence& sequence, int drafter, int depth) const;
-  // The same if what it knew of the text had another handicap.
+  // The same if what it knew of the sequence had another handicap.
   double level(const Sequence& sequence, int drafter, int depth, double handicap) const;
 
-  // Counts the outcome of every proposal whose parent is part of the text. `taken`: the tokens by
-  // which the text went on after the root. The tree may hold nodes that were never checked, because
-  // the text decides about them too.
+  // Learns the outcome of every proposal whose parent is part of the answer, whether it was checked
+  // or not. taken: the tokens that followed the root.
   void observe(Sequence& sequence, const DraftTree& tree, std::span<const Token> taken);
-  // The best guess of a drafter at a token of the text was right or wrong, without any draft.
+  // The best guess of a drafter at a token of the sequence was right or wrong, without any draft.
   void observe(Sequence& sequence, const Proposal& guess, bool was_right, double handicap);
 
   const Reliability& reliability() const { return reliability_; }

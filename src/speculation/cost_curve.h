@@ -14,20 +14,20 @@ namespace outrider {
 struct PassWork {
   int rows = 1;
   int without_logits = 0;  // of these
-  double attended = 0;     // of all texts
+  double attended = 0;     // positions, of all sequences: sum of attended()
 };
 
-// What n rows of a text after its first `length` tokens add to PassWork::attended, in positions:
-// for each row those before it, and for all one and a half times `length` more, since reading keys
-// and values from memory takes about as long as what a row and a half do with them. The mean of the
-// layers, some of which may have windows.
+// What n_rows rows behind the first `length` tokens of a sequence add to PassWork::attended: for
+// each row the positions before it, and once 1.5 * length, since loading keys and values from
+// memory takes about as long as one and a half rows' work on them. Windows limit both; mean of the
+// layers.
 double attended(const ModelSpec& spec, int length, int n_rows);
 
-// Milliseconds of one pass, choices included: of its rows if all have logits and texts are short,
-// less what logits take of those without, and more by what attention takes, in proportion to the
-// positions. The first is linear between measured points and constant below the first. Beyond the
-// last point it goes on with the slope between the last two; if there is only one point, in
-// proportion to the rows.
+// Milliseconds of one pass, choices included: a curve over its rows, as if all had logits and
+// sequences were short; less logits_ms() for each row without logits; plus attention_ms() for each
+// attended position. The curve is linear between measured points and constant before the first;
+// beyond the last it goes on with the slope between the last two, or, of only one, in proportion to
+// the rows.
 class CostCurve {
  public:
   struct Point {
@@ -37,21 +37,21 @@ class CostCurve {
     double weight = 1;               // how many it stands for
   };
 
-  // Adds a measurement made while nothing else ran and texts were short, in place of what is known
-  // of as many rows.
+  // Adds a measurement made while nothing else ran and sequences were short, in place of what is
+  // known of as many rows.
   void measure(int rows, double ms);
 
-  // Adds a measurement of a pass over `rows` rows of which the last alone has logits, after one of
-  // as many rows that all have.
+  // Takes logits_ms() from a pass over `rows` rows of which only the last has logits. One over as
+  // many rows that all have logits was measured before.
   void measure_one_logit_row(int rows, double ms);
 
-  // Takes the time of a pass in normal work. What it differs from the estimate is first taken as a
-  // change of the machine's speed: of its memory's, which moves points by the share of their time
-  // that waits for memory, and if this pass hardly waits for it, of the cores', too. Beyond that it
-  // moves the points next to its rows, the less the more passes they stand for, and what attention
-  // takes, the more the larger its part in this pass is. The first few passes make a point their
-  // median. An outlier counts no more than a pass that was half as slow again. Beyond the last
-  // point a pass is added as a measurement if half of its rows have logits, else not looked at.
+  // Learns from the time of a pass in normal work. Its difference from the estimate is first taken
+  // as a change of the machine's speed: of memory's, which moves points by the share of their time
+  // that waits for memory, and, if this pass hardly waits for memory, of the cores', too. The rest
+  // moves the points next to its rows, the less the more passes they stand for, and attention_ms(),
+  // the more the larger attention's part in this pass is. A point with few passes is their median.
+  // A difference counts up to half of the estimate. Beyond the last point a pass is added as a
+  // measurement if half of its rows have logits, else ignored.
   void refine(const PassWork& work, double ms);
 
   // Begins with points() of an earlier time. Their ratios are believed, the more the more passes

@@ -1,6 +1,5 @@
-// What drafts are worth, and what they cost, in the one unit that both have: tokens. A drafted node
-// is worth the probability that it is accepted; time costs the tokens that it would bring
-// otherwise.
+// What drafts are worth and what they cost, both in tokens: a drafted node is worth the probability
+// that it is accepted; time costs the tokens that it would bring otherwise (glossary: price).
 
 #pragma once
 
@@ -22,23 +21,21 @@ struct BestGain {
 };
 BestGain best_gain(std::span<const double> values, std::span<const double> prices);
 
-// How many of the texts that may share a pass should: the n with the largest sum of the first n
-// gains less price(n), that of a pass for n texts; 0: it does not pay. gains: descending, in
-// tokens.
+// How many sequences should share a draft model's pass: the n with the largest sum of the first n
+// gains less price(n), that of a pass for n; 0: it does not pay. gains: descending, in tokens.
 int n_that_share(std::span<const double> gains, const std::function<double(int)>& price);
 
-// What a draft is expected to bring, [levels + 1], if it has at most so many; deeper ones bring as
-// much as the last.
+// What a draft of at most n levels is expected to bring: index n, or the last if n is beyond it.
 struct Prospect {
   std::vector<double> tokens = {0};
-  std::vector<double> gains = {0};  // beyond what a tree brings without it, and the price of rows
+  std::vector<double> gains = {0};  // beyond what the tree brings without it, less its rows' price
 
   int at(int levels) const { return std::min(levels, static_cast<int>(gains.size()) - 1); }
-  // At the levels n with the largest gain less price(n), that of their time.
+  // For the n with the largest gains[n] - price(n), that of n levels' time; n is 0 if none pays.
   BestGain best(const std::function<double(int)>& price) const;
 };
 
-// For a drafter that grows a text's draft level by level, each of which takes time.
+// For a drafter that grows a sequence's draft level by level, each of which takes time.
 struct DraftWorth {
   const Calibration* calibration = nullptr;  // null: confidences stand
   const Calibration::Sequence* sequence = nullptr;
@@ -59,7 +56,7 @@ struct DraftWorth {
   double level_gain(std::vector<double> drafted, std::span<const double> expected) const;
 
   // Of a draft of one node per level beside nodes of these values, if what the drafter knows of the
-  // text has this handicap (Calibration::handicap). Needs a calibration and prices.
+  // sequence has this handicap (Calibration::handicap). Needs a calibration and prices.
   Prospect prospect(std::vector<double> drafted, int levels_max, double handicap) const;
 };
 

@@ -1,5 +1,5 @@
-// A drafter guesses how texts go on. It is shown the text of every sequence and adds its guesses to
-// a draft tree. A wrong guess costs time, never a different text.
+// A drafter guesses how sequences go on. It is shown their tokens and adds its guesses to a draft
+// tree. A wrong guess costs time, never a different answer.
 
 #pragma once
 
@@ -18,7 +18,7 @@
 
 namespace outrider {
 
-// The engine's number for a text in progress; unrelated to a backend's SequenceId.
+// The engine's number for a sequence; unrelated to a backend's SequenceId.
 struct DraftSequence {
   int value = -1;
   friend auto operator<=>(DraftSequence, DraftSequence) = default;
@@ -44,7 +44,7 @@ struct DraftRequest {
   int drafter;      // this drafter's index, for its proposals
   DraftLimits limits;
   const SamplingParams* sampling;
-  const ProcessorState* state;  // after the whole text, the root included
+  const ProcessorState* state;  // after the whole sequence, the root included
   // Of the sequence's last tokens, how many a drafter that prefills has to know.
   int n_context = std::numeric_limits<int>::max();
   // For a drafter whose levels take time. Null: confidences stand, and time has no price.
@@ -65,31 +65,31 @@ struct DraftCost {
   double ms(int depth) const { return fixed_ms + per_depth_ms * (depth > 1 ? depth - 1 : 0); }
 };
 
-// A drafter proposes what a new one would propose that was shown the same text and prediction.
-// Three exceptions: a draft model that has outputs for some tokens keeps those that earlier texts
-// added, and a drafter may draft from earlier answers, both until forget(); and how much of a text
-// it knows depends on what n_context it was asked with before. One thread at a time calls a
-// drafter.
+// A drafter proposes what a new one would propose that was shown the same tokens and prediction.
+// Three exceptions: a draft model that has outputs for some tokens keeps those that earlier
+// sequences added, and a drafter may draft from earlier answers, both until forget(); and how much
+// of a sequence it knows depends on the n_context of earlier requests. One thread at a time calls
+// it.
 class Drafter {
  public:
   virtual ~Drafter() = default;
 
   virtual std::string_view name() const = 0;
 
-  // A new sequence without text. The number is not in use. What it draws on besides its own text
-  // and what all texts may share (a model's words) belongs to its scope.
+  // A new, empty sequence, whose number is not in use. It uses earlier answers and cached pages of
+  // its scope alone; scopes share a draft model's outputs and successors.
   virtual void begin(DraftSequence sequence, CacheScope scope = {}) = 0;
-  // Tokens were appended to the text, those of the prompt too.
+  // Tokens were appended to the sequence, those of the prompt too.
   virtual void observe(DraftSequence sequence, std::span<const Token> tokens) = 0;
-  // How the answer, which begins at the end of the text so far, is expected to read mostly. It
-  // takes the place of an earlier prediction; an empty one: nothing is known.
+  // The answer begins here, and is expected to read mostly like `prediction`, which replaces an
+  // earlier one; empty: nothing is expected.
   virtual void expect(DraftSequence, std::span<const Token> /*prediction*/) {}
-  // Adds guesses at what follows the text of each request's sequence, within the request's limits.
-  // Each sequence occurs at most once and has a text.
+  // Adds guesses at what follows each request's sequence, within the request's limits. Each
+  // sequence occurs at most once and is not empty.
   virtual void propose(std::span<const DraftRequest> requests) = 0;
-  // Keeps the first `length` tokens of the text.
+  // Keeps the first `length` tokens of the sequence.
   virtual void truncate(DraftSequence sequence, int length) = 0;
-  // Nothing will be proposed for a while: gives back room in a cache. The text stays.
+  // The sequence is preempted: gives back its pages of a cache, keeps its tokens.
   virtual void suspend(DraftSequence) {}
   virtual void end(DraftSequence sequence) = 0;
 
@@ -108,15 +108,15 @@ class Drafter {
   // Levels of its drafts that these passes decided.
   virtual long n_levels() const { return 0; }
 
-  // Forgets what it keeps of texts that have ended, so that it proposes what a new drafter would.
+  // Forgets what it keeps of ended sequences, so that it proposes what a new drafter would.
   virtual void forget() {}
 
-  // Measures cost() before the first proposal, if that is worth the time. Texts stay as they are.
+  // Measures cost() before the first proposal, if that is worth the time. No sequence changes.
   virtual void measure_costs() {}
   // The times of a model's passes, for restore_costs() of another drafter; nothing: it runs none.
   virtual std::vector<CostCurve::Point> costs() const { return {}; }
   virtual void restore_costs(std::span<const CostCurve::Point> /*costs*/) {}
-  // For so many texts at once, of about this length.
+  // Of one propose() for n_texts sequences of about `length` tokens each.
   virtual DraftCost cost(int n_texts, int length) const = 0;
 };
 

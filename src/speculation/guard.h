@@ -38,9 +38,9 @@ class Guard {
   // were accepted.
   enum class Bound {
     none,
-    loss,      // a sequence that drafts loses at most loss_max()
-    bank,      // which never becomes empty
-    patience,  // no sequence gets further behind() than patience()
+    loss,      // a sequence that drafts would lose more than loss_max()
+    bank,      // the losses would be more than the bank holds
+    patience,  // a sequence would be further behind() than patience()
   };
   Bound exceeded(std::span<const Share> shares, int n_sequences) const;
   void count(std::span<const Share> shares, int n_sequences);

@@ -18,8 +18,8 @@ struct Learned {
     Calibration::OfDrafter acceptance;
   };
   std::vector<OfDrafter> drafters;
-  double answers = 0;        // recent ones, by their weight
-  double answer_tokens = 0;  // of these, their mean
+  double answers = 0;        // how many answer_tokens stands for; older ones count less
+  double answer_tokens = 0;  // of an answer, in the mean
   double speed = 1;          // tokens of recent sequences in the time of a pass without drafts
   double bank = 0;           // guard.h
 };

@@ -1,5 +1,5 @@
-// How much to draft, and which drafted nodes to check. A planner decides how fast a text comes,
-// never what it says.
+// How much to draft, and which drafted nodes to check. A planner decides how fast answers come,
+// never what they say.
 
 #pragma once
 
@@ -28,8 +28,8 @@ struct PlannerOptions {
 struct PlannedSequence {
   DraftSequence sequence;
   DraftTree* tree;
-  int length;                 // of its text
-  int n_answered;             // of these, tokens of the answer
+  int length;                 // tokens of the sequence
+  int n_answered;             // of these, the answer's
   std::optional<int> n_left;  // tokens that it may still get
   int rows_max;               // drafted nodes that its request allows; 0: no drafts
   int depth_max;              // of drafts, as context and token limit leave room
@@ -47,7 +47,7 @@ class Planner {
  public:
   static constexpr int kWholeText = std::numeric_limits<int>::max();  // as n_context
 
-  // For a DraftRequest. Without limits the drafter shall not be asked.
+  // For a sequence's DraftRequest. Without limits the drafter is not asked.
   struct Ask {
     std::optional<DraftLimits> limits = {};
     int n_context = kWholeText;
@@ -56,7 +56,7 @@ class Planner {
   struct Report {
     Reliability reliability = {};  // whether drafts came true as often as was expected
     double bank = 0;               // what it holds, in passes (guard.h)
-    long vetoes = 0;  // steps in which others drafted less because a sequence was behind
+    long vetoes = 0;  // steps that drafted less so that no sequence is too far behind (guard.h)
     long probes = 0;  // of drafters that were not expected to pay
   };
 
@@ -96,7 +96,7 @@ class Planner {
   virtual Report report() const { return {}; }
 };
 
-// T(n) is the caller's: measured by it, refined by the planner. It must outlive the planner.
+// curve: T(n), which the caller measures and the planner refines. It must outlive the planner.
 std::unique_ptr<Planner> make_planner(const PlannerOptions& options, CostCurve& curve,
                                       int n_drafters);
 

@@ -1,4 +1,4 @@
-// What a step's pass takes with so many drafted rows.
+// The time of a step's pass, and the price of its drafted rows.
 
 #pragma once
 
@@ -17,7 +17,7 @@ struct PassLoad {
   int sequences = 1;           // that wait for the pass, with or without rows of it
   double attended = 0;         // positions, by these rows
   double prompt_attended = 0;  // of that, by prompt rows
-  double node_attended = 0;    // by a drafted node's row, in the mean of the sequences
+  double node_attended = 0;    // positions of a drafted row, mean of the sequences
 
   int rows_left() const { return rows_max > rows ? rows_max - rows : 0; }
 };

@@ -27,7 +27,7 @@ class Alignment {
   };
   // The most likely first; none if the prediction has nothing more to say.
   std::vector<Place> places() const;
-  // That the answer's next token is the prediction's, after so many that were.
+  // The probability that the answer's next token is the prediction's, if the last n_matched were.
   static double agreement(int n_matched);
 
   std::span<const Token> prediction() const { return prediction_; }

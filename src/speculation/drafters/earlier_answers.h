@@ -34,9 +34,9 @@ class EarlierAnswers {
   const SuffixText& text();
   void wait();  // until then
 
-  // Changes whenever strings that were found do not stand for the same any more.
+  // Changes whenever matches that were found in text() become invalid.
   long version() const { return version_; }
-  // What was added and loaded; what is kept stays.
+  // Forgets the answers in memory. What `keep` has stored stays.
   void forget();
 
  private:

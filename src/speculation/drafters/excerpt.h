@@ -18,7 +18,7 @@ struct Excerpt {
   int length(int size) const { return kept + size - first; }
   // Where in the text the excerpt's token at this position is.
   int place(int position) const { return position < kept ? position : position - kept + first; }
-  // Of the text's last tokens, those without a gap; the whole text: the largest int.
+  // How many of the text's last tokens follow the gap; the largest int if there is none.
   int n_known(int size) const;
   // The excerpt with the last n_context tokens that leaves the least to prefill, if the first
   // n_computed of this one are computed: this one or one that begins with the same.

@@ -1,5 +1,5 @@
-// A drafter that takes long to make. It is made on another thread, and texts go on without it until
-// it is there.
+// A drafter that takes long to make. It is made on another thread, and sequences go on without it
+// until it is there.
 
 #pragma once
 
@@ -17,7 +17,7 @@ namespace outrider {
 
 class LateDrafter final : public Drafter {
  public:
-  // What remains to be done on the texts' thread. Gives null, or throws: it cannot be had.
+  // The rest of making it, on the thread of propose(). Returns null or throws if it cannot be had.
   using Finish = std::function<std::unique_ptr<Drafter>()>;
   // What takes long, on another thread. Should return soon once it is stopped. Does not throw.
   using Make = std::function<Finish(const std::atomic<bool>& is_stopped)>;
@@ -29,7 +29,7 @@ class LateDrafter final : public Drafter {
   void begin(DraftSequence sequence, CacheScope scope = {}) override;
   void observe(DraftSequence sequence, std::span<const Token> tokens) override;
   void expect(DraftSequence sequence, std::span<const Token> prediction) override;
-  // The drafter's, from the call on after the one that found it made.
+  // Nothing until the drafter is made; the first call after that takes it over, later ones propose.
   void propose(std::span<const DraftRequest> requests) override;
   void truncate(DraftSequence sequence, int length) override;
   void suspend(DraftSequence sequence) override;
@@ -42,13 +42,13 @@ class LateDrafter final : public Drafter {
   void measure_costs() override;
   std::vector<CostCurve::Point> costs() const override;
   void restore_costs(std::span<const CostCurve::Point> costs) override;
-  // Nothing until it is there.
+  // All 0 until it is there.
   DraftCost cost(int n_texts, int length) const override;
 
   void wait() const { made_.wait(); }  // until it is made
 
  private:
-  // What it has to be told.
+  // A sequence, as the drafter will be told of it.
   struct Text {
     CacheScope scope;
     std::vector<Token> tokens = {}, prediction = {};

@@ -1,5 +1,5 @@
-// Drafts from the text itself: where its end occurs earlier in prompt or answer, it proposes what
-// followed there, several continuations as a tree. Prompt lookup decoding, Saxena 2023,
+// Drafts from the sequence itself: where its end occurs earlier in prompt or answer, it proposes
+// what followed there, several continuations as a tree. Prompt lookup decoding, Saxena 2023,
 // https://github.com/apoorvumang/prompt-lookup-decoding, with the frequencies of SuffixDecoding,
 // Oliaro et al. 2024, arXiv:2411.04975, and, where the user wants it, its memory of earlier
 // answers.
@@ -22,12 +22,11 @@
 namespace outrider {
 
 struct LookupOptions {
-  std::size_t memory_bytes = std::size_t{256} << 20;  // of one text's index
-  // Null: drafts come from the text alone. Each drafter needs its own. For texts of the standard
-  // scope; those of others have answers of their own, in memory of the same size, as long as their
-  // scope is one of the last few that were asked for.
+  std::size_t memory_bytes = std::size_t{256} << 20;  // of one sequence's index
+  // Earlier answers of the standard scope; null: drafts come from the sequence alone. Each drafter
+  // needs its own. The 8 other scopes that were used last have theirs, too, in earlier_bytes each.
   std::shared_ptr<EarlierAnswers> earlier = nullptr;
-  std::size_t earlier_bytes = std::size_t{64} << 20;  // of each other scope
+  std::size_t earlier_bytes = std::size_t{64} << 20;  // of another scope
 };
 
 class LookupDrafter final : public Drafter {
@@ -37,7 +36,7 @@ class LookupDrafter final : public Drafter {
   std::string_view name() const override { return "lookup"; }
   void begin(DraftSequence sequence, CacheScope scope = {}) override;
   void observe(DraftSequence sequence, std::span<const Token> tokens) override;
-  // Here the answer begins, which will be an earlier one.
+  // The answer begins here; once ended it is an earlier one. `prediction` is not used.
   void expect(DraftSequence sequence, std::span<const Token> prediction) override;
   // The most likely nodes among all continuations, with the probabilities that SuffixText gives.
   void propose(std::span<const DraftRequest> requests) override;

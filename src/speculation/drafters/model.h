@@ -39,9 +39,9 @@ namespace outrider {
 // It may be asked to draft after the last tokens of a text alone, without those between them and
 // what it has prefilled of the beginning (excerpt.h), so that a probe costs little.
 //
-// Where its backend shares texts, it reuses what others have computed of the same text. Where the
-// backend has fewer pages than all sequences need, sequences of which no request speaks give theirs
-// back, and a sequence for which that is not enough gets no proposals.
+// Where its backend shares pages, prefix hits save prefill. Where the backend has fewer pages than
+// all sequences need, those in no request of a propose() give theirs back; a sequence that still
+// lacks pages gets no proposals.
 struct ModelDrafterOptions {
   int target_vocabulary;  // ids from there on are never drafted
   // For the index of one text, from which guesses come; 0: no guesses.

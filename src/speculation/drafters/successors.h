@@ -18,8 +18,8 @@ class Successors {
   // 32 bytes for each token of the vocabulary.
   explicit Successors(int vocabulary);
 
-  // Of this token: the model's best, the first the best. As many as are kept, the others are
-  // forgotten. Tokens beyond the vocabulary are ignored.
+  // Keeps the first kPerToken of `best`, the model's most likely tokens after this one, best first,
+  // in place of earlier ones. Tokens beyond the vocabulary are ignored.
   void learn(Token token, std::span<const Candidate> best);
   // The best first; none if it was never met.
   std::span<const Token> after(Token token) const;

@@ -44,8 +44,8 @@ class SuffixAutomaton {
   // none.
   Match shorter(State state) const;
 
-  // How often the state's strings occur in the text. Too low for those shorter than what occurs in
-  // more than kCounted ways.
+  // How often the state's strings occur in the text; too low for short ones in a text that repeats
+  // itself much (kCounted).
   int count(State state) const { return states_[state].count; }
   std::optional<State> next(State state, Token token) const;
   // What followed the state's strings, up to n_max tokens of it, the latest new one first.

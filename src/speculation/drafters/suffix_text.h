@@ -13,22 +13,22 @@ namespace outrider {
 
 class SuffixText {
  public:
-  // A string of the text that ends another one: this text, or it and tokens after it.
+  // A string of this text that ends a sequence: this one, with or without drafts, or another.
   struct End {
     SuffixAutomaton::Match match;
-    bool is_end = false;  // of this text, where nothing follows yet
+    bool is_end = false;  // one occurrence ends this text, where nothing follows yet
   };
   struct Guess {
     Token token;
     double probability;
   };
-  // A text, and its string that ends a text in progress.
+  // A text, and its string that ends a sequence.
   struct Source {
     const SuffixText* text;
     End end;
   };
 
-  // Finds strings of its first tokens only, as many as memory_bytes are enough for.
+  // Indexes only its first tokens, as many as fit into memory_bytes.
   explicit SuffixText(std::size_t memory_bytes);
 
   // Out of memory, the text goes on and nothing is found any more.
