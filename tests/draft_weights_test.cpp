@@ -32,7 +32,7 @@ std::vector<std::vector<float>> logits_of(Backend& backend, std::span<const Toke
         {.sequence = sequence,
          .token = text[i],
          .position = static_cast<int>(i),
-         .parent = i == 0 ? Parent{CommittedText{}} : Parent{EarlierRow{static_cast<int>(i) - 1}},
+         .parent = i == 0 ? Parent{CommittedEnd{}} : Parent{EarlierRow{static_cast<int>(i) - 1}},
          .wants_logits = true});
     requests.push_back({.row = static_cast<int>(i), .wants_logits = true});
   }

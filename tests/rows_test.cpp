@@ -163,7 +163,7 @@ void check_random_work(const std::string& model_name, const Model& model, const 
       for (int i = 0; i < n_rows && rows.size() < 100; ++i) {
         std::vector<Token> path = text.committed;
         std::vector<SlotId> slots;
-        Parent parent = CommittedText{};
+        Parent parent = CommittedEnd{};
         std::vector<int> candidates;  // rows of this batch
         for (std::size_t r = 0; r < rows.size(); ++r) {
           if (rows[r].sequence == sequence) candidates.push_back(static_cast<int>(r));
@@ -315,12 +315,12 @@ TEST(Rows, LayerListsAndTaps) {
                   .wants_logits = true};
     return backend->forward(std::span(&row, 1), {.layers = layers, .taps = layers});
   };
-  const Pass draft1 = run(5, 0, CommittedText{}, {0, 3});
+  const Pass draft1 = run(5, 0, CommittedEnd{}, {0, 3});
   const auto draft_logits = logits_of(*backend, draft1, 0);
   const auto first_tap = backend->read_tap(draft1, 0, 0);
   const Pass draft2 = run(6, 1, draft1.slots[0], {0, 3});
   const auto draft_second = logits_of(*backend, draft2, 0);
-  const Pass full = run(5, 0, CommittedText{}, {0, 1, 2, 3});
+  const Pass full = run(5, 0, CommittedEnd{}, {0, 1, 2, 3});
   EXPECT_NE(bits(logits_of(*backend, full, 0)), bits(draft_logits));
   EXPECT_EQ(bits(backend->read_tap(full, 0, 0)), bits(first_tap));  // the first layer is the same
   EXPECT_DEATH(backend->read_tap(full, 0, 1), "n_rows_");
@@ -333,7 +333,7 @@ TEST(Rows, LayerListsAndTaps) {
   EXPECT_DEATH(backend->commit(sequence, draft1.slots), "layers");
   backend->commit(sequence, full.slots);
   EXPECT_EQ(backend->committed(sequence), 1);
-  EXPECT_DEATH(run(7, 1, CommittedText{}, {3, 0}), "layer > previous");
+  EXPECT_DEATH(run(7, 1, CommittedEnd{}, {3, 0}), "layer > previous");
   const Row row{.sequence = sequence, .token = 7, .position = 1};
   EXPECT_DEATH(backend->forward(std::span(&row, 1), {.layers = {{0, 3}}, .taps = {1}}), "written");
 }
@@ -420,7 +420,7 @@ TEST_P(RowsInChunks, GiveTheSameOnAnyThreads) {
         rows.push_back({.sequence = sequence,
                         .token = (first + i) * 37 % 277,
                         .position = first + i,
-                        .parent = i == 0 ? Parent(CommittedText{}) : Parent(EarlierRow{i - 1}),
+                        .parent = i == 0 ? Parent(CommittedEnd{}) : Parent(EarlierRow{i - 1}),
                         .wants_logits = true});
       }
       const Pass pass = backend->forward(rows);

@@ -28,7 +28,7 @@ std::vector<float> logits(Backend& backend) {
   std::vector<float> all;
   const OwnedSequence text(backend);
   for (int first = 0; first < 6; first += 1 + first % 2) {
-    std::vector<Row> rows = {{text.id(), 7 + first, first, CommittedText{}, true}};
+    std::vector<Row> rows = {{text.id(), 7 + first, first, CommittedEnd{}, true}};
     if (first % 2 == 1) rows.push_back({text.id(), 8 + first, first + 1, EarlierRow{0}, true});
     const Pass pass = backend.forward(rows);
     for (int row = 0; row < static_cast<int>(rows.size()); ++row) {

@@ -23,7 +23,7 @@ class Engine {
       rows.push_back({.sequence = sequence_,
                       .token = (position + i) * 37 % backend_.spec().vocabulary,
                       .position = position + i,
-                      .parent = i == 0 ? Parent{CommittedText{}} : Parent{EarlierRow{i - 1}},
+                      .parent = i == 0 ? Parent{CommittedEnd{}} : Parent{EarlierRow{i - 1}},
                       .wants_logits = all_logits || i + 1 == n_tokens});
     }
     backend_.commit(sequence_, backend_.forward(rows).slots);

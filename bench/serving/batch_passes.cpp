@@ -72,7 +72,7 @@ class Passes {
       rows.push_back({.sequence = sequence,
                       .token = (begin + i) * 37 % backend_.spec().vocabulary,
                       .position = begin + i,
-                      .parent = i == 0 ? Parent{CommittedText{}} : Parent{EarlierRow{before}},
+                      .parent = i == 0 ? Parent{CommittedEnd{}} : Parent{EarlierRow{before}},
                       .wants_logits = i + 1 == n});
     }
   }

@@ -61,7 +61,7 @@ class Passes {
       rows.push_back({.sequence = sequence_,
                       .token = (first + i) * 37 % backend_.spec().vocabulary,
                       .position = first + i,
-                      .parent = i == 0 ? Parent{CommittedText{}} : Parent{EarlierRow{i - 1}},
+                      .parent = i == 0 ? Parent{CommittedEnd{}} : Parent{EarlierRow{i - 1}},
                       .wants_logits = logits == Logits::all || (logits == Logits::last && last)});
     }
     return rows;

@@ -58,7 +58,7 @@ void for_each_prediction(Backend& backend, const Chunk& chunk, const F& f) {
       rows.push_back({.sequence = sequence.id(),
                       .token = chunk.tokens[at],
                       .position = static_cast<int>(at),
-                      .parent = row == 0 ? Parent(CommittedText{}) : Parent(EarlierRow{row - 1}),
+                      .parent = row == 0 ? Parent(CommittedEnd{}) : Parent(EarlierRow{row - 1}),
                       .wants_logits = is_scored});
       if (is_scored)
         requests.push_back({.row = row, .filters = {.temperature = 0}, .wants_logits = true});

@@ -219,7 +219,7 @@ std::vector<Row> Step::lay_out_rows() {
     const Generation& generation = *sequence.generation;
     for (int i = 0; i < sequence.n_tokens; ++i) {
       const Parent parent =
-          i == 0 ? Parent{CommittedText{}} : Parent{EarlierRow{sequence.token_rows[i - 1]}};
+          i == 0 ? Parent{CommittedEnd{}} : Parent{EarlierRow{sequence.token_rows[i - 1]}};
       sequence.token_rows.push_back(static_cast<int>(rows.size()));
       rows.push_back({.sequence = generation.sequence,
                       .token = generation.tokens[sequence.first + i],

@@ -28,11 +28,11 @@
 namespace outrider {
 
 // What a row continues.
-struct CommittedText {};  // the last committed position, or the beginning of an empty sequence
+struct CommittedEnd {};  // the last committed position, or the beginning of an empty sequence
 struct EarlierRow {
   int row;
 };  // of the same batch and sequence
-using Parent = std::variant<CommittedText, EarlierRow, SlotId>;
+using Parent = std::variant<CommittedEnd, EarlierRow, SlotId>;
 
 // One token to compute. It attends to the committed positions and to its ancestors, nothing else,
 // so its logits have the bits that plain decoding of its path would give.
@@ -40,7 +40,7 @@ struct Row {
   SequenceId sequence;
   Token token;
   int position = 0;  // its parent's + 1; after the committed end: committed(sequence)
-  Parent parent = CommittedText{};
+  Parent parent = CommittedEnd{};
   bool wants_logits = false;
 };
 

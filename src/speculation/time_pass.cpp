@@ -15,7 +15,7 @@ double time_pass(Backend& backend, SequenceId sequence, int n_rows, int n_logits
     rows.push_back({.sequence = sequence,
                     .token = i % backend.spec().vocabulary,
                     .position = first + i,
-                    .parent = i == 0 ? Parent{CommittedText{}} : Parent{EarlierRow{i - 1}},
+                    .parent = i == 0 ? Parent{CommittedEnd{}} : Parent{EarlierRow{i - 1}},
                     .wants_logits = wants_logits});
     if (wants_logits) requests.push_back({.row = i});
   }

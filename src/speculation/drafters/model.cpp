@@ -364,7 +364,7 @@ bool ModelDrafter::prefill(std::span<Draft> drafts, double& passes) {
     const int n_prefill_guesses =
         request.prefill_guesses ? std::min(request.n_prefill_guesses, kPrefillGuessesMax) : 0;
     for (int position = first; position < first + n; ++position) {
-      Parent parent = CommittedText{};
+      Parent parent = CommittedEnd{};
       if (position > first) parent = EarlierRow{static_cast<int>(rows.size()) - 1};
       const int place = sequence.excerpt.place(position);
       const bool guesses =
@@ -489,7 +489,7 @@ bool ModelDrafter::grow(std::span<Draft> drafts, double& passes) {
       const Said& said = sequence.said[parent];
       node.said = static_cast<int>(sequence.said.size());
       batch.ask(*draft, parent, node.token, sequence.index.after(said.end, node.token),
-                said.slot ? Parent{*said.slot} : Parent{CommittedText{}},
+                said.slot ? Parent{*said.slot} : Parent{CommittedEnd{}},
                 node.value / sequence.tree[nodes[0]].value);
     }
   }
