@@ -172,7 +172,7 @@ class CpuBackend final : public Backend {
   }
 
   std::vector<Choice> choose(const Pass& pass, std::span<const ChoiceRequest> requests) override {
-    CHECK(pass.generation == generation_);
+    CHECK(pass.number == pass_number_);
     std::vector<Choice> choices(requests.size());
     const auto n_tokens = static_cast<std::size_t>(model_.spec.vocabulary);
     const auto answer = [&](std::size_t i, ChoiceMemory& memory) {
@@ -201,7 +201,7 @@ class CpuBackend final : public Backend {
   }
 
   std::vector<float> read_tap(const Pass& pass, int tap, int row) const override {
-    CHECK(pass.generation == generation_);
+    CHECK(pass.number == pass_number_);
     const std::span<const float> values = forward_.tap(tap, row);
     return {values.begin(), values.end()};
   }
@@ -211,13 +211,13 @@ class CpuBackend final : public Backend {
     const std::vector<Token> added = outputs_.add(tokens);
     if (added.empty()) return;
     weights_.add_to_head(added);
-    ++generation_;  // the last pass has its logits in rows of the old width
+    ++pass_number_;  // the last pass has its logits in rows of the old width
   }
 
   void remove_added_outputs() override {
     if (!outputs_.remove_added()) return;
     weights_.cut_head(outputs_.tokens().ids.size());
-    ++generation_;
+    ++pass_number_;
   }
 
   SequenceId begin(CacheScope scope) override { return cache_.begin(scope); }
@@ -254,7 +254,7 @@ class CpuBackend final : public Backend {
     }
     for (const int layer : options.taps)
       CHECK(layer >= 0 && layer < model_.spec.n_layers() && written[layer]);
-    Pass pass{{}, ++generation_};
+    Pass pass{{}, ++pass_number_};
     pass.slots.reserve(rows.size());
     std::vector<ForwardRow> prepared(rows.size());
     for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -344,7 +344,7 @@ class CpuBackend final : public Backend {
   Outputs outputs_;
   std::vector<ChoiceMemory> choice_memories_;  // [n_threads]
   std::vector<int> all_layers_;
-  std::uint64_t generation_ = 0;
+  std::uint64_t pass_number_ = 0;
 };
 
 class CpuBackendFactory final : public BackendFactory {

@@ -58,8 +58,8 @@ struct ForwardOptions {
 // What a forward pass left on the device: logits, taps, and a slot per row. Valid until the next
 // forward(), add_outputs() or remove_added_outputs() of its backend.
 struct Pass {
-  std::vector<SlotId> slots;     // [rows], in row order
-  std::uint64_t generation = 0;  // set by the backend, which refuses a pass that is over
+  std::vector<SlotId> slots;  // [rows], in row order
+  std::uint64_t number = 0;   // set by the backend, which refuses a pass that is over
 };
 
 struct LoadOptions {

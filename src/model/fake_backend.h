@@ -106,7 +106,7 @@ class FakeBackend final : public Backend {
     CHECK(layers.front() >= 0 && layers.back() < spec_.n_layers());
     taps_ = options.taps;
 
-    Pass pass{{}, ++generation_};
+    Pass pass{{}, ++pass_number_};
     rows_.clear();
     for (const Row& row : rows) {
       Sequence& sequence = at(row.sequence);
@@ -151,7 +151,7 @@ class FakeBackend final : public Backend {
   }
 
   std::vector<Choice> choose(const Pass& pass, std::span<const ChoiceRequest> requests) override {
-    CHECK(pass.generation == generation_);
+    CHECK(pass.number == pass_number_);
     std::vector<Choice> choices;
     for (const ChoiceRequest& request : requests) {
       CHECK(request.row >= 0 && request.row < static_cast<int>(rows_.size()));
@@ -162,7 +162,7 @@ class FakeBackend final : public Backend {
   }
 
   std::vector<float> read_tap(const Pass& pass, int tap, int row) const override {
-    CHECK(pass.generation == generation_);
+    CHECK(pass.number == pass_number_);
     CHECK(tap >= 0 && tap < static_cast<int>(taps_.size()));
     return {static_cast<float>(rows_.at(row).path.size() + 1000 * taps_[tap])};
   }
@@ -271,7 +271,7 @@ class FakeBackend final : public Backend {
   std::vector<Computed> rows_;  // of the last forward
   std::vector<int> taps_;
   std::set<Token> outputs_added_;
-  std::uint64_t generation_ = 0;
+  std::uint64_t pass_number_ = 0;
   std::optional<Cache> cache_;  // the same sequences and rows, without contents
   int next_slot_ = 0;
 };
