@@ -170,7 +170,7 @@ int inspect(const Machine& machine, const Settings& settings) {
       document["weights_per_token"] = weights_per_token(*model);
       document["memory"] = {{"context", options.context}, {"bytes", need->total()},
                             {"weights", need->weights},   {"cache", need->cache},
-                            {"working", need->working},   {"available", available_memory()}};
+                            {"working", need->working},   {"available", plannable_memory_bytes()}};
     }
     if (!problem.empty()) document["problem"] = problem;
     if (known) document["known_as"] = {{"name", known->name}, {"drafts", known->drafts}};
@@ -220,7 +220,7 @@ int inspect(const Machine& machine, const Settings& settings) {
         "\nmemory\n  {} for a context of {}: weights {}, cache {}, working {}\n"
         "  {} available\n  {} of weights read per token\n",
         human_bytes(need->total()), options.context, human_bytes(need->weights),
-        human_bytes(need->cache), human_bytes(need->working), human_bytes(available_memory()),
+        human_bytes(need->cache), human_bytes(need->working), human_bytes(plannable_memory_bytes()),
         human_bytes(bytes_per_token(*model)));
   }
   if (!problem.empty()) text += fmt::format("\ncannot be run: {}\n", problem);

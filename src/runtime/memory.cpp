@@ -6,7 +6,7 @@
 
 namespace outrider {
 
-std::uint64_t available_memory() {
+std::uint64_t plannable_memory_bytes() {
   const std::uint64_t bytes = available_memory_bytes();
   // What plans do not count: the program, stacks, the allocator's slack, and the machine's other
   // needs.

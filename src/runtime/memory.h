@@ -9,7 +9,7 @@ namespace outrider {
 
 // Bytes that plans may use: available_memory_bytes() (base/machine.h) less a margin for what they
 // do not count.
-std::uint64_t available_memory();
+std::uint64_t plannable_memory_bytes();
 
 // The longest context, a multiple of a page of the cache and at most `most`, for which `need` says
 // at most `available` bytes; 0 if not even the shortest fits. need(context) grows with the context.

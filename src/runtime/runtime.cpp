@@ -167,7 +167,7 @@ void Runtime::choose_context() {
   };
   const int trained = target_model_.model.spec.context_trained;
   const int wanted = options_.context.value_or(std::min(trained, kContextMax));
-  const std::uint64_t available = available_memory();
+  const std::uint64_t available = plannable_memory_bytes();
   const int fitting = context_that_fits(bytes, wanted, available);
   const auto alone = need(64, least_pages(64)).total();
   if (fitting == 0 && alone <= available)
@@ -304,7 +304,7 @@ std::unique_ptr<Drafter> Runtime::make_late(const DraftChoice& choice) {
           beside, model.spec, *loaded->opened.tokenizer, options_.drafter_flags);
       const BackendFactory& factory = choose_factory_(model);
       const std::uint64_t need = factory.memory_need(model, options).total();
-      if (const std::uint64_t available = available_memory(); need > available)
+      if (const std::uint64_t available = plannable_memory_bytes(); need > available)
         throw Error("needs {} of memory, and {} are available", human_bytes(need),
                     human_bytes(available));
       loaded->backend = factory.load(model, options, [&](double) { return !is_stopped; });
