@@ -124,7 +124,7 @@ void Engine::start(Generation& generation, std::span<const Token> prompt, Answer
   generation.n_prompt = static_cast<int>(prompt.size());
   kept = generation.n_prompt - 1 - n_to_prefill(generation);
   generation.cached_tokens = kept;
-  generation.state = ProcessorState(generation.sampling);
+  generation.state = ChoiceState(generation.sampling);
   generation.state.advance(prompt);
   generation.finish_reason.reset();
   planner_->begin(generation.draft_sequence, generation.n_prompt - kept);

@@ -111,7 +111,7 @@ struct Generation {
   int n_shown = 0;   // tokens that the drafters have seen
   int cached_tokens = 0;  // tokens of the prompt that the cache had already
   SamplingParams sampling;
-  ProcessorState state;  // after `tokens`
+  ChoiceState state;  // after `tokens`
   StopRules stop;
   std::optional<FinishReason> finish_reason;
   // Why the answer cannot go on; `tokens` are as they were before the step that failed.

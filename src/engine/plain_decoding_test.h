@@ -42,7 +42,7 @@ inline Outcome decode_plainly(const FakeModel& model, const Tokenizer& tokenizer
   Outcome outcome;
   if (rules.n_left() == 0) outcome.finished = FinishReason::length;
   while (!outcome.finished) {
-    ProcessorState state(request.sampling);
+    ChoiceState state(request.sampling);
     state.advance(text);
     const auto counts = state.counts();
     const ChoiceRequest question =

@@ -46,7 +46,7 @@ class Step {
     Verdict verdict;  // emit() cuts it to the nodes that became text
 
     // The generation's, as they were before emit() changed them.
-    std::optional<ProcessorState> state_before;
+    std::optional<ChoiceState> state_before;
     std::optional<StopRules> stop_before;
   };
 

@@ -47,10 +47,10 @@ void check_sampling(const SamplingParams& params) {
                 kTemperatureMin);
 }
 
-ProcessorState::ProcessorState(const SamplingParams& params)
+ChoiceState::ChoiceState(const SamplingParams& params)
     : window_(window(params)), limit_(params.reasoning), reasons_(limit_ && limit_->is_begun) {}
 
-void ProcessorState::advance(std::span<const Token> tokens) {
+void ChoiceState::advance(std::span<const Token> tokens) {
   if (limit_) {
     const int n_of_prompt =
         std::clamp(limit_->n_prompt - length_, 0, static_cast<int>(tokens.size()));
@@ -68,7 +68,7 @@ void ProcessorState::advance(std::span<const Token> tokens) {
   }
 }
 
-std::vector<TokenCount> ProcessorState::counts(std::span<const Token> path) const {
+std::vector<TokenCount> ChoiceState::counts(std::span<const Token> path) const {
   if (window_ == 0) return {};
   if (path.size() > window_) path = path.last(window_);
   std::vector<TokenCount> counts;
@@ -81,7 +81,7 @@ std::vector<TokenCount> ProcessorState::counts(std::span<const Token> path) cons
   return counts;
 }
 
-std::optional<Token> ProcessorState::forced(std::span<const Token> path) const {
+std::optional<Token> ChoiceState::forced(std::span<const Token> path) const {
   if (!limit_ || length_ + std::ssize(path) - limit_->n_prompt != limit_->n_tokens)
     return std::nullopt;
   if (!reasons_after(*limit_, reasons_, path)) return std::nullopt;

@@ -38,9 +38,9 @@ void check_sampling(const SamplingParams& params);
 // What choices need to know of a sequence: the tokens that penalties look at, its last
 // repeat_last_n, and whether it reasons. State after a sequence = advance over its tokens from the
 // empty state. Paths of a draft tree have no state of their own: they are given. A value.
-class ProcessorState {
+class ChoiceState {
  public:
-  explicit ProcessorState(const SamplingParams& params);
+  explicit ChoiceState(const SamplingParams& params);
 
   // The tokens become part of the sequence.
   void advance(std::span<const Token> tokens);

@@ -41,7 +41,7 @@ std::map<Token, int> as_map(const std::vector<TokenCount>& counts) {
   return map;
 }
 
-TEST(ProcessorState, CountsTheLastTokens) {
+TEST(ChoiceState, CountsTheLastTokens) {
   struct Case {
     const char* name;
     int repeat_last_n;
@@ -65,14 +65,14 @@ TEST(ProcessorState, CountsTheLastTokens) {
     params.filters.frequency_penalty = c.frequency;
     params.filters.presence_penalty = c.presence;
     params.repeat_last_n = c.repeat_last_n;
-    ProcessorState state(params);
+    ChoiceState state(params);
     state.advance(text);
     EXPECT_EQ(as_map(state.counts()), c.counts);
   }
 }
 
 // The counts at a node are those of a text that ends with the node's path, and the text's stay.
-TEST(ProcessorState, CountsAPathAsIfTheTextEndedWithIt) {
+TEST(ChoiceState, CountsAPathAsIfTheTextEndedWithIt) {
   std::mt19937 random(3);
   const auto tokens = [&](std::size_t n) {
     std::vector<Token> tokens(n);
@@ -87,7 +87,7 @@ TEST(ProcessorState, CountsAPathAsIfTheTextEndedWithIt) {
     params.repeat_last_n = last_n;
     std::vector<Token> text = tokens(random() % 16);
     const std::vector<Token> path = tokens(random() % 16);
-    ProcessorState state(params);
+    ChoiceState state(params);
     state.advance(text);
     const auto before = as_map(state.counts());
     const auto got = as_map(state.counts(path));
@@ -105,14 +105,14 @@ TEST(ProcessorState, CountsAPathAsIfTheTextEndedWithIt) {
 }
 
 // A step asks at each node of a tree, so the cost must not grow with the text.
-TEST(ProcessorState, TakesNoMoreMemoryForALongerText) {
+TEST(ChoiceState, TakesNoMoreMemoryForALongerText) {
   if (OUTRIDER_SANITIZES_MEMORY) GTEST_SKIP() << "allocations are the sanitizer's";
   for (const int last_n : {-1, 64}) {
     SamplingParams params;
     params.filters.repeat_penalty = 1.2f;
     params.repeat_last_n = last_n;
     const auto bytes = [&](int length) {
-      ProcessorState state(params);
+      ChoiceState state(params);
       std::vector<Token> text(length);
       for (int i = 0; i < length; ++i) text[i] = i % 50;
       state.advance(text);
@@ -127,10 +127,10 @@ TEST(ProcessorState, TakesNoMoreMemoryForALongerText) {
   }
 }
 
-TEST(ProcessorState, CountsAscendByToken) {
+TEST(ChoiceState, CountsAscendByToken) {
   SamplingParams params;
   params.filters.presence_penalty = 1;
-  ProcessorState state(params);
+  ChoiceState state(params);
   std::mt19937 random(1);
   std::vector<Token> text(200);
   for (Token& token : text) token = static_cast<Token>(random() % 40);
@@ -167,7 +167,7 @@ TEST(SamplingParams, RefusesTemperaturesThatOverflow) {
   EXPECT_TRUE(std::isfinite(3.4e32f / kTemperatureMin));
 }
 
-TEST(ProcessorState, EndsReasoningThatGetsTooLong) {
+TEST(ChoiceState, EndsReasoningThatGetsTooLong) {
   constexpr Token kOpen = 8, kClose = 9;
   const ReasoningLimit begun{
       .n_prompt = 2, .n_tokens = 3, .open = kOpen, .close = kClose, .is_begun = true};
@@ -200,7 +200,7 @@ TEST(ProcessorState, EndsReasoningThatGetsTooLong) {
     const std::span<const Token> text = c.text;
     // Read at once, in pieces, or as a path, it is the same text.
     for (std::size_t first = 0; first <= text.size(); ++first) {
-      ProcessorState state(params);
+      ChoiceState state(params);
       state.advance(text.first(first));
       if (first >= 2) {
         EXPECT_EQ(state.forced(text.subspan(first)), c.forced);

@@ -44,7 +44,7 @@ struct DraftRequest {
   int drafter;      // this drafter's index, for its proposals
   DraftLimits limits;
   const SamplingParams* sampling;
-  const ProcessorState* state;  // after the whole sequence, the root included
+  const ChoiceState* state;  // after the whole sequence, the root included
   // Of the sequence's last tokens, how many a drafter that prefills has to know.
   int n_context = std::numeric_limits<int>::max();
   // For a drafter whose levels take time. Null: confidences stand, and time has no price.

@@ -7,6 +7,6 @@
 namespace outrider {
 
 inline const SamplingParams kGreedy;
-inline const ProcessorState kState(kGreedy);
+inline const ChoiceState kState(kGreedy);
 
 }  // namespace outrider

@@ -207,7 +207,7 @@ TEST(Lookup, EarlierAnswersStayInTheirScope) {
     drafter.observe({1}, std::vector<Token>{5, 6, 7});
     DraftTree tree(7);
     const SamplingParams sampling;
-    const ProcessorState state(sampling);
+    const ChoiceState state(sampling);
     const DraftRequest request{.sequence = {1},
                                .tree = &tree,
                                .drafter = 0,

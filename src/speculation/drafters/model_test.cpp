@@ -24,7 +24,7 @@ struct Drafting {
 
   DraftTree propose(int sequence, std::span<const Token> text, DraftLimits limits = {},
                     const SamplingParams& sampling = greedy(), int n_context = 1 << 30) {
-    ProcessorState state(sampling);
+    ChoiceState state(sampling);
     state.advance(text);
     DraftTree tree(text.back());
     const DraftRequest request{.sequence = {sequence},
@@ -52,7 +52,7 @@ struct Drafting {
 // What the model itself would choose next, computed from nothing.
 Choice choice(const FakeModel& model, std::span<const Token> text, const SamplingParams& sampling,
               int n_best) {
-  ProcessorState state(sampling);
+  ChoiceState state(sampling);
   state.advance(text);
   const auto counts = state.counts();
   ChoiceRequest request = choice_request(sampling, counts, 0, static_cast<int>(text.size()));
@@ -206,7 +206,7 @@ TEST(ModelDrafter, StopsWhereALevelIsNotWorthIt) {
   drafting.drafter->begin({0});
   drafting.drafter->observe({0}, text);
   const SamplingParams sampling = Drafting::greedy();
-  const ProcessorState state(sampling);
+  const ChoiceState state(sampling);
   const auto n_passes = [&](double ms_price, double row_price) {
     DraftWorth worth{.calibration = &calibration, .sequence = &known, .ms_price = ms_price};
     for (int n = 0; n <= 16; ++n) worth.row_prices.push_back(n * row_price);
@@ -273,7 +273,7 @@ TEST(ModelDrafter, DraftsForSeveralSequencesInOnePass) {
   const SamplingParams sampling = sampled();
   std::vector<std::vector<Token>> texts{{1, 2, 3}, {9}, {4, 4, 4, 4, 4, 4}};
   std::vector<DraftTree> trees;
-  std::vector<ProcessorState> states;
+  std::vector<ChoiceState> states;
   std::vector<DraftRequest> requests;
   for (int i = 0; i < 3; ++i) {
     together.drafter->begin({i});
@@ -564,7 +564,7 @@ TEST(ModelDrafter, GuessesWhatItPrefills) {
   drafting.drafter->begin({0});
   drafting.drafter->observe({0}, text);
   const SamplingParams sampling = Drafting::greedy();
-  const ProcessorState state(sampling);
+  const ChoiceState state(sampling);
   std::vector<PrefillGuess> prefill_guesses;
   for (const std::size_t n_expected : {12u, 0u}) {  // the second time nothing is left to read
     prefill_guesses.clear();
