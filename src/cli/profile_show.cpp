@@ -52,7 +52,7 @@ LearnedText learned_text(const ProfileStore::Entry& entry) {
   const Learned& learned = profile->learned;
   std::vector<std::string> shifts;
   for (const Learned::OfDrafter& drafter : learned.drafters)
-    shifts.push_back(fmt::format("{:+.1f}", drafter.acceptance.recent.level));
+    shifts.push_back(fmt::format("{:+.1f}", drafter.acceptance.recent.best_guess));
   return {.answers = fmt::format("{:.0f}", learned.answer_tokens),
           .shifts = fmt::format("{}", fmt::join(shifts, " ")),
           .bank = fmt::format("{:.1f}", learned.bank)};

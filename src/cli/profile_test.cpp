@@ -66,7 +66,7 @@ TEST_F(ProfileCommandTest, ShowAndClear) {
   learned.drafters = {"lookup", "model"};
   Profile profile;
   profile.learned.drafters.resize(2);
-  profile.learned.drafters[1].acceptance.recent.level = -1.26;
+  profile.learned.drafters[1].acceptance.recent.best_guess = -1.26;
   profile.learned.answers = 3;
   profile.learned.answer_tokens = 96.4;
   profile.learned.bank = 12.5;

@@ -273,7 +273,7 @@ bool Engine::restore(const Learned& learned) {
   for (std::size_t i = 0; i < own.drafters.size(); ++i) {
     const Calibration::OfDrafter& known = learned.drafters[i].acceptance;
     if (known.confidences.size() != own.drafters[i].acceptance.confidences.size() ||
-        known.levels.size() != own.drafters[i].acceptance.levels.size())
+        known.best_guesses.size() != own.drafters[i].acceptance.best_guesses.size())
       return false;
   }
   passes_.restore(learned.passes, learned.logits_ms, learned.attention_ms);

@@ -52,10 +52,10 @@ std::optional<Fits> fits_from(const Json& json) {
 }
 
 std::optional<Calibration::Recent> recent_from(const Json& json) {
-  const auto [confidence, level, weight] = json.get<std::array<double, 3>>();
-  if (!(std::abs(confidence) <= 100 && std::abs(level) <= 100 && weight >= 0 && weight < 1e6))
+  const auto [confidence, best_guess, weight] = json.get<std::array<double, 3>>();
+  if (!(std::abs(confidence) <= 100 && std::abs(best_guess) <= 100 && weight >= 0 && weight < 1e6))
     return {};
-  return Calibration::Recent{confidence, level, weight};
+  return Calibration::Recent{confidence, best_guess, weight};
 }
 
 }  // namespace
@@ -63,11 +63,11 @@ std::optional<Calibration::Recent> recent_from(const Json& json) {
 Json json_of(const Profile& profile) {
   Json drafters = Json::array();
   for (const Learned::OfDrafter& drafter : profile.learned.drafters) {
-    const auto& [confidence, level, weight] = drafter.acceptance.recent;
+    const auto& [confidence, best_guess, weight] = drafter.acceptance.recent;
     drafters.push_back({{"passes", json_of(drafter.passes)},
                         {"confidences", json_of(drafter.acceptance.confidences)},
-                        {"levels", json_of(drafter.acceptance.levels)},
-                        {"shifts", {confidence, level, weight}}});
+                        {"levels", json_of(drafter.acceptance.best_guesses)},
+                        {"shifts", {confidence, best_guess, weight}}});
   }
   return {{"tuning", profile.tuning},
           {"passes", json_of(profile.learned.passes)},
@@ -98,11 +98,11 @@ std::optional<Profile> profile_from(const Json& json) {
     for (const Json& entry : json.at("drafters")) {
       const auto own = points_from(entry.at("passes"));
       const auto confidences = fits_from(entry.at("confidences"));
-      const auto levels = fits_from(entry.at("levels"));
+      const auto best_guesses = fits_from(entry.at("levels"));
       const auto recent = recent_from(entry.at("shifts"));
-      if (!own || !confidences || !levels || !recent) return {};
+      if (!own || !confidences || !best_guesses || !recent) return {};
       profile.learned.drafters.push_back(
-          {.passes = *own, .acceptance = {*confidences, *levels, *recent}});
+          {.passes = *own, .acceptance = {*confidences, *best_guesses, *recent}});
     }
     return profile;
   } catch (const Json::exception&) {

@@ -32,7 +32,7 @@ TEST(Profile, ComesBackAsItWas) {
   EXPECT_EQ(back->learned.logits_ms, 1);
   EXPECT_EQ(back->learned.attention_ms, profile().learned.attention_ms);
   EXPECT_EQ(back->learned.drafters[1].passes[1].rows, 64);
-  EXPECT_EQ(back->learned.drafters[1].acceptance.recent.level, 1.5);
+  EXPECT_EQ(back->learned.drafters[1].acceptance.recent.best_guess, 1.5);
   EXPECT_EQ(back->learned.speed, 1.25);
   EXPECT_EQ(back->learned.bank, Guard::bank_max());
 }

@@ -19,14 +19,14 @@ constexpr std::size_t kDepthRanges = kDepthBounds.size() + 1;
 constexpr double kTextVariance = 2;
 // Texts change: what an outcome adds, where it is as surprising as usual. A great surprise adds
 // much, so that it and the next outcomes count more.
-constexpr double kTextDrift = 0.01, kLevelDrift = 0.01;
+constexpr double kTextDrift = 0.01, kBestGuessDrift = 0.01;
 // Sequences over which the mean of what they differ by is taken.
 constexpr double kRecentSequences = 8;
 constexpr double kInterceptVariance = 0.5;
 constexpr double kSlopeVariance = 0.1;
 constexpr double kFitDrift = 1e-4;
 
-constexpr double kLevelAtFirst = 1.6;  // log odds
+constexpr double kBestGuessAtFirst = 1.6;  // log odds
 // A draft model of 0.5B parameters for one of 1.5B was right about 0.90 of the tokens of answers
 // after the whole text, 0.64 after the last 64 tokens and 0.37 after 8
 // (docs/experiments/planner.md). Its confidence tells a part of that.
@@ -109,11 +109,11 @@ Calibration::Calibration(int n_drafters)
                                                .intercept_variance = kInterceptVariance,
                                                .covariance = 0,
                                                .slope_variance = kSlopeVariance}),
-      levels_(n_drafters * kDepthRanges, {.intercept = kLevelAtFirst,
-                                          .slope = 0,
-                                          .intercept_variance = kInterceptVariance,
-                                          .covariance = 0,
-                                          .slope_variance = 0}),
+      best_guesses_(n_drafters * kDepthRanges, {.intercept = kBestGuessAtFirst,
+                                                .slope = 0,
+                                                .intercept_variance = kInterceptVariance,
+                                                .covariance = 0,
+                                                .slope_variance = 0}),
       recent_(n_drafters) {}
 
 Calibration::OfDrafter Calibration::of_drafter(std::size_t drafter) const {
@@ -121,21 +121,21 @@ Calibration::OfDrafter Calibration::of_drafter(std::size_t drafter) const {
     const auto first = fits.begin() + drafter * kDepthRanges;
     return std::vector<Fit>(first, first + kDepthRanges);
   };
-  return {of(confidences_), of(levels_), recent_[drafter]};
+  return {of(confidences_), of(best_guesses_), recent_[drafter]};
 }
 
 void Calibration::restore(std::size_t drafter, const OfDrafter& known) {
-  CHECK(known.confidences.size() == kDepthRanges && known.levels.size() == kDepthRanges);
+  CHECK(known.confidences.size() == kDepthRanges && known.best_guesses.size() == kDepthRanges);
   std::ranges::copy(known.confidences, confidences_.begin() + drafter * kDepthRanges);
-  std::ranges::copy(known.levels, levels_.begin() + drafter * kDepthRanges);
+  std::ranges::copy(known.best_guesses, best_guesses_.begin() + drafter * kDepthRanges);
   recent_[drafter] = known.recent;
 }
 
 Calibration::Sequence Calibration::begin() const {
-  Sequence sequence{.confidences = {}, .levels = {}, .handicaps = {}};
+  Sequence sequence{.confidences = {}, .best_guesses = {}, .handicaps = {}};
   for (const Recent& recent : recent_) {
     sequence.confidences.push_back({.mean = recent.confidence, .variance = kTextVariance});
-    sequence.levels.push_back({.mean = recent.level, .variance = kTextVariance});
+    sequence.best_guesses.push_back({.mean = recent.best_guess, .variance = kTextVariance});
     sequence.handicaps.push_back(0);
   }
   return sequence;
@@ -145,12 +145,12 @@ Calibration::Sequence Calibration::begin() const {
 void Calibration::end(const Sequence& sequence) {
   for (std::size_t drafter = 0; drafter < recent_.size(); ++drafter) {
     Recent& recent = recent_[drafter];
-    const double known = 1 - sequence.levels[drafter].variance / kTextVariance;
+    const double known = 1 - sequence.best_guesses[drafter].variance / kTextVariance;
     if (known <= 0) continue;
     recent.weight = std::min(recent.weight + known, kRecentSequences);
     const double share = known / recent.weight;
     recent.confidence += share * (sequence.confidences[drafter].mean - recent.confidence);
-    recent.level += share * (sequence.levels[drafter].mean - recent.level);
+    recent.best_guess += share * (sequence.best_guesses[drafter].mean - recent.best_guess);
   }
 }
 
@@ -173,12 +173,13 @@ double Calibration::acceptance(const Sequence& sequence, const Proposal& proposa
                  kHandicapOfConfidence * sequence.handicaps[proposal.drafter]);
 }
 
-double Calibration::level(const Sequence& sequence, int drafter, int depth) const {
-  return level(sequence, drafter, depth, sequence.handicaps[drafter]);
+double Calibration::best_guess_acceptance(const Sequence& sequence, int drafter, int depth) const {
+  return best_guess_acceptance(sequence, drafter, depth, sequence.handicaps[drafter]);
 }
 
-double Calibration::level(const Sequence& sequence, int drafter, int depth, double handicap) const {
-  return predict(levels_[fit(drafter, depth)], sequence.levels[drafter], 0, handicap);
+double Calibration::best_guess_acceptance(const Sequence& sequence, int drafter, int depth,
+                                          double handicap) const {
+  return predict(best_guesses_[fit(drafter, depth)], sequence.best_guesses[drafter], 0, handicap);
 }
 
 std::vector<double> Calibration::acceptances(const Sequence& sequence,
@@ -209,7 +210,7 @@ std::vector<double> Calibration::acceptances(const Sequence& sequence,
 
 void Calibration::observe(Sequence& sequence, const DraftTree& tree, std::span<const Token> taken) {
   const std::vector<double> predicted = acceptances(sequence, tree);
-  const int n_drafters = static_cast<int>(sequence.levels.size());
+  const int n_drafters = static_cast<int>(sequence.best_guesses.size());
   std::optional<int> parent = 0;
   for (Token token : taken) {
     for (int drafter = 0; drafter < n_drafters; ++drafter) {
@@ -230,8 +231,8 @@ void Calibration::observe(Sequence& sequence, const DraftTree& tree, std::span<c
                node.token == token, kTextDrift);
       }
       if (depth > 0)
-        update(levels_[fit(drafter, depth)], sequence.levels[drafter], 0,
-               sequence.handicaps[drafter], best_was_right, kLevelDrift);
+        update(best_guesses_[fit(drafter, depth)], sequence.best_guesses[drafter], 0,
+               sequence.handicaps[drafter], best_was_right, kBestGuessDrift);
     }
     for (int child : tree.children(*parent)) {
       Reliability::Range& range =
@@ -250,8 +251,8 @@ void Calibration::observe(Sequence& sequence, const Proposal& guess, bool was_ri
                           double handicap) {
   update(confidences_[fit(guess.drafter, 1)], sequence.confidences[guess.drafter],
          log_odds(guess.confidence), kHandicapOfConfidence * handicap, was_right, kTextDrift);
-  update(levels_[fit(guess.drafter, 1)], sequence.levels[guess.drafter], 0, handicap, was_right,
-         kLevelDrift);
+  update(best_guesses_[fit(guess.drafter, 1)], sequence.best_guesses[guess.drafter], 0, handicap,
+         was_right, kBestGuessDrift);
 }
 
 }  // namespace outrider

@@ -37,8 +37,8 @@ class Calibration {
   };
   // A sequence begins as recent ones were, with the weight of one or two outcomes.
   struct Sequence {
-    std::vector<Shift> confidences, levels;  // [drafters]
-    std::vector<double> handicaps;           // [drafters]: handicap() of what each knows now
+    std::vector<Shift> confidences, best_guesses;  // [drafters]
+    std::vector<double> handicaps;                 // [drafters]: handicap() of what each knows now
   };
   // A logistic function: log odds intercept + slope · x, x the log odds of the confidence, with the
   // covariance of the two.
@@ -49,13 +49,13 @@ class Calibration {
 
   // By how much recent sequences differed, in the mean.
   struct Recent {
-    double confidence = 0, level = 0;
+    double confidence = 0, best_guess = 0;
     double weight = 0;  // sequences
   };
 
   // Of one drafter over all sequences, [depth ranges].
   struct OfDrafter {
-    std::vector<Fit> confidences, levels;
+    std::vector<Fit> confidences, best_guesses;
     Recent recent;
   };
 
@@ -78,11 +78,12 @@ class Calibration {
   // the most hopeful counts. Only one of several siblings can be accepted: all others together have
   // at most what the most likely one leaves.
   std::vector<double> acceptances(const Sequence& sequence, const DraftTree& tree) const;
-  // The probability that the best proposal that this drafter will make at this depth is accepted if
-  // its parent is, before its confidence is known.
-  double level(const Sequence& sequence, int drafter, int depth) const;
+  // The probability that the drafter's best guess at this depth is accepted if its parent is,
+  // before its confidence is known.
+  double best_guess_acceptance(const Sequence& sequence, int drafter, int depth) const;
   // The same if what it knew of the sequence had another handicap.
-  double level(const Sequence& sequence, int drafter, int depth, double handicap) const;
+  double best_guess_acceptance(const Sequence& sequence, int drafter, int depth,
+                               double handicap) const;
 
   // Learns the outcome of every proposal whose parent is part of the answer, whether it was checked
   // or not. taken: the tokens that followed the root.
@@ -95,8 +96,8 @@ class Calibration {
  private:
   std::size_t fit(int drafter, int depth) const;
 
-  std::vector<Fit> confidences_, levels_;  // [drafters, depth ranges]
-  std::vector<Recent> recent_;             // [drafters]
+  std::vector<Fit> confidences_, best_guesses_;  // [drafters, depth ranges]
+  std::vector<Recent> recent_;                   // [drafters]
   Reliability reliability_;
 };
 

@@ -38,7 +38,7 @@ TEST(Calibration, ATextMovesFastAndLeavesOthersAlone) {
   const DraftTree tree = chain_of(1, 0.8f);
   for (int i = 0; i < 3; ++i) calibration.observe(text, tree, std::vector<Token>{9});
   EXPECT_LT(calibration.acceptance(text, {0, 0.8f}, 1), 0.45);
-  EXPECT_LT(calibration.level(text, 0, 1), 0.35);
+  EXPECT_LT(calibration.best_guess_acceptance(text, 0, 1), 0.35);
   EXPECT_GT(calibration.acceptance(other, {0, 0.8f}, 1), 0.53);
   EXPECT_EQ(calibration.acceptance(text, {1, 0.8f}, 1),
             calibration.acceptance(other, {1, 0.8f}, 1));  // another drafter
@@ -57,7 +57,8 @@ TEST(Calibration, TheEndOfATextTellsLessThanTheWhole) {
   Calibration calibration(1);
   const Calibration::Sequence begun = calibration.begin();
   const double handicap = Calibration::handicap(16);
-  EXPECT_LT(calibration.level(begun, 0, 1, handicap), calibration.level(begun, 0, 1) - 0.2);
+  EXPECT_LT(calibration.best_guess_acceptance(begun, 0, 1, handicap),
+            calibration.best_guess_acceptance(begun, 0, 1) - 0.2);
 
   Calibration::Sequence after_whole = begun, after_end = begun;
   after_end.handicaps[0] = handicap;
@@ -68,7 +69,8 @@ TEST(Calibration, TheEndOfATextTellsLessThanTheWhole) {
     calibration.observe(after_whole, {0, 0.8f}, false, 0);
     another.observe(after_end, {0, 0.8f}, false, handicap);
   }
-  EXPECT_LT(calibration.level(after_whole, 0, 1, 0), another.level(after_end, 0, 1, 0) - 0.2);
+  EXPECT_LT(calibration.best_guess_acceptance(after_whole, 0, 1, 0),
+            another.best_guess_acceptance(after_end, 0, 1, 0) - 0.2);
 }
 
 // What texts have in common becomes the prior of the next.
@@ -80,7 +82,7 @@ TEST(Calibration, LearnsFromTextToText) {
     for (int j = 0; j < 20; ++j) calibration.observe(text, tree, std::vector<Token>{1});
   }
   EXPECT_GT(calibration.acceptance(calibration.begin(), {0, 0.5f}, 1), 0.85);
-  EXPECT_GT(calibration.level(calibration.begin(), 0, 1), 0.8);
+  EXPECT_GT(calibration.best_guess_acceptance(calibration.begin(), 0, 1), 0.8);
 }
 
 TEST(Calibration, TellsDepthsApart) {
@@ -183,26 +185,26 @@ TEST(Reliability, MeasuresTheDistance) {
 // known of each. One of which nothing is known does not count.
 TEST(Calibration, ASequenceBeginsAsRecentOnesWere) {
   Calibration calibration(2);
-  const auto levels = [&](bool is_right, int n_outcomes) {
+  const auto begun_with = [&](bool is_right, int n_outcomes) {
     Calibration::Sequence sequence = calibration.begin();
-    const double begun = sequence.levels[1].mean;
+    const double begun = sequence.best_guesses[1].mean;
     for (int i = 0; i < n_outcomes; ++i) calibration.observe(sequence, {1, 0.6f}, is_right, 0);
     calibration.end(sequence);
     return begun;
   };
-  EXPECT_EQ(levels(true, 30), 0);
-  const double after_one = levels(true, 30);
+  EXPECT_EQ(begun_with(true, 30), 0);
+  const double after_one = begun_with(true, 30);
   EXPECT_GT(after_one, 0.5);
-  EXPECT_EQ(calibration.begin().levels[0].mean, 0);  // another drafter's
-  const double before = calibration.begin().levels[1].mean;
-  levels(false, 0);
-  EXPECT_EQ(calibration.begin().levels[1].mean, before);
-  for (int i = 0; i < 20; ++i) levels(false, 30);
-  EXPECT_LT(calibration.begin().levels[1].mean, 0);
+  EXPECT_EQ(calibration.begin().best_guesses[0].mean, 0);  // another drafter's
+  const double before = calibration.begin().best_guesses[1].mean;
+  begun_with(false, 0);
+  EXPECT_EQ(calibration.begin().best_guesses[1].mean, before);
+  for (int i = 0; i < 20; ++i) begun_with(false, 30);
+  EXPECT_LT(calibration.begin().best_guesses[1].mean, 0);
 
   Calibration other(2);
   other.restore(1, calibration.of_drafter(1));
-  EXPECT_EQ(other.begin().levels[1].mean, calibration.begin().levels[1].mean);
+  EXPECT_EQ(other.begin().best_guesses[1].mean, calibration.begin().best_guesses[1].mean);
 }
 
 }  // namespace

@@ -54,7 +54,7 @@ Prospect DraftWorth::prospect(std::vector<double> drafted, int levels_max, doubl
   Prospect prospect;
   double tokens = 0, path = 1;
   for (int levels = 1; levels <= std::min(levels_max, n_rows); ++levels) {
-    path *= calibration->level(*sequence, drafter, levels, handicap);
+    path *= calibration->best_guess_acceptance(*sequence, drafter, levels, handicap);
     tokens += path;
     // In place of the other nodes, or where their first guess is wrong.
     const double gain =

@@ -47,8 +47,8 @@ struct DraftWorth {
     return calibration ? calibration->acceptance(*sequence, {drafter, confidence}, depth)
                        : confidence;
   }
-  double level(int depth) const {
-    return calibration ? calibration->level(*sequence, drafter, depth) : 1;
+  double best_guess_acceptance(int depth) const {
+    return calibration ? calibration->best_guess_acceptance(*sequence, drafter, depth) : 1;
   }
 
   // What a further level brings before its time is paid: nodes of the `expected` values beside

@@ -150,7 +150,7 @@ class FakeDrafter final : public Drafter {
     std::vector<double> values = {};
 
     double gain(int level) const {
-      const double next[] = {value * request->worth->level(level + 1)};
+      const double next[] = {value * request->worth->best_guess_acceptance(level + 1)};
       return request->worth->level_gain(values, next);
     }
   };

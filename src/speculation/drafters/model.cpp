@@ -83,7 +83,7 @@ struct ModelDrafter::Draft {
       if (node != 0) values.push_back(sequence->tree[node].value);
     for (const int node : nodes) {
       const Node& parent = sequence->tree[node];
-      expected.push_back(parent.value * request->worth->level(parent.depth + 1));
+      expected.push_back(parent.value * request->worth->best_guess_acceptance(parent.depth + 1));
     }
     return request->worth->level_gain(std::move(values), expected);
   }
