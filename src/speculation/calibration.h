@@ -74,14 +74,14 @@ class Calibration {
 
   // The probability that this proposal is accepted if its parent is, at this depth of its node.
   double acceptance(const Sequence& sequence, const Proposal& proposal, int depth) const;
-  // The same for each node of a tree, [tree.size()]; 1 for the root. Of several proposals of a node
-  // the most hopeful counts. Only one of several siblings can be accepted: all others together have
-  // at most what the most likely one leaves.
+  // The same for each node of a tree, [tree.size()]; 1 for the root. Of a node's proposals the most
+  // hopeful counts. Only one of several siblings can be accepted: the others together have at most
+  // what the most likely one leaves.
   std::vector<double> acceptances(const Sequence& sequence, const DraftTree& tree) const;
   // The probability that the drafter's best guess at this depth is accepted if its parent is,
   // before its confidence is known.
   double best_guess_acceptance(const Sequence& sequence, int drafter, int depth) const;
-  // The same if what it knew of the sequence had another handicap.
+  // The same with another handicap.
   double best_guess_acceptance(const Sequence& sequence, int drafter, int depth,
                                double handicap) const;
 

@@ -41,8 +41,8 @@ class CostCurve {
   // known of as many rows.
   void measure(int rows, double ms);
 
-  // Takes logits_ms() from a pass over `rows` rows of which only the last has logits. One over as
-  // many rows that all have logits was measured before.
+  // Takes logits_ms() from a pass over `rows` rows of which only the last has logits. Comes after
+  // measure() of as many rows.
   void measure_one_logit_row(int rows, double ms);
 
   // Learns from the time of a pass in normal work. Its difference from the estimate is first taken
@@ -54,9 +54,8 @@ class CostCurve {
   // measurement if half of its rows have logits, else ignored.
   void refine(const PassWork& work, double ms);
 
-  // Begins with points() of an earlier time. Their ratios are believed, the more the more passes
-  // they stand for; how fast the machine is now, the first pass tells. attention_ms of 0 is not
-  // known.
+  // Begins with points() of an earlier run. Their ratios count the more, the more passes they stand
+  // for; the first pass tells the machine's speed now. attention_ms 0: not known.
   void restore(std::span<const Point> points, double logits_ms = 0, double attention_ms = 0);
 
   bool empty() const { return points_.empty(); }

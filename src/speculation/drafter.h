@@ -65,11 +65,10 @@ struct DraftCost {
   double ms(int depth) const { return fixed_ms + per_depth_ms * (depth > 1 ? depth - 1 : 0); }
 };
 
-// A drafter proposes what a new one would propose that was shown the same tokens and prediction.
-// Three exceptions: a draft model that has outputs for some tokens keeps those that earlier
-// sequences added, and a drafter may draft from earlier answers, both until forget(); and how much
-// of a sequence it knows depends on the n_context of earlier requests. One thread at a time calls
-// it.
+// A drafter proposes what a new one would that was shown the same tokens and prediction.
+// Exceptions: until forget() a draft model keeps outputs that earlier sequences added, and a
+// drafter may draft from earlier answers; and how much of a sequence it knows depends on the
+// n_context of earlier requests. One thread at a time calls it.
 class Drafter {
  public:
   virtual ~Drafter() = default;
@@ -79,13 +78,13 @@ class Drafter {
   // A new, empty sequence, whose number is not in use. It uses earlier answers and cached pages of
   // its scope alone; scopes share a draft model's outputs and successors.
   virtual void begin(DraftSequence sequence, CacheScope scope = {}) = 0;
-  // Tokens were appended to the sequence, those of the prompt too.
+  // Tokens, also of the prompt, were appended to the sequence.
   virtual void observe(DraftSequence sequence, std::span<const Token> tokens) = 0;
   // The answer begins here, and is expected to read mostly like `prediction`, which replaces an
   // earlier one; empty: nothing is expected.
   virtual void expect(DraftSequence, std::span<const Token> /*prediction*/) {}
-  // Adds guesses at what follows each request's sequence, within the request's limits. Each
-  // sequence occurs at most once and is not empty.
+  // Adds guesses at what follows each request's sequence, within its limits. Each sequence occurs
+  // at most once and is not empty.
   virtual void propose(std::span<const DraftRequest> requests) = 0;
   // Keeps the first `length` tokens of the sequence.
   virtual void truncate(DraftSequence sequence, int length) = 0;
@@ -108,7 +107,7 @@ class Drafter {
   // Levels of its drafts that these passes decided.
   virtual long n_levels() const { return 0; }
 
-  // Forgets what it keeps of ended sequences, so that it proposes what a new drafter would.
+  // Forgets ended sequences, so that it proposes what a new drafter would.
   virtual void forget() {}
 
   // Measures cost() before the first proposal, if that is worth the time. No sequence changes.
@@ -116,8 +115,8 @@ class Drafter {
   // The times of a model's passes, for restore_costs() of another drafter; nothing: it runs none.
   virtual std::vector<CostCurve::Point> costs() const { return {}; }
   virtual void restore_costs(std::span<const CostCurve::Point> /*costs*/) {}
-  // Of one propose() for n_texts sequences of about `length` tokens each.
-  virtual DraftCost cost(int n_texts, int length) const = 0;
+  // Of a propose() for so many sequences of about `length` tokens each.
+  virtual DraftCost cost(int n_sequences, int length) const = 0;
 };
 
 }  // namespace outrider

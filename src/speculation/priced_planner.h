@@ -5,9 +5,9 @@
 // from a belief about acceptance, which each outcome refines (calibration.h). A guard bounds what
 // is lost where that was wrong (guard.h). Drafters that are not expected to pay are probed.
 //
-// In a batch every sequence waits for the same passes, those of drafters, too, so time costs what
-// all of them would get from it. Rows of prompts that the pass also has do not change that: they
-// have to be computed, now or later.
+// In a batch every sequence waits for the same passes, drafters' too, so time costs what all of
+// them would get from it. Prompt rows in the pass do not change that: they have to be computed
+// anyway.
 
 #pragma once
 

@@ -24,7 +24,7 @@ struct Costs {
   double per_prefill = 0.05;       // a token that it prefills
   int rows_of_sequences = 1;       // passes are known beforehand up to a few times as many
 
-  double levels(int n_texts) const { return level + level_of_sequence * (n_texts - 1); }
+  double levels(int n_sequences) const { return level + level_of_sequence * (n_sequences - 1); }
   double pass(int rows) const {
     std::size_t i = 1;
     while (i + 1 < passes.size() && rows > passes[i].first) ++i;
@@ -115,13 +115,13 @@ class FakeDrafter final : public Drafter {
     }
   }
 
-  DraftCost cost(int n_texts, int) const override {
+  DraftCost cost(int n_sequences, int) const override {
     if (!is_model_) return {};
     // As a running mean of noisy times.
     std::normal_distribution<double> normal(1, noise_ / 3);
     const double off = std::max(0.5, normal(random_));
-    return {.fixed_ms = costs_.levels(n_texts) * off,
-            .per_depth_ms = costs_.levels(n_texts) * off,
+    return {.fixed_ms = costs_.levels(n_sequences) * off,
+            .per_depth_ms = costs_.levels(n_sequences) * off,
             .per_prefill_ms = costs_.per_prefill * off};
   }
 

@@ -10,8 +10,8 @@
 namespace outrider {
 
 // Milliseconds of one pass over a chain of n_rows rows that continues the sequence, and of the
-// choices at its last n_logits rows. The sequence must have n_rows free slots and as many positions
-// left in its context; its scratch rows are gone afterwards.
+// choices at its last n_logits rows. It must have n_rows free slots and as many positions left; its
+// scratch rows are gone afterwards.
 double time_pass(Backend& backend, SequenceId sequence, int n_rows, int n_logits);
 
 // Numbers of rows at which to time passes: close together where times bend, up to rows_max or 96,

@@ -27,8 +27,8 @@ class EarlierAnswers {
 
   // Loads what there is, once. Its index is made on another thread.
   void load();
-  // An answer has ended. Short ones are left out, and one that is there already. Where that fails,
-  // for want of memory or because `keep` throws, the answer is forgotten.
+  // An answer has ended. Short ones and one that is there already are left out. Without memory, or
+  // if `keep` throws, it is forgotten.
   void add(std::span<const Token> answer) noexcept;
   // All of them, each with a token after it that no model has. Empty until the index is made.
   const SuffixText& text();

@@ -110,8 +110,8 @@ void LateDrafter::restore_costs(std::span<const CostCurve::Point> costs) {
   if (drafter_ && !costs.empty()) drafter_->restore_costs(costs);
 }
 
-DraftCost LateDrafter::cost(int n_texts, int length) const {
-  return drafter_ ? drafter_->cost(n_texts, length) : DraftCost{};
+DraftCost LateDrafter::cost(int n_sequences, int length) const {
+  return drafter_ ? drafter_->cost(n_sequences, length) : DraftCost{};
 }
 
 }  // namespace outrider

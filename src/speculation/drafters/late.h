@@ -43,7 +43,7 @@ class LateDrafter final : public Drafter {
   std::vector<CostCurve::Point> costs() const override;
   void restore_costs(std::span<const CostCurve::Point> costs) override;
   // All 0 until it is there.
-  DraftCost cost(int n_texts, int length) const override;
+  DraftCost cost(int n_sequences, int length) const override;
 
   void wait() const { made_.wait(); }  // until it is made
 

@@ -43,7 +43,7 @@ class LookupDrafter final : public Drafter {
   void truncate(DraftSequence sequence, int length) override;
   void end(DraftSequence sequence) override;
   void forget() override;
-  DraftCost cost(int n_texts, int) const override { return time_.cost(n_texts); }
+  DraftCost cost(int n_sequences, int) const override { return time_.cost(n_sequences); }
 
  private:
   struct Text {

@@ -198,8 +198,8 @@ void ModelDrafter::observe(DraftSequence number, std::span<const Token> tokens) 
       path.push_back(*sequence.said[*next].slot);
       at = *next;
     }
-    // Since the draft other texts may have reused pages that were free then: what there is no room
-    // for is read again.
+    // Since the draft other sequences may have taken free pages: what lacks room is prefilled
+    // again.
     if (backend_->pages_wanted(sequence.id, 0, static_cast<int>(path.size())) >
         backend_->free_pages())
       path.clear();
@@ -278,8 +278,8 @@ std::vector<ModelDrafter::Draft> ModelDrafter::start(std::span<const DraftReques
   return drafts;
 }
 
-// Sees to it that there are pages for a proposal beside those that were promised to others: for the
-// text and a path to become history, and for rows.
+// Makes sure that there are pages for a proposal beside those promised to others: for the sequence
+// and a path to become history, and for rows.
 bool ModelDrafter::make_room(Sequence& sequence, const DraftRequest& request,
                              std::span<const DraftRequest> requests, int& n_promised) {
   const LoadOptions& options = backend_->options();
@@ -642,9 +642,9 @@ void ModelDrafter::measure_costs() {
   }
 }
 
-// What levels after the first are counted in: a pass over two rows of each text.
-double ModelDrafter::usual_pass_ms(std::size_t n_texts, long length) const {
-  const auto n = static_cast<int>(n_texts);
+// What levels after the first are counted in: a pass over two rows of each sequence.
+double ModelDrafter::usual_pass_ms(std::size_t n_sequences, long length) const {
+  const auto n = static_cast<int>(n_sequences);
   return curve_.ms(
       {.rows = 2 * n, .attended = n * attended(backend_->spec(), static_cast<int>(length / n), 2)});
 }
@@ -655,19 +655,19 @@ double ModelDrafter::passes_per_level() const {
   return (1 + recent_passes_) / (1 + recent_levels_);
 }
 
-double ModelDrafter::level_ms(std::size_t n_texts, long length) const {
-  return usual_pass_ms(n_texts, length) * passes_per_level();
+double ModelDrafter::level_ms(std::size_t n_sequences, long length) const {
+  return usual_pass_ms(n_sequences, length) * passes_per_level();
 }
 
-DraftCost ModelDrafter::cost(int n_texts, int length) const {
+DraftCost ModelDrafter::cost(int n_sequences, int length) const {
   if (curve_.empty()) return {};
-  const long all = static_cast<long>(n_texts) * length;
-  const double by_texts = n_texts * attended(backend_->spec(), length, 1);
+  const long all = static_cast<long>(n_sequences) * length;
+  const double positions = n_sequences * attended(backend_->spec(), length, 1);
   const auto prefill_ms = [&](int n) {
     return curve_.ms({.rows = n, .attended = attended(backend_->spec(), length / 2, n)});
   };
-  return {.fixed_ms = curve_.ms({.rows = n_texts, .attended = by_texts}),
-          .per_depth_ms = level_ms(n_texts, all),
+  return {.fixed_ms = curve_.ms({.rows = n_sequences, .attended = positions}),
+          .per_depth_ms = level_ms(n_sequences, all),
           .per_prefill_ms =
               std::max(0.0, prefill_ms(64) - prefill_ms(kUsualCatchUp)) / (64 - kUsualCatchUp)};
 }

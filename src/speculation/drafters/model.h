@@ -20,28 +20,27 @@
 
 namespace outrider {
 
-// The draft model has a cache of its own, which reads a text when proposals are wanted: the tokens
-// that it lacks are rows of the pass of the root, a long prompt takes passes of batch_rows before
-// it. Each further pass computes the best nodes, which gives them children, and beside them rows
-// for guesses at what the model will say next (guesser.h). Where a guess is what it says, the next
+// The draft model has a cache of its own, which is filled when proposals are wanted: the tokens
+// that it lacks are rows of the root's pass, a long prompt takes passes of batch_rows before it.
+// Each further pass computes the best nodes, which gives them children, and beside them rows for
+// guesses at what the model will say next (guesser.h). Where a guess is what it says, the next
 // level is there without a pass. Without a price of time the proposals are the most likely nodes of
-// all that the model could propose, with and without guesses the same.
-// Rows that were computed for nodes of an accepted path become history. There are no proposals for
-// a text that fills the draft model's context or has tokens that the draft model does not know. A
-// row without usable logits (NaN) ends the drafting for its sequence in this step. Where the draft
-// model has logits for some tokens only, the text's own tokens are added to these, because texts
-// repeat their words.
+// all that the model could propose, with and without guesses the same. Rows that were computed for
+// nodes of an accepted path become history. A sequence that fills the draft model's context or has
+// tokens that it does not know gets no proposals. A row without usable logits (NaN) ends its
+// sequence's drafting in this step. Where the draft model has logits for some tokens only, the
+// sequence's own are added, because texts repeat their words.
 //
 // The confidence of a child is the logistic function of its lead: its score less the best other
 // one. When sampling, the noise is known and only the target's logits are open, so the lead among
 // noisy scores tells the same.
 //
-// It may be asked to draft after the last tokens of a text alone, without those between them and
-// what it has prefilled of the beginning (excerpt.h), so that a probe costs little.
+// It may be asked to draft after the last tokens of a sequence alone, without those between them
+// and the prefilled beginning (excerpt.h), so that a probe costs little.
 //
-// Where its backend shares pages, prefix hits save prefill. Where the backend has fewer pages than
-// all sequences need, those in no request of a propose() give theirs back; a sequence that still
-// lacks pages gets no proposals.
+// Where its backend shares pages, prefix hits save prefill. Where there are fewer pages than all
+// sequences need, those in no request of a propose() give theirs back; a sequence that still lacks
+// pages gets no proposals.
 struct ModelDrafterOptions {
   int target_vocabulary;  // ids from there on are never drafted
   // For the index of one text, from which guesses come; 0: no guesses.
@@ -65,12 +64,12 @@ class ModelDrafter final : public Drafter {
   int n_known(DraftSequence sequence, int n_context) const override;
   long n_passes() const override { return n_passes_; }
   long n_levels() const override { return n_levels_; }
-  // Outputs that earlier texts added. Drafters that share the backend forget theirs, too.
+  // Outputs that sequences added. Drafters that share the backend forget theirs, too.
   void forget() override;
   void measure_costs() override;
   std::vector<CostCurve::Point> costs() const override { return curve_.points(); }
   void restore_costs(std::span<const CostCurve::Point> costs) override { curve_.restore(costs); }
-  DraftCost cost(int n_texts, int length) const override;
+  DraftCost cost(int n_sequences, int length) const override;
 
  private:
   // What the model said after the text and a path of tokens from its end.
@@ -137,9 +136,9 @@ class ModelDrafter final : public Drafter {
   bool guess_pays(const DraftRequest& request, double probability, int n_rows) const;
   Pass compute(const Batch& batch);
   PassWork work_of(const Batch& batch) const;
-  double usual_pass_ms(std::size_t n_texts, long length) const;
+  double usual_pass_ms(std::size_t n_sequences, long length) const;
   double passes_per_level() const;
-  double level_ms(std::size_t n_texts, long length) const;
+  double level_ms(std::size_t n_sequences, long length) const;
   ChoiceRequest question(const Draft& draft, int said, int row,
                          std::vector<TokenCount>& counts) const;
   void guess_prefilled(const Pass& pass, std::span<const GuessedRow> guessed_rows);

@@ -23,7 +23,7 @@ class PredictionDrafter final : public Drafter {
   void propose(std::span<const DraftRequest> requests) override;
   void truncate(DraftSequence sequence, int length) override;
   void end(DraftSequence sequence) override;
-  DraftCost cost(int n_texts, int) const override { return time_.cost(n_texts); }
+  DraftCost cost(int n_sequences, int) const override { return time_.cost(n_sequences); }
 
  private:
   struct Text {

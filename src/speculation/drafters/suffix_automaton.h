@@ -55,8 +55,8 @@ class SuffixAutomaton {
   static const std::size_t kBytesPerToken;
 
  private:
-  // Suffix links that counting follows from the end of the text. More are there only in texts that
-  // repeat one short string, whose own counts do not matter then.
+  // Suffix links that counting follows from the end of the text. Only texts that repeat one short
+  // string have more, whose own counts do not matter then.
   static constexpr int kCounted = 64;
   static constexpr std::int32_t kNone = -1;
 
