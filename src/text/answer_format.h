@@ -21,9 +21,9 @@ using Texts = std::vector<std::string_view>;
 // Reasoning stands at an answer's beginning.
 struct ReasoningSyntax {
   std::string_view name;
-  Texts marks;          // the format is that of templates that name all of these
+  Texts marks;          // a template that contains all of these has this format
   Texts opens, closes;  // either of each
-  // What the answer proper may stand between: not shown either.
+  // Delimiters around the content, in formats that have them: not shown either.
   Texts response_opens = {}, response_closes = {};
 };
 

@@ -34,9 +34,9 @@ struct AnswerParserOptions {
   std::string begun = {};  // begun_answer()
 };
 
-// Text between parts: white space before a delimiter is dropped, and after it up to the last line
-// end, or all of it if there is none; what is between content before and after calls comes out.
-// Otherwise content is exactly what the model wrote.
+// White space after a delimiter is dropped up to and with its last line end, or all of it if it has
+// none. White space before a delimiter is dropped, too, except between content and calls that
+// further content follows. Otherwise content is exactly what the model wrote.
 //
 // Calls come out as soon as name and arguments can be told: arguments byte by byte where the syntax
 // has them as JSON after the name, otherwise at their end. Complete arguments are a JSON object

@@ -117,7 +117,7 @@ class CallReader {
   std::string matched_;    // of a literal so far, or the one that is whole
   std::string collected_;  // of a key, a value, arguments before the name
   JsonScanner scanner_;
-  // Of the value that is read; arguments may be a text of JSON, too.
+  // What the value being read is. quoted_arguments: arguments as a string that holds JSON.
   enum class Role { name, arguments, quoted_arguments, other } role_ = Role::other;
   std::vector<std::pair<std::string, std::string>> parameters_;  // tagged; values as JSON
 };

@@ -29,7 +29,7 @@ struct Message {
 struct TemplateInputs {
   std::string tools = {};      // a list
   std::string documents = {};  // a list
-  std::string variables = {};  // an object: each of its keys is a variable, and goes before others
+  std::string variables = {};  // an object: each key is a variable and overrides one of that name
   std::optional<std::tm> now = {};  // what strftime_now sees; nothing: the local time
 };
 
@@ -63,7 +63,7 @@ class ChatTemplate {
   std::vector<TextPiece> render(std::span<const Message> messages, bool add_generation_prompt,
                                 const TemplateInputs& inputs = {}) const;
 
-  // Variables of every rendering: a JSON object, as TemplateInputs::variables, which go before
+  // Variables of every rendering: a JSON object, as TemplateInputs::variables, which override
   // these. To be called before others use the template.
   void set_variables(std::string json) { variables_ = std::move(json); }
   std::string_view source() const { return source_; }

@@ -18,13 +18,13 @@ class PreTokenizer {
   // `origin`.
   PreTokenizer(std::string_view name, std::string_view origin);
 
-  // What goes with the names: text between special tokens is brought into normal form C first
-  // (normal_form.h); a word that is an entry of the vocabulary is one token, whatever the merges
-  // say; a text begins with BOS unless the file says otherwise.
+  // Text between special tokens is brought into normal form C first (normal_form.h).
   bool composes() const { return composes_; }
+  // A word that is an entry of the vocabulary is one token, whatever the merges say.
   bool ignores_merges() const { return ignores_merges_; }
+  // A text begins with BOS unless the file says otherwise.
   bool adds_bos() const { return adds_bos_; }
-  // llama.cpp's for files that do not say which one the model has.
+  // The one that llama.cpp takes for files that name none.
   bool is_default() const { return is_default_; }
 
   // Splits well-formed text into words, all of it and in order. May be called from several threads

@@ -16,9 +16,8 @@ namespace outrider {
 // tokens.
 class StreamDecoder {
  public:
-  // The tokenizer must outlive this. Of `shown`, ascending, the text comes out even where it is
-  // hidden otherwise: control tokens that are a part of what is read from the answer
-  // (answer_format.h).
+  // The tokenizer must outlive this. shown: control tokens, ascending, whose text comes out, unlike
+  // that of others, because AnswerParser needs it (shown_tokens in answer_format.h).
   explicit StreamDecoder(const Tokenizer& tokenizer, std::vector<Token> shown = {})
       : tokenizer_(&tokenizer), shown_(std::move(shown)) {}
 

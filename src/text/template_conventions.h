@@ -19,13 +19,13 @@ struct TemplateConventions {
     nowhere,      // it shows none to the model
     variable,     // `tools`, as OpenAI gives them
     system_list,  // the same as the key `tools` of the system message (GLM-4 9B chat)
-    system_text,  // there as a text, of functions alone (Phi-4 mini)
+    system_text,  // under the same key, as a JSON text of the functions alone (Phi-4 mini)
   };
   Tools tools = Tools::nowhere;
   // Whether it writes the calls of a message. If not, they go into the message's content.
   bool renders_calls = false;
   bool text_arguments = false;       // arguments as a text of JSON, not as an object
-  bool null_content = false;         // no content beside calls is none, not an empty text
+  bool null_content = false;         // where calls have no content, it is none, not ""
   bool short_ids = false;            // only ids of nine letters or digits (Mistral)
   std::string result_role = "tool";  // of a call's result
 };

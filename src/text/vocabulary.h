@@ -18,9 +18,9 @@ namespace outrider {
 
 class Vocabulary {
  public:
-  // From tokenizer.ggml.tokens and .token_type (absent: all normal). Entries of end_of_turn_names()
-  // become control tokens. Copies what it needs. Throws Error where it is malformed: texts are
-  // UTF-8, and no two but empty ones are equal.
+  // From tokenizer.ggml.tokens and .token_type (absent: all normal). Entries with the known names
+  // of end tokens (Tokenizer::end_tokens) become control tokens. Copies what it needs. Throws Error
+  // where it is malformed: texts are UTF-8, and no two but empty ones are equal.
   explicit Vocabulary(const Metadata& metadata);
 
   int size() const { return static_cast<int>(kinds_.size()); }
