@@ -246,21 +246,21 @@ struct AnswerParser::Machine {
 
   void push_to_call(char byte) {
     const int n_before = out.n_complete();
-    const CallReader::Step step = reader->push(byte);
-    if (step == CallReader::Step::wrong) {
+    const CallReader::Outcome outcome = reader->push(byte);
+    if (outcome == CallReader::Outcome::wrong) {
       give_up_call();
       held += byte;
       return settle();
     }
     raw += byte;
-    if (out.n_complete() > n_before || step == CallReader::Step::answer) {
+    if (out.n_complete() > n_before || outcome == CallReader::Outcome::answer) {
       raw.clear();
       n_by_prompt = 0;
       content.part();
       at_beginning = false;
-      after_call = step != CallReader::Step::answer;
+      after_call = outcome != CallReader::Outcome::answer;
     }
-    if (step != CallReader::Step::more) end_call();
+    if (outcome != CallReader::Outcome::more) end_call();
   }
 
   void end_call() {

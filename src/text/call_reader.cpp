@@ -124,9 +124,9 @@ bool CallReader::may_begin(const ToolSyntax& syntax, char byte) {
   return syntax.shape == ToolSyntax::Shape::json ? byte == '{' || byte == '[' : is_of_name(byte);
 }
 
-CallReader::Step CallReader::go(State state) {
+CallReader::Outcome CallReader::go(State state) {
   state_ = state;
-  return Step::more;
+  return Outcome::more;
 }
 
 CallReader::Match CallReader::match(char byte, std::span<const std::string_view> texts) {
@@ -156,68 +156,68 @@ void CallReader::complete() {
 
 // JSON
 
-CallReader::Step CallReader::fence(char byte) {
-  if (matched_.empty() && is_white(byte)) return Step::more;
+CallReader::Outcome CallReader::fence(char byte) {
+  if (matched_.empty() && is_white(byte)) return Outcome::more;
   switch (match(byte, {&syntax_.fence, 1})) {
-    case Match::more: return Step::more;
+    case Match::more: return Outcome::more;
     case Match::whole: return go(&CallReader::calls);
-    default: return Step::wrong;
+    default: return Outcome::wrong;
   }
 }
 
-CallReader::Step CallReader::calls(char byte) {
+CallReader::Outcome CallReader::calls(char byte) {
   if (byte != '[') return item(byte);
   in_list_ = true;
   return go(&CallReader::item);
 }
 
-CallReader::Step CallReader::item(char byte) {
-  if (is_white(byte)) return Step::more;
-  if (byte != '{') return Step::wrong;
+CallReader::Outcome CallReader::item(char byte) {
+  if (is_white(byte)) return Outcome::more;
+  if (byte != '{') return Outcome::wrong;
   complete_ = false;
   name_.clear();
   collected_.clear();
   return go(&CallReader::key_or_end);
 }
 
-CallReader::Step CallReader::key_or_end(char byte) {
+CallReader::Outcome CallReader::key_or_end(char byte) {
   return byte == '}' ? object_end() : key_begin(byte);
 }
 
-CallReader::Step CallReader::key_begin(char byte) {
-  if (is_white(byte)) return Step::more;
-  if (byte != '"') return Step::wrong;
+CallReader::Outcome CallReader::key_begin(char byte) {
+  if (is_white(byte)) return Outcome::more;
+  if (byte != '"') return Outcome::wrong;
   scanner_ = {};
   key_.clear();
   state_ = &CallReader::key;
   return key(byte);
 }
 
-CallReader::Step CallReader::key(char byte) {
+CallReader::Outcome CallReader::key(char byte) {
   switch (scanner_.push(byte, key_)) {
-    case JsonScanner::Step::more: return Step::more;
-    case JsonScanner::Step::last: key_ = unquoted(key_); break;
-    default: return Step::wrong;
+    case JsonScanner::Outcome::more: return Outcome::more;
+    case JsonScanner::Outcome::last: key_ = unquoted(key_); break;
+    default: return Outcome::wrong;
   }
   // Whatever else an answer in JSON has does not wait for its end.
   static const std::set<std::string, std::less<>> kKeys = {
       "name", "tool_name", "arguments", "parameters", "type", "id", "tool_call_id"};
-  return given_only_ && !kKeys.contains(key_) ? Step::wrong : go(&CallReader::colon);
+  return given_only_ && !kKeys.contains(key_) ? Outcome::wrong : go(&CallReader::colon);
 }
 
-CallReader::Step CallReader::colon(char byte) {
-  if (is_white(byte)) return Step::more;
-  return byte == ':' ? go(&CallReader::value_begin) : Step::wrong;
+CallReader::Outcome CallReader::colon(char byte) {
+  if (is_white(byte)) return Outcome::more;
+  return byte == ':' ? go(&CallReader::value_begin) : Outcome::wrong;
 }
 
-CallReader::Step CallReader::value_begin(char byte) {
-  if (is_white(byte)) return Step::more;
+CallReader::Outcome CallReader::value_begin(char byte) {
+  if (is_white(byte)) return Outcome::more;
   role_ = Role::other;
   if ((key_ == "name" || key_ == "tool_name") && name_.empty()) {
-    if (byte != '"') return Step::wrong;
+    if (byte != '"') return Outcome::wrong;
     role_ = Role::name;
   } else if ((key_ == "arguments" || key_ == "parameters") && !complete_ && byte != 'n') {
-    if ((byte != '{' && byte != '"') || !collected_.empty()) return Step::wrong;
+    if ((byte != '{' && byte != '"') || !collected_.empty()) return Outcome::wrong;
     role_ = byte == '{' ? Role::arguments : Role::quoted_arguments;
     if (byte == '{' && !name_.empty()) begin();
   }
@@ -226,29 +226,29 @@ CallReader::Step CallReader::value_begin(char byte) {
   return value(byte);
 }
 
-CallReader::Step CallReader::value(char byte) {
+CallReader::Outcome CallReader::value(char byte) {
   std::string piece;
-  const JsonScanner::Step step = scanner_.push(byte, piece);
-  if (step == JsonScanner::Step::wrong) return Step::wrong;
+  const JsonScanner::Outcome outcome = scanner_.push(byte, piece);
+  if (outcome == JsonScanner::Outcome::wrong) return Outcome::wrong;
   if (role_ == Role::name) name_ += piece;
   if (begun_)
     out_.add(Kind::arguments, piece);
   else if (role_ == Role::arguments || role_ == Role::quoted_arguments)
     collected_ += piece;
-  if (step == JsonScanner::Step::more) return Step::more;
+  if (outcome == JsonScanner::Outcome::more) return Outcome::more;
 
   state_ = &CallReader::after_value;
-  if (step == JsonScanner::Step::beyond) return after_value(byte);
+  if (outcome == JsonScanner::Outcome::beyond) return after_value(byte);
   if (begun_) {
     complete();
-    return Step::more;
+    return Outcome::more;
   }
   if (role_ == Role::name) {
     name_ = unquoted(name_);
-    if (!is_name_known()) return Step::wrong;
+    if (!is_name_known()) return Outcome::wrong;
   } else if (role_ == Role::quoted_arguments) {
     const std::optional<std::string> json = scanned_json(unquoted(collected_));
-    if (!json || !json->starts_with('{')) return Step::wrong;
+    if (!json || !json->starts_with('{')) return Outcome::wrong;
     collected_ = *json;
   }
   if (!complete_ && !name_.empty() && !collected_.empty()) {
@@ -256,92 +256,92 @@ CallReader::Step CallReader::value(char byte) {
     out_.add(Kind::arguments, collected_);
     complete();
   }
-  return Step::more;
+  return Outcome::more;
 }
 
-CallReader::Step CallReader::after_value(char byte) {
-  if (is_white(byte)) return Step::more;
+CallReader::Outcome CallReader::after_value(char byte) {
+  if (is_white(byte)) return Outcome::more;
   if (byte == ',') return go(&CallReader::key_begin);
-  return byte == '}' ? object_end() : Step::wrong;
+  return byte == '}' ? object_end() : Outcome::wrong;
 }
 
-CallReader::Step CallReader::object_end() {
+CallReader::Outcome CallReader::object_end() {
   if (!complete_) {
     // A function without parameters.
-    if (name_.empty() || !collected_.empty() || given_only_) return Step::wrong;
+    if (name_.empty() || !collected_.empty() || given_only_) return Outcome::wrong;
     begin();
     out_.add(Kind::arguments, "{}");
     complete();
   }
-  return in_list_ ? go(&CallReader::after_item) : Step::last;
+  return in_list_ ? go(&CallReader::after_item) : Outcome::last;
 }
 
-CallReader::Step CallReader::after_item(char byte) {
-  if (is_white(byte)) return Step::more;
+CallReader::Outcome CallReader::after_item(char byte) {
+  if (is_white(byte)) return Outcome::more;
   if (byte == ',') return go(&CallReader::item);
-  return byte == ']' ? Step::last : Step::wrong;
+  return byte == ']' ? Outcome::last : Outcome::wrong;
 }
 
 // A name, then JSON
 
-CallReader::Step CallReader::name(char byte) {
+CallReader::Outcome CallReader::name(char byte) {
   if (is_of_name(byte)) {
     name_ += byte;
-    return name_.size() <= kNameBytesMax ? Step::more : Step::wrong;
+    return name_.size() <= kNameBytesMax ? Outcome::more : Outcome::wrong;
   }
-  if (name_.empty()) return is_white(byte) ? Step::more : Step::wrong;
+  if (name_.empty()) return is_white(byte) ? Outcome::more : Outcome::wrong;
   if (!syntax_.answer_name.empty() && name_ == syntax_.answer_name)
     state_ = &CallReader::answer_end;
   else if (!is_name_known())
-    return Step::wrong;
+    return Outcome::wrong;
   else
     state_ = &CallReader::name_end;
   return push(byte);
 }
 
-CallReader::Step CallReader::name_end(char byte) {
-  if (matched_.empty() && byte == ' ') return Step::more;
+CallReader::Outcome CallReader::name_end(char byte) {
+  if (matched_.empty() && byte == ' ') return Outcome::more;
   std::vector<std::string_view> texts = syntax_.name_ends;
   if (!syntax_.id_begin.empty()) texts.push_back(syntax_.id_begin);
   switch (match(byte, texts)) {
-    case Match::more: return Step::more;
+    case Match::more: return Outcome::more;
     case Match::whole: break;
-    default: return Step::wrong;
+    default: return Outcome::wrong;
   }
   const bool is_id = std::exchange(matched_, {}) == syntax_.id_begin;
   return go(is_id ? &CallReader::id : &CallReader::arguments_begin);
 }
 
-CallReader::Step CallReader::id(char byte) {
-  if (is_of_name(byte)) return Step::more;
+CallReader::Outcome CallReader::id(char byte) {
+  if (is_of_name(byte)) return Outcome::more;
   state_ = &CallReader::name_end;
   return push(byte);
 }
 
-CallReader::Step CallReader::answer_end(char byte) {
+CallReader::Outcome CallReader::answer_end(char byte) {
   switch (match(byte, syntax_.name_ends)) {
-    case Match::more: return Step::more;
-    case Match::whole: return Step::answer;
-    default: return Step::wrong;
+    case Match::more: return Outcome::more;
+    case Match::whole: return Outcome::answer;
+    default: return Outcome::wrong;
   }
 }
 
-CallReader::Step CallReader::arguments_begin(char byte) {
-  if (is_white(byte)) return Step::more;
-  if (byte != '{') return Step::wrong;
+CallReader::Outcome CallReader::arguments_begin(char byte) {
+  if (is_white(byte)) return Outcome::more;
+  if (byte != '{') return Outcome::wrong;
   begin();
   state_ = &CallReader::arguments;
   return arguments(byte);
 }
 
-CallReader::Step CallReader::arguments(char byte) {
+CallReader::Outcome CallReader::arguments(char byte) {
   std::string piece;
-  const JsonScanner::Step step = scanner_.push(byte, piece);
-  if (step == JsonScanner::Step::wrong) return Step::wrong;
+  const JsonScanner::Outcome outcome = scanner_.push(byte, piece);
+  if (outcome == JsonScanner::Outcome::wrong) return Outcome::wrong;
   out_.add(Kind::arguments, piece);
-  if (step == JsonScanner::Step::more) return Step::more;
+  if (outcome == JsonScanner::Outcome::more) return Outcome::more;
   complete();
-  return Step::last;
+  return Outcome::last;
 }
 
 // Tags
@@ -349,31 +349,31 @@ CallReader::Step CallReader::arguments(char byte) {
 constexpr std::string_view kFunction = "<function=", kFunctionEnd = "</function>",
                            kParameter = "<parameter=", kParameterEnd = "</parameter>";
 
-CallReader::Step CallReader::function_tag(char byte) {
-  if (matched_.empty() && is_white(byte)) return Step::more;
+CallReader::Outcome CallReader::function_tag(char byte) {
+  if (matched_.empty() && is_white(byte)) return Outcome::more;
   switch (match(byte, {&kFunction, 1})) {
-    case Match::more: return Step::more;
+    case Match::more: return Outcome::more;
     case Match::whole: return go(&CallReader::function_name);
-    default: return Step::wrong;
+    default: return Outcome::wrong;
   }
 }
 
-CallReader::Step CallReader::function_name(char byte) {
+CallReader::Outcome CallReader::function_name(char byte) {
   matched_.clear();
   if (is_of_name(byte)) {
     name_ += byte;
-    return name_.size() <= kNameBytesMax ? Step::more : Step::wrong;
+    return name_.size() <= kNameBytesMax ? Outcome::more : Outcome::wrong;
   }
-  return byte == '>' && is_name_known() ? go(&CallReader::parameter_tag) : Step::wrong;
+  return byte == '>' && is_name_known() ? go(&CallReader::parameter_tag) : Outcome::wrong;
 }
 
-CallReader::Step CallReader::parameter_tag(char byte) {
-  if (matched_.empty() && is_white(byte)) return Step::more;
+CallReader::Outcome CallReader::parameter_tag(char byte) {
+  if (matched_.empty() && is_white(byte)) return Outcome::more;
   static constexpr std::array kTexts = {kParameter, kFunctionEnd};
   switch (match(byte, kTexts)) {
-    case Match::more: return Step::more;
+    case Match::more: return Outcome::more;
     case Match::whole: break;
-    default: return Step::wrong;
+    default: return Outcome::wrong;
   }
   if (std::exchange(matched_, {}) == kParameter) {
     key_.clear();
@@ -387,19 +387,19 @@ CallReader::Step CallReader::parameter_tag(char byte) {
   begin();
   out_.add(Kind::arguments, arguments + "}");
   complete();
-  return Step::last;
+  return Outcome::last;
 }
 
-CallReader::Step CallReader::parameter_name(char byte) {
+CallReader::Outcome CallReader::parameter_name(char byte) {
   collected_.clear();
-  if (byte == '>') return key_.empty() ? Step::wrong : go(&CallReader::parameter_value);
+  if (byte == '>') return key_.empty() ? Outcome::wrong : go(&CallReader::parameter_value);
   key_ += byte;
-  return byte != '\n' && key_.size() <= kNameBytesMax ? Step::more : Step::wrong;
+  return byte != '\n' && key_.size() <= kNameBytesMax ? Outcome::more : Outcome::wrong;
 }
 
-CallReader::Step CallReader::parameter_value(char byte) {
+CallReader::Outcome CallReader::parameter_value(char byte) {
   collected_ += byte;
-  if (!collected_.ends_with(kParameterEnd)) return Step::more;
+  if (!collected_.ends_with(kParameterEnd)) return Outcome::more;
   std::string_view value = collected_;
   value.remove_suffix(kParameterEnd.size());
   if (value.starts_with('\n')) value.remove_prefix(1);

@@ -48,7 +48,7 @@ class GivenTools {
 // Reads what follows a delimiter that begins a call.
 class CallReader {
  public:
-  enum class Step {
+  enum class Outcome {
     more,    // the byte belongs to the call
     last,    // and is its last
     answer,  // the byte ends a header after which the answer follows, not a call
@@ -63,45 +63,45 @@ class CallReader {
   static bool may_begin(const ToolSyntax& syntax, char byte);
 
   // After `wrong`, `last` and `answer` nothing may be pushed.
-  Step push(char byte) { return (this->*state_)(byte); }
+  Outcome push(char byte) { return (this->*state_)(byte); }
   // A call has begun to come out and is not complete.
   bool is_begun() const { return begun_; }
   // A call is complete and no other has begun.
   bool is_complete() const { return complete_; }
 
  private:
-  using State = Step (CallReader::*)(char);
+  using State = Outcome (CallReader::*)(char);
 
   // Shape::json
-  Step fence(char byte);
-  Step calls(char byte);
-  Step item(char byte);
-  Step key_or_end(char byte);
-  Step key_begin(char byte);
-  Step key(char byte);
-  Step colon(char byte);
-  Step value_begin(char byte);
-  Step value(char byte);
-  Step after_value(char byte);
-  Step after_item(char byte);
-  Step object_end();
+  Outcome fence(char byte);
+  Outcome calls(char byte);
+  Outcome item(char byte);
+  Outcome key_or_end(char byte);
+  Outcome key_begin(char byte);
+  Outcome key(char byte);
+  Outcome colon(char byte);
+  Outcome value_begin(char byte);
+  Outcome value(char byte);
+  Outcome after_value(char byte);
+  Outcome after_item(char byte);
+  Outcome object_end();
   // Shape::named
-  Step name(char byte);
-  Step name_end(char byte);
-  Step id(char byte);
-  Step answer_end(char byte);
-  Step arguments_begin(char byte);
-  Step arguments(char byte);
+  Outcome name(char byte);
+  Outcome name_end(char byte);
+  Outcome id(char byte);
+  Outcome answer_end(char byte);
+  Outcome arguments_begin(char byte);
+  Outcome arguments(char byte);
   // Shape::tagged
-  Step function_tag(char byte);
-  Step function_name(char byte);
-  Step parameter_tag(char byte);
-  Step parameter_name(char byte);
-  Step parameter_value(char byte);
+  Outcome function_tag(char byte);
+  Outcome function_name(char byte);
+  Outcome parameter_tag(char byte);
+  Outcome parameter_name(char byte);
+  Outcome parameter_value(char byte);
 
   enum class Match { more, whole, wrong };
   Match match(char byte, std::span<const std::string_view> texts);
-  Step go(State state);
+  Outcome go(State state);
   bool is_name_known() const;
   void begin();
   void complete();

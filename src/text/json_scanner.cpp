@@ -35,7 +35,7 @@ std::string escaped(char control) {
 
 }  // namespace
 
-JsonScanner::Step JsonScanner::push(char byte, std::string& out) {
+JsonScanner::Outcome JsonScanner::push(char byte, std::string& out) {
   if (at_ == At::string || at_ == At::escape || at_ == At::hex) return string(byte, out);
   if (at_ == At::scalar) {
     if (!is_scalar(byte)) return scalar_end(byte, out);
@@ -48,8 +48,8 @@ JsonScanner::Step JsonScanner::push(char byte, std::string& out) {
     case At::key_or_end:
       if (byte == '}') return close(byte, out);
       [[fallthrough]];
-    case At::key: is_key_ = true; return byte == '"' ? take(byte, At::string, out) : Step::wrong;
-    case At::colon: return byte == ':' ? take(byte, At::value, out) : Step::wrong;
+    case At::key: is_key_ = true; return byte == '"' ? take(byte, At::string, out) : Outcome::wrong;
+    case At::colon: return byte == ':' ? take(byte, At::value, out) : Outcome::wrong;
     case At::next:
       if (byte != ',') return close(byte, out);
       return take(byte, open_.back() == '{' ? At::key : At::value, out);
@@ -57,7 +57,7 @@ JsonScanner::Step JsonScanner::push(char byte, std::string& out) {
   }
 }
 
-JsonScanner::Step JsonScanner::value(char byte, std::string& out) {
+JsonScanner::Outcome JsonScanner::value(char byte, std::string& out) {
   if (byte == '{') return open(byte, At::key_or_end, out);
   if (byte == '[') return open(byte, At::item_or_end, out);
   if (byte == '"') {
@@ -65,19 +65,19 @@ JsonScanner::Step JsonScanner::value(char byte, std::string& out) {
     return take(byte, At::string, out);
   }
   if (!is_digit(byte) && byte != '-' && byte != 't' && byte != 'f' && byte != 'n')
-    return Step::wrong;
+    return Outcome::wrong;
   scalar_ = byte;
   return take(byte, At::scalar, out);
 }
 
-JsonScanner::Step JsonScanner::string(char byte, std::string& out) {
+JsonScanner::Outcome JsonScanner::string(char byte, std::string& out) {
   if (at_ == At::hex) {
     const std::optional<unsigned> digit = hex_digit(byte);
-    if (!digit) return Step::wrong;
+    if (!digit) return Outcome::wrong;
     unit_ = unit_ * 16 + *digit;
     if (++n_hex_ < 4) return take(byte, At::hex, out);
     const bool is_low = unit_ >= 0xDC00 && unit_ <= 0xDFFF;
-    if (is_low != high_) return Step::wrong;
+    if (is_low != high_) return Outcome::wrong;
     high_ = unit_ >= 0xD800 && unit_ < 0xDC00;
     return take(byte, At::string, out);
   }
@@ -88,49 +88,49 @@ JsonScanner::Step JsonScanner::string(char byte, std::string& out) {
       return take(byte, At::hex, out);
     }
     const bool is_known = std::string_view("\"\\/bfnrt").find(byte) != std::string_view::npos;
-    return is_known && !high_ ? take(byte, At::string, out) : Step::wrong;
+    return is_known && !high_ ? take(byte, At::string, out) : Outcome::wrong;
   }
   if (byte == '\\') return take(byte, At::escape, out);
-  if (high_) return Step::wrong;
+  if (high_) return Outcome::wrong;
   if (byte != '"') {
     if (static_cast<unsigned char>(byte) >= 0x20) return take(byte, At::string, out);
     out += escaped(byte);
-    return Step::more;
+    return Outcome::more;
   }
   out += byte;
   if (!is_key_) return ended();
   at_ = At::colon;
-  return Step::more;
+  return Outcome::more;
 }
 
-JsonScanner::Step JsonScanner::scalar_end(char byte, std::string& out) {
-  if (!is_json_text(scalar_)) return Step::wrong;
-  if (ended() == Step::last) return Step::beyond;
+JsonScanner::Outcome JsonScanner::scalar_end(char byte, std::string& out) {
+  if (!is_json_text(scalar_)) return Outcome::wrong;
+  if (ended() == Outcome::last) return Outcome::beyond;
   return push(byte, out);
 }
 
-JsonScanner::Step JsonScanner::open(char byte, At inside, std::string& out) {
-  if (open_.size() == kDepthMax) return Step::wrong;
+JsonScanner::Outcome JsonScanner::open(char byte, At inside, std::string& out) {
+  if (open_.size() == kDepthMax) return Outcome::wrong;
   open_ += byte;
   return take(byte, inside, out);
 }
 
-JsonScanner::Step JsonScanner::close(char byte, std::string& out) {
-  if (byte != (open_.back() == '{' ? '}' : ']')) return Step::wrong;
+JsonScanner::Outcome JsonScanner::close(char byte, std::string& out) {
+  if (byte != (open_.back() == '{' ? '}' : ']')) return Outcome::wrong;
   out += byte;
   open_.pop_back();
   return ended();
 }
 
-JsonScanner::Step JsonScanner::take(char byte, At then, std::string& out) {
+JsonScanner::Outcome JsonScanner::take(char byte, At then, std::string& out) {
   out += byte;
   at_ = then;
-  return Step::more;
+  return Outcome::more;
 }
 
-JsonScanner::Step JsonScanner::ended() {
+JsonScanner::Outcome JsonScanner::ended() {
   at_ = At::next;
-  return open_.empty() ? Step::last : Step::more;
+  return open_.empty() ? Outcome::last : Outcome::more;
 }
 
 std::optional<std::string> scanned_json(std::string_view text) {
@@ -139,12 +139,12 @@ std::optional<std::string> scanned_json(std::string_view text) {
   JsonScanner scanner;
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {
-    const JsonScanner::Step step = scanner.push(text[i], out);
-    if (step == JsonScanner::Step::last && i + 1 == text.size()) return out;
-    if (step != JsonScanner::Step::more) return std::nullopt;
+    const JsonScanner::Outcome outcome = scanner.push(text[i], out);
+    if (outcome == JsonScanner::Outcome::last && i + 1 == text.size()) return out;
+    if (outcome != JsonScanner::Outcome::more) return std::nullopt;
   }
   // Only a number or a literal ends with the text.
-  if (text.empty() || scanner.push(' ', out) != JsonScanner::Step::beyond) return std::nullopt;
+  if (text.empty() || scanner.push(' ', out) != JsonScanner::Outcome::beyond) return std::nullopt;
   return out;
 }
 

@@ -23,7 +23,7 @@ class JsonScanner {
  public:
   static constexpr std::size_t kDepthMax = 48;
 
-  enum class Step {
+  enum class Outcome {
     more,    // the byte belongs to the value, which goes on
     last,    // the byte is the value's last
     beyond,  // the value, a number or a literal, had ended before this byte
@@ -32,18 +32,18 @@ class JsonScanner {
 
   // Appends to `out` what of the value this byte makes known: the byte, or an escape in its place.
   // White space before the value belongs to it. Nothing may follow `last`, `beyond` or `wrong`.
-  Step push(char byte, std::string& out);
+  Outcome push(char byte, std::string& out);
 
  private:
   enum class At { value, item_or_end, key_or_end, key, colon, next, string, escape, hex, scalar };
 
-  Step value(char byte, std::string& out);
-  Step string(char byte, std::string& out);
-  Step scalar_end(char byte, std::string& out);
-  Step close(char byte, std::string& out);
-  Step open(char byte, At inside, std::string& out);
-  Step take(char byte, At then, std::string& out);
-  Step ended();
+  Outcome value(char byte, std::string& out);
+  Outcome string(char byte, std::string& out);
+  Outcome scalar_end(char byte, std::string& out);
+  Outcome close(char byte, std::string& out);
+  Outcome open(char byte, At inside, std::string& out);
+  Outcome take(char byte, At then, std::string& out);
+  Outcome ended();
 
   At at_ = At::value;
   std::string open_;     // brackets and braces

@@ -186,10 +186,10 @@ std::optional<Token> Vocabulary::special_id(const ListedMetadata& file,
   if (given && is_within(*given, size())) return static_cast<Token>(*given);
   const MetadataKey* row = find_key(file.keys(), name);
   CHECK(row != nullptr);
-  const auto* standard = std::get_if<double>(&row->otherwise);
-  if (standard == nullptr || !is_within(static_cast<std::int64_t>(*standard), size()))
+  const auto* default_id = std::get_if<double>(&row->otherwise);
+  if (default_id == nullptr || !is_within(static_cast<std::int64_t>(*default_id), size()))
     return std::nullopt;
-  return static_cast<Token>(*standard);
+  return static_cast<Token>(*default_id);
 }
 
 std::vector<std::string> Vocabulary::id_warnings(const ListedMetadata& file) const {

@@ -26,8 +26,8 @@ class Vocabulary {
   int size() const { return static_cast<int>(kinds_.size()); }
   TokenKind kind(Token token) const { return kinds_[checked(token)]; }
   std::string_view text(Token token) const {
-    const std::size_t place = checked(token);
-    return std::string_view(texts_).substr(begins_[place], begins_[place + 1] - begins_[place]);
+    const std::size_t index = checked(token);
+    return std::string_view(texts_).substr(begins_[index], begins_[index + 1] - begins_[index]);
   }
 
   // The entry with this text; of empty ones the first.
