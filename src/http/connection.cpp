@@ -22,7 +22,7 @@ namespace asio = boost::asio;
 // second.
 constexpr std::size_t kLongBodyBytes = std::size_t{256} << 10;
 
-// Input that is read ahead of the answer in progress.
+// Input that is read ahead of the response in progress.
 constexpr std::size_t kReadAheadBytes = std::size_t{16} << 10;
 // How often to look whether a client is there of which no more is read.
 constexpr std::chrono::milliseconds kEndLooks{200};
@@ -102,8 +102,8 @@ struct HeldBytes {
   const std::size_t n;
 };
 
-void answer_by(const HttpHandler& route, HttpRequest request, Exchange& exchange,
-               const std::shared_ptr<HttpReply>& reply) {
+void respond_by(const HttpHandler& route, HttpRequest request, Exchange& exchange,
+                const std::shared_ptr<HttpReply>& reply) {
   const std::string path = request.path;
   try {
     route(std::move(request), reply);
@@ -184,7 +184,8 @@ void HttpConnection::close() {
   const std::shared_ptr<HttpConnection> self = shared_from_this();
   stage_ = Stage::closed;
   hold_body(0);
-  if (answer_) report_answer();  // before the client sees the end: no route is called for it then
+  if (response_)
+    report_response();  // before the client sees the end: no route is called for it then
   BoostError ignored;
   socket_.close(ignored);
   timer_.cancel(ignored);
@@ -200,7 +201,7 @@ void HttpConnection::close_unless_asked() {
 
 // Waiting takes no memory: there is a buffer only once there is something to read.
 void HttpConnection::await_input() {
-  if (stage_ == Stage::answer && unread_.size() >= kReadAheadBytes) return await_end();
+  if (stage_ == Stage::response && unread_.size() >= kReadAheadBytes) return await_end();
   if (awaits_input_) return;
   awaits_input_ = true;
   socket_.async_wait(Socket::wait_read, guarded([this](BoostError error) {
@@ -223,7 +224,7 @@ void HttpConnection::read() {
   unread_.append(bytes, n_bytes);
   if (stage_ == Stage::idle) {
     await_request();
-  } else if (stage_ != Stage::answer) {
+  } else if (stage_ != Stage::response) {
     parse();
   } else {
     await_input();
@@ -235,7 +236,7 @@ void HttpConnection::read() {
 void HttpConnection::await_end() {
   end_timer_.expires_after(kEndLooks);
   end_timer_.async_wait(guarded([this](BoostError error) {
-    if (error || stage_ != Stage::answer || unread_.size() < kReadAheadBytes) return;
+    if (error || stage_ != Stage::response || unread_.size() < kReadAheadBytes) return;
     pollfd socket{socket_.native_handle(), POLLRDHUP, 0};
     if (poll(&socket, 1, 0) > 0) return input_ended();
     await_end();
@@ -243,8 +244,8 @@ void HttpConnection::await_end() {
 }
 
 void HttpConnection::input_ended() {
-  if (stage_ != Stage::answer || !exchange_->is_complete()) return close();
-  answer_->keeps_alive = false;
+  if (stage_ != Stage::response || !exchange_->is_complete()) return close();
+  response_->keeps_alive = false;
 }
 
 void HttpConnection::await_request() {
@@ -284,8 +285,8 @@ void HttpConnection::hold_body(std::size_t n_bytes) {
 
 bool HttpConnection::admit() {
   HttpRequest& request = parser_->request();
-  if (auto answer = context_.guards.check(request)) {
-    refuse(std::move(*answer));
+  if (auto response = context_.guards.check(request)) {
+    refuse(std::move(*response));
     return false;
   }
   router_ = context_.router.get();
@@ -304,8 +305,8 @@ bool HttpConnection::admit() {
     refuse(std::move(refusal));
     return false;
   }
-  if (auto answer = refuse_headers(request)) {
-    refuse(std::move(*answer));
+  if (auto response = refuse_headers(request)) {
+    refuse(std::move(*response));
     return false;
   }
   stage_ = Stage::body;
@@ -318,14 +319,14 @@ bool HttpConnection::admit() {
 }
 
 void HttpConnection::call_route() {
-  begin_answer();
+  begin_response();
   HttpRequest request = std::move(parser_->request());
   parser_.reset();
   // Held until after what the route throws: dropped before, it would answer itself.
   const auto reply = std::make_shared<ExchangeReply>(
       exchange_, error_response(request.path, 500, "the server failed to answer"));
   if (request.body.size() > kLongBodyBytes) return call_long_route(std::move(request), reply);
-  answer_by(*route_, std::move(request), *exchange_, reply);
+  respond_by(*route_, std::move(request), *exchange_, reply);
   await_input();
 }
 
@@ -337,7 +338,7 @@ void HttpConnection::call_long_route(HttpRequest request, std::shared_ptr<HttpRe
       context_.long_requests,
       [self = shared_from_this(), router = router_, route = route_, exchange = exchange_,
        held = std::move(held), request = std::move(request), reply = std::move(reply)]() mutable {
-        if (!exchange->is_gone()) answer_by(*route, std::move(request), *exchange, reply);
+        if (!exchange->is_gone()) respond_by(*route, std::move(request), *exchange, reply);
         held.reset();
         self->post([connection = self.get(), exchange] {
           if (connection->exchange_ == exchange) connection->await_input();
@@ -346,41 +347,41 @@ void HttpConnection::call_long_route(HttpRequest request, std::shared_ptr<HttpRe
 }
 
 void HttpConnection::refuse(HttpResponse response) {
-  begin_answer();
+  begin_response();
   parser_.reset();
   exchange_->send(std::move(response));
 }
 
-void HttpConnection::begin_answer() {
-  stage_ = Stage::answer;
+void HttpConnection::begin_response() {
+  stage_ = Stage::response;
   clear_deadline();
   hold_body(0);
-  unread_.shrink_to_fit();  // an answer may take minutes, and the next request as long
+  unread_.shrink_to_fit();  // a response may take minutes, and the next request as long
   ++context_.n_in_progress;
-  answer_ = std::make_unique<Answer>();
+  response_ = std::make_unique<ResponseState>();
   exchange_ = std::make_shared<Exchange>(*this, context_.options.limits.unsent_bytes);
   if (!parser_) return;
   const HttpRequest& request = parser_->request();
-  answer_->method = request.method;
-  answer_->path = request.path;
-  answer_->cors_headers = context_.guards.cors_headers(request);
-  answer_->is_head = request.method == "HEAD";
-  answer_->is_chunked = !parser_->is_http_1_0();
+  response_->method = request.method;
+  response_->path = request.path;
+  response_->cors_headers = context_.guards.cors_headers(request);
+  response_->is_head = request.method == "HEAD";
+  response_->is_chunked = !parser_->is_http_1_0();
   // Without the whole request, nobody knows where the next one begins.
-  answer_->keeps_alive = parser_->is_complete() && parser_->keeps_alive();
+  response_->keeps_alive = parser_->is_complete() && parser_->keeps_alive();
 }
 
 void HttpConnection::add_head(int status, std::string_view content_type,
                               const HttpHeaders& headers) {
-  if (context_.is_draining) answer_->keeps_alive = false;
-  answer_->status = status;
+  if (context_.is_draining) response_->keeps_alive = false;
+  response_->status = status;
   unsent_ += fmt::format("HTTP/1.1 {} {}\r\n", status, reason_of(status));
   add_header(unsent_, "date", http_date());
   if (!content_type.empty()) add_header(unsent_, "content-type", content_type);
   for (const auto& [name, value] : headers) add_header(unsent_, name, value);
-  for (const auto& [name, value] : answer_->cors_headers) add_header(unsent_, name, value);
+  for (const auto& [name, value] : response_->cors_headers) add_header(unsent_, name, value);
   // Said in any case, as HTTP/1.0 and 1.1 differ in what silence means.
-  add_header(unsent_, "connection", answer_->keeps_alive ? "keep-alive" : "close");
+  add_header(unsent_, "connection", response_->keeps_alive ? "keep-alive" : "close");
   unsent_ += "\r\n";
 }
 
@@ -389,56 +390,56 @@ void HttpConnection::add_response(HttpResponse response) {
   if (has_body)
     response.headers.emplace_back("content-length", std::to_string(response.body.size()));
   add_head(response.status, response.content_type, response.headers);
-  if (!answer_->is_head) unsent_ += response.body;
+  if (!response_->is_head) unsent_ += response.body;
 }
 
 HttpResponse HttpConnection::made(const std::function<HttpResponse()>& make) const {
   try {
     return make();
   } catch (const std::exception& error) {
-    return error_response(answer_->path, 500,
+    return error_response(response_->path, 500,
                           fmt::format("the server failed: {}", printable(error.what(), 300)));
   }
 }
 
 void HttpConnection::add_stream_head(std::string heartbeat) {
-  answer_->is_stream = true;
-  answer_->heartbeat = std::move(heartbeat);
+  response_->is_stream = true;
+  response_->heartbeat = std::move(heartbeat);
   // The last one is for nginx, which would collect the stream.
   HttpHeaders headers = {{"cache-control", "no-cache"}, {"x-accel-buffering", "no"}};
-  if (answer_->is_chunked) {
+  if (response_->is_chunked) {
     headers.emplace_back("transfer-encoding", "chunked");
   } else {
-    answer_->keeps_alive = false;
+    response_->keeps_alive = false;
   }
   add_head(200, "text/event-stream", headers);
-  if (answer_->is_head) answer_->is_complete = true;
+  if (response_->is_head) response_->is_complete = true;
 }
 
 void HttpConnection::add_stream_text(std::string_view text) {
-  if (answer_->is_head || text.empty()) return;
-  if (answer_->is_chunked) unsent_ += fmt::format("{:x}\r\n", text.size());
+  if (response_->is_head || text.empty()) return;
+  if (response_->is_chunked) unsent_ += fmt::format("{:x}\r\n", text.size());
   unsent_ += text;
-  if (answer_->is_chunked) unsent_ += "\r\n";
+  if (response_->is_chunked) unsent_ += "\r\n";
 }
 
 // All that there is since the last call, in one piece.
 void HttpConnection::send_more() {
-  if (is_writing_ || stage_ != Stage::answer) return;
+  if (is_writing_ || stage_ != Stage::response) return;
   Exchange::Piece piece = exchange_->take();
   if (piece.make) piece.response = made(piece.make);
   if (piece.response) add_response(std::move(*piece.response));
   if (piece.stream_head) add_stream_head(std::move(*piece.stream_head));
   add_stream_text(piece.text);
   if (piece.is_last) {
-    answer_->is_complete = true;
-    if (piece.breaks_off) answer_->keeps_alive = false;
-    if (answer_->is_stream && answer_->is_chunked && !answer_->is_head && !piece.breaks_off)
+    response_->is_complete = true;
+    if (piece.breaks_off) response_->keeps_alive = false;
+    if (response_->is_stream && response_->is_chunked && !response_->is_head && !piece.breaks_off)
       unsent_ += "0\r\n\r\n";
   }
   if (!unsent_.empty()) return write();
-  if (answer_->is_complete) return finish_answer();
-  if (answer_->is_stream && !answer_->heartbeat.empty()) {
+  if (response_->is_complete) return finish_response();
+  if (response_->is_stream && !response_->heartbeat.empty()) {
     set_deadline(context_.options.times.heartbeat);
   } else {
     clear_deadline();
@@ -447,13 +448,13 @@ void HttpConnection::send_more() {
 
 void HttpConnection::write() {
   is_writing_ = true;
-  if (stage_ == Stage::answer) set_deadline(context_.options.times.write_stall);
+  if (stage_ == Stage::response) set_deadline(context_.options.times.write_stall);
   socket_.async_write_some(asio::buffer(unsent_) + n_sent_,
                            guarded([this](BoostError error, std::size_t n_bytes) {
                              is_writing_ = false;
                              if (error) return close();
                              n_sent_ += n_bytes;
-                             if (answer_) answer_->bytes += n_bytes;
+                             if (response_) response_->bytes += n_bytes;
                              if (n_sent_ < unsent_.size()) return write();
                              unsent_.clear();
                              n_sent_ = 0;
@@ -461,9 +462,9 @@ void HttpConnection::write() {
                            }));
 }
 
-void HttpConnection::finish_answer() {
-  const bool keeps_alive = answer_->keeps_alive && !context_.is_draining;
-  report_answer();
+void HttpConnection::finish_response() {
+  const bool keeps_alive = response_->keeps_alive && !context_.is_draining;
+  report_response();
   if (keeps_alive) {
     await_request();
   } else {
@@ -471,19 +472,19 @@ void HttpConnection::finish_answer() {
   }
 }
 
-void HttpConnection::report_answer() {
+void HttpConnection::report_response() {
   exchange_->leave();
   exchange_.reset();
-  const std::unique_ptr<Answer> answer = std::move(answer_);
+  const std::unique_ptr<ResponseState> response = std::move(response_);
   --context_.n_in_progress;
   if (!context_.options.access_log) return;
   try {
-    context_.options.access_log({.method = percent_encoded(answer->method),
-                                 .path = percent_encoded(answer->path),
-                                 .status = answer->status,
-                                 .bytes = answer->bytes,
-                                 .ms = answer->stopwatch.ms()});
-  } catch (const std::exception&) {  // the answer was given, whatever becomes of the line
+    context_.options.access_log({.method = percent_encoded(response->method),
+                                 .path = percent_encoded(response->path),
+                                 .status = response->status,
+                                 .bytes = response->bytes,
+                                 .ms = response->stopwatch.ms()});
+  } catch (const std::exception&) {  // the response was given, whatever becomes of the line
   }
 }
 
@@ -518,8 +519,8 @@ void HttpConnection::arm_timer() {
 void HttpConnection::deadline_passed() {
   if (stage_ == Stage::idle) return close_unless_asked();
   if (stage_ == Stage::linger || is_writing_) return close();
-  if (stage_ == Stage::answer) {
-    add_stream_text(answer_->heartbeat);
+  if (stage_ == Stage::response) {
+    add_stream_text(response_->heartbeat);
     return write();
   }
   if (stage_ == Stage::head && unread_.empty()) return close();

@@ -51,7 +51,7 @@ struct ConnectionContext {
 
 // Public functions may be called on any thread; all else happens on the socket's strand. Each step
 // of a connection holds it alive, so it lives until it is closed and its last step has been called.
-class HttpConnection final : public AnswerSender,
+class HttpConnection final : public ResponseSender,
                              public std::enable_shared_from_this<HttpConnection> {
  public:
   HttpConnection(Socket socket, ConnectionContext& context);
@@ -67,8 +67,8 @@ class HttpConnection final : public AnswerSender,
   void exchange_overflowed() override;
 
  private:
-  // idle -> head -> body -> answer -> idle or linger. Times out in each, and is closed from any.
-  enum class Stage { idle, head, body, answer, linger, closed };
+  // idle -> head -> body -> response -> idle or linger. Times out in each, and is closed from any.
+  enum class Stage { idle, head, body, response, linger, closed };
   using Clock = std::chrono::steady_clock;
   using Timer = boost::asio::basic_waitable_timer<Clock, boost::asio::wait_traits<Clock>, Strand>;
   using BoostError = boost::system::error_code;
@@ -94,11 +94,11 @@ class HttpConnection final : public AnswerSender,
   void hold_body(std::size_t n_bytes);
   void call_route();
   void call_long_route(HttpRequest request, std::shared_ptr<HttpReply> reply);
-  // An answer of the server's own.
+  // A response of the server's own.
   void refuse(HttpResponse response);
 
   // Output.
-  void begin_answer();
+  void begin_response();
   void add_head(int status, std::string_view content_type, const HttpHeaders& headers);
   void add_response(HttpResponse response);
   HttpResponse made(const std::function<HttpResponse()>& make) const;
@@ -106,8 +106,8 @@ class HttpConnection final : public AnswerSender,
   void add_stream_text(std::string_view text);
   void send_more();
   void write();
-  void finish_answer();
-  void report_answer();
+  void finish_response();
+  void report_response();
   void linger();
 
   // Deadlines. There is one at a time; moving it costs nothing but a look at the clock.
@@ -130,8 +130,8 @@ class HttpConnection final : public AnswerSender,
   std::shared_ptr<const Router> router_;  // when the request came
   const HttpHandler* route_ = nullptr;
 
-  // The answer in progress.
-  struct Answer {
+  // The response in progress.
+  struct ResponseState {
     std::string method, path;
     HttpHeaders cors_headers;
     bool keeps_alive = false, is_chunked = false, is_head = false;
@@ -142,8 +142,8 @@ class HttpConnection final : public AnswerSender,
     std::string heartbeat;
     bool is_complete = false;  // nothing follows what is in unsent_
   };
-  std::unique_ptr<Answer> answer_;
-  std::shared_ptr<Exchange> exchange_;  // as long as there is an answer
+  std::unique_ptr<ResponseState> response_;
+  std::shared_ptr<Exchange> exchange_;  // as long as there is a response
   std::string unsent_;
   std::size_t n_sent_ = 0;  // of unsent_
   bool is_writing_ = false;

@@ -1,4 +1,4 @@
-// One answer on its way from the threads of a route to the connection's strand.
+// One response on its way from the threads of a route to the connection's strand.
 
 #pragma once
 
@@ -12,21 +12,21 @@
 
 namespace outrider {
 
-// Who sends the answer. Both are called while the exchange is locked, so they may only post.
-class AnswerSender {
+// Who sends the response. Both are called while the exchange is locked, so they may only post.
+class ResponseSender {
  public:
   virtual void exchange_changed() = 0;
   // The route wrote more than the client reads.
   virtual void exchange_overflowed() = 0;
 
  protected:
-  ~AnswerSender() = default;
+  ~ResponseSender() = default;
 };
 
 class Exchange {
  public:
   // `sender` must live until leave().
-  Exchange(AnswerSender& sender, std::size_t unsent_bytes_max)
+  Exchange(ResponseSender& sender, std::size_t unsent_bytes_max)
       : sender_(&sender), unsent_bytes_max_(unsent_bytes_max) {}
 
   // The route's side: see HttpReply.
@@ -36,14 +36,14 @@ class Exchange {
   void write(std::string_view text);
   void end();
   void on_gone(std::function<void()> gone);
-  // The route cannot go on: its answer is `response`, or a stream breaks off; nothing changes if
-  // the answer is complete. What it says afterwards is not heard.
+  // The route cannot go on: its response is `response`, or a stream breaks off; nothing changes if
+  // the response is complete. What it says afterwards is not heard.
   void fail(HttpResponse response);
 
   // The sender's side.
   struct Piece {
-    std::optional<HttpResponse> response;    // the whole answer
-    std::function<HttpResponse()> make;      // makes the whole answer
+    std::optional<HttpResponse> response;    // the whole response
+    std::function<HttpResponse()> make;      // makes the whole response
     std::optional<std::string> stream_head;  // a stream begins, with this heartbeat
     std::string text;                        // of the stream
     bool is_last = false;
@@ -51,11 +51,11 @@ class Exchange {
   };
   // What came since the last call. The text of the last piece counts as sent now.
   Piece take();
-  // The route has given its whole answer.
+  // The route has given its whole response.
   bool is_complete() const;
   // Nobody would read one.
   bool is_gone() const;
-  // Nobody sends any more; whoever waits for the answer's end learns that the client is gone.
+  // Nobody sends any more; whoever waits for the response's end learns that the client is gone.
   void leave();
 
  private:
@@ -66,7 +66,7 @@ class Exchange {
   void complete(std::unique_lock<std::mutex> lock);
 
   mutable std::mutex mutex_;  // guards what follows
-  AnswerSender* sender_;
+  ResponseSender* sender_;
   const std::size_t unsent_bytes_max_;
   Stage stage_ = Stage::waiting;
   bool is_announced_ = false;  // the sender was told and has not taken yet
@@ -76,7 +76,8 @@ class Exchange {
   std::function<void()> gone_;
 };
 
-// What a route holds. Without an answer when the last holder drops it: fails.
+// The HttpReply that a route holds. Dropped before the response is complete, it fails the exchange
+// with if_dropped.
 class ExchangeReply final : public HttpReply {
  public:
   ExchangeReply(std::shared_ptr<Exchange> exchange, HttpResponse if_dropped)

@@ -16,8 +16,8 @@ struct GuardOptions {
   // Any one of them opens every path, as `Authorization: Bearer KEY` or `x-api-key: KEY`. None:
   // nobody is asked for a key.
   std::vector<std::string> api_keys = {};
-  // Pages that may read answers (CORS): exact origins like "https://chat.example", or "*". None:
-  // browsers keep answers from pages of other origins.
+  // Pages that may read responses (CORS): exact origins like "https://chat.example", or "*". None:
+  // browsers keep responses from pages of other origins.
   std::vector<std::string> cors_origins = {};
 };
 
@@ -29,11 +29,11 @@ class Guards {
   // empty key.
   Guards(const GuardOptions& options, bool is_loopback);
 
-  // The answer, if the request ends here: a refusal, or what a browser asks before the request of
+  // The response, if the request ends here: a refusal, or what a browser asks before the request of
   // a page (preflight). Else sets request.api_key. GET /health needs no key.
   std::optional<HttpResponse> check(HttpRequest& request) const;
 
-  // Headers of every answer to this request, so that the page's browser lets it read them.
+  // Headers of every response to this request, so that the page's browser lets it read them.
   HttpHeaders cors_headers(const HttpRequest& request) const;
 
  private:

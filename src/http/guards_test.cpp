@@ -34,8 +34,8 @@ std::optional<std::string> header(const HttpHeaders& headers, std::string_view n
 
 // 0: it passes.
 int status(const Guards& guards, HttpRequest request) {
-  const auto answer = guards.check(request);
-  return answer ? answer->status : 0;
+  const auto response = guards.check(request);
+  return response ? response->status : 0;
 }
 
 TEST(Guards, LoopbackHosts) {
@@ -143,13 +143,13 @@ TEST(Guards, Keys) {
     for (const char* path : {"/v1/models", "/v1/messages", "/metrics", "/nowhere", "/health/x"}) {
       for (const char* method : {"GET", "POST", "OPTIONS"}) {
         HttpRequest r = request(method, path, json_with(c.headers));
-        const auto answer = guards.check(r);
+        const auto response = guards.check(r);
         EXPECT_EQ(r.api_key, c.key);
-        EXPECT_EQ(answer.has_value(), !c.key);
-        if (!answer) continue;
-        EXPECT_EQ(answer->status, 401);
-        EXPECT_EQ(header(answer->headers, "www-authenticate"), "Bearer");
-        const auto body = nlohmann::json::parse(answer->body);
+        EXPECT_EQ(response.has_value(), !c.key);
+        if (!response) continue;
+        EXPECT_EQ(response->status, 401);
+        EXPECT_EQ(header(response->headers, "www-authenticate"), "Bearer");
+        const auto body = nlohmann::json::parse(response->body);
         if (path == std::string("/v1/messages")) {
           EXPECT_EQ(body["error"]["type"], "authentication_error");
         } else {
@@ -236,12 +236,12 @@ TEST(Guards, AllowedPages) {
                                        {"Origin", c.origin},
                                        {"Access-Control-Request-Method", "POST"},
                                        {"Access-Control-Request-Headers", "authorization,x-a"}});
-      const auto answer = guards.check(preflight);
-      ASSERT_TRUE(answer);
-      EXPECT_EQ(answer->status, c.may_read ? 204 : has_key ? 401 : 403);
+      const auto response = guards.check(preflight);
+      ASSERT_TRUE(response);
+      EXPECT_EQ(response->status, c.may_read ? 204 : has_key ? 401 : 403);
       if (c.may_read) {
-        EXPECT_EQ(header(answer->headers, "access-control-allow-headers"), "authorization,x-a");
-        EXPECT_NE(header(answer->headers, "access-control-allow-methods").value().find("POST"),
+        EXPECT_EQ(header(response->headers, "access-control-allow-headers"), "authorization,x-a");
+        EXPECT_NE(header(response->headers, "access-control-allow-methods").value().find("POST"),
                   std::string::npos);
       }
       HttpRequest post =
@@ -263,9 +263,9 @@ TEST(Guards, PreflightRepeatsNamesOnly) {
                                    {"Origin", "null"},
                                    {"Access-Control-Request-Method", "POST"},
                                    {"Access-Control-Request-Headers", "a: b"}});
-  const auto answer = guards.check(preflight);
-  ASSERT_TRUE(answer);
-  EXPECT_EQ(header(answer->headers, "access-control-allow-headers"), std::nullopt);
+  const auto response = guards.check(preflight);
+  ASSERT_TRUE(response);
+  EXPECT_EQ(header(response->headers, "access-control-allow-headers"), std::nullopt);
 }
 
 // A page that is allowed still may not come by a name that was pointed here.

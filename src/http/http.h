@@ -1,4 +1,4 @@
-// A request and its answer as routes see them, whatever carries them (server.h, or a test).
+// A request and its response as routes see them, whatever carries them (server.h, or a test).
 
 #pragma once
 
@@ -38,9 +38,9 @@ struct HttpResponse {
   HttpHeaders headers = {};
 };
 
-// Where the answer to one request goes: either send() or send_made() once, or begin_stream(),
+// Where the response to one request goes: either send() or send_made() once, or begin_stream(),
 // write() any number of times and end(). Any thread; every call returns at once. A client that is
-// gone makes all calls do nothing. Whoever drops a reply without an answer gives status 500; a
+// gone makes all calls do nothing. Whoever drops a reply without a response gives status 500; a
 // stream without its end then breaks off, so that the client notices.
 class HttpReply {
  public:
@@ -64,8 +64,8 @@ class HttpReply {
 };
 
 // Called on a thread of the server, which it may keep busy for as long as reading and checking the
-// request takes; the answer may come later, from any thread. A RequestError that it throws becomes
-// its status, another exception status 500.
+// request takes; the response may come later, from any thread. A RequestError that it throws
+// becomes its status, another exception status 500.
 using HttpHandler = std::function<void(HttpRequest, std::shared_ptr<HttpReply>)>;
 
 // A row of the table of a server's routes. A path that ends in "/*" stands for all that go on after

@@ -26,7 +26,7 @@ const std::vector<HeaderRow>& header_rows();
 enum class BodyType { json, other_charset, other_type };
 BodyType body_type(std::string_view content_type);
 
-// The answer to a request whose route is there but whose headers ask for what the server does not
+// The response to a request whose route is there but whose headers ask for what the server does not
 // do: 400, 412, 415, or 304 for a condition of GET that says so. The body need not be there yet.
 std::optional<HttpResponse> refuse_headers(const HttpRequest& request);
 

@@ -164,18 +164,18 @@ TEST_F(RequestHeaders, ObeyedAndRefusedOnesDoWhatTheirRowsSay) {
     tested.insert(c.header);
     Client client = connect();
     client.send(c.request);
-    Answer answer = client.receive_head();
-    if (answer.status == 100) answer = client.receive_head();
-    EXPECT_EQ(answer.status, c.status);
+    Response response = client.receive_head();
+    if (response.status == 100) response = client.receive_head();
+    EXPECT_EQ(response.status, c.status);
     if (c.request.find("onnection: close") != std::string::npos) {
-      EXPECT_EQ(answer.header("connection"), "close");
+      EXPECT_EQ(response.header("connection"), "close");
     }
     if (c.status == 415 && c.header == "Content-Encoding") {
-      EXPECT_EQ(answer.header("accept-encoding"), "identity");
+      EXPECT_EQ(response.header("accept-encoding"), "identity");
     }
     if (c.status == 200 || c.status == 304) continue;
     const std::string body =
-        client.receive_bytes(std::stoul("0" + answer.header("content-length")));
+        client.receive_bytes(std::stoul("0" + response.header("content-length")));
     EXPECT_FALSE(nlohmann::json::parse(body)["error"]["message"].empty()) << body;
   }
   for (const HeaderRow& row : header_rows()) {
@@ -186,7 +186,7 @@ TEST_F(RequestHeaders, ObeyedAndRefusedOnesDoWhatTheirRowsSay) {
 
 TEST_F(RequestHeaders, OthersHaveNoEffect) {
   start();
-  const Answer posted = ask(with_body("")), got = ask(get("/health"));
+  const Response posted = ask(with_body("")), got = ask(get("/health"));
   EXPECT_EQ(posted.body, "/echo? {}");
   for (const HeaderRow& row : header_rows()) {
     if (row.use != HeaderRow::Use::without_effect) continue;
@@ -196,11 +196,12 @@ TEST_F(RequestHeaders, OthersHaveNoEffect) {
                                 "Sat, 29 Oct 1994 19:43:31 GMT", "trailers, gzip"}) {
         SCOPED_TRACE(name + ": " + value);
         const std::string line = name + ": " + value + "\r\n";
-        const Answer post_answer = ask(with_body(line)), get_answer = ask(get("/health", line));
-        EXPECT_EQ(post_answer.status, 200);
-        EXPECT_EQ(post_answer.body, posted.body);
-        EXPECT_EQ(get_answer.status, 200);
-        EXPECT_EQ(get_answer.body, got.body);
+        const Response post_response = ask(with_body(line)),
+                       get_response = ask(get("/health", line));
+        EXPECT_EQ(post_response.status, 200);
+        EXPECT_EQ(post_response.body, posted.body);
+        EXPECT_EQ(get_response.status, 200);
+        EXPECT_EQ(get_response.body, got.body);
       }
   }
 }
@@ -209,11 +210,11 @@ TEST_F(RequestHeaders, OthersHaveNoEffect) {
 TEST_F(RequestHeaders, ARefusedBodyIsNotRead) {
   start();
   Client client = connect();
-  const Answer answer = client.ask(
+  const Response response = client.ask(
       "POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
       "Content-Encoding: gzip\r\nContent-Length: 1000\r\nExpect: 100-continue\r\n\r\n");
-  EXPECT_EQ(answer.status, 415);
-  EXPECT_EQ(answer.header("connection"), "close");
+  EXPECT_EQ(response.status, 415);
+  EXPECT_EQ(response.header("connection"), "close");
 }
 
 }  // namespace

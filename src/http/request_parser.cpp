@@ -86,7 +86,7 @@ std::string without_chunked(std::string_view list) {
 }
 
 // Where the head ends, looking at each byte once. Refuses at once what no head may hold, so that a
-// client that speaks another protocol does not wait for an answer.
+// client that speaks another protocol does not wait for a response.
 class HeadScanner {
  public:
   // The size of the head, which begins at the first byte, once it is whole.

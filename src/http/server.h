@@ -2,16 +2,16 @@
 // server-sent events, draining.
 //
 // A connection's requests are answered one after another, in their order; a further one waits,
-// unread beyond a few kilobytes, until the answer before it is complete.
+// unread beyond a few kilobytes, until the response before it is complete.
 //
 // Routes are called on the connections' threads, and for long bodies on a thread of their own.
 //
 // A client counts as gone when its connection breaks, when it stops reading
 // (HttpTimes::write_stall, HttpLimits::unsent_bytes), and when it ends its input while it waits for
-// an answer. Closing a connection and closing one direction of it look alike from here, and clients
-// (curl, browsers, the SDKs of OpenAI and Anthropic) only ever do the former, so that going on
-// would mean to compute for nobody. An answer that a route gave before it returned reaches a client
-// that ended its input, as `nc -N` does, in any case.
+// a response. Closing a connection and closing one direction of it look alike from here, and
+// clients (curl, browsers, the SDKs of OpenAI and Anthropic) only ever do the former, so that going
+// on would mean to compute for nobody. A response that a route gave before it returned reaches a
+// client that ended its input, as `nc -N` does, in any case.
 
 #pragma once
 
@@ -47,20 +47,20 @@ struct HttpTimes {
   // The client reads nothing, or its machine no longer acknowledges anything.
   std::chrono::milliseconds write_stall = std::chrono::seconds(30);
   std::chrono::milliseconds heartbeat = std::chrono::seconds(10);  // of a silent stream
-  // How long a client may go on sending after an answer that ends the connection. If we closed at
-  // once, its system could drop the answer before the client reads it.
+  // How long a client may go on sending after a response that ends the connection. If we closed at
+  // once, its system could drop the response before the client reads it.
   std::chrono::milliseconds linger = std::chrono::seconds(5);
 };
 
-// One answer, for an access log: without query, headers and bodies, which hold keys and texts.
+// One response, for an access log: without query, headers and bodies, which hold keys and texts.
 // Method and path are printable ASCII without spaces, quotes and backslashes, other bytes as %XX,
 // so that no request can forge a line; long ones are cut, and empty means that none was read.
 struct HttpAccess {
   std::string method;
   std::string path;
   int status = 0;         // 499: the client went away before there was one
-  std::size_t bytes = 0;  // of the answer, as far as it was sent, with its head
-  double ms = 0;          // from the whole request to the last byte of the answer
+  std::size_t bytes = 0;  // of the response, as far as it was sent, with its head
+  double ms = 0;          // from the whole request to the last byte of the response
 };
 
 struct HttpServerOptions {
@@ -70,7 +70,7 @@ struct HttpServerOptions {
   GuardOptions guards = {};
   HttpLimits limits = {};
   HttpTimes times = {};
-  // Called on a thread of the server, after each answer; must not block, and what it throws is
+  // Called on a thread of the server, after each response; must not block, and what it throws is
   // ignored.
   std::function<void(const HttpAccess&)> access_log = {};
   // What a client that asks for a path without a route is told besides; empty: nothing. Any thread.
@@ -100,7 +100,7 @@ class HttpServer {
   void stop_accepting();
   // Requests that are being answered.
   int n_in_progress() const;
-  // Closes everything: clients of answers in progress are gone. Waits for handlers that are
+  // Closes everything: clients of responses in progress are gone. Waits for handlers that are
   // running, so that no handler, on_gone or access_log may call it. Replies may outlive the server;
   // they do nothing.
   void stop();

@@ -86,10 +86,10 @@ TEST_F(HttpServerLoadTest, ManyWritersAndClientsThatGo) {
     for (std::jthread& writer : writers) writer.join();
     reply->end();
     if (goes) continue;
-    const Answer answer = client.receive_answer();
-    EXPECT_TRUE(answer.is_whole);
+    const Response response = client.receive_response();
+    EXPECT_TRUE(response.is_whole);
     for (int w = 0; w < kWriters; ++w)
-      EXPECT_EQ(std::ranges::count(answer.body, static_cast<char>('a' + w)), kWrites);
+      EXPECT_EQ(std::ranges::count(response.body, static_cast<char>('a' + w)), kWrites);
   }
   EXPECT_TRUE(wait_until([&] { return server_->n_in_progress() == 0; }));
 }
@@ -107,21 +107,21 @@ TEST_F(HttpServerLoadTest, BodiesTogetherHaveALimit) {
   }
   // The others' bodies have come once a third one is too much.
   EXPECT_TRUE(wait_until([&] { return ask(whole).status == 503; }));
-  const Answer refusal = ask(whole);
+  const Response refusal = ask(whole);
   EXPECT_EQ(refusal.status, 503);
   EXPECT_EQ(refusal.header("retry-after"), "1");
   EXPECT_TRUE(clients[0].send("a"));
-  EXPECT_EQ(clients[0].receive_answer().status, 200);
+  EXPECT_EQ(clients[0].receive_response().status, 200);
   EXPECT_EQ(ask(whole).status, 200);
   clients.pop_back();  // in the middle of its body
   EXPECT_TRUE(wait_until([&] {
     Client two = connect();
     return two.send(whole.substr(0, whole.size() - 1)) && ask(whole).status == 200 &&
-           two.send("a") && two.receive_answer().status == 200;
+           two.send("a") && two.receive_response().status == 200;
   }));
 }
 
-// Reading a long prompt takes as long as many short answers.
+// Reading a long prompt takes as long as many short responses.
 TEST_F(HttpServerLoadTest, OthersDoNotWaitForLongRequests) {
   HttpServerOptions o = options();
   o.n_threads = 1;
@@ -140,8 +140,8 @@ TEST_F(HttpServerLoadTest, OthersDoNotWaitForLongRequests) {
   EXPECT_EQ(ask(blocking).status, 503);  // those that wait count, too
   unblock();
   for (Client& client : clients) {
-    const Answer answer = client.receive_answer();
-    EXPECT_EQ(answer.body, "600000");
+    const Response response = client.receive_response();
+    EXPECT_EQ(response.body, "600000");
     EXPECT_EQ(client.ask(get("/health")).status, 200);
     EXPECT_EQ(client.ask(blocking).status, 200);
   }
@@ -178,8 +178,8 @@ TEST_F(HttpServerLoadTest, LongRequestsMayFollowEachOther) {
     const std::string request = post("/block", std::string(600'000, 'a'));
     EXPECT_TRUE(client.send(request + request));
     client.end_input();
-    EXPECT_EQ(client.receive_answer().body, "600000");
-    EXPECT_EQ(client.receive_answer().body, "600000");
+    EXPECT_EQ(client.receive_response().body, "600000");
+    EXPECT_EQ(client.receive_response().body, "600000");
   }
 }
 
@@ -192,7 +192,7 @@ TEST_F(HttpServerLoadTest, ConnectionsBeyondTheLimitAreRefused) {
     clients.push_back(connect());
     EXPECT_EQ(clients.back().ask(get("/health")).status, 200);
   }
-  const Answer refusal = ask(get("/health"));
+  const Response refusal = ask(get("/health"));
   EXPECT_EQ(refusal.status, 503);
   EXPECT_EQ(refusal.header("retry-after"), "1");
   EXPECT_EQ(refusal.header("connection"), "close");
@@ -217,8 +217,8 @@ TEST_F(HttpServerLoadTest, ThousandsOfConnections) {
   for (int round = 0; round < 2; ++round) {
     for (Client& client : clients) client.send(get("/stream?abc") + get("/health"));
     for (Client& client : clients) {
-      ASSERT_EQ(client.receive_answer().body, "abc");
-      ASSERT_EQ(client.receive_answer().body, "fine");
+      ASSERT_EQ(client.receive_response().body, "abc");
+      ASSERT_EQ(client.receive_response().body, "fine");
     }
   }
   for (std::size_t i = 0; i < n_clients; ++i) clients[i].send(get("/hold"));
@@ -227,7 +227,7 @@ TEST_F(HttpServerLoadTest, ThousandsOfConnections) {
   for (const auto& reply : replies) reply->begin_stream("");
   for (const auto& reply : replies) reply->write("x");
   for (const auto& reply : replies) reply->end();
-  for (Client& client : clients) ASSERT_EQ(client.receive_answer().body, "x");
+  for (Client& client : clients) ASSERT_EQ(client.receive_response().body, "x");
 }
 
 std::size_t resident_bytes() {
@@ -308,7 +308,7 @@ TEST_F(HttpServerLoadTest, WithoutFreeFilesConnectionsWait) {
   expect_sleep();
   EXPECT_EQ(first.ask(get("/health")).status, 200);
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
-  for (Client& client : clients) EXPECT_EQ(client.receive_answer().status, 200);
+  for (Client& client : clients) EXPECT_EQ(client.receive_response().status, 200);
 }
 
 TEST_F(HttpServerLoadTest, RaisesTheLimitOfFiles) {
@@ -427,15 +427,15 @@ TEST_F(HttpServerLoadTest, Drains) {
   EXPECT_EQ(server_->n_in_progress(), 2);
 
   half.send("y");
-  const Answer last = half.receive_answer();
+  const Response last = half.receive_response();
   EXPECT_EQ(last.body, "/echo? body");
   EXPECT_EQ(last.header("connection"), "close");
   EXPECT_EQ(half.receive_all(), "");
 
-  first->send({.body = "answer"});
-  const Answer answer = waiting.receive_answer();
-  EXPECT_EQ(answer.body, "answer");
-  EXPECT_EQ(answer.header("connection"), "close");
+  first->send({.body = "response"});
+  const Response response = waiting.receive_response();
+  EXPECT_EQ(response.body, "response");
+  EXPECT_EQ(response.header("connection"), "close");
   EXPECT_EQ(waiting.receive_all(), "");
 
   second->write("x");
@@ -465,7 +465,7 @@ TEST_F(HttpServerLoadTest, StopsAndStartsAgainOnThePort) {
     server_.reset();
     EXPECT_EQ(held_.n_gone(), 2 * round + 2);
     EXPECT_EQ(waiting.receive_all(), "");
-    EXPECT_FALSE(streaming.receive_answer().is_whole);
+    EXPECT_FALSE(streaming.receive_response().is_whole);
     // Replies outlive the server.
     first->send({.body = "late"});
     second->write("late");

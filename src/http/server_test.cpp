@@ -37,12 +37,12 @@ TEST_F(HttpServerTest, Answers) {
     SCOPED_TRACE(c.name);
     Client client = connect();
     for (int round = 0; round < 2; ++round) {
-      const Answer answer = client.ask(c.request);
-      EXPECT_EQ(answer.status, c.status);
-      EXPECT_EQ(answer.body, c.body);
-      EXPECT_TRUE(answer.is_whole);
-      EXPECT_EQ(answer.header("connection"), c.keeps_alive ? "keep-alive" : "close");
-      EXPECT_EQ(answer.header("date").size(), 29u);
+      const Response response = client.ask(c.request);
+      EXPECT_EQ(response.status, c.status);
+      EXPECT_EQ(response.body, c.body);
+      EXPECT_TRUE(response.is_whole);
+      EXPECT_EQ(response.header("connection"), c.keeps_alive ? "keep-alive" : "close");
+      EXPECT_EQ(response.header("date").size(), 29u);
       if (c.keeps_alive) continue;
       EXPECT_EQ(client.receive(), "");
       break;
@@ -98,14 +98,14 @@ TEST_F(HttpServerTest, RefusesWhatNoRouteAnswers) {
   for (const Case& c : cases) {
     SCOPED_TRACE(c.name);
     Client client = connect();
-    const Answer answer = client.ask(c.request);
-    EXPECT_EQ(answer.status, c.status);
-    EXPECT_EQ(answer.header("allow"), c.allow);
-    EXPECT_EQ(answer.header("content-type"), "application/json");
-    const auto body = nlohmann::json::parse(answer.body);
+    const Response response = client.ask(c.request);
+    EXPECT_EQ(response.status, c.status);
+    EXPECT_EQ(response.header("allow"), c.allow);
+    EXPECT_EQ(response.header("content-type"), "application/json");
+    const auto body = nlohmann::json::parse(response.body);
     EXPECT_EQ(body["error"]["type"], c.type);
     EXPECT_EQ(body.contains("type"), c.request.find("/v1/messages") != std::string::npos);
-    EXPECT_EQ(answer.header("connection"), c.keeps_alive ? "keep-alive" : "close");
+    EXPECT_EQ(response.header("connection"), c.keeps_alive ? "keep-alive" : "close");
     if (c.keeps_alive) {
       EXPECT_EQ(client.ask(get("/health")).status, 200);
     } else {
@@ -125,7 +125,7 @@ TEST_F(HttpServerTest, SaysWhatToUseInstead) {
   EXPECT_NE(ask(get("/nowhere")).body.find("there is nothing at /nowhere\""), std::string::npos);
 }
 
-// The answer reaches a client that sends a large body before it reads.
+// The response reaches a client that sends a large body before it reads.
 TEST_F(HttpServerTest, RefusalReachesClientThatGoesOnSending) {
   HttpServerOptions o = options();
   o.limits.request.body_bytes = 1000;
@@ -133,17 +133,17 @@ TEST_F(HttpServerTest, RefusalReachesClientThatGoesOnSending) {
   for (int round = 0; round < 20; ++round) {
     Client client = connect();
     EXPECT_TRUE(client.send(post("/echo", std::string(std::size_t{8} << 20, 'a'))));
-    const Answer answer = client.receive_answer();
-    EXPECT_EQ(answer.status, 413);
-    EXPECT_TRUE(answer.is_whole);
+    const Response response = client.receive_response();
+    EXPECT_EQ(response.status, 413);
+    EXPECT_TRUE(response.is_whole);
   }
 }
 
 TEST_F(HttpServerTest, LargeBodies) {
   start();
   const std::string body((std::size_t{32} << 20) - 1, 'a');
-  const Answer answer = ask(post("/echo", body + "b"));
-  EXPECT_TRUE(answer.body == "/echo? " + body + "b");
+  const Response response = ask(post("/echo", body + "b"));
+  EXPECT_TRUE(response.body == "/echo? " + body + "b");
 }
 
 TEST_F(HttpServerTest, PipelinedRequestsAreAnsweredInOrder) {
@@ -154,16 +154,16 @@ TEST_F(HttpServerTest, PipelinedRequestsAreAnsweredInOrder) {
   client.send(get("/hold") + get("/echo/1") + post("/echo", body) + get("/hold") + get("/nowhere") +
               get("/echo/2", "Connection: close\r\n") + get("/echo/3"));
   held_.take()->send({.body = "first"});
-  EXPECT_EQ(client.receive_answer().body, "first");
-  EXPECT_EQ(client.receive_answer().body, "/echo/1? ");
-  EXPECT_TRUE(client.receive_answer().body == "/echo? " + body);
+  EXPECT_EQ(client.receive_response().body, "first");
+  EXPECT_EQ(client.receive_response().body, "/echo/1? ");
+  EXPECT_TRUE(client.receive_response().body == "/echo? " + body);
   const auto reply = held_.take();
   reply->begin_stream("");
   reply->write("streamed");
   reply->end();
-  EXPECT_EQ(client.receive_answer().body, "streamed");
-  EXPECT_EQ(client.receive_answer().status, 404);
-  EXPECT_EQ(client.receive_answer().body, "/echo/2? ");
+  EXPECT_EQ(client.receive_response().body, "streamed");
+  EXPECT_EQ(client.receive_response().status, 404);
+  EXPECT_EQ(client.receive_response().body, "/echo/2? ");
   EXPECT_EQ(client.receive_all(), "");
   EXPECT_EQ(held_.n_gone(), 0);
 }
@@ -196,7 +196,7 @@ TEST_F(HttpServerTest, ContinuesOnlyWhatItWants) {
     SCOPED_TRACE("the body came without waiting");
     Client client = connect();
     client.send(head + "x-api-key: key\r\n\r\nbody");
-    EXPECT_EQ(client.receive_answer().body, "/echo? body");
+    EXPECT_EQ(client.receive_response().body, "/echo? body");
   }
   {
     SCOPED_TRACE("refused");
@@ -210,7 +210,7 @@ TEST_F(HttpServerTest, StreamsArriveAtOnce) {
   client.send(get("/hold"));
   const auto reply = held_.take();
   reply->begin_stream("");
-  const Answer head = client.receive_head();
+  const Response head = client.receive_head();
   EXPECT_EQ(head.status, 200);
   EXPECT_EQ(head.header("content-type"), "text/event-stream");
   EXPECT_EQ(head.header("cache-control"), "no-cache");
@@ -234,10 +234,10 @@ TEST_F(HttpServerTest, StreamsWithoutChunks) {
     SCOPED_TRACE("HTTP/1.0");
     Client client = connect();
     client.send("GET /stream?abc HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
-    const Answer answer = client.receive_answer();
-    EXPECT_EQ(answer.header("transfer-encoding"), "");
-    EXPECT_EQ(answer.header("connection"), "close");
-    EXPECT_EQ(answer.body, "abc");
+    const Response response = client.receive_response();
+    EXPECT_EQ(response.header("transfer-encoding"), "");
+    EXPECT_EQ(response.header("connection"), "close");
+    EXPECT_EQ(response.body, "abc");
   }
   {
     SCOPED_TRACE("HEAD");
@@ -247,7 +247,7 @@ TEST_F(HttpServerTest, StreamsWithoutChunks) {
     client.send("HEAD /hold HTTP/1.1\r\nHost: localhost\r\n\r\n");
     const auto reply = held_.take();
     reply->begin_stream("beat");
-    EXPECT_EQ(client.receive_answer(false).status, 200);
+    EXPECT_EQ(client.receive_response(false).status, 200);
     EXPECT_TRUE(held_.wait_for_gone(1));  // nobody wants the stream
     reply->write("x");
     reply->end();
@@ -356,15 +356,16 @@ TEST_F(HttpServerTest, DocumentsAreMadeOnItsThreads) {
       if (fails) throw std::runtime_error("no memory");
       return {.body = "made"};
     });
-    const Answer answer = client.receive_answer();
-    EXPECT_EQ(answer.status, fails ? 500 : 200);
-    EXPECT_NE(answer.body.find(fails ? "the server failed: no memory" : "made"), answer.body.npos);
+    const Response response = client.receive_response();
+    EXPECT_EQ(response.status, fails ? 500 : 200);
+    EXPECT_NE(response.body.find(fails ? "the server failed: no memory" : "made"),
+              response.body.npos);
     EXPECT_NE(maker, std::thread::id());
     EXPECT_NE(maker, std::this_thread::get_id());
   }
 }
 
-// Nor is a client gone that had its whole answer.
+// Nor is a client gone that had its whole response.
 TEST_F(HttpServerTest, AnsweredClientsAreNotGone) {
   start();
   std::shared_ptr<HttpReply> reply;
@@ -373,7 +374,7 @@ TEST_F(HttpServerTest, AnsweredClientsAreNotGone) {
     client.send(get("/hold"));
     reply = held_.take();
     reply->send({.body = "all"});
-    client.receive_answer();
+    client.receive_response();
   }
   EXPECT_TRUE(wait_until([&] { return server_->n_in_progress() == 0; }));
   reply->on_gone([] { ADD_FAILURE(); });
@@ -382,14 +383,14 @@ TEST_F(HttpServerTest, AnsweredClientsAreNotGone) {
 }
 
 // `printf 'GET ...' | nc -N` ends its input before it reads.
-TEST_F(HttpServerTest, QuickAnswersReachClientsThatEndTheirInput) {
+TEST_F(HttpServerTest, QuickResponsesReachClientsThatEndTheirInput) {
   start();
   for (const std::string& request : {get("/health"), post("/echo", std::string(100000, 'a')),
                                      get("/stream?abc"), get("/nowhere")}) {
     Client client = connect();
     client.send(request);
     client.end_input();
-    EXPECT_TRUE(client.receive_answer().is_whole);
+    EXPECT_TRUE(client.receive_response().is_whole);
     EXPECT_EQ(client.receive_all(), "");
   }
 }
@@ -454,7 +455,7 @@ TEST_F(HttpServerTest, SilentMachinesAreAskedWhetherTheyAreThere) {
 }
 
 // What a route gives at once may be as large as it likes.
-TEST_F(HttpServerTest, LargeAnswers) {
+TEST_F(HttpServerTest, LargeResponses) {
   HttpServerOptions o = options();
   o.limits.unsent_bytes = 1000;  // of streams
   start(o);
@@ -462,7 +463,7 @@ TEST_F(HttpServerTest, LargeAnswers) {
   Client client = connect();
   client.send(get("/hold"));
   held_.take()->send({.body = body});
-  EXPECT_TRUE(client.receive_answer().body == body);
+  EXPECT_TRUE(client.receive_response().body == body);
   EXPECT_EQ(client.ask(get("/health")).status, 200);
   EXPECT_EQ(held_.n_gone(), 0);
 }
@@ -494,7 +495,7 @@ TEST_F(HttpServerTest, SlowRequests) {
     SCOPED_TRACE(c.name);
     Client client = connect();
     client.send(c.sent);
-    for (const int status : c.statuses) EXPECT_EQ(client.receive_answer().status, status);
+    for (const int status : c.statuses) EXPECT_EQ(client.receive_response().status, status);
     EXPECT_EQ(client.receive_all(), "");
   }
   {
@@ -503,7 +504,7 @@ TEST_F(HttpServerTest, SlowRequests) {
     start(o);
     Client client = connect();
     client.send(body.substr(0, body.size() - 1));
-    EXPECT_EQ(client.receive_answer().status, 408);
+    EXPECT_EQ(client.receive_response().status, 408);
     o.times.head = 30ms;
     start(o);
   }
@@ -516,13 +517,13 @@ TEST_F(HttpServerTest, SlowRequests) {
     }));
   }
   {
-    SCOPED_TRACE("an answer that takes longer");
+    SCOPED_TRACE("a response that takes longer");
     Client client = connect();
     client.send(get("/hold"));
     const auto reply = held_.take();
     std::this_thread::sleep_for(100ms);
     reply->send({.body = "late"});
-    EXPECT_EQ(client.receive_answer().body, "late");
+    EXPECT_EQ(client.receive_response().body, "late");
   }
 }
 
@@ -551,14 +552,14 @@ TEST_F(HttpServerTest, RoutesThatFail) {
   Client client = connect();
   for (const Case& c : cases) {
     SCOPED_TRACE(c.path);
-    const Answer answer = client.ask(get(c.path));
-    EXPECT_EQ(answer.status, c.status);
-    EXPECT_EQ(answer.body, c.body);
+    const Response response = client.ask(get(c.path));
+    EXPECT_EQ(response.status, c.status);
+    EXPECT_EQ(response.body, c.body);
   }
   // What was sent cannot be taken back: the client sees that the end is missing.
-  const Answer answer = client.ask(get("/fail?stream"));
-  EXPECT_EQ(answer.body, "text");
-  EXPECT_FALSE(answer.is_whole);
+  const Response response = client.ask(get("/fail?stream"));
+  EXPECT_EQ(response.body, "text");
+  EXPECT_FALSE(response.is_whole);
   EXPECT_EQ(client.receive_all(), "");
 }
 
@@ -567,15 +568,15 @@ TEST_F(HttpServerTest, DroppedReplies) {
   Client client = connect();
   client.send(get("/hold"));
   held_.take().reset();
-  EXPECT_EQ(client.receive_answer().status, 500);
+  EXPECT_EQ(client.receive_response().status, 500);
   client.send(get("/hold"));
   auto reply = held_.take();
   reply->begin_stream("");
   reply->write("text");
   reply.reset();
-  const Answer answer = client.receive_answer();
-  EXPECT_EQ(answer.body, "text");
-  EXPECT_FALSE(answer.is_whole);
+  const Response response = client.receive_response();
+  EXPECT_EQ(response.body, "text");
+  EXPECT_FALSE(response.is_whole);
   EXPECT_EQ(held_.n_gone(), 0);
 }
 
@@ -608,8 +609,8 @@ TEST_F(HttpServerTest, RepliesInTheirOwnCallbacks) {
 
 TEST_F(HttpServerTest, LineEndsInHeadersAreReplaced) {
   start();
-  const Answer answer = ask(get("/header/a%20%22%C3%A9"));
-  EXPECT_EQ(answer.header("x-a"), "/header/a \"\xc3\xa9");
+  const Response response = ask(get("/header/a%20%22%C3%A9"));
+  EXPECT_EQ(response.header("x-a"), "/header/a \"\xc3\xa9");
   std::vector<HttpRoute> routes = {
       {"GET", "/", [](const HttpRequest&, std::shared_ptr<HttpReply> reply) {
          reply->send({.headers = {{"x-a", "a\r\nx-b: c"}}});
@@ -629,7 +630,7 @@ TEST_F(HttpServerTest, PagesMayReadWhatIsAllowed) {
         get("/fail?error", origin), post("/echo", "body", origin)}) {
     EXPECT_EQ(ask(request).header("access-control-allow-origin"), "https://a.example") << request;
   }
-  const Answer preflight =
+  const Response preflight =
       ask("OPTIONS /echo HTTP/1.1\r\nHost: localhost\r\nAccess-Control-Request-Method: POST\r\n" +
           origin + "\r\n");
   EXPECT_EQ(preflight.status, 204);
@@ -685,7 +686,7 @@ TEST_F(HttpServerTest, AccessLogHoldsNothingOfTheUser) {
     client.send(post("/echo", "secret"));
     client.receive_until("? secret");
     client.send("BREW /nowhere/" + std::string(5000, 'a') + " HTTP/1.1\r\nHost: localhost\r\n\r\n");
-    client.receive_answer();
+    client.receive_response();
     client.send("nonsense\r\n\r\n");
     client.receive_all();
   }

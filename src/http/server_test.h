@@ -31,7 +31,7 @@ namespace outrider {
 // Nothing in these tests takes long; a test that waits this long has failed.
 constexpr auto kPatience = std::chrono::seconds(30);
 
-struct Answer {
+struct Response {
   int status = 0;
   std::map<std::string, std::string> headers;  // names in lower case, as the server writes them
   std::string body;
@@ -119,7 +119,7 @@ class Client {
     if (!unread_.empty()) return std::exchange(unread_, {});
     pollfd ready = {.fd = file_, .events = POLLIN, .revents = 0};
     const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(kPatience).count();
-    if (::poll(&ready, 1, static_cast<int>(ms)) == 0) throw std::runtime_error("no answer");
+    if (::poll(&ready, 1, static_cast<int>(ms)) == 0) throw std::runtime_error("no response");
     char bytes[std::size_t{64} << 10];
     const ssize_t n = ::recv(file_, bytes, sizeof bytes, 0);
     return n > 0 ? std::string(bytes, static_cast<std::size_t>(n)) : "";
@@ -155,48 +155,48 @@ class Client {
     return all.substr(0, size);
   }
 
-  Answer receive_head() {
-    Answer answer;
+  Response receive_head() {
+    Response response;
     const std::string head = receive_until("\r\n\r\n");
-    if (!head.starts_with("HTTP/1.1 ")) return answer;
-    answer.status = std::stoi(head.substr(9));
+    if (!head.starts_with("HTTP/1.1 ")) return response;
+    response.status = std::stoi(head.substr(9));
     for (std::size_t line = head.find("\r\n") + 2; line + 2 < head.size();) {
       const std::size_t colon = head.find(": ", line), end = head.find("\r\n", line);
-      answer.headers[head.substr(line, colon - line)] = head.substr(colon + 2, end - colon - 2);
+      response.headers[head.substr(line, colon - line)] = head.substr(colon + 2, end - colon - 2);
       line = end + 2;
     }
-    return answer;
+    return response;
   }
 
-  Answer receive_answer(bool has_body = true) {
-    Answer answer = receive_head();
-    if (answer.status == 0) return answer;
-    if (!has_body || answer.status == 204) {
-      answer.is_whole = true;
-    } else if (answer.header("transfer-encoding") == "chunked") {
+  Response receive_response(bool has_body = true) {
+    Response response = receive_head();
+    if (response.status == 0) return response;
+    if (!has_body || response.status == 204) {
+      response.is_whole = true;
+    } else if (response.header("transfer-encoding") == "chunked") {
       for (;;) {
         const std::string line = receive_until("\r\n");
-        if (!line.ends_with("\r\n")) return answer;
+        if (!line.ends_with("\r\n")) return response;
         const std::size_t size = std::stoul(line, nullptr, 16);
         const std::string piece = receive_bytes(size + 2);
-        if (piece.size() < size + 2) return answer;
-        answer.body += piece.substr(0, size);
+        if (piece.size() < size + 2) return response;
+        response.body += piece.substr(0, size);
         if (size == 0) break;
       }
-      answer.is_whole = true;
-    } else if (!answer.header("content-length").empty()) {
-      const std::size_t size = std::stoul(answer.header("content-length"));
-      answer.body = receive_bytes(size);
-      answer.is_whole = answer.body.size() == size;
+      response.is_whole = true;
+    } else if (!response.header("content-length").empty()) {
+      const std::size_t size = std::stoul(response.header("content-length"));
+      response.body = receive_bytes(size);
+      response.is_whole = response.body.size() == size;
     } else {
-      answer.body = receive_all();
+      response.body = receive_all();
     }
-    return answer;
+    return response;
   }
 
-  Answer ask(std::string_view request) {
+  Response ask(std::string_view request) {
     send(request);
-    return receive_answer(!request.starts_with("HEAD"));
+    return receive_response(!request.starts_with("HEAD"));
   }
 
  private:
@@ -318,7 +318,7 @@ class HttpServerTest : public testing::Test {
   HttpServer& start() { return start(options()); }
 
   Client connect() { return Client(server_->port()); }
-  Answer ask(std::string_view request) { return connect().ask(request); }
+  Response ask(std::string_view request) { return connect().ask(request); }
 
   std::vector<HttpAccess> log() {
     const std::lock_guard lock(mutex_);

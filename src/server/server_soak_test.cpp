@@ -96,7 +96,7 @@ Json random_request(std::mt19937& random) {
 
 using Texts = std::map<int, std::string>;  // by choice
 
-Texts texts_of(const Answer& answer, bool streams) {
+Texts texts_of(const Response& response, bool streams) {
   Texts texts;
   const auto add = [&](const std::string& text) {
     const Json json = Json::parse(text);
@@ -104,12 +104,12 @@ Texts texts_of(const Answer& answer, bool streams) {
       texts[choice["index"].get<int>()] += choice["text"].get<std::string>();
   };
   if (!streams) {
-    add(answer.body);
+    add(response.body);
     return texts;
   }
-  for (std::size_t at = 0; (at = answer.body.find("data: {", at)) != std::string::npos;) {
+  for (std::size_t at = 0; (at = response.body.find("data: {", at)) != std::string::npos;) {
     at += 6;
-    add(answer.body.substr(at, answer.body.find("\n\n", at) - at));
+    add(response.body.substr(at, response.body.find("\n\n", at) - at));
   }
   return texts;
 }
@@ -136,12 +136,12 @@ TEST(ServerSoak, AnswersAreThoseOfTheSameRequestAlone) {
         if (random() % 2 == 0) leaving.reset();
         continue;
       }
-      const Answer answer = ask(json);
-      EXPECT_EQ(answer.status, 200) << json << answer.body;
+      const Response response = ask(json);
+      EXPECT_EQ(response.status, 200) << json << response.body;
       EXPECT_EQ(Client(port).ask(get("/metrics")).status, 200);
-      if (answer.status != 200) return;
+      if (response.status != 200) return;
       const std::lock_guard lock(mutex);
-      answered.emplace_back(json, texts_of(answer, streams));
+      answered.emplace_back(json, texts_of(response, streams));
     }
   };
   std::vector<std::thread> clients;

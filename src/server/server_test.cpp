@@ -46,7 +46,7 @@ class LivingServer {
   }
 
   Server& server() { return server_; }
-  Answer ask(const std::string& request) { return Client(server_.port()).ask(request); }
+  Response ask(const std::string& request) { return Client(server_.port()).ask(request); }
 
   // The next time that a listener is called it fails, which ends the scheduler's thread.
   void break_listener() {
@@ -99,9 +99,9 @@ std::string chat_request(const std::string& more = "") {
 TEST(Server, LoadsServesAndDrains) {
   LivingServer living;
   const auto expect_unavailable = [&](const std::string& request) {
-    const Answer answer = living.ask(request);
-    EXPECT_EQ(answer.status, 503);
-    EXPECT_EQ(answer.header("retry-after"), "1");
+    const Response response = living.ask(request);
+    EXPECT_EQ(response.status, 503);
+    EXPECT_EQ(response.header("retry-after"), "1");
   };
   expect_unavailable(get("/health"));
   expect_unavailable(chat_request());
@@ -125,7 +125,7 @@ TEST(Server, LoadsServesAndDrains) {
   });
   EXPECT_TRUE(was_asked) << "the stream was not in progress";
   EXPECT_TRUE(is_drained);
-  const Answer stream = client.receive_answer();
+  const Response stream = client.receive_response();
   EXPECT_EQ(stream.status, 200);
   EXPECT_TRUE(stream.is_whole);
   EXPECT_NE(stream.body.find(R"("finish_reason":"length")"), std::string::npos);
@@ -184,9 +184,9 @@ TEST(Server, MissingRoutesSayWhatToUse) {
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.request);
-    const Answer answer = living.ask(c.request);
-    EXPECT_EQ(answer.status, 404);
-    const auto error = nlohmann::json::parse(answer.body)["error"];
+    const Response response = living.ask(c.request);
+    EXPECT_EQ(response.status, 404);
+    const auto error = nlohmann::json::parse(response.body)["error"];
     EXPECT_EQ(error["type"], "invalid_request_error");
     EXPECT_TRUE(error.contains("param") && error.contains("code"));
     const std::string message = error["message"];
