@@ -12,7 +12,7 @@ namespace outrider::testing {
 
 std::string Way::name() const {
   return fmt::format(
-      "draft {} rows {} width {} depth {} budget {} threads {} chunk {} mates {} isa {}", draft,
+      "draft {} rows {} width {} depth {} planner {} threads {} chunk {} mates {} isa {}", draft,
       rows, width, depth, planner_automatic ? "auto" : "fixed", n_threads, prompt_chunk, n_mates,
       outrider::name(isa));
 }

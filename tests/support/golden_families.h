@@ -19,7 +19,7 @@ struct GoldenTexts {
   std::size_t length = 0, n_texts = 0, n_best = 0;
   std::vector<float> tokens;  // [n_texts][length]
   std::vector<float> best;    // [n_texts][length][n_best]
-  // [n_texts][length][n_best]: of those but the first, and of all others together
+  // [n_texts][length][n_best]: of `best` but for the first, then of all other tokens together
   std::vector<float> log_probabilities;
 };
 GoldenTexts golden_texts(const std::string& name);
