@@ -150,7 +150,7 @@ std::shared_ptr<const ServedModel> served_model(const Settings& settings, const 
     return filters_for(asked.or_else(standard), checkpoint->metadata);
   };
   model->repeat_last_n = settings.repeat_last_n;
-  model->keys_share = settings.share_cache;
+  model->keys_share_cache = settings.share_cache;
   model->answers_max = static_cast<std::size_t>(settings.parallel + settings.queue_max);
   model->unknown_field = [&](const std::string& place) {
     metrics.count_ignored_field();

@@ -29,10 +29,11 @@ class AnswerForm {
 
   // Of a stream: its first events.
   virtual std::string begin() { return {}; }
-  // What an answer's step adds to the stream. `choice` counts the request's answers from 0.
-  virtual std::string push(int choice, const AnswerEvent& event) = 0;
-  // The answer is complete though its end has not come: generation may stop.
-  virtual bool has_enough(int) const { return false; }
+  // What an answer's step adds to the stream. `index` counts the request's answers from 0.
+  virtual std::string push(int index, const AnswerEvent& event) = 0;
+  // Whether the client needs no more of this answer (parallel calls are off, and one is complete),
+  // so that it can be cancelled before its end.
+  virtual bool has_enough(int /*index*/) const { return false; }
   // After the last end: the stream's last events, or the document.
   virtual std::string end() = 0;
   // Of a stream, instead of end().

@@ -14,14 +14,14 @@ class AnswerReader {
  public:
   AnswerReader(const AnswerFormat& format, const AnswerParserOptions& options);
 
-  // Neighbours differ in their kind, but for calls.
+  // What the event adds; neighbouring texts of one kind are joined.
   std::vector<AnswerDelta> read(const AnswerEvent& event);
 
   // The answer calls tools: calls that have begun and are not void.
   bool calls() const { return n_calls_ > 0; }
   // Tokens that the model spent on reasoning, to the token that ends it.
   int n_reasoning() const { return n_reasoning_; }
-  // Without parallel calls: what follows is ignored.
+  // Without parallel calls: one is complete, and what follows is ignored.
   bool has_enough() const { return parser_.ended(); }
 
  private:

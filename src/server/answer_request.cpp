@@ -25,7 +25,7 @@ AnswerRequest answer_request(const ServedModel& model, const GenerationFields& f
   prediction.resize(std::min(prediction.size(), static_cast<std::size_t>(model.context)));
   answer.request.options = {
       .prediction = std::move(prediction),
-      .scope = cache_scope(model.keys_share ? std::nullopt : api_key, fields.cache_salt),
+      .scope = cache_scope(model.keys_share_cache ? std::nullopt : api_key, fields.cache_salt),
       .draft_rows = fields.draft_rows,
       .drafters = fields.drafters,
       .n_logprobs = fields.n_logprobs};
@@ -33,7 +33,7 @@ AnswerRequest answer_request(const ServedModel& model, const GenerationFields& f
   return answer;
 }
 
-void add_choices(std::vector<AnswerRequest>& answers, const AnswerRequest& first, int n) {
+void add_answers(std::vector<AnswerRequest>& answers, const AnswerRequest& first, int n) {
   for (int i = 0; i < n; ++i) {
     answers.push_back(first);
     answers.back().request.sampling.stream = static_cast<std::uint32_t>(i);

@@ -1,4 +1,4 @@
-// From a request that was read to what is asked of the scheduler.
+// Turns a request that was read into what is asked of the scheduler.
 
 #pragma once
 
@@ -17,7 +17,7 @@ namespace outrider {
 // RequestError (400) as check_fields says (validation.h).
 AnswerRequest answer_request(const ServedModel& model, const GenerationFields& fields,
                              std::vector<Token> prompt, std::optional<std::size_t> api_key);
-// n of them: the first one's random choices are those that it would make alone.
-void add_choices(std::vector<AnswerRequest>& answers, const AnswerRequest& first, int n);
+// Adds n answers like `first` with different noise; the first one has the noise of a single answer.
+void add_answers(std::vector<AnswerRequest>& answers, const AnswerRequest& first, int n);
 
 }  // namespace outrider

@@ -32,7 +32,7 @@ TEST(AnswerRequest, KeysShareOnlyIfAsked) {
   EXPECT_NE(scope(0), scope({}));
   fields.cache_salt = "salt";
   EXPECT_NE(scope(0), scope(1));
-  served.setting().keys_share = true;
+  served.setting().keys_share_cache = true;
   EXPECT_EQ(scope(0), scope(1));
   const CacheScope salted = scope(0);
   fields.cache_salt.clear();

@@ -50,8 +50,8 @@ class ChatForm : public AnswerForm {
   explicit ChatForm(ChatAnswerOptions options) : options_(std::move(options)) {
     for (int i = 0; i < options_.n; ++i) choices_.emplace_back(options_);
   }
-  bool has_enough(int choice) const override {
-    return choices_[static_cast<std::size_t>(choice)].has_enough();
+  bool has_enough(int index) const override {
+    return choices_[static_cast<std::size_t>(index)].has_enough();
   }
 
  protected:

@@ -14,7 +14,7 @@ namespace outrider {
 struct ChatAnswerOptions {
   AnswerHead head;
   int n = 1;                   // choices
-  bool logprobs = false;       // as they were asked of the scheduler
+  bool logprobs = false;       // choices have them; the scheduler was asked for them
   bool include_usage = false;  // in a stream
   AnswerFormat format = {};
   AnswerParserOptions parser = {};

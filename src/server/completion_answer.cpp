@@ -103,8 +103,8 @@ class CompletionForm : public AnswerForm {
   }
 
  protected:
-  void add_end(int choice, const AnswerEnd& end) {
-    add_figures(figures_, end.figures, choice % options_.n == 0);
+  void add_end(int index, const AnswerEnd& end) {
+    add_figures(figures_, end.figures, index % options_.n == 0);
     ++n_ended_;
   }
   bool all_ended() const { return n_ended_ == choices_.size(); }
@@ -131,12 +131,12 @@ class CompletionDocument final : public CompletionForm {
   explicit CompletionDocument(CompletionAnswerOptions options)
       : CompletionForm(std::move(options)), texts_(choices_.size()) {}
 
-  std::string push(int choice, const AnswerEvent& event) override {
-    Text& text = texts_[static_cast<std::size_t>(choice)];
-    text.text += choices_[static_cast<std::size_t>(choice)].read(event);
+  std::string push(int index, const AnswerEvent& event) override {
+    Text& text = texts_[static_cast<std::size_t>(index)];
+    text.text += choices_[static_cast<std::size_t>(index)].read(event);
     if (event.end) {
       text.finish_reason = finish_reason(event);
-      add_end(choice, *event.end);
+      add_end(index, *event.end);
     }
     return {};
   }

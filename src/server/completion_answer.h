@@ -15,7 +15,7 @@ struct CompletionAnswerOptions {
   int n = 1;  // choices for each prompt
   std::vector<std::vector<Token>> prompts = {};
   bool echo = false;           // choices begin with their prompt
-  bool logprobs = false;       // as they were asked of the scheduler
+  bool logprobs = false;       // choices have them; the scheduler was asked for them
   bool include_usage = false;  // in a stream
   std::shared_ptr<const Tokenizer> tokenizer = nullptr;
 };

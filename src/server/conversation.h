@@ -25,7 +25,7 @@ struct ChatMessage {
   std::string name = {};                    // of the participant
 };
 
-// What an answer is to, whichever API it came by.
+// What is to be answered, whichever API it came by.
 struct Conversation {
   std::vector<ChatMessage> messages = {};
   Json tools = Json::array();          // as OpenAI writes them; empty: none

@@ -33,30 +33,30 @@ class Delivery final : public std::enable_shared_from_this<Delivery> {
       reply_->begin_stream(std::move(heartbeat));
       write(form_->begin());
     }
-    for (const auto& [choice, event] : std::exchange(early_, {})) take(choice, event);
+    for (const auto& [index, event] : std::exchange(early_, {})) take(index, event);
   }
 
-  void hear(int choice, const AnswerEvent& event) {
+  void hear(int index, const AnswerEvent& event) {
     const std::lock_guard lock(mutex_);
     try {
       if (has_begun_)
-        take(choice, event);
+        take(index, event);
       else
-        early_.emplace_back(choice, event);
+        early_.emplace_back(index, event);
     } catch (const std::exception&) {
       // No memory even to say so. When the last listener is gone, so is the reply: status 500.
     }
   }
 
  private:
-  void take(int choice, const AnswerEvent& event) {
+  void take(int index, const AnswerEvent& event) {
     try {
-      write(form_->push(choice, event));
+      write(form_->push(index, event));
     } catch (const std::exception& error) {  // no memory
       failure_.emplace(500, "", "", error.what());
     }
-    const bool has_enough = form_->has_enough(choice);
-    if (has_enough && !event.end) cancel_(ids_[static_cast<std::size_t>(choice)]);
+    const bool has_enough = form_->has_enough(index);
+    if (has_enough && !event.end) cancel_(ids_[static_cast<std::size_t>(index)]);
     if (!event.end) return;
     if (const bool was_ours = has_enough && !event.end->error; !was_ours && !failure_)
       if (auto error = failure(*event.end)) failure_.emplace(std::move(*error));
@@ -106,10 +106,10 @@ void give_answers(const ServedModel& model, Asked asked, std::shared_ptr<HttpRep
     for (const AnswerId id : all) cancel(id);
   };
   const auto submit = [&](AnswerRequest answer) {
-    const int choice = static_cast<int>(ids.size());
+    const int index = static_cast<int>(ids.size());
     try {
-      ids.push_back(model.submit(std::move(answer), [delivery, choice](const AnswerEvent& event) {
-        delivery->hear(choice, event);
+      ids.push_back(model.submit(std::move(answer), [delivery, index](const AnswerEvent& event) {
+        delivery->hear(index, event);
       }));
     } catch (const Overloaded& error) {
       throw RequestError(429, "overloaded", "", error.what());

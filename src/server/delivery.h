@@ -1,4 +1,5 @@
-// Answers on their way: submitted to the scheduler, and from its events to the client.
+// Submits the answers that a request asks for to the scheduler, and replies with what comes of
+// them.
 
 #pragma once
 

@@ -41,9 +41,9 @@ struct GenerationFields {
   std::optional<int> repeat_last_n = {};
   std::optional<std::uint64_t> seed = {};  // nothing: one is drawn
   std::vector<TokenBias> logit_bias = {};
-  std::optional<int> n_logprobs = {};  // as AnswerRequest has it
+  std::optional<int> n_logprobs = {};  // as in AnswerOptions
   std::string prediction = {};         // how the answer is expected to read; empty: not known
-  std::optional<int> draft_rows = {};  // as AnswerOptions have it
+  std::optional<int> draft_rows = {};  // as in AnswerOptions
   std::optional<std::vector<std::string>> drafters = {};
   int priority = 0;
   std::string cache_salt = {};

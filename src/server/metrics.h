@@ -42,8 +42,8 @@ class Metrics {
   // A field of a request that nobody knows was ignored.
   void count_ignored_field();
 
-  // The counts of one scheduler, whose later statuses give counters that do not fall, and what was
-  // observed.
+  // The exposition: the counts of `status`, and what was observed. Statuses must come from one
+  // scheduler, in their order, so that no counter falls.
   std::string text(const SchedulerStatus& status) const;
 
  private:

@@ -51,7 +51,7 @@ void chat(const ServedModel& model, const HttpRequest& http, Reply reply) {
                           .parser = parser_options(request, prompt),
                           .tokenizer = model.tokenizer,
                           .new_call_id = [] { return random_id("call_"); }}));
-  add_choices(ask.answers, first, request.n);
+  add_answers(ask.answers, first, request.n);
   give_answers(model, std::move(ask), std::move(reply));
 }
 
@@ -75,7 +75,7 @@ void complete(const ServedModel& model, const HttpRequest& http, Reply reply) {
     prompts.push_back(tokens_of(model, request, prompt));
     check_prompt(model, prompts.back(), "prompt", request.max_tokens);
     first.request.prompt = prompts.back();
-    add_choices(answers, first, request.n);
+    add_answers(answers, first, request.n);
   }
 
   const auto form = request.stream ? completion_stream : completion_document;

@@ -11,7 +11,7 @@
 
 namespace outrider {
 
-// Would change the answer, so that it is refused by its name, but for null and these values.
+// A field that would change the answer: refused by its name, except with null or an accepted value.
 struct RefusedField {
   std::string name;
   std::vector<std::string> accepted = {};  // as JSON
@@ -19,7 +19,7 @@ struct RefusedField {
 };
 const std::vector<RefusedField>& refused_fields();
 
-// Changes nothing here, and is sent too often to be noted as unknown.
+// A field that changes nothing here, and is sent too often to be noted as unknown.
 struct HarmlessField {
   std::string name;
   std::string reason = {};  // empty: it is about other things than the answer

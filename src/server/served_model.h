@@ -33,7 +33,7 @@ struct ServedModel {
   int context = 0;                         // tokens of prompt and answer together
   std::vector<std::string> drafters = {};  // their names
   GenerationLimits limits = {};
-  bool keys_share = false;                  // what the cache holds
+  bool keys_share_cache = false;            // API keys share cached pages and earlier answers
   UnknownFieldListener unknown_field = {};  // any thread
   // What the scheduler takes at once, running and waiting.
   std::size_t answers_max = std::numeric_limits<std::size_t>::max();

@@ -59,10 +59,10 @@ void Server::serve(std::vector<HttpRoute> status, std::vector<HttpRoute> routes,
   });
 }
 
-bool Server::drain(std::chrono::milliseconds most, const std::function<bool()>& goes_on) {
+bool Server::drain(std::chrono::milliseconds wait_max, const std::function<bool()>& goes_on) {
   state_ = ServerState::draining;
   http_.set_routes(and_refusals(status_, "The server is shutting down"));
-  const auto end = std::chrono::steady_clock::now() + most;
+  const auto end = std::chrono::steady_clock::now() + wait_max;
   while (http_.n_in_progress() > 0) {
     if (std::chrono::steady_clock::now() >= end || !goes_on()) return false;
     std::this_thread::sleep_for(kWait);

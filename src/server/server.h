@@ -39,9 +39,9 @@ class Server {
   // too. Once.
   void serve(std::vector<HttpRoute> status, std::vector<HttpRoute> routes, Scheduler& scheduler);
 
-  // Refuses new requests with 503 and waits for those in progress, at most so long, and as long as
-  // `goes_on` says so, which is asked all the time. False if some were left.
-  bool drain(std::chrono::milliseconds most, const std::function<bool()>& goes_on);
+  // Refuses new requests with 503 and waits for those in progress: `wait_max` at most, and only
+  // while goes_on() is true, which is called every 10 ms. False if some are still in progress.
+  bool drain(std::chrono::milliseconds wait_max, const std::function<bool()>& goes_on);
   // Answers in progress are cancelled, their clients are told, and the port is closed.
   void stop();
 

@@ -30,15 +30,15 @@ class CompletionLogprobs {
   bool empty() const { return tokens_.empty(); }
 
  private:
-  // Where the next token begins in the text, which goes on by its bytes: in characters, of which a
-  // token that goes on with a letter has the letter's.
+  // Adds the bytes of the next token to the text and returns where they begin, in characters. Bytes
+  // that go on with an unfinished character begin where it does.
   std::size_t next_offset(std::string_view bytes);
 
   const Tokenizer& tokenizer_;
   Json tokens_ = Json::array(), logprobs_ = Json::array(), best_ = Json::array(),
        offsets_ = Json::array();
   std::size_t n_characters_ = 0;  // of the text so far, whole ones
-  std::string begun_;             // a letter that it ends with
+  std::string begun_;             // the unfinished character that it ends with
 };
 
 }  // namespace outrider
