@@ -40,16 +40,16 @@ std::string openai_error_event(const RequestError& error) {
                      kOpenAiDone);
 }
 
-std::string json_text(const Json& json) {
+std::string document_text(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 std::string event_text(const Json& json) {
-  return fmt::format("data: {}\n\n", json_text(json));
+  return fmt::format("data: {}\n\n", document_text(json));
 }
 
 std::string event_text(std::string_view name, const Json& json) {
-  return fmt::format("event: {}\ndata: {}\n\n", name, json_text(json));
+  return fmt::format("event: {}\ndata: {}\n\n", name, document_text(json));
 }
 
 void add_figures(AnswerFigures& sum, const AnswerFigures& figures, bool with_prompt) {

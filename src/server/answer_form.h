@@ -48,7 +48,7 @@ std::string openai_error_event(const RequestError& error);
 inline constexpr std::string_view kOpenAiDone = "data: [DONE]\n\n";
 
 // Ill-formed UTF-8 becomes U+FFFD.
-std::string json_text(const Json& json);
+std::string document_text(const Json& json);
 // Server-sent events, the second kind with a name.
 std::string event_text(const Json& json);
 std::string event_text(std::string_view name, const Json& json);

@@ -87,7 +87,7 @@ TEST(AnswerForm, Failures) {
 }
 
 TEST(AnswerForm, TextIsAlwaysWellFormed) {
-  EXPECT_EQ(json_text("a\xff"), "\"a\xef\xbf\xbd\"");
+  EXPECT_EQ(document_text("a\xff"), "\"a\xef\xbf\xbd\"");
   EXPECT_EQ(event_text({{"a", "\n\n"}}), "data: {\"a\":\"\\n\\n\"}\n\n");
   EXPECT_EQ(event_text("ping", {{"a", 1}}), "event: ping\ndata: {\"a\":1}\n\n");
 }

@@ -83,7 +83,7 @@ void count(const ServedModel& model, const HttpRequest& http, const Reply& reply
   MessagesRequest request = read_count_request(http.body, model.limits, model.unknown_field);
   answering_name(model, request.model);
   const std::vector<Token> tokens = prompt_of(model, request).tokens(*model.tokenizer);
-  reply->send({.body = json_text({{"input_tokens", tokens.size()}})});
+  reply->send({.body = document_text({{"input_tokens", tokens.size()}})});
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 
 #include "formats/parse_json.h"
 #include "server/fake_served_model.h"
-#include "server/numbers_test.h"
+#include "server/json_numbers_test.h"
 
 namespace outrider {
 namespace {

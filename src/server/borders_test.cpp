@@ -78,9 +78,9 @@ struct ScriptedServer {
     script = std::move(says);
     std::vector<HttpRoute> routes = openai_routes(served.model());
     for (HttpRoute& route : anthropic_routes(served.model())) routes.push_back(std::move(route));
-    const auto reply =
-        ask(routes,
-            {.method = "POST", .path = path, .query = "", .headers = {}, .body = json_text(body)});
+    const auto reply = ask(
+        routes,
+        {.method = "POST", .path = path, .query = "", .headers = {}, .body = document_text(body)});
     while (scheduler->turn()) {
     }
     return reply;

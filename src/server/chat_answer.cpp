@@ -95,7 +95,7 @@ class ChatDocument final : public ChatForm {
                                  {"finish_reason", messages_[i].finish_reason}});
     json["usage"] = usage_json();
     json["timings"] = timings_json(figures_);
-    return json_text(json);
+    return document_text(json);
   }
 
  private:

@@ -145,7 +145,7 @@ class CompletionDocument final : public CompletionForm {
     Json json = head_json(options_.head, kObject);
     for (std::size_t i = 0; i < texts_.size(); ++i)
       json["choices"].push_back(choices_[i].json(i, texts_[i].text, texts_[i].finish_reason));
-    return json_text(with_figures(std::move(json)));
+    return document_text(with_figures(std::move(json)));
   }
 
  private:

@@ -115,12 +115,12 @@ HttpResponse models(const ServedModel& model) {
   json["first_id"] = json["data"].front()["id"];
   json["last_id"] = json["data"].back()["id"];
   json["has_more"] = false;
-  return {.body = json_text(json)};
+  return {.body = document_text(json)};
 }
 
 HttpResponse one_model(const ServedModel& model, const HttpRequest& http) {
   const std::string name = http.path.substr(std::string_view("/v1/models/").size());
-  return {.body = json_text(model_json(model, answering_name(model, name)))};
+  return {.body = document_text(model_json(model, answering_name(model, name)))};
 }
 
 }  // namespace

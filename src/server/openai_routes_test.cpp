@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "server/fake_served_model.h"
-#include "server/numbers_test.h"
+#include "server/json_numbers_test.h"
 
 namespace outrider {
 namespace {

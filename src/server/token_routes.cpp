@@ -101,7 +101,7 @@ Json apply_template(const ServedModel& model, const HttpRequest& http) {
 std::vector<HttpRoute> token_routes(std::shared_ptr<const ServedModel> model) {
   const auto route = [&](const char* path, auto answer) {
     return HttpRoute{"POST", path, [model, answer](const HttpRequest& http, const Reply& reply) {
-                       reply->send({.body = json_text(answer(*model, http))});
+                       reply->send({.body = document_text(answer(*model, http))});
                      }};
   };
   return {route("/tokenize", tokenize), route("/detokenize", detokenize),
