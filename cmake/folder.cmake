@@ -47,7 +47,8 @@ function(outrider_folder name)
 
   if(OUTRIDER_TESTS AND tests AND (NOT OUTRIDER_TESTED_FOLDERS OR name IN_LIST OUTRIDER_TESTED_FOLDERS))
     add_executable(${name}_tests ${tests})
-    target_link_libraries(${name}_tests PRIVATE outrider_${name} ${folder_PRIVATE_LINK} ${folder_TEST_LINK} GTest::gtest_main)
+    target_link_libraries(${name}_tests PRIVATE outrider_${name} ${folder_PRIVATE_LINK} ${folder_TEST_LINK}
+                          GTest::gtest_main)
     target_compile_definitions(${name}_tests PRIVATE OUTRIDER_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
     target_compile_options(${name}_tests PRIVATE ${OUTRIDER_TEST_OPTIONS})
     gtest_discover_tests(${name}_tests TEST_PREFIX ${OUTRIDER_TEST_PREFIX}${name}. DISCOVERY_TIMEOUT 60)
