@@ -40,7 +40,7 @@ int main(int argc, char** argv) {
       numbers >> n_predict;
       std::vector<Token> prompt;
       for (Token token; numbers >> token;) prompt.push_back(token);
-      engine->forget_texts();
+      engine->forget_ended_sequences();
       Session session = runtime.open_session(*engine);  // with nothing of the answer before
       Completion answer =
           session.complete({.prompt = prompt,

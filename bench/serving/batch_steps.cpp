@@ -50,7 +50,7 @@ std::vector<RecordedStep> answer_all(Engine& engine, const Tokenizer& tokenizer,
                                      const std::vector<std::vector<Token>>& prompts) {
   std::vector<RecordedStep> steps;
   std::optional<Error> failure;
-  engine.forget_texts();
+  engine.forget_ended_sequences();
   engine.on_step([&](const StepReport& report) { steps.push_back(recorded(report)); });
   Scheduler scheduler(engine, tokenizer, {.n_running = static_cast<int>(prompts.size())});
   for (int i = 0; i < std::ssize(prompts); ++i) {

@@ -121,7 +121,7 @@ int bench_generate(const Machine& machine, const Settings& settings) {
     console.advance(fmt::format("{} {}", prompt.group, prompt.id),
                     static_cast<double>(i) / static_cast<double>(total));
     if (!settings.keep_learned)
-      for (const auto& engine : engines) engine->forget_texts();
+      for (const auto& engine : engines) engine->forget_ended_sequences();
     const std::vector<Answering> answers =
         answer(bench, drafts, engines, prompt, i % engines.size());
     MeasuredPrompt& answered = measured.prompts.emplace_back(

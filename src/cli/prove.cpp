@@ -144,7 +144,7 @@ int prove(const Machine& machine, const Settings& settings) {
         console.advance(fmt::format("prompt {}, --draft {}", p + 1, tally.draft->text),
                         static_cast<double>(p) / static_cast<double>(prompts.size()));
       }
-      tally.engine->forget_texts();
+      tally.engine->forget_ended_sequences();
       Session session = bench.open_session(*tally.engine);
       const Completion answer =
           session.complete(bench.request(bench.prompt_tokens(session, prompts[p].turns[0]),

@@ -283,7 +283,7 @@ bool Engine::restore(const Learned& learned) {
   return true;
 }
 
-void Engine::forget_texts() {
+void Engine::forget_ended_sequences() {
   for (const auto& drafter : drafters_) drafter->forget();
 }
 

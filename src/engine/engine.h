@@ -119,7 +119,7 @@ class Engine {
 
   // Drafters forget what ended sequences taught them (Drafter::forget), so that no answer makes
   // another one faster. The planner forgets nothing.
-  void forget_texts();
+  void forget_ended_sequences();
 
   // Called at the end of every step; what it throws leaves step() after the step is complete.
   void on_step(std::function<void(const StepReport&)> observe) { observe_ = std::move(observe); }
