@@ -162,9 +162,9 @@ void Scheduler::admit() {
   // Pages that those that run need for what they have to read, and a little for what they generate.
   int n_promised = 0;
   for (const auto& answer : answers_)
-    if (answer->runs()) n_promised += pages_to_read(*answer) + kPagesAhead;
+    if (answer->runs()) n_promised += pages_to_prefill(*answer) + kPagesAhead;
   const auto has_room = [&](Answer& answer) {
-    const int wanted = pages_to_read(answer);
+    const int wanted = pages_to_prefill(answer);
     const bool is_alone = n_promised == 0;
     if (!is_alone && n_promised + wanted > engine_.target().free_pages()) return false;
     n_promised += wanted + kPagesAhead;
@@ -186,7 +186,7 @@ void Scheduler::admit() {
   for (std::size_t i = 0; i < answers_.size() && !is_blocked;) {
     Answer& answer = *answers_[i];
     const bool is_new = answer.generation == nullptr;
-    if (answer.runs() || (is_new && (will_be_read_by_another(answer) ||
+    if (answer.runs() || (is_new && (will_be_prefilled_by_another(answer) ||
                                      (n_begun == options_.n_running && !takes_place(i))))) {
       ++i;
       continue;
@@ -233,7 +233,7 @@ void Scheduler::start(Answer& answer) {
 
 // What a running answer is about to compute of its prompt is worth waiting for. Parallel answers to
 // one prompt begin so.
-bool Scheduler::will_be_read_by_another(const Answer& answer) const {
+bool Scheduler::will_be_prefilled_by_another(const Answer& answer) const {
   if (!engine_.target().options().shares_texts || answer.asked.request.options.prompt_logprobs)
     return false;
   const std::vector<Token>& prompt = answer.asked.request.prompt;
@@ -252,7 +252,7 @@ bool Scheduler::will_be_read_by_another(const Answer& answer) const {
 }
 
 // Until it generates, and for the first step then.
-int Scheduler::pages_to_read(const Answer& answer) {
+int Scheduler::pages_to_prefill(const Answer& answer) {
   return engine_.pages_wanted(*answer.generation, engine_.n_to_prefill(*answer.generation));
 }
 

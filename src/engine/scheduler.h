@@ -171,8 +171,8 @@ class Scheduler {
   void admit();
   bool begin(Answer& answer);
   void start(Answer& answer);
-  bool will_be_read_by_another(const Answer& answer) const;
-  int pages_to_read(const Answer& answer);
+  bool will_be_prefilled_by_another(const Answer& answer) const;
+  int pages_to_prefill(const Answer& answer);
   std::vector<Engine::Part> plan();
   int tokens_to_prefill(std::span<const Prefilling> texts, int room) const;
   static std::vector<Engine::Part> parts_that_prefill(std::span<const Prefilling> texts, int n);
