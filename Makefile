@@ -11,9 +11,13 @@ TEST_MODELS := smollm2:135m gemma3:270m qwen2.5-coder:0.5b qwen2.5-coder:1.5b
 
 JOBS = $(shell scripts/jobs)
 OUTRIDER := build/release/outrider
+# Of `make test`; `make check` has others, so that a warning ends its builds and no user's.
+BUILD := build
+OPTIONS :=
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-models test-sanitizers test-arm64 soak golden prove-install install clean
+.PHONY: help build demo test check test-arm64 soak golden prove-install install clean
+.PHONY: compile-alone test-models test-sanitizers
 
 help:
 	@echo 'make build          build $(OUTRIDER), installing Debian packages that are missing'
@@ -21,6 +25,7 @@ help:
 	@echo "                    PROMPT='…'    another prompt"
 	@echo '                    MODEL=…       another model: a name of `outrider list --all`, or a .gguf file'
 	@echo 'make test           build and run all tests, some of them under sanitizers'
+	@echo 'make check          test with warnings as errors, and look at layout and includes, as for a change'
 	@echo 'make test-arm64     build everything for arm64 and run unit tests under qemu'
 	@echo 'make soak           the long tests: whole matrices, long fuzzing'
 	@echo 'make golden         make the golden files of tests again (8 GB, PyTorch among it, under build/golden)'
@@ -30,7 +35,8 @@ help:
 
 # $(call configure,PRESET,FOLDER): runs cmake unless FOLDER was configured from this preset as it stands. Everything else
 # that cmake reads it watches itself.
-configure = cmp -s CMakePresets.json $(2)/$(1).json || { cmake --preset $(1) && cp CMakePresets.json $(2)/$(1).json; }
+configure = cmp -s CMakePresets.json $(2)/$(1).json || \
+  { cmake --preset $(1) -B $(2) $(OPTIONS) && cp CMakePresets.json $(2)/$(1).json; }
 
 build:
 	@scripts/install-packages build
@@ -46,20 +52,31 @@ demo: override export PROMPT := $(value PROMPT)
 # that hangs.
 test:
 	@scripts/install-packages build test
-	@$(call configure,release-tests,build/release)
-	@cmake --build build/release -j $(JOBS)
+	@$(call configure,release-tests,$(BUILD)/release)
+	@cmake --build $(BUILD)/release -j $(JOBS)
 	@$(MAKE) --no-print-directory -j 2 test-models test-sanitizers
-	@echo 'subdirs(release asan tsan)' >build/CTestTestfile.cmake
-	@OUTRIDER_CACHE='$(CACHE)' ctest --test-dir build --output-on-failure --no-tests=error --timeout 900 -j $(JOBS)
+	@echo 'subdirs(release asan tsan)' >$(BUILD)/CTestTestfile.cmake
+	@OUTRIDER_CACHE='$(CACHE)' ctest --test-dir $(BUILD) --output-on-failure --no-tests=error --timeout 900 -j $(JOBS)
 
 # At the same time: one waits for the network, the other computes.
 test-models:
-	@OUTRIDER_CACHE='$(CACHE)' $(OUTRIDER) pull $(TEST_MODELS)
+	@OUTRIDER_CACHE='$(CACHE)' $(BUILD)/release/outrider pull $(TEST_MODELS)
 test-sanitizers:
-	@$(call configure,asan,build/asan)
-	@cmake --build build/asan -j $(JOBS)
-	@$(call configure,tsan,build/tsan)
-	@cmake --build build/tsan -j $(JOBS)
+	@$(call configure,asan,$(BUILD)/asan)
+	@cmake --build $(BUILD)/asan -j $(JOBS)
+	@$(call configure,tsan,$(BUILD)/tsan)
+	@cmake --build $(BUILD)/tsan -j $(JOBS)
+
+# First what takes least.
+check: override IN := BUILD=build/check OPTIONS=-DOUTRIDER_WERROR=ON
+check:
+	@scripts/install-packages build test check
+	@scripts/check-format
+	@$(MAKE) --no-print-directory compile-alone $(IN)
+	@$(MAKE) --no-print-directory test $(IN)
+compile-alone:
+	@$(call configure,release-tests,$(BUILD)/release)
+	@scripts/compile-alone $(BUILD)/release
 
 # The folders whose tests run no kernel, so that qemu's speed does: minutes. Models are not looked for.
 # Without the simulation of the planner, which takes more than a quarter of an hour under qemu.
