@@ -108,7 +108,7 @@ struct Generation {
   AnswerOptions options;      // the scope never changes
   std::vector<Token> tokens;  // prompt and answer
   int n_prompt = 0;
-  int n_shown = 0;   // tokens that the drafters have seen
+  int n_shown = 0;        // tokens that the drafters have seen
   int cached_tokens = 0;  // tokens of the prompt that the cache had already
   SamplingParams sampling;
   ChoiceState state;  // after `tokens`
