@@ -16,7 +16,7 @@ namespace outrider {
 
 struct Asked {
   std::vector<AnswerRequest> answers;
-  std::unique_ptr<AnswerForm> form;
+  std::unique_ptr<AnswerForm> form = nullptr;
   bool stream = false;
   std::string path = {};       // of the request: errors have its shape
   std::string heartbeat = {};  // of a stream
