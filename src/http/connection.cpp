@@ -184,8 +184,8 @@ void HttpConnection::close() {
   const std::shared_ptr<HttpConnection> self = shared_from_this();
   stage_ = Stage::closed;
   hold_body(0);
-  if (response_)
-    report_response();  // before the client sees the end: no route is called for it then
+  // Before the client sees the end: no route is called for it then.
+  if (response_) report_response();
   BoostError ignored;
   socket_.close(ignored);
   timer_.cancel(ignored);
