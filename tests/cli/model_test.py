@@ -170,7 +170,7 @@ class Model(TestCase):
     def test_how_weights_are_read(self):
         shown = outrider("run", "-p", PROMPT, "-n", "1", "--verbose").stderr
         has_choice = re.search("in use: (avx512|amx)", outrider("--version").stdout) is not None
-        self.assertEqual("reading=" in shown, has_choice, shown)
+        self.assertEqual("prefetch=" in shown, has_choice, shown)
         plain = self.run_json("--temp", "0", "--draft", "off")
         for way in ("processor", "near", "far"):
             forced = self.run_json("--temp", "0", "--draft", "off", OUTRIDER_PREFETCH=way)
