@@ -96,7 +96,7 @@ int bench_generate(const Machine& machine, const Settings& settings) {
   Workbench bench(
       machine, settings, drafts, console,
       {.n_sequences = static_cast<int>(drafts.size()), .reads_profiles = settings.stored_profile});
-  bench.note_seed();
+  bench.note_sampling();
   std::vector<std::unique_ptr<Engine>> engines;
   for (const DraftSetting& draft : drafts) engines.push_back(bench.make_engine(draft));
 

@@ -94,7 +94,7 @@ class Chat {
   int run() {
     console_.note(fmt::format("{}, context {}; /help lists the commands", bench_.model().name,
                               bench_.context()));
-    bench_.note_seed();
+    bench_.note_sampling();
     for (bool interrupted = false;;) {
       const auto line = reader_.read();
       if (!line) return end();

@@ -9,8 +9,8 @@ namespace outrider {
 namespace {
 
 // ln of the sum of exp(logits), and the best token.
-struct Distribution {
-  explicit Distribution(std::span<const float> logits) : logits(logits) {
+struct Softmax {
+  explicit Softmax(std::span<const float> logits) : logits(logits) {
     best = std::ranges::max_element(logits) - logits.begin();
     const double highest = logits[static_cast<std::size_t>(best)];
     double sum = 0;
@@ -29,10 +29,10 @@ struct Distribution {
 
 PredictionScore score_prediction(std::span<const float> logits, std::span<const float> other,
                                  Token next) {
-  const Distribution q(logits);
+  const Softmax q(logits);
   PredictionScore score{.nll = -q.log_probability(static_cast<std::size_t>(next))};
   if (other.empty()) return score;
-  const Distribution p(other);
+  const Softmax p(other);
   for (std::size_t token = 0; token < logits.size(); ++token) {
     const double log_p = p.log_probability(token);
     const double weight = std::exp(log_p);

@@ -77,6 +77,13 @@ SettingsField temperature() {
           standard_text(Filters{}.temperature)};
 }
 
+SettingsField typical_acceptance(double TypicalAcceptance::*field, double most) {
+  return {[=](Settings& settings, std::string_view text) {
+            settings.typical_acceptance.*field = in_range(text, 0.0, most);
+          },
+          standard_text(TypicalAcceptance{}.*field)};
+}
+
 SettingsField text(std::string Settings::*field) {
   return {[=](Settings& settings, std::string_view text) { settings.*field = text; },
           Settings{}.*field};
@@ -277,7 +284,8 @@ std::vector<Flag> make_flags() {
       "compare with the logits of this file, which --logits-out stored");
 
   add({"-s", "--seed"}, "N", sampling, generating, SettingsField{set_seed, "random, and printed"},
-      "seed of the random choices: the same seed gives the same text");
+      "seed of the random choices: the same seed gives the same text. With --verify rejection only "
+      "for a single prompt, with --budget fixed and the same drafters, flags and build");
   add({"--temperature", "--temp"}, "T", sampling, generating, temperature(),
       "randomness of choices; 0: always the best token");
   add({"--top-k"}, "N", sampling, generating,
@@ -325,6 +333,23 @@ std::vector<Flag> make_flags() {
   add({"--budget"}, "HOW", speculation, generating,
       choice<bool>(&Settings::planner_automatic, {{"auto", true}, {"fixed", false}}),
       "auto: check the drafts that pay by measured time; fixed: always use the limits as given");
+  add({"--verify"}, "HOW", speculation, generating,
+      choice<std::string>(
+          &Settings::verifier,
+          {{"coupled", "coupled"}, {"rejection", "rejection"}, {"typical", "typical"}}),
+      "which drafted tokens become text. coupled: those that the model would say with this seed, "
+      "so "
+      "the text is that of plain decoding; rejection: rejection sampling, the model's distribution "
+      "with other random numbers; typical: those that are probable enough, which is lossy: the "
+      "distribution is another");
+  add({"--typical-epsilon"}, "P", speculation, generating,
+      typical_acceptance(&TypicalAcceptance::epsilon, 1),
+      "with --verify typical (--typical-p is a filter): a drafted token that is more probable than "
+      "P "
+      "is accepted");
+  add({"--typical-delta"}, "X", speculation, generating,
+      typical_acceptance(&TypicalAcceptance::delta, kFilterMax),
+      "the same for X times exp(-entropy) of the model's distribution, where that is less than P");
 
   add({"--steps"}, "", output, generating, on(&Settings::steps),
       "a line on standard error for each pass: rows, accepted drafts, time");

@@ -15,6 +15,7 @@
 #include "cli/thread_count.h"
 #include "formats/known_pairs.h"
 #include "runtime/sampling_defaults.h"
+#include "speculation/verifier.h"
 
 namespace outrider {
 
@@ -139,6 +140,7 @@ Workbench::Workbench(const Machine& machine, const Settings& settings,
       console_(console),
       // 32 bits are enough to be different and short enough to type.
       seed_(settings.seed ? *settings.seed : std::random_device()()),
+      verifier_(make_verifier(settings.verifier, settings.typical_acceptance)),
       trace_(open_trace(settings)),
       runtime_(runtime_options(settings, drafts, console, options), machine.choose_factory,
                console.progress()) {
@@ -185,9 +187,13 @@ SamplingParams Workbench::read_sampling() const {
   return params;
 }
 
-void Workbench::note_seed() const {
-  if (!settings_.seed && sampling().filters.temperature > 0)
-    console_.note(fmt::format("seed {}", seed_));
+void Workbench::note_sampling() const {
+  if (sampling().filters.temperature <= 0) return;
+  if (!settings_.seed) console_.note(fmt::format("seed {}", seed_));
+  if (verifier_->guarantee() == Guarantee::lossy)
+    console_.note(
+        fmt::format("--verify {} is lossy: the text does not follow the model's distribution",
+                    verifier_->name()));
 }
 
 StopParams Workbench::stop(int standard_predict) const {
@@ -198,6 +204,7 @@ Request Workbench::request(std::vector<Token> prompt, const DraftSetting& draft,
                            int standard_predict, const std::string& prediction) const {
   Request request{
       .prompt = std::move(prompt), .sampling = sampling(), .stop = stop(standard_predict)};
+  request.options.verifier = verifier_;
   if (std::ranges::any_of(draft.choices, [](const DraftChoice& choice) {
         return choice.kind->value_is_prediction;
       }))

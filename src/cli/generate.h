@@ -12,6 +12,7 @@
 #include "cli/commands.h"
 #include "cli/console.h"
 #include "runtime/runtime.h"
+#include "speculation/verifier.h"
 
 namespace outrider {
 
@@ -85,8 +86,9 @@ class Workbench {
   Request request(std::vector<Token> prompt, const DraftSetting& draft, int standard_predict,
                   const std::string& prediction = {}) const;
   std::uint64_t seed() const { return seed_; }
-  // Tells the console a seed that was drawn, if choices are random.
-  void note_seed() const;
+  const Verifier& verifier() const { return *verifier_; }
+  // Tells the console a seed that was drawn, if choices are random, and a verifier that is lossy.
+  void note_sampling() const;
 
   // The tokens of a single prompt: with --raw or without a chat template those of the text as it
   // stands, else those of a conversation of --system-prompt and the prompt. Throws Error if it is
@@ -103,6 +105,7 @@ class Workbench {
   const Settings& settings_;
   Console& console_;
   std::uint64_t seed_;
+  const std::shared_ptr<const Verifier> verifier_;
   std::ofstream trace_;  // of --trace
   Runtime runtime_;
   SamplingParams sampling_;

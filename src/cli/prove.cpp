@@ -5,6 +5,7 @@
 #include "cli/json.h"
 #include "cli/signals.h"
 #include "cli/text_input.h"
+#include "speculation/verifier.h"
 
 namespace outrider {
 namespace {
@@ -114,6 +115,11 @@ std::string report_text(const std::vector<Tally>& tallies, std::size_t n_prompts
 }
 
 int prove(const Machine& machine, const Settings& settings) {
+  if (settings.verifier != kVerifierNames[0])
+    throw UsageError(
+        "--verify {}: its text is another one than plain decoding's; prove compares "
+        "texts",
+        settings.verifier);
   const std::vector<DraftSetting> drafts = parse_draft_settings(settings, {"off", "auto"});
   if (drafts.size() < 2) {
     throw UsageError("--draft {}: prove compares; give a second --draft", drafts[0].text);
@@ -123,7 +129,7 @@ int prove(const Machine& machine, const Settings& settings) {
 
   Console console(settings);
   Workbench bench(machine, settings, drafts, console, {.reads_profiles = settings.stored_profile});
-  bench.note_seed();
+  bench.note_sampling();
   std::vector<Tally> tallies(drafts.size());
   for (std::size_t i = 0; i < drafts.size(); ++i) {
     tallies[i].draft = &drafts[i];

@@ -18,25 +18,28 @@ Json answer_json(const Completion& answer, const Workbench& bench, double load_m
   }
   Json reason;
   if (answer.finish_reason) reason = name(*answer.finish_reason);
-  return {{"schema", 1},
-          {"version", version()},
-          {"model", bench.model().name},
-          {"text", answer.text},
-          {"tokens", answer.tokens},
-          {"finish_reason", reason},
-          {"seed", bench.seed()},
-          {"usage",
-           {{"prompt_tokens", answer.prompt_tokens},
-            {"completion_tokens", answer.completion_tokens},
-            {"total_tokens", answer.prompt_tokens + answer.completion_tokens}}},
-          {"timings",
-           {{"load_ms", load_ms},
-            {"prompt_ms", answer.prompt_ms},
-            {"generation_ms", answer.generation_ms},
-            {"whole_ms", answer.whole_ms()},
-            {"tokens_per_second", answer.tokens_per_second()},
-            {"tokens_per_pass", totals_of(answer).tokens_per_pass()}}},
-          {"draft", drafts}};
+  Json json = {{"schema", 1},
+               {"version", version()},
+               {"model", bench.model().name},
+               {"text", answer.text},
+               {"tokens", answer.tokens},
+               {"finish_reason", reason},
+               {"seed", bench.seed()},
+               {"verify", bench.verifier().name()},
+               {"usage",
+                {{"prompt_tokens", answer.prompt_tokens},
+                 {"completion_tokens", answer.completion_tokens},
+                 {"total_tokens", answer.prompt_tokens + answer.completion_tokens}}},
+               {"timings",
+                {{"load_ms", load_ms},
+                 {"prompt_ms", answer.prompt_ms},
+                 {"generation_ms", answer.generation_ms},
+                 {"whole_ms", answer.whole_ms()},
+                 {"tokens_per_second", answer.tokens_per_second()},
+                 {"tokens_per_pass", totals_of(answer).tokens_per_pass()}}},
+               {"draft", drafts}};
+  if (bench.verifier().guarantee() == Guarantee::lossy) json["lossy"] = true;
+  return json;
 }
 
 // A draft model is loaded beside an answer for which -n allows so many tokens, or while the first
@@ -69,7 +72,7 @@ int run(const Machine& machine, const Settings& settings) {
     console.note(fmt::format("{} has no chat template: it continues the prompt as it is",
                              bench.model().name));
   }
-  bench.note_seed();
+  bench.note_sampling();
 
   AnswerPrinter printer(settings, console);
   const Completion answer =

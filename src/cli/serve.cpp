@@ -150,6 +150,8 @@ std::shared_ptr<const ServedModel> served_model(const Settings& settings, const 
     return filters_for(asked.or_else(standard), checkpoint->metadata);
   };
   model->repeat_last_n = settings.repeat_last_n;
+  model->verifier = settings.verifier;
+  model->typical_acceptance = settings.typical_acceptance;
   model->keys_share_cache = settings.share_cache;
   model->answers_max = static_cast<std::size_t>(settings.parallel + settings.queue_max);
   model->unknown_field = [&](const std::string& place) {
@@ -182,7 +184,8 @@ StatusSources status_sources(const Workbench& bench, const ServedModel& model, c
       .context = model.context,
       .n_running = settings.parallel,
       .drafts = drafts,
-      .filters = model.filters({})};
+      .filters = model.filters({}),
+      .verifier = model.verifier};
   return {.version = std::string(version()),
           .state = [&server] { return server.state(); },
           .properties = [properties] { return properties; },
@@ -299,6 +302,9 @@ Command serve_command() {
                                          "--draft-depth",
                                          "--draft-width",
                                          "--budget",
+                                         "--verify",
+                                         "--typical-epsilon",
+                                         "--typical-delta",
                                          "--host",
                                          "--port",
                                          "--alias",

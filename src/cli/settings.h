@@ -13,6 +13,7 @@
 #include "numerics/choice.h"
 #include "runtime/sampling_defaults.h"
 #include "speculation/drafter_kind.h"
+#include "speculation/verifier.h"
 
 namespace outrider {
 
@@ -51,6 +52,8 @@ struct Settings {
   DrafterFlagValues drafter_flags;  // those that were given
   int draft_rows = 16, draft_depth = 16, draft_width = 4;
   bool planner_automatic = true;
+  std::string verifier{kVerifierNames[0]};
+  TypicalAcceptance typical_acceptance;
 
   std::string host = "127.0.0.1";
   int port = 8080, parallel = 8, queue_max = 256, drain_seconds = 30, http_threads = 2;

@@ -281,7 +281,7 @@ class Choosing {
     std::span<const float> scaled = race_.logits;
     if (temperature != 1) {
       kernels_.divide(race_.logits, temperature, memory_.values);
-      scaled = values();
+      scaled = memory_.values.first(race_.logits.size());
     }
     const float sum = kernels_.exp_differences(scaled, best, memory_.values);
     if (request_.n_best > 0) {
@@ -316,13 +316,9 @@ class Choosing {
   void report_probabilities(float sum, Choice& choice) {
     if (!request_.wants_probabilities) return;
     kernels_.divide(values(), sum, memory_.values);
-    choice.probabilities.resize(n_tokens_);
-    const float* p = memory_.values.data();
-    for (const std::uint32_t slice : race_.slices) {
-      const std::size_t id = slice * kChoiceSlice;
-      std::copy_n(p, std::min(kChoiceSlice, n_tokens_ - id), &choice.probabilities[id]);
-      p += kChoiceSlice;
-    }
+    for (std::size_t place = 0; place < race_.logits.size(); ++place)
+      if (memory_.values[place] > 0)
+        choice.probabilities.push_back({token_at(place), memory_.values[place]});
   }
 
   const ChoiceKernels& kernels_;

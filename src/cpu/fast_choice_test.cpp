@@ -22,6 +22,10 @@ bool same(const Candidate& a, const Candidate& b) {
   return a.token == b.token && same(a.score, b.score) && same(a.probability, b.probability);
 }
 
+bool same(const TokenProbability& a, const TokenProbability& b) {
+  return a.token == b.token && same(a.probability, b.probability);
+}
+
 template <typename T>
 void expect_same(const std::vector<T>& found, const std::vector<T>& expected) {
   ASSERT_EQ(found.size(), expected.size());
@@ -121,7 +125,9 @@ class Cases {
     f.temperature = pick({0.0f, 0.0f, 0.8f, 0.8f, 1.0f, 0.01f, 30.0f, 1e-30f, kInfinity});
     r.noise = {.seed = random_(),
                .stream = pick({0u, 0u, 3u}),
-               .position = static_cast<std::uint32_t>(below(5000))};
+               .position = static_cast<std::uint32_t>(below(5000)),
+               .use = pick({NoiseUse::choice, NoiseUse::choice, NoiseUse::draft}),
+               .node = pick({0u, 9u})};
     bias_.clear();
     counts_.clear();
     allowed_.clear();

@@ -188,7 +188,7 @@ std::unique_ptr<Drafter> prediction() {
 }
 
 std::unique_ptr<Drafter> model(FakeModel draft, int batch_rows = 64) {
-  const LoadOptions load{.context = 150, .n_sequences = 8, .batch_rows = batch_rows};
+  const LoadOptions load{.context = 150, .n_sequences = 16, .batch_rows = batch_rows};
   return std::make_unique<ModelDrafter>(std::make_unique<FakeBackend>(std::move(draft), load),
                                         ModelDrafterOptions{23});
 }
@@ -253,6 +253,44 @@ TEST(Engine, TextIsThatOfPlainDecoding) {
         }
 }
 
+// Answers of all verifiers in one batch. Greedy ones are those of plain decoding under each, and
+// coupled ones whatever the others do.
+TEST(Engine, VerifiersShareABatch) {
+  const FakeTokenizer tokenizer = words();
+  std::vector<Request> all = requests();
+  for (const auto& verifier : {rejection_verifier(), typical_verifier({})})
+    for (const bool everything : {false, true}) {
+      all.push_back(
+          {{4, 5, 6, 4, 5, 6, 4}, sampled(9, everything), {.n_predict = 40, .ignore_eos = true}});
+      all.back().options = {.prediction = {5, 6, 7, 8, 9, 10}, .verifier = verifier};
+      all.push_back({{1, 2, 3, 1, 2, 3, 1, 2}, greedy(), {.n_predict = 40, .ignore_eos = true}});
+      all.back().options = {.verifier = verifier};
+    }
+  Setting setting;
+  setting.load.n_sequences = static_cast<int>(all.size());
+  std::vector<Outcome> plain;
+  for (const Request& request : all)
+    plain.push_back(decode_plainly(setting.model, tokenizer, request, setting.load.context));
+  for (const Draft& draft : drafts())
+    for (const bool automatic : {false, true})
+      for (const int rows : {5, 16}) {
+        SCOPED_TRACE(fmt::format("{}, automatic {}, {} rows", draft.name, automatic, rows));
+        setting.engine = {{.automatic = automatic, .rows = rows}};
+        WatchedEngine engine(setting, draft.make());
+        if (automatic) engine.measure_costs();
+        const std::vector<Outcome> outcomes = generate(engine, tokenizer, all, /*stagger=*/true);
+        for (std::size_t i = 0; i < all.size(); ++i) {
+          const bool is_plain = all[i].sampling.filters.temperature <= 0 ||
+                                all[i].options.verifier->guarantee() == Guarantee::same_text ||
+                                draft.make().empty();
+          if (is_plain)
+            EXPECT_EQ(outcomes[i], plain[i]) << i;
+          else
+            EXPECT_EQ(outcomes[i].tokens.size(), 40u) << i;
+        }
+      }
+}
+
 // The drafters above are no decoration: they are right often enough, and a perfect one always.
 TEST(Engine, DraftsAreAccepted) {
   const FakeTokenizer tokenizer = words();
@@ -270,14 +308,17 @@ TEST(Engine, DraftsAreAccepted) {
   }
   // The target as its own draft: after the first token a token more than the depth in every step,
   // sampled or not.
-  for (const SamplingParams& sampling : {greedy(), sampled(3, true)}) {
-    Setting setting;
-    setting.engine.planner = {.automatic = false, .rows = 4, .depth = 4, .width = 1};
-    WatchedEngine engine(setting, list(model({})));
-    generate(engine, tokenizer, {{{1, 2}, sampling, {.n_predict = 51, .ignore_eos = true}}});
-    EXPECT_EQ(engine.steps(), 11);
-    EXPECT_EQ(engine.accepted, 40);
-  }
+  for (const SamplingParams& sampling : {greedy(), sampled(3, true)})
+    for (const auto& verifier : {coupled_verifier(), rejection_verifier()}) {
+      Setting setting;
+      setting.engine.planner = {.automatic = false, .rows = 4, .depth = 4, .width = 1};
+      WatchedEngine engine(setting, list(model({})));
+      Request request{{1, 2}, sampling, {.n_predict = 51, .ignore_eos = true}};
+      request.options.verifier = verifier;
+      generate(engine, tokenizer, {request});
+      EXPECT_EQ(engine.steps(), 11);
+      EXPECT_EQ(engine.accepted, 40);
+    }
 }
 
 // A drafter that is right exactly j times in a row, for every j, with wrong siblings before or

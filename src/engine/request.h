@@ -2,14 +2,18 @@
 
 #pragma once
 
+#include <algorithm>
+#include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/token.h"
 #include "cache/ids.h"
 #include "sampling/sampling.h"
 #include "sampling/stop.h"
+#include "speculation/verifier.h"
 
 namespace outrider {
 
@@ -21,8 +25,13 @@ struct AnswerOptions {
   CacheScope scope = {};
   // Drafted nodes of a step at most; 0: no drafts. Nothing: as the planner's options allow.
   std::optional<int> draft_rows = {};
+  // Which drafted tokens become text. Never null.
+  std::shared_ptr<const Verifier> verifier = coupled_verifier();
   // The names of the drafters that may propose; nothing: all of the engine's.
   std::optional<std::vector<std::string>> drafters = {};
+  bool allows_drafter(std::string_view name) const {
+    return !drafters || std::ranges::find(*drafters, name) != drafters->end();
+  }
   // Log probabilities of each token of the answer, and of so many best tokens in its place;
   // nothing: none.
   std::optional<int> n_logprobs = {};

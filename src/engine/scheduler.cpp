@@ -390,6 +390,10 @@ void Scheduler::end(Answer& answer, std::optional<FinishReason> reason, std::opt
   const Clock::time_point now = Clock::now();
   const Clock::time_point started = answer.started.value_or(now);
   figures.queued_ms = ms_between(answer.submitted, started);
+  const Verifier& verifier = *answer.asked.request.options.verifier;
+  figures.verifier = verifier.name();
+  figures.is_lossy = verifier.guarantee() == Guarantee::lossy;
+  ++status_.ended[figures.verifier];
   if (Generation* const generation = answer.generation.get()) {
     if (!error && !generation->ended()) last.held_text = generation->take_held_text();
     const Clock::time_point first = answer.first.value_or(now);

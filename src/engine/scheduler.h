@@ -5,7 +5,9 @@
 //
 // One thread owns engine and scheduler and calls run(); all others speak to it through submit() and
 // cancel(), and hear of their answers by a callback. An answer has the tokens that it would have
-// alone, whatever else runs.
+// alone, whatever else runs; under rejection sampling (speculation/verifier.h) it has them with the
+// same probability, because what is drafted depends on clocks, on the others of the batch, on
+// preemption, and on earlier answers.
 
 #pragma once
 
@@ -13,11 +15,13 @@
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/engine.h"
@@ -44,6 +48,8 @@ struct AnswerFigures {
   double queued_ms = 0, prompt_ms = 0, generation_ms = 0;
   int first_tokens = 0;  // that came with the step that ended the prompt
   int n_preempted = 0;
+  std::string_view verifier = {};  // its name
+  bool is_lossy = false;           // as its guarantee says
   Counters counters = {};
   // Of AnswerOptions::prediction: drafted tokens that became text, and those that did not.
   long prediction_accepted = 0, prediction_rejected = 0;
@@ -105,6 +111,7 @@ struct SchedulerStatus {
   int pages = 0, free_pages = 0, cached_pages = 0;
   long steps = 0;
   long stopped = 0, reached_length = 0, failed = 0, cancelled = 0;  // answers that have ended
+  std::map<std::string_view, long> ended;                           // the same, by verifier
   long preemptions = 0;
   long prompt_tokens = 0, cached_tokens = 0, completion_tokens = 0;  // of answers that have begun
   Counters counters;  // of answers, those in progress among them

@@ -66,11 +66,12 @@ Step::Step(Engine& engine, std::span<const Engine::Part> parts, int n_waiting) :
                           .drafts = length > generation->n_prompt && more == 0,
                           .rows_max = engine_.draft_rows_max(*generation),
                           .depth_max = depth_max,
+                          .draws = engine_.draws(*generation),
                           .drafted = root,
                           .checked = root,
                           .token_rows = {},
                           .node_rows = {},
-                          .choices = {},
+                          .answers = {},
                           .verdict = {},
                           .state_before = {},
                           .stop_before = {}});
@@ -109,32 +110,45 @@ PlannedSequence Step::planned_sequence(const SequenceStep& sequence, DraftTree& 
           .n_answered = sequence.length - generation.n_prompt,
           .n_left = generation.stop.n_left(),
           .rows_max = sequence.rows_max,
-          .depth_max = sequence.depth_max};
+          .depth_max = sequence.depth_max,
+          .draws = sequence.draws};
 }
 
-// Drafters are asked in order; each sees what those before it proposed.
+// Drafters are asked in order; each sees what those before it proposed. Where they draw, nothing
+// may be pruned afterwards, so those that do not come first and are pruned before.
 void Step::draft() {
   const Stopwatch watch;
   const std::vector<SequenceStep*> sequences = drafting();
   is_measured_ = !sequences.empty() && engine_.planner_->plain_step_is_due(load_);
   if (sequences.empty() || is_measured_) return;
   for (SequenceStep* sequence : sequences) engine_.show(*sequence->generation);
-  std::vector<PlannedSequence> planned;
-  for (SequenceStep* sequence : sequences)
-    planned.push_back(planned_sequence(*sequence, sequence->drafted));
-  for (int i = 0; i < static_cast<int>(engine_.drafters_.size()); ++i) ask(i, sequences, planned);
+  std::vector<SequenceStep*> drawing, others;
+  for (SequenceStep* sequence : sequences) (sequence->draws ? drawing : others).push_back(sequence);
+  const int n = static_cast<int>(engine_.drafters_.size());
+  for (int i = 0; i < n; ++i) ask(i, engine_.drafters_[i]->can_draw() ? others : sequences);
+  if (!drawing.empty()) {
+    std::vector<PlannedSequence> chosen;
+    for (SequenceStep* sequence : drawing) {
+      chosen.push_back(planned_sequence(*sequence, sequence->drafted));
+      chosen.back().draws = false;
+      chosen.back().rows_max = (sequence->rows_max + 1) / 2;  // draws get the others
+    }
+    engine_.planner_->prune(chosen, load_);
+    for (int i = 0; i < n; ++i)
+      if (engine_.drafters_[i]->can_draw()) ask(i, drawing);
+  }
   draft_ms_ = watch.ms();
 }
 
-void Step::ask(int index, std::span<SequenceStep* const> sequences,
-               std::span<const PlannedSequence> planned) {
+void Step::ask(int index, std::span<SequenceStep* const> sequences) {
+  if (sequences.empty()) return;
   Drafter& drafter = *engine_.drafters_[index];
-  std::vector<PlannedSequence> allowed(planned.begin(), planned.end());
-  for (std::size_t i = 0; i < sequences.size(); ++i) {
-    const auto& names = sequences[i]->generation->options.drafters;
-    if (names && std::ranges::find(*names, drafter.name()) == names->end()) allowed[i].rows_max = 0;
+  std::vector<PlannedSequence> planned;
+  for (SequenceStep* sequence : sequences) {
+    planned.push_back(planned_sequence(*sequence, sequence->drafted));
+    if (!sequence->generation->options.allows_drafter(drafter.name())) planned.back().rows_max = 0;
   }
-  const std::vector<Planner::Ask> asks = engine_.planner_->ask(index, drafter, allowed, load_);
+  const std::vector<Planner::Ask> asks = engine_.planner_->ask(index, drafter, planned, load_);
   const long passes_before = drafter.n_passes(), levels_before = drafter.n_levels();
   std::vector<DraftRequest> requests;
   std::vector<std::vector<PrefillGuess>> prefill_guesses(sequences.size());
@@ -152,7 +166,8 @@ void Step::ask(int index, std::span<SequenceStep* const> sequences,
                         .n_context = ask.n_context,
                         .worth = &ask.worth,
                         .prefill_guesses = &prefill_guesses[i],
-                        .n_prefill_guesses = planned[i].n_answered});
+                        .n_prefill_guesses = planned[i].n_answered,
+                        .draws = sequences[i]->draws && drafter.can_draw()});
   }
   if (!requests.empty()) drafter.propose(requests);
   draft_passes_ += drafter.n_passes() - passes_before;
@@ -181,7 +196,8 @@ void Step::forward() {
   const std::vector<Row> rows = lay_out_rows();
   rows_ = static_cast<int>(rows.size());
 
-  // The questions: each node's choice, with the penalties of its own path.
+  // The questions: each node's choice, with the penalties of its own path, and what the verifier
+  // wants beside it.
   std::vector<std::vector<TokenCount>> counts;
   std::vector<std::optional<Token>> forced;
   for (const SequenceStep* sequence : generating())
@@ -197,18 +213,22 @@ void Step::forward() {
       requests.push_back(choice_request(sequence->generation->sampling, counts[requests.size()],
                                         sequence->node_rows[node],
                                         length + sequence->checked[node].depth));
+      requests.back().wants_probabilities =
+          requests.back().filters.temperature > 0 && !forced[requests.size() - 1] &&
+          sequence->generation->options.verifier->wants_probabilities(sequence->checked, node);
     }
 
   const Stopwatch watch;
   pass_ = engine_.target_->forward(rows);
-  const std::vector<Choice> choices = engine_.target_->choose(pass_, requests);
+  std::vector<Choice> choices = engine_.target_->choose(pass_, requests);
   forward_ms_ = watch.ms();
 
   std::size_t next = 0;
   for (SequenceStep* sequence : generating())
     for (int node = 0; node < sequence->checked.size(); ++node, ++next) {
       const std::optional<Token>& token = choices[next].token;
-      sequence->choices.push_back(token && forced[next] ? forced[next] : token);
+      sequence->answers.push_back({.choice = token && forced[next] ? forced[next] : token,
+                                   .probabilities = std::move(choices[next].probabilities)});
     }
 }
 
@@ -244,10 +264,14 @@ std::vector<Row> Step::lay_out_rows() {
   return rows;
 }
 
-// Walks each tree by the model's own choices.
 void Step::verify() {
-  for (SequenceStep* sequence : generating())
-    sequence->verdict = verify_coupled(sequence->checked, sequence->choices);
+  for (SequenceStep* sequence : generating()) {
+    const Generation& generation = *sequence->generation;
+    const PhiloxChance chance(generation.sampling.seed, generation.sampling.stream,
+                              sequence->length);
+    sequence->verdict =
+        generation.options.verifier->verify(sequence->checked, sequence->answers, chance);
+  }
 }
 
 // Texts grow by what was accepted and one token more; the stop rules, token by token, cut that.

@@ -9,7 +9,7 @@
 
 #include "engine/engine.h"
 #include "speculation/tree.h"
-#include "speculation/verify.h"
+#include "speculation/verifier.h"
 
 namespace outrider {
 
@@ -35,6 +35,7 @@ class Step {
     bool drafts;
     int rows_max;                // of drafts; 0: the text shall have none
     int depth_max;               // of drafts: what the context and the token limit leave room for
+    bool draws;                  // drafters that can draw do (DraftRequest::draws)
     bool was_asked_for = false;  // a drafter was asked for its drafts
     DraftTree drafted;           // as proposed; the root alone unless it generates
     DraftTree checked;           // as planned
@@ -42,7 +43,7 @@ class Step {
     std::vector<int> token_rows;  // of the pass, [n_tokens]
     // If it generates, [checked.size()]. The root's row is the last of token_rows.
     std::vector<int> node_rows;
-    std::vector<std::optional<Token>> choices;
+    std::vector<NodeAnswer> answers;
     Verdict verdict;  // emit() cuts it to the nodes that became text
 
     // The generation's, as they were before emit() changed them.
@@ -58,8 +59,7 @@ class Step {
   void commit();
   void learn();
 
-  void ask(int drafter, std::span<SequenceStep* const> sequences,
-           std::span<const PlannedSequence> planned);
+  void ask(int drafter, std::span<SequenceStep* const> sequences);
   std::vector<Row> lay_out_rows();
   Choice logits_of(int row);
   void score_prompt(SequenceStep& sequence);

@@ -63,7 +63,7 @@ struct FakeModel {
   static float uniform(std::uint64_t hash) { return static_cast<float>(hash >> 40) / (1 << 24); }
 };
 
-class FakeBackend final : public Backend {
+class FakeBackend : public Backend {
  public:
   FakeBackend(FakeModel model, LoadOptions options)
       : model_(std::move(model)), options_(std::move(options)) {

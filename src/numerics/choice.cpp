@@ -144,7 +144,7 @@ Choice choose_reference(std::span<const float> given, const ChoiceRequest& reque
       if (logit > -kInfinity) logit /= request.filters.temperature;  // which may be infinite
     if (!usable(logits)) return choice;
     for (std::size_t id = 0; id < logits.size(); ++id)
-      scores[id] = logits[id] + gumbel(request.noise, NoiseUse::choice, static_cast<Token>(id));
+      scores[id] = logits[id] + gumbel(request.noise, static_cast<Token>(id));
   }
 
   const std::vector<Token> ranking = by_descending(logits, scores);
@@ -158,7 +158,9 @@ Choice choose_reference(std::span<const float> given, const ChoiceRequest& reque
     const auto id = static_cast<std::size_t>(token);
     choice.best.push_back({token, scores[id], p[id]});
   }
-  if (request.wants_probabilities) choice.probabilities = std::move(p);
+  if (request.wants_probabilities)
+    for (std::size_t id = 0; id < p.size(); ++id)
+      if (p[id] > 0) choice.probabilities.push_back({static_cast<Token>(id), p[id]});
   return choice;
 }
 

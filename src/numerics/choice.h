@@ -67,18 +67,24 @@ struct TokenBias {
 struct ChoiceRequest {
   int row = 0;  // of the pass; it must have asked for logits
   Filters filters = {};
-  NoiseKey noise = {};  // its use is NoiseUse::choice
+  NoiseKey noise = {};
   std::span<const TokenBias> bias = {};
   std::span<const TokenCount> counts = {};  // of the tokens that penalties look at, each token once
   std::span<const std::uint64_t> allowed =
-      {};                            // bit per token, or empty: all. Past its end: forbidden
-  int n_best = 0;                    // > 0: also the n best by the same noisy score
-  bool wants_probabilities = false;  // [vocabulary]
-  bool wants_logits = false;         // [vocabulary] as the model gave them
+      {};          // bit per token, or empty: all. Past its end: forbidden
+  int n_best = 0;  // > 0: also the n best by the same noisy score
+  bool wants_probabilities = false;
+  bool wants_logits = false;  // [vocabulary] as the model gave them
 };
 
-// Probabilities are the softmax of logit / temperature over the tokens that survived all filters, 0
-// for others; at temperature 0 the softmax of the processed logits.
+// Probabilities are the softmax of logit / temperature over the tokens that survived all filters;
+// at temperature 0 the softmax of the processed logits.
+struct TokenProbability {
+  Token token;
+  float probability;
+  friend bool operator==(const TokenProbability&, const TokenProbability&) = default;
+};
+
 struct Candidate {
   Token token;
   float score;
@@ -91,8 +97,9 @@ struct Choice {
   // temperature or not (so also if nothing is allowed).
   std::optional<Token> token;
   std::vector<Candidate> best;  // the best n_best, or all survivors if fewer; ties to the lowest id
-  std::vector<float> probabilities;  // if asked for
-  std::vector<float> logits;         // if asked for
+  // If asked for: of all tokens for which it is above 0, ids ascending.
+  std::vector<TokenProbability> probabilities;
+  std::vector<float> logits;  // if asked for
 };
 
 // Steps 1 and 2 in place, but for the + 0: only tokens that the request names are touched.

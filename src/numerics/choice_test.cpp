@@ -26,9 +26,16 @@ std::vector<float> logs(const std::vector<double>& probabilities) {
 std::vector<Token> survivors(std::span<const float> logits, const Filters& filters) {
   const Choice choice = choose_reference(logits, {.filters = filters, .wants_probabilities = true});
   std::vector<Token> tokens;
-  for (std::size_t id = 0; id < choice.probabilities.size(); ++id)
-    if (choice.probabilities[id] > 0) tokens.push_back(static_cast<Token>(id));
+  for (const TokenProbability& p : choice.probabilities) tokens.push_back(p.token);
   return tokens;
+}
+
+// [n], 0 for tokens that are not listed.
+std::vector<float> of_all_tokens(std::span<const TokenProbability> listed, std::size_t n) {
+  std::vector<float> probabilities(n);
+  for (const TokenProbability& p : listed)
+    probabilities[static_cast<std::size_t>(p.token)] = p.probability;
+  return probabilities;
 }
 
 TEST(ChoiceFilters, KeepWhatTheyPromise) {
@@ -120,9 +127,10 @@ TEST(Choice, ReportsTheBestWithTheirProbabilities) {
     for (std::size_t i = 0; i < 3; ++i) {
       const Candidate& c = choice.best[i];
       EXPECT_LE(c.score, choice.best[i > 0 ? i - 1 : 0].score);
-      const float noise = temperature > 0 ? gumbel({.seed = 5}, NoiseUse::choice, c.token) : 0;
+      const float noise = temperature > 0 ? gumbel({.seed = 5}, c.token) : 0;
       EXPECT_EQ(c.score, logits[static_cast<std::size_t>(c.token)] + noise);
-      EXPECT_EQ(c.probability, choice.probabilities[static_cast<std::size_t>(c.token)]);
+      EXPECT_EQ(choice.probabilities[static_cast<std::size_t>(c.token)],
+                (TokenProbability{c.token, c.probability}));
       EXPECT_NEAR(c.probability, std::exp(logits[static_cast<std::size_t>(c.token)]), 1e-6);
     }
     EXPECT_EQ(choice.logits, logits);
@@ -173,6 +181,7 @@ TEST(Choice, RefusesRowsThatMeanNothing) {
 // Pearson's statistic for `draws` choices at consecutive positions against their probabilities.
 double chi_square(std::span<const float> logits, const Filters& filters, int draws, int* degrees) {
   const Choice one = choose_reference(logits, {.filters = filters, .wants_probabilities = true});
+  const std::vector<float> probabilities = of_all_tokens(one.probabilities, logits.size());
   std::vector<int> found(logits.size());
   for (int position = 0; position < draws; ++position) {
     const NoiseKey key = {
@@ -183,7 +192,7 @@ double chi_square(std::span<const float> logits, const Filters& filters, int dra
   double sum = 0;
   *degrees = -1;
   for (std::size_t id = 0; id < logits.size(); ++id) {
-    const double expected = double{one.probabilities[id]} * draws;
+    const double expected = double{probabilities[id]} * draws;
     if (expected == 0) {
       EXPECT_EQ(found[id], 0);
       continue;
@@ -221,8 +230,10 @@ TEST(ChoiceDistribution, SharedNoiseMakesCloseModelsAgree) {
     draft[id] = target[id] + std::normal_distribution<float>(0, 0.3f)(random);
   }
   const auto probabilities = [](std::span<const float> logits) {
-    return choose_reference(logits, {.filters = kNoFilters, .wants_probabilities = true})
-        .probabilities;
+    return of_all_tokens(
+        choose_reference(logits, {.filters = kNoFilters, .wants_probabilities = true})
+            .probabilities,
+        logits.size());
   };
   const std::vector<float> p = probabilities(target), q = probabilities(draft);
   double distance = 0;

@@ -26,19 +26,21 @@ float uniform_from_bits(std::uint32_t h) {
   return std::min(std::fma(high, 0x1p-16f, low * 0x1p-32f), 1 - 0x1p-24f);
 }
 
-float uniform(const NoiseKey& key, NoiseUse use, Token token) {
+std::uint32_t noise_bits(const NoiseKey& key, Token token) {
   const auto id = static_cast<std::uint32_t>(token);
-  const auto h =
-      philox4x32({id / 4, key.position, key.stream, static_cast<std::uint32_t>(use)}, key.seed);
-  return uniform_from_bits(h[id % 4]);
+  return philox4x32({id / 4, key.position, key.stream, key.use_and_node()}, key.seed)[id % 4];
+}
+
+float uniform(const NoiseKey& key, Token token) {
+  return uniform_from_bits(noise_bits(key, token));
 }
 
 float gumbel_from_uniform(float u) {
   return -log_f32(-log1p_f32(-u));
 }
 
-float gumbel(const NoiseKey& key, NoiseUse use, Token token) {
-  return gumbel_from_uniform(uniform(key, use, token));
+float gumbel(const NoiseKey& key, Token token) {
+  return gumbel_from_uniform(uniform(key, token));
 }
 
 }  // namespace outrider

@@ -1,5 +1,5 @@
-// Random numbers that are a function of seed, stream, position, use and token alone, not of earlier
-// draws (docs/arithmetic.md, "The rest").
+// Random numbers that are a function of a key and a token alone, not of earlier draws
+// (docs/arithmetic.md, "The rest").
 
 #pragma once
 
@@ -24,29 +24,42 @@ struct PhiloxKey {
 };
 std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> counter, std::uint64_t key);
 
-// Where the noise of a choice comes from.
-struct NoiseKey {
-  std::uint64_t seed = 0;
-  std::uint32_t stream = 0;    // the choice's index among a request's parallel answers
-  std::uint32_t position = 0;  // tokens of the sequence before the chosen one, prompt included
-
-  friend bool operator==(const NoiseKey&, const NoiseKey&) = default;
+// What a number is drawn for; numbers of different uses are independent.
+enum class NoiseUse : std::uint32_t {
+  choice = 0,      // of the target, and of drafters that guess it
+  draft = 1,       // a drafter's draw from a distribution of its own
+  acceptance = 2,  // of such a draw
+  residual = 3,    // the token in place of the drafted ones
 };
 
-// What a number is drawn for; numbers of different uses are independent.
-enum class NoiseUse : std::uint32_t { choice = 0 };
+// Where noise comes from; noise of different keys is independent.
+struct NoiseKey {
+  std::uint64_t seed = 0;
+  std::uint32_t stream = 0;  // index among a request's parallel answers
+  // A choice: tokens of the sequence before the chosen one, prompt included. Other uses: tokens of
+  // the sequence at the start of the step.
+  std::uint32_t position = 0;
+  NoiseUse use = NoiseUse::choice;
+  std::uint32_t node = 0;  // of the step's draft, below 2^28; a choice has none
+
+  friend bool operator==(const NoiseKey&, const NoiseKey&) = default;
+
+  std::uint32_t use_and_node() const { return static_cast<std::uint32_t>(use) | node << 4; }
+};
 
 // min((h + 0.5) * 2^-32, 1 - 2^-24), rounded once: between 0 and 1, neither.
 float uniform_from_bits(std::uint32_t h);
 
-// Uniform in (0, 1): h is output (token mod 4) of counter (token / 4, position, stream, use) under
-// the seed.
-float uniform(const NoiseKey& key, NoiseUse use, Token token);
+// 32 bits: output (token mod 4) of counter (token / 4, position, stream, use + 16 node) under the
+// seed.
+std::uint32_t noise_bits(const NoiseKey& key, Token token);
+// Uniform in (0, 1), of these bits.
+float uniform(const NoiseKey& key, Token token);
 
 // Gumbel noise, -log(-log1p(-u)). The argmax of logit + noise is a draw from the softmax (Gumbel
 // 1954).
 float gumbel_from_uniform(float u);
-float gumbel(const NoiseKey& key, NoiseUse use, Token token);
+float gumbel(const NoiseKey& key, Token token);
 
 // The least and the largest noise, rounded outwards: at u = 1 - 2^-24 and at u = 2^-33.
 inline constexpr float kNoiseLowest = -2.8116f, kNoiseHighest = 22.8743f;

@@ -71,26 +71,33 @@ TEST(Noise, IsBelowTheLogarithmOfItsBits) {
 
 TEST(Noise, DependsOnEverythingThatAddressesIt) {
   const NoiseKey key{.seed = 7, .stream = 1, .position = 12};
-  const float here = uniform(key, NoiseUse::choice, 5);
-  EXPECT_EQ(here, uniform(key, NoiseUse::choice, 5));
-  EXPECT_NE(here, uniform({.seed = 8, .stream = 1, .position = 12}, NoiseUse::choice, 5));
-  EXPECT_NE(here,
-            uniform({.seed = 7 + (1ull << 32), .stream = 1, .position = 12}, NoiseUse::choice, 5));
-  EXPECT_NE(here, uniform({.seed = 7, .stream = 2, .position = 12}, NoiseUse::choice, 5));
-  EXPECT_NE(here, uniform({.seed = 7, .stream = 1, .position = 13}, NoiseUse::choice, 5));
-  EXPECT_NE(here, uniform(key, static_cast<NoiseUse>(1), 5));
-  for (const Token token : {4, 6, 7, 9}) EXPECT_NE(here, uniform(key, NoiseUse::choice, token));
+  const float here = uniform(key, 5);
+  EXPECT_EQ(here, uniform(key, 5));
+  EXPECT_NE(here, uniform({.seed = 8, .stream = 1, .position = 12}, 5));
+  EXPECT_NE(here, uniform({.seed = 7 + (1ull << 32), .stream = 1, .position = 12}, 5));
+  EXPECT_NE(here, uniform({.seed = 7, .stream = 2, .position = 12}, 5));
+  EXPECT_NE(here, uniform({.seed = 7, .stream = 1, .position = 13}, 5));
+  NoiseKey other = key;
+  other.use = NoiseUse::draft;
+  EXPECT_NE(here, uniform(other, 5));
+  other = key;
+  other.node = 1;
+  EXPECT_NE(here, uniform(other, 5));
+  for (const Token token : {4, 6, 7, 9}) EXPECT_NE(here, uniform(key, token));
 }
 
 TEST(Noise, IsAddressedAsTheContractSays) {
-  const NoiseKey key{.seed = 0x123456789abcdef, .stream = 3, .position = 41};
+  NoiseKey key{.seed = 0x123456789abcdef, .stream = 3, .position = 41};
   for (const Token token : {0, 1, 2, 3, 4, 50257}) {
     const auto id = static_cast<std::uint32_t>(token);
-    for (const std::uint32_t use : {0u, 1u, 2u, 3u, 8u}) {
-      const auto outputs = philox4x32({id / 4, 41, 3, use}, key.seed);
-      EXPECT_EQ(uniform(key, static_cast<NoiseUse>(use), token),
-                uniform_from_bits(outputs[id % 4]));
-    }
+    for (const std::uint32_t use : {0u, 1u, 2u, 3u})
+      for (const std::uint32_t node : {0u, 1u, 17u, (1u << 28) - 1}) {
+        key.use = static_cast<NoiseUse>(use);
+        key.node = node;
+        const auto outputs = philox4x32({id / 4, 41, 3, use + 16 * node}, key.seed);
+        EXPECT_EQ(noise_bits(key, token), outputs[id % 4]);
+        EXPECT_EQ(uniform(key, token), uniform_from_bits(outputs[id % 4]));
+      }
   }
 }
 

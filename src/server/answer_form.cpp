@@ -63,6 +63,8 @@ void add_figures(AnswerFigures& sum, const AnswerFigures& figures, bool with_pro
   sum.prompt_ms = std::max(sum.prompt_ms, figures.prompt_ms);
   sum.generation_ms = std::max(sum.generation_ms, figures.generation_ms);
   sum.n_preempted += figures.n_preempted;
+  sum.verifier = figures.verifier;
+  sum.is_lossy = figures.is_lossy;
   sum.counters += figures.counters;
   sum.prediction_accepted += figures.prediction_accepted;
   sum.prediction_rejected += figures.prediction_rejected;
@@ -97,6 +99,7 @@ Json timings_json(const AnswerFigures& figures) {
                {"predicted_per_token_ms", ratio(figures.generation_ms, timed)},
                {"predicted_per_second", ratio(1000.0 * timed, figures.generation_ms)},
                {"preempted_n", figures.n_preempted},
+               {"verify", figures.verifier},
                {"draft_n", counters.drafted},
                {"draft_n_accepted", counters.accepted},
                {"accepted_lengths", counters.accepted_lengths},
@@ -106,6 +109,7 @@ Json timings_json(const AnswerFigures& figures) {
                  {"no_match", steps.no_match},
                  {"does_not_pay", steps.does_not_pay},
                  {"measured", steps.measured}}}};
+  if (figures.is_lossy) json["lossy"] = true;
   if (counters.drafted == 0 && steps.sum() > 0) json["no_draft_reason"] = main_reason(steps);
   return json;
 }

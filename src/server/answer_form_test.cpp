@@ -12,7 +12,8 @@ AnswerFigures figures() {
                         .queued_ms = 1,
                         .prompt_ms = 40,
                         .generation_ms = 100,
-                        .first_tokens = 1};
+                        .first_tokens = 1,
+                        .verifier = "rejection"};
   figures.counters.drafted = 6;
   figures.counters.accepted = 4;
   figures.counters.accepted_lengths = {1, 0, 2};
@@ -30,12 +31,14 @@ TEST(AnswerForm, Usage) {
 }
 
 TEST(AnswerForm, Timings) {
-  EXPECT_EQ(timings_json(figures()).dump(),
-            R"({"queued_ms":1.0,"cache_n":10,"prompt_n":20,"prompt_ms":40.0,)"
-            R"("prompt_per_token_ms":2.0,"prompt_per_second":500.0,"predicted_n":9,)"
-            R"("predicted_ms":100.0,"predicted_per_token_ms":12.5,"predicted_per_second":80.0,)"
-            R"("preempted_n":0,"draft_n":6,"draft_n_accepted":4,"accepted_lengths":[1,0,2],)"
-            R"("not_drafted":{"off":0,"limit":1,"no_match":2,"does_not_pay":3,"measured":0}})");
+  EXPECT_EQ(
+      timings_json(figures()).dump(),
+      R"({"queued_ms":1.0,"cache_n":10,"prompt_n":20,"prompt_ms":40.0,)"
+      R"("prompt_per_token_ms":2.0,"prompt_per_second":500.0,"predicted_n":9,)"
+      R"("predicted_ms":100.0,"predicted_per_token_ms":12.5,"predicted_per_second":80.0,)"
+      R"("preempted_n":0,"verify":"rejection","draft_n":6,"draft_n_accepted":4,"accepted_lengths":[1,0,2],)"
+      R"("not_drafted":{"off":0,"limit":1,"no_match":2,"does_not_pay":3,"measured":0}})");
+  EXPECT_EQ(timings_json({.verifier = "typical", .is_lossy = true})["lossy"], true);
   // No time, no division by it.
   EXPECT_EQ(timings_json({})["predicted_per_second"], 0);
   EXPECT_EQ(timings_json({})["prompt_per_second"], 0);

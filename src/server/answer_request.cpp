@@ -6,6 +6,7 @@
 
 #include "server/answer_ids.h"
 #include "server/validation.h"
+#include "speculation/verifier.h"
 
 namespace outrider {
 
@@ -27,6 +28,8 @@ AnswerRequest answer_request(const ServedModel& model, const GenerationFields& f
       .prediction = std::move(prediction),
       .scope = cache_scope(model.keys_share_cache ? std::nullopt : api_key, fields.cache_salt),
       .draft_rows = fields.draft_rows,
+      .verifier = make_verifier(fields.verifier.empty() ? model.verifier : fields.verifier,
+                                model.typical_acceptance),
       .drafters = fields.drafters,
       .n_logprobs = fields.n_logprobs};
   answer.priority = fields.priority;

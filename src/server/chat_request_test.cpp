@@ -44,6 +44,8 @@ const std::vector<ChatCase>& cases() {
        [](R r) {
          return !r.draft_rows && r.drafters == std::vector<std::string>{"lookup", "model"};
        }},
+      {"speculation", R"({"verify":"rejection"})",
+       [](R r) { return r.verifier == "rejection" && !r.draft_rows && !r.drafters; }},
       {"priority", "-7", [](R r) { return r.priority == -7; }},
       {"cache_salt", R"("s")", [](R r) { return r.cache_salt == "s"; }},
       {"n", "3", [](R r) { return r.n == 3; }},
@@ -285,6 +287,8 @@ TEST(ChatRequest, RefusesByName) {
       {"logit_bias", R"({"1":101})", "logit_bias.1", "expected a number from -100 to 100"},
       {"speculation", R"({"draft":7})", "speculation.draft", "found 7, expected a string"},
       {"speculation", R"({"rows":65})", "speculation.rows", "expected an integer from 0 to 64"},
+      {"speculation", R"({"verify":"exact"})", "speculation.verify",
+       R"(found "exact", expected "coupled", "rejection" or "typical")"},
       {"prediction", R"({"type":"content"})", "prediction.content", "is missing"},
       {"prediction", R"({"type":"x","content":""})", "prediction.type", "\"x\" is not supported"},
   };

@@ -2,11 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <iterator>
 #include <limits>
 #include <string>
+#include <vector>
 
 #include "base/numbers.h"
 #include "sampling/sampling.h"
+#include "speculation/verifier.h"
 
 namespace outrider {
 namespace {
@@ -100,7 +103,13 @@ constexpr int kRowsMax = 64;
 struct Speculation {
   std::string draft = "auto";
   std::optional<int> rows;
+  std::string verify = {};
 };
+
+const std::vector<std::string>& verifier_names() {
+  static const std::vector<std::string> names(std::begin(kVerifierNames), std::end(kVerifierNames));
+  return names;
+}
 
 FieldTable<Speculation> speculation_fields() {
   constexpr std::size_t kDraftBytesMax = 256;
@@ -114,19 +123,22 @@ FieldTable<Speculation> speculation_fields() {
                R"("auto", "off" or drafters of the server)");
   table.obeyed("rows", integer_field(&Speculation::rows, 0, kRowsMax),
                "the most that a step may draft, within the server's `--draft-rows`");
+  table.obeyed("verify", word_field(&Speculation::verify, verifier_names()),
+               "which drafted tokens become text; `typical` is lossy (default: as `--verify`)");
   return table;
 }
 
 GenerationReader speculation_field() {
   return {fmt::format(R"(an object with `draft`, "auto", "off" or drafters of the server such as )"
-                      R"("lookup+model", and `rows`, {})",
-                      integer_text(0, kRowsMax)),
+                      R"("lookup+model", `rows`, {}, and `verify`, {})",
+                      integer_text(0, kRowsMax), words_text(verifier_names())),
           [table = speculation_fields()](const FieldValue& value, GenerationFields& fields) {
             Speculation speculation;
             table.read(value, speculation);
             fields.draft_rows = speculation.draft == "off" ? 0 : speculation.rows;
             if (speculation.draft != "off" && speculation.draft != "auto")
               fields.drafters = parts(speculation.draft, '+');
+            fields.verifier = speculation.verify;
           }};
 }
 

@@ -45,6 +45,7 @@ struct GenerationFields {
   std::string prediction = {};         // how the answer is expected to read; empty: not known
   std::optional<int> draft_rows = {};  // as in AnswerOptions
   std::optional<std::vector<std::string>> drafters = {};
+  std::string verifier = {};  // its name; empty: the server's
   int priority = 0;
   std::string cache_salt = {};
 };

@@ -14,6 +14,7 @@
 
 #include "base/utf8.h"
 #include "http/server.h"
+#include "speculation/verifier.h"
 
 namespace outrider {
 namespace {
@@ -121,6 +122,14 @@ void add_answers(Exposition& out, const SchedulerStatus& status) {
               "Answers that have ended, by the reason; abort: cancelled, or the client went away.",
               {ended(status.stopped, "stop"), ended(status.reached_length, "length"),
                ended(status.cancelled, "abort"), ended(status.failed, "error")});
+  std::vector<Value> by_verifier;
+  for (const std::string_view name : kVerifierNames) {
+    const auto found = status.ended.find(name);
+    by_verifier.push_back({found == status.ended.end() ? 0.0 : static_cast<double>(found->second),
+                           {{"verifier", std::string(name)}}});
+  }
+  out.counter("outrider_answers_verified_total", "",
+              "Answers that have ended, by the verifier of their drafts.", by_verifier);
   out.counter("outrider_preemptions_total", "vllm:num_preemptions_total",
               "How often an answer was preempted: its pages went to others, to be computed again.",
               status.preemptions);

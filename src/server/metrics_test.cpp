@@ -80,6 +80,7 @@ SchedulerStatus busy_status() {
   status.reached_length = 12;
   status.failed = 13;
   status.cancelled = 14;
+  status.ended = {{"coupled", 48}, {"typical", 2}};
   status.preemptions = 5;
   status.prompt_tokens = 1000;
   status.cached_tokens = 640;
@@ -125,6 +126,9 @@ TEST(Metrics, ShowTheStatus) {
        "vllm:request_success_total"},
       {"outrider_answers_ended_total", R"(finished_reason="abort")", "counter", 14,
        "vllm:request_success_total"},
+      {"outrider_answers_verified_total", R"(verifier="coupled")", "counter", 48},
+      {"outrider_answers_verified_total", R"(verifier="rejection")", "counter", 0},
+      {"outrider_answers_verified_total", R"(verifier="typical")", "counter", 2},
       {"outrider_preemptions_total", "", "counter", 5, "vllm:num_preemptions_total"},
       {"outrider_pages", "", "gauge", 80},
       {"outrider_pages_free", "", "gauge", 60},

@@ -134,6 +134,17 @@ TEST(OpenAiRoutes, PassesOnWhatIsAsked) {
   EXPECT_EQ(asked.request.sampling.filters.presence_penalty, 1);
 }
 
+TEST(OpenAiRoutes, TheVerifierIsTheRequestsOrTheServers) {
+  ServedOpenAi served;
+  served.chat("");
+  EXPECT_EQ(served.request().request.options.verifier->name(), "coupled");
+  served.chat(R"("speculation":{"verify":"typical"})");
+  EXPECT_EQ(served.request(1).request.options.verifier->name(), "typical");
+  served.setting().verifier = "rejection";
+  served.chat(R"("speculation":{"rows":3})");
+  EXPECT_EQ(served.request(2).request.options.verifier->name(), "rejection");
+}
+
 TEST(OpenAiRoutes, OnlyDraftersOfTheServerCanBeAskedFor) {
   ServedOpenAi served;
   served.chat(R"("speculation":{"draft":"lookup"})");

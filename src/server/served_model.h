@@ -14,6 +14,7 @@
 #include "runtime/sampling_defaults.h"
 #include "sampling/sampling.h"
 #include "server/generation_fields.h"
+#include "speculation/verifier.h"
 #include "text/answer_format.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
@@ -40,6 +41,8 @@ struct ServedModel {
   // What a request says, then the server's flags, then the model's own, then ours.
   std::function<Filters(const FilterSettings&)> filters = {};
   int repeat_last_n = SamplingParams{}.repeat_last_n;  // of a request that does not say it
+  std::string verifier{kVerifierNames[0]};             // the same
+  TypicalAcceptance typical_acceptance = {};
   // The scheduler's.
   std::function<AnswerId(AnswerRequest, AnswerListener)> submit = {};
   std::function<void(AnswerId)> cancel = {};

@@ -11,6 +11,7 @@
 #include "engine/scheduler.h"
 #include "http/http.h"
 #include "numerics/choice.h"
+#include "speculation/verifier.h"
 
 namespace outrider {
 
@@ -22,10 +23,12 @@ struct ServerProperties {
   std::string model_path;  // or as much of it as clients may know
   std::string chat_template = {};
   std::string bos_token = {}, eos_token = {};
-  int context = 0;       // tokens of prompt and answer together
-  int n_running = 0;     // answers at once
-  bool drafts = false;   // whether there are drafters
-  Filters filters = {};  // of a request that says nothing
+  int context = 0;      // tokens of prompt and answer together
+  int n_running = 0;    // answers at once
+  bool drafts = false;  // whether there are drafters
+  // Of a request that says nothing.
+  Filters filters = {};
+  std::string verifier{kVerifierNames[0]};
 };
 
 // All may be called from several threads, and must neither block nor throw.

@@ -103,6 +103,7 @@ TEST_F(StatusRoutes, Properties) {
   EXPECT_EQ(props["default_generation_settings"]["n_ctx"], 2048);
   EXPECT_EQ(props["default_generation_settings"]["params"]["top_k"], 7);
   EXPECT_EQ(props["default_generation_settings"]["params"]["temperature"], 0.5);
+  EXPECT_EQ(props["default_generation_settings"]["params"]["verify"], "coupled");
   properties_.chat_template = "\xff";  // a file may hold anything
   EXPECT_EQ(json("/props")["chat_template"], "\xEF\xBF\xBD");
 }

@@ -53,6 +53,10 @@ struct DraftRequest {
   // sequence, as far as it has just computed what is before them. Null: it adds nothing.
   std::vector<PrefillGuess>* prefill_guesses = nullptr;
   int n_prefill_guesses = 0;
+  // A drafter that can draw does: its proposals are drawn from its own distribution after each
+  // path, without replacement, with noise of NoiseUse::draft, and say so (Proposal::drawn_from);
+  // how many a node gets is settled before the first (tree.h). All that is drawn is handed over.
+  bool draws = false;
 };
 
 // Milliseconds that a proposal takes, as the drafter measured so far; 0 where it does not know yet.
@@ -74,6 +78,9 @@ class Drafter {
   virtual ~Drafter() = default;
 
   virtual std::string_view name() const = 0;
+  // Whether it has a distribution to draw from. Otherwise its proposals are chosen: functions of
+  // the text and of what it was shown before.
+  virtual bool can_draw() const { return false; }
 
   // A new, empty sequence, whose number is not in use. It uses earlier answers and cached pages of
   // its scope alone; scopes share a draft model's outputs and successors.

@@ -10,15 +10,20 @@ std::vector<RankedNode> rank_nodes(std::span<const PlannedSequence> sequences,
                                    const PassLoad& load, const PlannerOptions& options) {
   std::vector<RankedNode> all;
   std::vector<int> room;
+  int n_drawn = 0;
   for (int i = 0; i < static_cast<int>(sequences.size()); ++i) {
     room.push_back(std::min(options.rows, sequences[i].rows_max));
+    if (sequences[i].draws) {
+      n_drawn += sequences[i].tree->size() - 1;
+      continue;
+    }
     for (int node = 1; node < static_cast<int>(chances[i].size()); ++node)
       all.push_back({i, node, chances[i][node]});
   }
   // A parent's chance is at least its child's, and its number is lower, so a stable sort puts it
   // first.
   std::ranges::stable_sort(all, std::greater<>{}, &RankedNode::chance);
-  const std::size_t n_max = std::max(0, load.rows_max - load.rows);
+  const std::size_t n_max = std::max(0, load.rows_max - load.rows - n_drawn);
   std::vector<RankedNode> ranked;
   for (const RankedNode& node : all)
     if (ranked.size() < n_max && room[node.sequence]-- > 0) ranked.push_back(node);
@@ -28,21 +33,29 @@ std::vector<RankedNode> rank_nodes(std::span<const PlannedSequence> sequences,
 void keep_nodes(std::span<const PlannedSequence> sequences, std::span<const RankedNode> nodes) {
   std::vector<std::vector<bool>> kept;
   for (const PlannedSequence& sequence : sequences) {
-    kept.emplace_back(sequence.tree->size(), false);
+    kept.emplace_back(sequence.tree->size(), sequence.draws);
     kept.back()[0] = true;
   }
   for (const RankedNode& node : nodes) kept[node.sequence][node.node] = true;
   for (std::size_t i = 0; i < sequences.size(); ++i) sequences[i].tree->keep(kept[i]);
 }
 
-std::vector<Planner::Ask> FixedPlanner::ask(int, const Drafter&,
+// Proposals that will be pruned may be more than the pass has room for; draws share what room is
+// left.
+std::vector<Planner::Ask> FixedPlanner::ask(int, const Drafter& drafter,
                                             std::span<const PlannedSequence> sequences,
-                                            const PassLoad&) {
+                                            const PassLoad& load) {
   std::vector<Ask> asks;
+  int n_left = load.rows_left();
+  for (const PlannedSequence& sequence : sequences)
+    if (sequence.draws) n_left -= sequence.tree->size() - 1;
+  const int share = n_left / std::max(1, static_cast<int>(sequences.size()));
   for (const PlannedSequence& sequence : sequences) {
     Ask& ask = asks.emplace_back();
-    const DraftLimits limits{std::min(options_.rows, sequence.rows_max),
-                             std::min(options_.depth, sequence.depth_max), options_.width};
+    DraftLimits limits{std::min(options_.rows, sequence.rows_max),
+                       std::min(options_.depth, sequence.depth_max), options_.width};
+    if (sequence.draws && drafter.can_draw())
+      limits.nodes = std::min(limits.nodes - (sequence.tree->size() - 1), share);
     if (limits.nodes > 0 && limits.depth > 0 && limits.width > 0) ask.limits = limits;
   }
   return asks;

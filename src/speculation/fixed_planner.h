@@ -17,11 +17,12 @@ struct RankedNode {
 };
 
 // chances: [sequences][nodes]. The most likely nodes of all trees, the best first, as many as each
-// sequence, the pass and options.rows have room for. Parents come before their children.
+// sequence, the pass and options.rows have room for. Parents come before their children. Sequences
+// that draw have their rows already and none in the result.
 std::vector<RankedNode> rank_nodes(std::span<const PlannedSequence> sequences,
                                    const std::vector<std::vector<double>>& chances,
                                    const PassLoad& load, const PlannerOptions& options);
-// Cuts the trees to these nodes.
+// Cuts the trees to these nodes, but not those of sequences that draw.
 void keep_nodes(std::span<const PlannedSequence> sequences, std::span<const RankedNode> nodes);
 
 class FixedPlanner final : public Planner {

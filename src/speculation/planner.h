@@ -33,6 +33,7 @@ struct PlannedSequence {
   std::optional<int> n_left;  // tokens that it may still get
   int rows_max;               // drafted nodes that its request allows; 0: no drafts
   int depth_max;              // of drafts, as context and token limit leave room
+  bool draws = false;  // drafters' draws are in its tree or will be: it is not pruned any more
 };
 
 // What became of a sequence's drafts.
@@ -80,7 +81,8 @@ class Planner {
   virtual void learn(int drafter, DraftSequence sequence,
                      std::span<const PrefillGuess> prefill_guesses) = 0;
 
-  // Cuts the trees of a step to the nodes that shall be checked, perhaps none.
+  // Cuts the trees of a step to the nodes that shall be checked, perhaps none; not those of
+  // sequences that draw.
   virtual void prune(std::span<const PlannedSequence> sequences, const PassLoad& load) = 0;
 
   // After the step, whose pass took forward_ms with its choices. Outcomes of all sequences that got

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <numeric>
 #include <utility>
 
 #include "base/error.h"
@@ -189,6 +190,10 @@ std::vector<Planner::Ask> PricedPlanner::ask(int drafter, const Drafter& asked,
     choice = best_choice(candidates, round);
     for (Candidate* candidate : choice.candidates) candidate->ask.limits->depth = choice.levels;
     probe(candidates, choice, round);
+    // What is drawn is checked, so it has as many rows as the choice was made for.
+    for (Candidate* candidate : choice.candidates)
+      if (DraftLimits& limits = *candidate->ask.limits; candidate->planned.draws)
+        limits.nodes = std::min(limits.nodes, limits.depth);
   }
   for (Candidate& candidate : candidates) {
     OfDrafter& state = candidate.sequence.drafters[drafter];
@@ -363,14 +368,17 @@ void PricedPlanner::prune(std::span<const PlannedSequence> sequences, const Pass
   const int n_nodes = static_cast<int>(nodes.size());
   std::vector<double> prices = costs.row_prices(n_nodes, tokens_per_ms(sequences, load));
   std::vector<double> values;
-  std::vector<int> n_own(sequences.size());
+  std::vector<int> n_own;  // rows
+  for (const PlannedSequence& planned : sequences)
+    n_own.push_back(planned.draws ? planned.tree->size() - 1 : 0);
+  const int n_drawn = std::accumulate(n_own.begin(), n_own.end(), 0);
   int n_probe = 0;
   for (int n = 1; n <= n_nodes; ++n) {
     values.push_back(nodes[n - 1].chance);
     ++n_own[nodes[n - 1].sequence];
     std::vector<Guard::Share> shares = drafted;
     for (std::size_t i = 0; i < shares.size(); ++i)
-      shares[i].passes += n_own[i] * costs.added_ms(n) / n / costs.plain_ms();
+      shares[i].passes += n_own[i] * costs.added_ms(n_drawn + n) / (n_drawn + n) / costs.plain_ms();
     if (!allows(shares, load))
       prices[n] = HUGE_VAL;
     else if (n <= kProbeRows)

@@ -26,7 +26,7 @@ class Model(TestCase):
     def test_json_shape(self):
         answer = self.run_json("--seed", "7")
         self.assertEqual(list(answer), ["schema", "version", "model", "text", "tokens", "finish_reason", "seed",
-                                        "usage", "timings", "draft", "reliability"])
+                                        "verify", "usage", "timings", "draft", "reliability"])
         self.assertEqual((answer["schema"], answer["model"], answer["seed"]), (1, MODEL, 7))
         self.assertEqual(answer["usage"]["completion_tokens"], len(answer["tokens"]))
         self.assertIn(answer["finish_reason"], ("stop", "length"))
@@ -44,6 +44,26 @@ class Model(TestCase):
                         ["--draft", "off", "-t", "1", "-b", "7"]):
                 with self.subTest(flags=flags, how=how):
                     self.assertEqual(self.run_json(*how, *flags)["tokens"], plain["tokens"])
+
+    def test_verifiers(self):
+        sampled, greedy = ["--temp", "0.8", "--seed", "11"], ["--temp", "0"]
+        plain = [self.run_json("--draft", "off", *flags)["tokens"] for flags in (sampled, greedy)]
+        drafts = ["--draft", f"lookup+model={MODEL}", "--draft-quantize", "off", "--budget", "fixed"]
+        for how in ("rejection", "typical"):
+            with self.subTest(how=how):
+                for flags, expected in zip((sampled, greedy), plain):
+                    self.assertEqual(self.run_json("--draft", "off", "--verify", how, *flags)["tokens"], expected)
+                self.assertEqual(self.run_json(*drafts, "--verify", how, *greedy)["tokens"], plain[1])
+                answers = [self.run_json(*drafts, "--draft-width", "1", "--verify", how, *sampled) for _ in range(2)]
+                self.assertEqual(answers[0]["tokens"], answers[1]["tokens"])
+                self.assertEqual(answers[0]["verify"], how)
+                self.assertEqual("lossy" in answers[0], how == "typical")
+                # The target drafts for itself, so it accepts all that it draws.
+                self.assertGreaterEqual(answers[0]["draft"]["model"]["accepted"], 6)
+                said = outrider("run", "-p", PROMPT, "-n", "1", "--temp", "0.8", "--verify", how).stderr
+                self.assertEqual("--verify typical is lossy" in said, how == "typical", said)
+        self.assert_fails(outrider("run", "-p", PROMPT, "--verify", "exact"), 2, "--verify", "coupled or rejection or typical")
+        self.assert_fails(outrider("prove", "-p", PROMPT, "--verify", "typical"), 2, "--verify typical", "prove compares")
 
     def test_prediction(self):
         plain = self.run_json("--draft", "off", "--temp", "0", "--ignore-eos")

@@ -32,7 +32,11 @@ TEST(ChoiceKernels, FindsEveryTokenThatReachesTheBar) {
       logit = offset + spread * std::normal_distribution<float>()(random);
       if (random() % 16 == 0) logit = -kInfinity;
     }
-    const NoiseKey key = {.seed = random(), .stream = 2, .position = static_cast<unsigned>(round)};
+    const NoiseKey key = {.seed = random(),
+                          .stream = 2,
+                          .position = static_cast<unsigned>(round),
+                          .use = static_cast<NoiseUse>(round % 4),
+                          .node = static_cast<unsigned>(round % 3)};
     // Slices with gaps between them.
     std::vector<std::uint32_t> slices((blocks_of(n) + kScoredBlocks) * 4);
     for (std::size_t i = 0; i < slices.size(); ++i)
@@ -42,7 +46,7 @@ TEST(ChoiceKernels, FindsEveryTokenThatReachesTheBar) {
       const auto token =
           static_cast<Token>(slices[i / kChoiceSlice] * kChoiceSlice + i % kChoiceSlice);
       const float scaled = logits[i] > -kInfinity ? logits[i] / temperature : -kInfinity;
-      scores[i] = scaled + gumbel(key, NoiseUse::choice, token);
+      scores[i] = scaled + gumbel(key, token);
     }
     std::vector<float> sorted = scores;
     std::ranges::sort(sorted, std::greater<>());

@@ -333,7 +333,9 @@ struct ChoiceOn : V {
   // of lanes of 64 bits, so the high halves may hold anything.
   struct Philox {
     [[gnu::always_inline]] inline explicit Philox(const NoiseKey& key)
-        : position(all_wide(key.position)), stream(all_wide(key.stream)) {
+        : position(all_wide(key.position)),
+          stream(all_wide(key.stream)),
+          use(all_wide(key.use_and_node())) {
       PhiloxKey round_key(key.seed);
       for (int round = 0; round < kPhiloxRounds; ++round, round_key.advance())
         for (int word = 0; word < 2; ++word) keys[round][word] = all_wide(round_key.words[word]);
@@ -348,7 +350,7 @@ struct ChoiceOn : V {
         c[0][odd] = counters(slices, odd);
         c[1][odd] = position;
         c[2][odd] = stream;
-        c[3][odd] = all_wide(static_cast<std::uint32_t>(NoiseUse::choice));
+        c[3][odd] = use;
       }
 #pragma GCC unroll 10
       for (int round = 0; round < kPhiloxRounds; ++round) {
@@ -365,7 +367,7 @@ struct ChoiceOn : V {
       for (int i = 0; i < 4; ++i) bits[i] = interleaved(c[i][0], c[i][1]);
     }
 
-    Wide position, stream;
+    Wide position, stream, use;
     Wide keys[kPhiloxRounds][2];
   };
 

@@ -26,6 +26,7 @@ class LateDrafter final : public Drafter {
   ~LateDrafter() override;  // stops making it
 
   std::string_view name() const override { return name_; }
+  bool can_draw() const override { return true; }  // as what takes long to make: models
   void begin(DraftSequence sequence, CacheScope scope = {}) override;
   void observe(DraftSequence sequence, std::span<const Token> tokens) override;
   void expect(DraftSequence sequence, std::span<const Token> prediction) override;

@@ -31,6 +31,8 @@ constexpr int kRowsWithGuesses = 8;
 constexpr double kGuessMin = 0.1;
 // Of a text's rows, where pages are short: two for its draft, one for what it reads.
 constexpr int kScratchPages = 3;
+// How often a draw is taken to be accepted where that is not learned.
+constexpr double kDrawAcceptance = 0.7;
 constexpr double kRecentLeft = 0.9;  // what a proposal leaves of the weight of those before it
 
 // By the best other score. Of a token without rival: as sure as one of lead 20.
@@ -49,6 +51,11 @@ struct ModelDrafter::Draft {
 
   double acceptance(float confidence, int depth) const {
     return request->worth ? request->worth->acceptance(confidence, depth) : confidence;
+  }
+  double draw_acceptance(int depth) const {
+    return request->worth && request->worth->calibration
+               ? request->worth->best_guess_acceptance(depth)
+               : kDrawAcceptance;
   }
 
   // Whether a node comes before another: it is more likely, or of equal ones less deep, or
@@ -75,28 +82,41 @@ struct ModelDrafter::Draft {
     return order;
   }
 
-  // What children of these nodes are expected to bring; 0: nothing.
-  double level_gain(std::span<const int> nodes) const {
-    if (!request->worth) return nodes.empty() ? 0 : 1;
+  // A node that has no children yet, and how many it shall have.
+  struct Parent {
+    int node, n_children;
+  };
+
+  // What children of these nodes are expected to bring; 0: nothing. Of children that are chosen the
+  // first counts alone.
+  double level_gain(std::span<const Parent> parents) const {
+    if (!request->worth) return parents.empty() ? 0 : 1;
     std::vector<double> values, expected;
     for (const int node : best())
       if (node != 0) values.push_back(sequence->tree[node].value);
-    for (const int node : nodes) {
+    for (const auto& [node, n_children] : parents) {
       const Node& parent = sequence->tree[node];
-      expected.push_back(parent.value * request->worth->best_guess_acceptance(parent.depth + 1));
+      const double acceptance = request->worth->best_guess_acceptance(parent.depth + 1);
+      double value = parent.value * acceptance;
+      for (int i = 0; i < (request->draws ? n_children : 1); ++i, value *= 1 - acceptance)
+        expected.push_back(value);
     }
     return request->worth->level_gain(std::move(values), expected);
   }
 
-  // Of these, nodes whose children may be among the best: of as many as may be proposed, the last
-  // one is better than any child of its own.
-  std::vector<int> parents() const {
-    std::vector<int> parents = best();
-    if (std::ssize(parents) > request->limits.nodes) parents.pop_back();
-    std::erase_if(parents, [&](int node) {
-      return sequence->tree[node].has_children ||
-             sequence->tree[node].depth >= request->limits.depth;
-    });
+  // The best first. Where children are chosen, the best nodes of which children may be among the
+  // best: of as many as may be proposed, the last one is better than any child of its own.
+  std::vector<Parent> parents() const {
+    std::vector<int> nodes = best();
+    const std::vector<int> n_draws = request->draws ? draws() : std::vector<int>();
+    if (!request->draws && std::ssize(nodes) > request->limits.nodes) nodes.pop_back();
+    std::vector<Parent> parents;
+    for (const int node : nodes) {
+      if (sequence->tree[node].has_children || sequence->tree[node].depth >= request->limits.depth)
+        continue;
+      const int n_children = request->draws ? n_draws[node] : request->limits.width;
+      if (n_children > 0) parents.push_back({node, n_children});
+    }
     return parents;
   }
 
@@ -106,14 +126,47 @@ struct ModelDrafter::Draft {
     return depth;
   }
 
-  // Makes the best nodes proposals.
+  // Of a sequence that draws: how many draws each node shall have that has none yet, [tree.size()],
+  // so that as many nodes as are left have the largest values, each drawn one an expected
+  // acceptance. No draw at or below a node has a say in this.
+  std::vector<int> draws() const {
+    const std::vector<Node>& tree = sequence->tree;
+    struct Slot {  // the next draw at a node of the tree (>= 0), or below one that is not drawn yet
+      double value;
+      int node, depth;
+      bool operator<(const Slot& other) const { return value < other.value; }
+    };
+    std::priority_queue<Slot> slots;
+    const auto open = [&](double value, int node, int depth) {
+      if (depth <= request->limits.depth) slots.push({value * draw_acceptance(depth), node, depth});
+    };
+    for (int node = 0; node < std::ssize(tree); ++node)
+      if (!tree[node].has_children) open(tree[node].value, node, tree[node].depth + 1);
+    std::vector<int> n_draws(tree.size());
+    for (auto n_left = request->limits.nodes + 1 - std::ssize(tree); n_left > 0 && !slots.empty();
+         --n_left) {
+      const auto [value, node, depth] = slots.top();
+      slots.pop();
+      if (node >= 0) ++n_draws[node];
+      if (node < 0 || n_draws[node] < request->limits.width)
+        slots.push({value * (1 - draw_acceptance(depth)), node, depth});
+      open(value, -1, depth + 1);
+    }
+    return n_draws;
+  }
+
+  // Makes the best nodes proposals, and of a sequence that draws all nodes.
   void hand_over() const {
     const std::vector<Node>& tree = sequence->tree;
+    std::vector<int> nodes(tree.size());
+    std::iota(nodes.begin(), nodes.end(), 0);
+    if (!request->draws) nodes = best();
     std::vector<int> proposed(tree.size(), 0);  // their numbers in the request's tree
-    for (int node : best())
+    for (int node : nodes)
       if (node != 0)
-        proposed[node] = request->tree->propose(proposed[tree[node].parent], tree[node].token,
-                                                {request->drafter, tree[node].confidence});
+        proposed[node] = request->tree->propose(
+            proposed[tree[node].parent], tree[node].token,
+            {request->drafter, tree[node].confidence, tree[node].drawn_from});
   }
 };
 
@@ -413,24 +466,26 @@ void ModelDrafter::expand(Draft& draft) const {
   Sequence& sequence = *draft.sequence;
   std::vector<Node>& tree = sequence.tree;
   while (!draft.ended) {
-    const std::vector<int> parents = draft.parents();
-    const auto next =
-        std::ranges::find_if(parents, [&](int node) { return tree[node].said.has_value(); });
+    const std::vector<Draft::Parent> parents = draft.parents();
+    const auto next = std::ranges::find_if(
+        parents, [&](const Draft::Parent& parent) { return tree[parent.node].said.has_value(); });
     if (next == parents.end()) return;
-    const int parent = *next;
+    const auto [parent, n_children] = *next;
     tree[parent].has_children = true;
-    const std::vector<Candidate>& answers = sequence.said[*tree[parent].said].best;
+    const Said& said = sequence.said[*tree[parent].said];
+    const std::vector<Candidate>& answers = said.best;
     draft.ended = answers.empty();
-    const auto n = std::min(static_cast<std::size_t>(draft.request->limits.width), answers.size());
+    const auto n = std::min(static_cast<std::size_t>(n_children), answers.size());
     for (std::size_t i = 0; i < n; ++i) {
-      const float given = confidence(answers, i);
+      const float given = draft.request->draws ? answers[i].probability : confidence(answers, i);
       const int depth = tree[parent].depth + 1;
       tree.push_back({.token = answers[i].token,
                       .parent = parent,
                       .depth = depth,
                       .confidence = given,
                       .value = tree[parent].value * draft.acceptance(given, depth),
-                      .said = sequence.find_said(*tree[parent].said, answers[i].token)});
+                      .said = sequence.find_said(*tree[parent].said, answers[i].token),
+                      .drawn_from = said.distribution});
     }
   }
 }
@@ -442,7 +497,7 @@ bool ModelDrafter::grow(std::span<Draft> drafts, double& passes) {
   const Stopwatch watch;
   struct Growth {
     Draft* draft;
-    std::vector<int> nodes;
+    std::vector<Draft::Parent> parents;
     double gain;
   };
   std::vector<Growth> growing;
@@ -452,20 +507,20 @@ bool ModelDrafter::grow(std::span<Draft> drafts, double& passes) {
     if (draft.ended) continue;
     const DraftLimits& limits = draft.request->limits;
     const Sequence& sequence = *draft.sequence;
-    std::vector<int> nodes;
+    std::vector<Draft::Parent> parents;
     int n_left =
         std::min({limits.width, free_rows(sequence), backend_->options().batch_rows - n_rows});
-    for (const int i : draft.parents()) {
-      const int depth = sequence.tree[i].depth;
+    for (const Draft::Parent& parent : draft.parents()) {
+      const int depth = sequence.tree[parent.node].depth;
       if (n_left == 0 || sequence.length() - 1 + depth >= backend_->options().context) break;
       --n_left;
-      nodes.push_back(i);
+      parents.push_back(parent);
     }
-    const double gain = draft.level_gain(nodes);
+    const double gain = draft.level_gain(parents);
     if (gain <= 0) continue;
-    n_rows += static_cast<int>(nodes.size());
+    n_rows += static_cast<int>(parents.size());
     length += sequence.length();
-    growing.push_back({&draft, std::move(nodes), gain});
+    growing.push_back({&draft, std::move(parents), gain});
   }
   if (growing.empty()) return false;
   std::ranges::stable_sort(growing, std::greater<>{}, &Growth::gain);
@@ -479,18 +534,18 @@ bool ModelDrafter::grow(std::span<Draft> drafts, double& passes) {
 
   Batch batch;
   std::vector<Draft*> guessing;
-  for (const auto& [draft, nodes, gain] : growing) {
+  for (const auto& [draft, parents, gain] : growing) {
     Sequence& sequence = *draft->sequence;
     guessing.push_back(draft);
     batch.length += sequence.length();
-    for (const int i : nodes) {
-      Node& node = sequence.tree[i];
+    for (const Draft::Parent& next : parents) {
+      Node& node = sequence.tree[next.node];
       const int parent = *sequence.tree[node.parent].said;
       const Said& said = sequence.said[parent];
       node.said = static_cast<int>(sequence.said.size());
       batch.ask(*draft, parent, node.token, sequence.index.after(said.end, node.token),
                 said.slot ? Parent{*said.slot} : Parent{CommittedEnd{}},
-                node.value / sequence.tree[nodes[0]].value);
+                node.value / sequence.tree[parents[0].node].value);
     }
   }
   add_guesses(batch, guessing);
@@ -576,6 +631,8 @@ Pass ModelDrafter::compute(const Batch& batch) {
     said.slot = pass.slots[asked.row];
     if (!choices[i].token) continue;
     said.best = choices[i].best;
+    if (asked.draft->request->draws)
+      said.distribution = std::make_shared<const Distribution>(choices[i].probabilities);
     guesser_.learn(said.token, said.best);
   }
   return pass;
@@ -614,10 +671,19 @@ ChoiceRequest ModelDrafter::question(const Draft& draft, int said, int row,
   for (int at = said; sequence.said[at].depth > 0; at = sequence.said[at].parent)
     path[sequence.said[at].depth - 1] = sequence.said[at].token;
   counts = request.state->counts(path);
-  const int position = static_cast<int>(sequence.text.size()) + depth;  // for its noise
-  ChoiceRequest question = choice_request(*request.sampling, counts, row, position);
+  const int length = sequence.size();
+  ChoiceRequest question = choice_request(*request.sampling, counts, row, length + depth);
   question.allowed = allowed_;
   question.n_best = std::max(2, request.limits.width);
+  if (request.draws) {
+    // Each place in what it said is asked about once in a step.
+    constexpr int kPlacesMax = 1 << 16;
+    CHECK(said < kPlacesMax);
+    question.noise.position = static_cast<std::uint32_t>(length);
+    question.noise.use = NoiseUse::draft;
+    question.noise.node = static_cast<std::uint32_t>(request.drafter * kPlacesMax + said);
+    question.wants_probabilities = true;
+  }
   return question;
 }
 

@@ -31,6 +31,12 @@ namespace outrider {
 // sequence's drafting in this step. Where the draft model has logits for some tokens only, the
 // sequence's own are added, because texts repeat their words.
 //
+// Where it draws instead (DraftRequest::draws), children are draws without replacement from the
+// model's distribution, in the order drawn, and their confidence is their probability there. How
+// many draws a node gets is settled before its first: as many as it has among the best nodes of a
+// tree in which every draw is accepted as often as the drafter's usually are (Chen et al. 2024,
+// arXiv:2402.12374), below the nodes that are drawn already.
+//
 // The confidence of a child is the logistic function of its lead: its score less the best other
 // one. When sampling, the noise is known and only the target's logits are open, so the lead among
 // noisy scores tells the same.
@@ -54,6 +60,7 @@ class ModelDrafter final : public Drafter {
   ~ModelDrafter() override;
 
   std::string_view name() const override { return "model"; }
+  bool can_draw() const override { return true; }
   void begin(DraftSequence sequence, CacheScope scope = {}) override;
   void observe(DraftSequence sequence, std::span<const Token> tokens) override;
   void propose(std::span<const DraftRequest> requests) override;
@@ -77,9 +84,11 @@ class ModelDrafter final : public Drafter {
     Token token;  // the path's last; of the first: the text's last
     int parent;   // an earlier one; -1: this is the text's end
     int depth;
-    SuffixText::End end;               // of text and path
-    std::optional<SlotId> slot = {};   // nothing: committed
-    std::vector<Candidate> best = {};  // empty: the row cannot be used
+    SuffixText::End end;              // of text and path
+    std::optional<SlotId> slot = {};  // nothing: committed
+    // Empty: the row cannot be used. If the sequence draws: the draws, as many as a node may get.
+    std::vector<Candidate> best = {};
+    std::shared_ptr<const Distribution> distribution = {};  // that these were drawn from
   };
   // A node of a tree in the making. The root is the text's last token.
   struct Node {
@@ -90,6 +99,7 @@ class ModelDrafter final : public Drafter {
     double value;                  // product of acceptances along its path
     std::optional<int> said = {};  // what followed it, if that was computed
     bool has_children = false;     // all that it may have
+    std::shared_ptr<const Distribution> drawn_from = {};
   };
   struct Sequence {
     SequenceId id;
