@@ -273,6 +273,8 @@ std::vector<Flag> make_flags() {
       "drafters keep what earlier answers taught them");
   add({"--stored-profile"}, "", generation, named, on(&Settings::stored_profile),
       "each --draft begins with what `run` has learned with it here; nothing is stored");
+  add({"--full"}, "", generation, named, on(&Settings::full),
+      "without a prompt: longer answers and more samples");
   add({"-d", "--n-depth", "--depth"}, "N", generation, named,
       integer(&Settings::depth, 0, (1 << 20) - 512), "positions of text before each pass");
 

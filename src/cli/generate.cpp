@@ -163,6 +163,13 @@ std::unique_ptr<Engine> Workbench::make_engine(const DraftSetting& draft) {
   return engine;
 }
 
+std::unique_ptr<Engine> Workbench::make_engine(const DraftSetting& draft,
+                                               const PlannerOptions& planner) {
+  std::unique_ptr<Engine> engine = runtime_.make_engine(draft.choices, planner);
+  console_.clear();
+  return engine;
+}
+
 void Workbench::show_step(const std::string& draft, const StepReport& report) {
   if (settings_.trace_file) {
     trace_ << step_json(draft, report) << std::endl;

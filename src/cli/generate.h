@@ -65,6 +65,7 @@ class Workbench {
 
   // Engines share the models; --steps and --trace watch each.
   std::unique_ptr<Engine> make_engine(const DraftSetting& draft);
+  std::unique_ptr<Engine> make_engine(const DraftSetting& draft, const PlannerOptions& planner);
   std::vector<std::unique_ptr<Drafter>> make_drafters(const DraftSetting& draft);
   Session open_session(Engine& engine) const { return runtime_.open_session(engine); }
 

@@ -1,5 +1,7 @@
 #include <algorithm>
 
+#include "base/stopwatch.h"
+#include "cli/certificate.h"
 #include "cli/chat.h"
 #include "cli/generate.h"
 #include "cli/json.h"
@@ -21,6 +23,7 @@ struct Tally {
   std::string first_difference;  // a line
 };
 
+// None: the certificate is asked for.
 std::vector<BenchPrompt> prompts_of(const Settings& settings) {
   std::vector<BenchPrompt> prompts;
   if (settings.prompts_file) {
@@ -32,8 +35,6 @@ std::vector<BenchPrompt> prompts_of(const Settings& settings) {
     for (const std::string& prompt : settings.prompt) prompts.push_back({.turns = {prompt}});
   } else if (const auto prompt = single_prompt(settings)) {
     prompts.push_back({.turns = {*prompt}});
-  } else {
-    throw UsageError("prove: needs a prompt, by -p, -f or --prompts");
   }
   return prompts;
 }
@@ -114,18 +115,70 @@ std::string report_text(const std::vector<Tally>& tallies, std::size_t n_prompts
   return text;
 }
 
+std::string_view promise(Guarantee guarantee) {
+  switch (guarantee) {
+    case Guarantee::same_text: return "the text of plain decoding, whatever else runs";
+    case Guarantee::same_distribution: return "the distribution of plain decoding";
+    case Guarantee::lossy:
+      return "lossy: it changes the distribution, and there is nothing to prove";
+  }
+  return "";
+}
+
+int prove_guarantee(const Machine& machine, const Settings& settings) {
+  Console console(settings);
+  const Stopwatch watch;
+  const std::vector<CertificateCheck> checks = certificate(machine, settings, console);
+  console.clear();
+  const auto n_passed = std::ranges::count(checks, true, &CertificateCheck::passed);
+  const bool passed = n_passed == std::ssize(checks);
+  const auto verifier = make_verifier(settings.verifier, settings.typical_acceptance);
+  if (settings.json) {
+    Json list = Json::array();
+    for (const CertificateCheck& check : checks) {
+      list.push_back({{"check", check.what},
+                      {"passed", check.passed},
+                      {"result", check.result},
+                      {"tokens", check.tokens},
+                      {"accepted", check.accepted}});
+      if (check.p_value) list.back()["p_value"] = *check.p_value;
+    }
+    write_json({{"schema", 1},
+                {"model", settings.model},
+                {"verify", verifier->name()},
+                {"promise", promise(verifier->guarantee())},
+                {"passed", passed},
+                {"seconds", watch.ms() / 1000},
+                {"checks", list}});
+  } else {
+    Table table({"check", "tokens", "accepted drafts", "result"}, "lrrl");
+    for (const CertificateCheck& check : checks)
+      table.add({check.what, fmt::format("{}", check.tokens), fmt::format("{}", check.accepted),
+                 check.result});
+    std::string text = checks.empty() ? "" : table.text(output_width());
+    text += fmt::format("{} --verify {}: {}", settings.model, verifier->name(),
+                        promise(verifier->guarantee()));
+    if (!checks.empty())
+      text += fmt::format("; {} of {} checks passed in {:.0f} s", n_passed, checks.size(),
+                          watch.ms() / 1000);
+    write_output(text + "\n");
+  }
+  return passed ? kDone : kFailed;
+}
+
 int prove(const Machine& machine, const Settings& settings) {
+  const std::vector<BenchPrompt> prompts = prompts_of(settings);
+  if (prompts.empty()) return prove_guarantee(machine, settings);
+  if (settings.full) throw UsageError("--full: takes no prompt beside it");
   if (settings.verifier != kVerifierNames[0])
     throw UsageError(
-        "--verify {}: its text is another one than plain decoding's; prove compares "
-        "texts",
+        "--verify {}: its text is another than plain decoding's; prove it without a prompt",
         settings.verifier);
   const std::vector<DraftSetting> drafts = parse_draft_settings(settings, {"off", "auto"});
   if (drafts.size() < 2) {
     throw UsageError("--draft {}: prove compares; give a second --draft", drafts[0].text);
   }
   check_draft_flags(settings, drafts);
-  const std::vector<BenchPrompt> prompts = prompts_of(settings);
 
   Console console(settings);
   Workbench bench(machine, settings, drafts, console, {.reads_profiles = settings.stored_profile});
@@ -190,10 +243,16 @@ Command prove_command() {
       .summary = "show that speculation changes speed and nothing else",
       .description =
           "Answers the same prompts once for each --draft (off and auto if none is given), "
-          "compares the token sequences and measures their speed. Exit status 1 if any sequence "
-          "differs.",
+          "compares the token sequences and measures their speed. Without a prompt it tries what "
+          "the "
+          "verifier (--verify) guarantees: coupled, the same tokens from the same logits under "
+          "every "
+          "drafter, tree size, batch, number of threads and instruction set, and with prompts from "
+          "the cache and preempted; rejection, the target's exact distribution by chi-square "
+          "tests. "
+          "Exit status 1 if anything differs.",
       .flag_set = FlagSet::generating,
-      .flags = {"--prompt", "--file", "--prompts", "--stored-profile"},
+      .flags = {"--prompt", "--file", "--prompts", "--stored-profile", "--full"},
       .run = prove};
 }
 

@@ -69,8 +69,8 @@ struct Settings {
   std::optional<int> chunks;
   std::optional<std::string> logits_out, kl_divergence_base;
   bool steps = false;
-  bool json = false, csv = false, keep_learned = false, stored_profile = false, quiet = false,
-       verbose = false, all = false, profile = false, help = false;
+  bool json = false, csv = false, keep_learned = false, stored_profile = false, full = false,
+       quiet = false, verbose = false, all = false, profile = false, help = false;
   ColorMode color = ColorMode::automatic;
 };
 

@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -25,6 +26,7 @@ struct Emitted {
   std::optional<int> drafter;             // who proposed it first, if it was an accepted draft
   std::string text;                       // became showable with it: whole characters, perhaps none
   std::optional<ScoredToken> score = {};  // if AnswerOptions::n_logprobs asks for it
+  std::uint64_t fingerprint = 0;          // if AnswerOptions::fingerprints: FNV-1a of all bits
 };
 
 struct DrafterCounts {

@@ -37,6 +37,8 @@ struct AnswerOptions {
   std::optional<int> n_logprobs = {};
   // The same for the tokens of the prompt: then all of it is computed, cached or not.
   bool prompt_logprobs = false;
+  // Each token of the answer with a fingerprint of the logits that it was chosen from.
+  bool fingerprints = false;
   // The prompt is prefilled even if no token of an answer is wanted: for its log probabilities, and
   // for prompts that begin alike.
   bool prefills_always = false;

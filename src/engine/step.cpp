@@ -1,6 +1,8 @@
 #include "engine/step.h"
 
 #include <algorithm>
+#include <bit>
+#include <cstdint>
 #include <new>
 #include <utility>
 
@@ -15,6 +17,14 @@ Error unusable_logits(int position) {
                "the model gave no usable logits at position {} (NaN, infinite, or every token "
                "forbidden); the file may be damaged, or a bias forbids everything",
                position);
+}
+
+// FNV-1a, 32 bits at a time.
+std::uint64_t fingerprint(std::span<const float> logits) {
+  std::uint64_t hash = 0xcbf29ce484222325;
+  for (const float logit : logits)
+    hash = (hash ^ std::bit_cast<std::uint32_t>(logit)) * 0x100000001b3;
+  return hash;
 }
 
 }  // namespace
@@ -334,15 +344,18 @@ void Step::score_prompt(SequenceStep& sequence) {
   }
 }
 
-// The same for the tokens that the text gained.
+// The same for the tokens that the text gained, and fingerprints.
 void Step::score_answer(SequenceStep& sequence) {
   Generation& generation = *sequence.generation;
-  if (!generation.options.n_logprobs) return;
+  const std::optional<int> n_logprobs = generation.options.n_logprobs;
+  const bool fingerprints = generation.options.fingerprints;
+  if (!n_logprobs && !fingerprints) return;
   for (std::size_t i = 0; i < generation.emitted.size(); ++i) {
     const int node = i == 0 ? 0 : sequence.verdict.accepted[i - 1];
     Emitted& emitted = generation.emitted[i];
-    emitted.score = score(logits_of(sequence.node_rows[node]).logits, emitted.token,
-                          *generation.options.n_logprobs);
+    const std::vector<float> logits = logits_of(sequence.node_rows[node]).logits;
+    if (n_logprobs) emitted.score = score(logits, emitted.token, *n_logprobs);
+    if (fingerprints) emitted.fingerprint = fingerprint(logits);
   }
 }
 

@@ -334,12 +334,23 @@ std::vector<std::unique_ptr<Drafter>> Runtime::make_drafters(std::span<const Dra
   return drafters;
 }
 
+std::unique_ptr<Engine> Runtime::new_engine(std::span<const DraftChoice> drafters,
+                                            const PlannerOptions& planner) {
+  return std::make_unique<Engine>(target_, make_drafters(drafters),
+                                  EngineOptions{.planner = planner,
+                                                .prompt_chunk = options_.prompt_chunk,
+                                                .always_times_passes = options_.pool.has_value()});
+}
+
+std::unique_ptr<Engine> Runtime::make_engine(std::span<const DraftChoice> drafters,
+                                             const PlannerOptions& planner) {
+  auto engine = new_engine(drafters, planner);
+  if (planner.automatic) engine->measure_costs();
+  return engine;
+}
+
 std::unique_ptr<Engine> Runtime::make_engine(std::span<const DraftChoice> drafters) {
-  auto engine =
-      std::make_unique<Engine>(target_, make_drafters(drafters),
-                               EngineOptions{.planner = options_.planner,
-                                             .prompt_chunk = options_.prompt_chunk,
-                                             .always_times_passes = options_.pool.has_value()});
+  auto engine = new_engine(drafters, options_.planner);
   std::optional<Profile> profile;
   if (options_.planner.automatic)
     profile = std::ranges::equal(drafters, options_.drafters) ? profile_ : find_profile(drafters);

@@ -71,6 +71,9 @@ class Runtime {
   // Engines share the models and so their n_sequences sequences: together they have no more
   // generations, and while n_sequences live, no engine may be made.
   std::unique_ptr<Engine> make_engine(std::span<const DraftChoice> drafters);
+  // The same with another planner, which begins without a profile.
+  std::unique_ptr<Engine> make_engine(std::span<const DraftChoice> drafters,
+                                      const PlannerOptions& planner);
   // Keeps what this engine, made with the options' drafters, has learned.
   void keep_profile(const Engine& engine);
   std::vector<std::unique_ptr<Drafter>> make_drafters(std::span<const DraftChoice> drafters);
@@ -95,6 +98,8 @@ class Runtime {
   void choose_pages(const Need& need, std::uint64_t available);
   ProfileKey profile_key(std::span<const DraftChoice> drafters);
   std::optional<Profile> find_profile(std::span<const DraftChoice> drafters);
+  std::unique_ptr<Engine> new_engine(std::span<const DraftChoice> drafters,
+                                     const PlannerOptions& planner);
   std::unique_ptr<Drafter> make_drafter(const DraftChoice& choice);
   std::unique_ptr<Drafter> make_late(const DraftChoice& choice);
   std::shared_ptr<EarlierAnswers> earlier_answers(std::size_t memory_bytes) const;

@@ -63,7 +63,25 @@ class Model(TestCase):
                 said = outrider("run", "-p", PROMPT, "-n", "1", "--temp", "0.8", "--verify", how).stderr
                 self.assertEqual("--verify typical is lossy" in said, how == "typical", said)
         self.assert_fails(outrider("run", "-p", PROMPT, "--verify", "exact"), 2, "--verify", "coupled or rejection or typical")
-        self.assert_fails(outrider("prove", "-p", PROMPT, "--verify", "typical"), 2, "--verify typical", "prove compares")
+        self.assert_fails(outrider("prove", "-p", PROMPT, "--verify", "typical"), 2, "--verify typical", "prove it without a prompt")
+
+    def test_certificate(self):
+        result = outrider("prove", "--json", "--draft", "lookup", "-c", "512")
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        report = json.loads(result.stdout)
+        self.assertEqual((report["verify"], report["passed"]), ("coupled", True))
+        checks = {check["check"]: check for check in report["checks"]}
+        sets = re.search("instruction sets: (.*)", outrider("--version").stdout).group(1)
+        for what in ("--draft lookup", "trees of 64 nodes, 16 levels, 8 wide", "six answers at once", "1 thread",
+                     "preempted every eight tokens", "prompts found in the cache", "instructions of reference"):
+            self.assertIn(what, checks)
+        self.assertEqual([name for name in checks if name.startswith("instructions of ")],
+                         ["instructions of " + name for name in re.findall(r"\w+", sets.split(";")[0])], sets)
+        self.assertGreater(checks["--draft lookup"]["accepted"], 5)
+        self.assertEqual(checks["--draft lookup"]["tokens"], 6 * 32)
+        typical = outrider("prove", "--verify", "typical")
+        self.assertEqual(typical.returncode, 0)
+        self.assertIn("lossy", typical.stdout)
 
     def test_prediction(self):
         plain = self.run_json("--draft", "off", "--temp", "0", "--ignore-eos")

@@ -63,7 +63,7 @@ class Usage(TestCase):
             (["run", "-m", "smolm2:135m", "-p", "x"], "smollm2:135m"),
             (["run", "-m", "hf:a/b", "-p", "x"], "hf:"),
             (["run", "-m", "https://a.b/c.gguf", "-p", "x"], "does not fetch from addresses; give"),
-            (["prove"], "needs a prompt"),
+            (["prove", "--full", "-p", "x"], "--full: takes no prompt"),
             (["prove", "--draft", "off", "-p", "x"], "give a second --draft"),
             (["bench", "generate"], "needs --prompts"),
             (["run", "-p", "x", "--draft", "lookup+prediction"], "prediction has no text; write prediction=FILE"),
