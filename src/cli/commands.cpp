@@ -18,6 +18,7 @@
   row(inspect)                 \
   row(tokenize)                \
   row(perplexity)              \
+  row(datastore_build)         \
   row(profile_show)            \
   row(profile_clear)           \
   row(history_show)            \

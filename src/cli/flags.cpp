@@ -280,6 +280,7 @@ std::vector<Flag> make_flags() {
 
   add({"--chunks"}, "N", generation, named, optional_integer(&Settings::chunks, 1, INT_MAX, "all"),
       "chunks of the text, at most");
+  add({"--out"}, "FILE", output, named, optional_text(&Settings::out), "the file to write");
   add({"--logits-out"}, "FILE", output, named, optional_text(&Settings::logits_out),
       "store the logits of all predictions as a matrix in NumPy's format (.npy)");
   add({"--kl-divergence-base"}, "FILE", output, named, optional_text(&Settings::kl_divergence_base),
@@ -321,7 +322,8 @@ std::vector<Flag> make_flags() {
 
   add({"--draft"}, "HOW", speculation, generating, texts(&Settings::draft, false),
       fmt::format("off, auto, or drafters joined by +: {}; may be repeated for prove and bench "
-                  "generate (default: auto; for these two: off and auto)",
+                  "generate, which take all, too: off, each drafter and auto (default: auto; for "
+                  "these two: off and auto)",
                   drafter_names()));
   for (const DrafterKind* kind : drafter_kinds())
     for (const DrafterFlag& flag : kind->flags)
@@ -354,7 +356,8 @@ std::vector<Flag> make_flags() {
       "the same for X times exp(-entropy) of the model's distribution, where that is less than P");
 
   add({"--steps"}, "", output, generating, on(&Settings::steps),
-      "a line on standard error for each pass: rows, accepted drafts, time");
+      "each pass on standard error: rows, accepted drafts, time, and the drafts as a tree: who "
+      "drafted what, and what the model says after it");
   add({"--host"}, "ADDRESS", server, named, text(&Settings::host),
       "address to listen on; 0.0.0.0 or ::, all of this machine's, which others can reach");
   add({"--port"}, "N", server, named, integer(&Settings::port, 0, 65535),

@@ -38,12 +38,33 @@ DraftSetting parse_draft_setting(const std::string& text, const Settings& settin
   return setting;
 }
 
+namespace {
+
+// off, each drafter that needs nothing that is not there, and auto.
+std::vector<std::string> every_draft(const Settings& settings) {
+  std::vector<std::string> drafts{"off"};
+  for (const DrafterKind* kind : drafter_kinds()) {
+    const bool is_there = kind->value_is_prediction ? settings.prompts_file.has_value()
+                          : kind->runs_model()      ? settings.model_draft.has_value()
+                                                    : kind->value.empty();
+    if (is_there) drafts.push_back(kind->name);
+  }
+  drafts.emplace_back("auto");
+  return drafts;
+}
+
+}  // namespace
+
 std::vector<DraftSetting> parse_draft_settings(const Settings& settings,
                                                const std::vector<std::string>& standard) {
-  std::vector<DraftSetting> result;
+  std::vector<std::string> texts;
   for (const std::string& text : settings.draft.empty() ? standard : settings.draft) {
-    result.push_back(parse_draft_setting(text, settings));
+    const std::vector<std::string> meant =
+        text == "all" ? every_draft(settings) : std::vector{text};
+    texts.insert(texts.end(), meant.begin(), meant.end());
   }
+  std::vector<DraftSetting> result;
+  for (const std::string& text : texts) result.push_back(parse_draft_setting(text, settings));
   return result;
 }
 
@@ -176,7 +197,7 @@ void Workbench::show_step(const std::string& draft, const StepReport& report) {
     if (!trace_)
       throw Error("--trace {}: cannot be written: {}", *settings_.trace_file, std::strerror(errno));
   }
-  if (settings_.steps) console_.note(step_text(draft, report));
+  if (settings_.steps) console_.note(step_text(draft, report, tokenizer()));
 }
 
 SamplingParams Workbench::read_sampling() const {

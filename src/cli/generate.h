@@ -25,7 +25,8 @@ struct DraftSetting {
 
 // UsageError where the text names no drafters of this version, Error where a file cannot be read.
 DraftSetting parse_draft_setting(const std::string& text, const Settings& settings);
-// All --draft flags, or `standard` if there is none.
+// All --draft flags, or `standard` if there is none. "all" stands for off, each drafter alone for
+// which everything is there, and auto.
 std::vector<DraftSetting> parse_draft_settings(const Settings& settings,
                                                const std::vector<std::string>& standard);
 // For --draft auto without -md: adds the draft model that the catalogue names for the target, which

@@ -67,7 +67,7 @@ struct Settings {
   int repetitions = 1, depth = 0;
   std::optional<std::string> trace_file, log_file;
   std::optional<int> chunks;
-  std::optional<std::string> logits_out, kl_divergence_base;
+  std::optional<std::string> logits_out, kl_divergence_base, out;
   bool steps = false;
   bool json = false, csv = false, keep_learned = false, stored_profile = false, full = false,
        quiet = false, verbose = false, all = false, profile = false, help = false;

@@ -1,10 +1,11 @@
-// What a step did, as lines: for people (--steps), and as JSON for tools that tune drafters
+// What a step did, as lines: for people, drafts as a tree (--steps), and as JSON for tools that
+// tune drafters
 // (--trace), a line per step:
 //
 //   {"draft": "auto", "step": 12, "rows": 9, "draft_ms": 0.01, "forward_ms": 31.2,
 //    "sequences": [{"sequence": 0, "position": 57, "text_rows": 1, "proposed": 16,
 //                   "nodes": [{"token": 5, "parent": 0, "accepted": true, "by": {"lookup": 0.5}}],
-//                   "taken": [5, 9], "finish": "stop"}]}
+//                   "choices": [5, 9], "taken": [5, 9], "finish": "stop"}]}
 //
 //   draft      the --draft whose step it was
 //   position   tokens of the sequence in the cache before the step
@@ -12,8 +13,9 @@
 //   proposed   drafted nodes before the plan
 //   nodes      those checked, numbered from 1 in order; parent 0 is the root. "by": the confidence
 //              of each drafter that proposed the node
-//   taken      tokens by which the sequence grew
-//   finish     "stop", "length", "error" or null
+//   choices    the target's after the root and after each node; none for a sequence that got
+//   nothing taken      tokens by which the sequence grew finish     "stop", "length", "error" or
+//   null
 
 #pragma once
 
@@ -21,11 +23,14 @@
 #include <string_view>
 
 #include "engine/step_report.h"
+#include "text/tokenizer.h"
 
 namespace outrider {
 
-// `draft`: the --draft whose step it was. A line per sequence, without line ends after the last.
-std::string step_text(std::string_view draft, const StepReport& report);
+// `draft`: the --draft whose step it was. A line per sequence, and if it had drafts a line for the
+// root and each node, below its parent and marked with + if accepted: who drafted it with which
+// confidence, and what the target would say after it. No line end after the last.
+std::string step_text(std::string_view draft, const StepReport& report, const Tokenizer& tokenizer);
 
 // One JSON document without a line end.
 std::string step_json(std::string_view draft, const StepReport& report);

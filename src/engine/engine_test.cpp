@@ -1077,15 +1077,23 @@ TEST(Engine, ReportsEachStep) {
     EXPECT_EQ(sequence.position + sequence.n_tokens, 5 + static_cast<int>(emitted.size()));
     EXPECT_EQ(report.rows, sequence.n_tokens + static_cast<int>(sequence.nodes.size()));
     // The accepted nodes are a path, and its tokens the ones that were emitted first.
+    // The target had chosen each of them, and what came after.
     int last = 0;
     std::size_t n_accepted = 0;
+    if (!sequence.emitted.empty()) {
+      ASSERT_EQ(sequence.choices.size(), sequence.nodes.size() + 1);
+    }
     for (std::size_t i = 0; i < sequence.nodes.size(); ++i) {
       const StepReport::Node& node = sequence.nodes[i];
       EXPECT_FALSE(node.proposals.empty());
       if (!node.accepted) continue;
       EXPECT_EQ(node.parent, last);
       EXPECT_EQ(node.token, sequence.emitted[n_accepted++]);
+      EXPECT_EQ(node.token, sequence.choices[last]);
       last = static_cast<int>(i) + 1;
+    }
+    if (n_accepted < sequence.emitted.size()) {
+      EXPECT_EQ(sequence.emitted.back(), sequence.choices[last]);
     }
     emitted.insert(emitted.end(), sequence.emitted.begin(), sequence.emitted.end());
   }

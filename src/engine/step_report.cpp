@@ -75,10 +75,12 @@ void Step::report() {
     const Generation& generation = *sequence.generation;
     StepReport::Sequence& reported = report.sequences.emplace_back(
         StepReport::Sequence{.id = generation.draft_sequence,
+                             .last = sequence.checked[0].token,
                              .position = sequence.first,
                              .n_tokens = sequence.n_tokens,
                              .n_proposed = sequence.drafted.size() - 1,
                              .nodes = {},
+                             .choices = {},
                              .emitted = {},
                              .finish_reason = generation.finish_reason,
                              .error = {}});
@@ -87,6 +89,7 @@ void Step::report() {
       const bool accepted = std::ranges::count(sequence.verdict.accepted, node) > 0;
       reported.nodes.push_back({drafted.token, drafted.parent, accepted, drafted.proposals});
     }
+    for (const NodeAnswer& answer : sequence.answers) reported.choices.push_back(answer.choice);
     for (const Emitted& emitted : generation.emitted) reported.emitted.push_back(emitted.token);
     if (generation.error) reported.error = generation.error->what();
   }

@@ -23,10 +23,14 @@ struct StepReport {
   };
   struct Sequence {
     DraftSequence id;
+    Token last;      // of the sequence, before the step
     int position;    // tokens of the sequence in the cache before the step
     int n_tokens;    // tokens of the sequence computed: the root, or a part of the prompt
     int n_proposed;  // drafted nodes before the plan
     std::vector<Node> nodes;
+    // The target's choice after the last token of the sequence and after each node, [nodes + 1]
+    // (nothing: an unusable row). Empty if the sequence generated nothing.
+    std::vector<std::optional<Token>> choices;
     std::vector<Token> emitted;
     std::optional<FinishReason> finish_reason;
     std::optional<std::string> error;

@@ -13,6 +13,7 @@
 #define OUTRIDER_DRAFTERS(row) \
   row(lookup)                  \
   row(prediction)              \
+  row(rest)                    \
   row(model)
 // clang-format on
 

@@ -139,7 +139,7 @@ TEST(DraftModel, ComparesVocabularies) {
     return choice.kind->make({.tokenizer = target,
                               .vocabulary = 3,
                               .flags = {},
-                              .model_name = "small",
+                              .value = "small",
                               .model = std::make_shared<FakeBackend>(model, LoadOptions{}),
                               .model_tokenizer = &tokenizer});
   };

@@ -270,12 +270,12 @@ std::unique_ptr<Drafter> Runtime::make_drafter(const DraftChoice& choice) {
       .vocabulary = target_model_.model.spec.vocabulary,
       .flags = options_.drafter_flags,
       .earlier = [this](std::size_t memory_bytes) { return earlier_answers(memory_bytes); },
+      .value = choice.value,
   };
   if (choice.kind->runs_model()) {
     const OpenedModel& draft = open_draft(choice.value);
     std::shared_ptr<Backend>& backend = drafts_[choice.value];
     if (!backend) backend = load(draft, draft_load_options(choice));
-    context.model_name = choice.value;
     context.model = backend;
     context.model_tokenizer = draft.tokenizer.get();
   }

@@ -40,8 +40,8 @@ struct DrafterContext {
   const DrafterFlagValues& flags;
   // Answers to earlier requests, for a drafter of its own. Null: there are none.
   std::function<std::shared_ptr<EarlierAnswers>(std::size_t memory_bytes)> earlier = nullptr;
-  // Of kinds that run a model:
-  std::string model_name = {};
+  std::string value = {};  // what stood after "name="
+  // Of kinds that run a model, which the value names:
   std::shared_ptr<Backend> model = nullptr;
   const Tokenizer* model_tokenizer = nullptr;
 };

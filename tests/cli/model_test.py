@@ -83,6 +83,57 @@ class Model(TestCase):
         self.assertEqual(typical.returncode, 0)
         self.assertIn("lossy", typical.stdout)
 
+    def test_all_drafters_are_compared(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as prompts:
+            prompts.write(json.dumps({"prompt": PROMPT}) + "\n")
+            prompts.flush()
+            report = json.loads(outrider("bench", "generate", "--prompts", prompts.name, "--draft", "all", "-md", MODEL,
+                                         "-n", "8", "--temp", "0", "--json").stdout)
+        self.assertEqual([group["draft"] for group in report["groups"] if group["group"] == "all"],
+                         ["off", "lookup", "prediction", "model", "auto"])
+        self.assertTrue(report["identical"])
+
+    def test_datastore(self):
+        plain = self.run_json("--draft", "off", "--temp", "0", "--ignore-eos")
+        with tempfile.TemporaryDirectory() as folder:
+            texts, store = os.path.join(folder, "texts"), os.path.join(folder, "store")
+            os.mkdir(texts)
+            files = {"a.txt": "A short text.\n", "b.bin": "no\0text", "empty": "",
+                     "c.jsonl": "".join(json.dumps({field: PROMPT + "\n" + plain["text"]}) + "\n"
+                                        for field in ("text", "answer"))}
+            for name, text in files.items():
+                with open(os.path.join(texts, name), "w") as file:
+                    file.write(text)
+
+            def build(*arguments):
+                return outrider("datastore", "build", "-m", MODEL, *arguments)
+            built = build("--out", store, "--json", texts)
+            self.assertEqual(built.returncode, 0, built.stderr)
+            report = json.loads(built.stdout)
+            self.assertEqual((report["documents"], report["skipped"], report["bytes"]), (3, 2, os.path.getsize(store)))
+            drafted = self.run_json("--draft", f"rest={store}", "--budget", "fixed", "--temp", "0", "--ignore-eos")
+            self.assertEqual(drafted["tokens"], plain["tokens"])
+            self.assertGreaterEqual(drafted["draft"]["rest"]["accepted"], 6)
+
+            self.assert_fails(build(texts), 2, "needs --out FILE")
+            self.assert_fails(build("--out", store + "2", os.path.join(texts, "b.bin")), 1, "none of them text")
+            self.assert_fails(build("--out", store + "2", os.path.join(folder, "missing")), 1, "missing", "No such file")
+            self.assert_fails(build("--out", os.path.join(folder, "no", "store"), texts), 1, "cannot be written")
+            with open(os.path.join(texts, "d.jsonl"), "w") as file:
+                file.write('{"prompt": "x"}\n')
+            self.assert_fails(build("--out", store + "2", texts), 1, "d.jsonl: line 1", "has no text")
+            self.assertEqual(sorted(os.listdir(folder)), ["store", "texts"])
+            with open(store, "rb") as file:
+                whole = file.read()
+            for name, content, says in (("cut", whole[:-1], "is damaged"), ("text", b"text", "is no datastore"),
+                                        ("empty", b"", "is no datastore"),
+                                        ("other", whole[:30] + b"x" + whole[31:], "another vocabulary")):
+                with open(os.path.join(folder, name), "wb") as file:
+                    file.write(content)
+                self.assert_fails(outrider("run", "-p", PROMPT, "--draft", f"rest={os.path.join(folder, name)}"), 1,
+                                  name, says)
+            self.assert_fails(outrider("run", "-p", PROMPT, "--draft", "rest"), 2, "write rest=FILE")
+
     def test_prediction(self):
         plain = self.run_json("--draft", "off", "--temp", "0", "--ignore-eos")
         lines = [{"prompt": PROMPT, "prediction": plain["text"]}, {"prompt": PROMPT}]

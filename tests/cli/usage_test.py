@@ -9,7 +9,7 @@ import unittest
 from program import OUTRIDER, TestCase, environment, outrider
 
 COMMANDS = ["run", "serve", "prove", "bench bandwidth", "bench curve", "bench generate", "pull", "list", "rm", "inspect",
-            "tokenize", "profile show", "profile clear", "history show",
+            "tokenize", "datastore build", "profile show", "profile clear", "history show",
             "history clear", "completions", "manual"]
 
 

@@ -84,7 +84,7 @@ std::unique_ptr<Drafter> make(const DrafterContext& context) {
     throw Error(
         "draft model {}: its vocabulary is not the target's: {}; choose a draft model of the "
         "same family",
-        context.model_name, *difference);
+        context.value, *difference);
   return std::make_unique<ModelDrafter>(
       context.model, ModelDrafterOptions{.target_vocabulary = context.vocabulary});
 }
