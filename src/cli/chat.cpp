@@ -187,6 +187,7 @@ class Chat {
       throw;
     }
     printer_.end_line();
+    bench_.count_drafts(*last_);
     messages_.push_back({"assistant", last_->text});
     if (pending_signal()) {
       if (take_signal() == SIGTERM) throw Interrupted{SIGTERM};

@@ -77,9 +77,10 @@ SettingsField temperature() {
           standard_text(Filters{}.temperature)};
 }
 
-SettingsField typical_acceptance(double TypicalAcceptance::*field, double most) {
+SettingsField typical_acceptance(const char* flag, double TypicalAcceptance::*field, double most) {
   return {[=](Settings& settings, std::string_view text) {
             settings.typical_acceptance.*field = in_range(text, 0.0, most);
+            settings.typical_flag = flag;
           },
           standard_text(TypicalAcceptance{}.*field)};
 }
@@ -347,12 +348,12 @@ std::vector<Flag> make_flags() {
       "with other random numbers; typical: those that are probable enough, which is lossy: the "
       "distribution is another");
   add({"--typical-epsilon"}, "P", speculation, generating,
-      typical_acceptance(&TypicalAcceptance::epsilon, 1),
+      typical_acceptance("--typical-epsilon", &TypicalAcceptance::epsilon, 1),
       "with --verify typical (--typical-p is a filter): a drafted token that is more probable than "
       "P "
       "is accepted");
   add({"--typical-delta"}, "X", speculation, generating,
-      typical_acceptance(&TypicalAcceptance::delta, kFilterMax),
+      typical_acceptance("--typical-delta", &TypicalAcceptance::delta, kFilterMax),
       "the same for X times exp(-entropy) of the model's distribution, where that is less than P");
 
   add({"--steps"}, "", output, generating, on(&Settings::steps),

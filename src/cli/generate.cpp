@@ -93,6 +93,9 @@ void note_known_drafts(const DraftSetting& draft, const Settings& settings,
 
 void check_draft_flags(const Settings& settings, std::span<const DraftSetting> drafts,
                        bool prompts_bring_predictions) {
+  // Requests to a server may choose their verifier, as they bring their predictions.
+  if (settings.typical_flag && settings.verifier != "typical" && !prompts_bring_predictions)
+    throw UsageError("{}: needs --verify typical", *settings.typical_flag);
   const auto any_asks_for = [&](const auto& wanted) {
     for (const DraftSetting& draft : drafts)
       for (const DraftChoice& choice : draft.choices)
@@ -213,6 +216,27 @@ SamplingParams Workbench::read_sampling() const {
   params.filters = filters_for(settings_.filters, model().model.checkpoint->metadata);
   params.repeat_last_n = settings_.repeat_last_n;
   return params;
+}
+
+std::optional<std::string> misalignment(std::string_view drafter, const DrafterCounts& counts) {
+  const bool is_model = std::ranges::any_of(drafter_kinds(), [&](const DrafterKind* kind) {
+    return kind->name == drafter && kind->runs_model();
+  });
+  if (!is_model || !is_misaligned(counts)) return {};
+  return fmt::format(
+      "the draft model is misaligned: it was right about the next token in {} of {} steps, so it "
+      "brings little; was it made for this model?",
+      counts.first_right, counts.first);
+}
+
+void Workbench::count_drafts(const Completion& answer) {
+  for (const Completion::Draft& draft : answer.draft) {
+    DrafterCounts& counts = drafted_[draft.name] += draft.counts;
+    const std::optional<std::string> problem = misalignment(draft.name, counts);
+    if (!problem || is_misaligned_) continue;
+    is_misaligned_ = true;
+    console_.note(*problem);
+  }
 }
 
 void Workbench::note_sampling() const {

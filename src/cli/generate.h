@@ -4,7 +4,9 @@
 #pragma once
 
 #include <fstream>
+#include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -89,6 +91,8 @@ class Workbench {
                   const std::string& prediction = {}) const;
   std::uint64_t seed() const { return seed_; }
   const Verifier& verifier() const { return *verifier_; }
+  // Counts an answer's drafts; tells the console, once, of a draft model that hardly fits.
+  void count_drafts(const Completion& answer);
   // Tells the console a seed that was drawn, if choices are random, and a verifier that is lossy.
   void note_sampling() const;
 
@@ -108,10 +112,16 @@ class Workbench {
   Console& console_;
   std::uint64_t seed_;
   const std::shared_ptr<const Verifier> verifier_;
-  std::ofstream trace_;  // of --trace
+  std::ofstream trace_;                           // of --trace
+  std::map<std::string, DrafterCounts> drafted_;  // of all answers
+  bool is_misaligned_ = false;                    // the console was told
   Runtime runtime_;
   SamplingParams sampling_;
 };
+
+// What to say of a drafter by what it has guessed so far; nothing: it fits, has guessed little, or
+// runs no model.
+std::optional<std::string> misalignment(std::string_view drafter, const DrafterCounts& counts);
 
 // part / whole; 0 without a whole.
 double ratio(long part, long whole);

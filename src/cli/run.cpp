@@ -79,6 +79,7 @@ int run(const Machine& machine, const Settings& settings) {
       session.complete(bench.request(tokens, draft, -1),
                        settings.json ? ShowText{} : printer.show(), &interrupt_flag());
   bench.keep_profile(*engine);
+  bench.count_drafts(answer);
   if (settings.json) {
     Json json = answer_json(answer, bench, load_ms);
     json["reliability"] = reliability_json(engine->planner_report().reliability);

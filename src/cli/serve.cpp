@@ -198,13 +198,20 @@ void write(IgnoredFields& ignored, ServerLog& log) {
 }
 
 // Until a signal comes; false: the server failed meanwhile.
-bool wait_for_signal(const Server& server, FailedAnswers& failed, IgnoredFields& ignored,
-                     ServerLog& log) {
+bool wait_for_signal(const Server& server, const Scheduler& scheduler, FailedAnswers& failed,
+                     IgnoredFields& ignored, ServerLog& log) {
   constexpr int kWaitMs = 500;
+  bool is_misaligned = false;
   while (!pending_signal()) {
     if (server.failure()) return false;
     failed.write(log);
     write(ignored, log);
+    if (!is_misaligned)
+      for (const SchedulerStatus::OfDrafter& drafter : scheduler.status().drafters)
+        if (const auto problem = misalignment(drafter.name, drafter.counts)) {
+          is_misaligned = true;
+          log.note(*problem);
+        }
     ::poll(nullptr, 0, kWaitMs);  // a signal ends it
   }
   return true;
@@ -255,7 +262,7 @@ int serve(const Machine& machine, const Settings& settings) {
                api_routes(model), scheduler);
   log.note(fmt::format("{} is ready at {}/v1", bench.model().name, address));
 
-  if (wait_for_signal(server, failed, ignored, log)) {
+  if (wait_for_signal(server, scheduler, failed, ignored, log)) {
     const int signal = take_signal();
     const std::chrono::seconds most(settings.drain_seconds);
     if (!server.drain(most, [&] { return !pending_signal() && !server.failure(); }))

@@ -54,6 +54,7 @@ struct Settings {
   bool planner_automatic = true;
   std::string verifier{kVerifierNames[0]};
   TypicalAcceptance typical_acceptance;
+  std::optional<std::string> typical_flag;  // of these two, one that was given
 
   std::string host = "127.0.0.1";
   int port = 8080, parallel = 8, queue_max = 256, drain_seconds = 30, http_threads = 2;

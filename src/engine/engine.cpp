@@ -48,6 +48,21 @@ Counters& Counters::operator+=(const Counters& other) {
   return *this;
 }
 
+DrafterCounts& DrafterCounts::operator+=(const DrafterCounts& other) {
+  proposed += other.proposed;
+  accepted += other.accepted;
+  first += other.first;
+  first_right += other.first_right;
+  return *this;
+}
+
+bool is_misaligned(const DrafterCounts& counts) {
+  constexpr long kSteps = 200;
+  constexpr double kShare = 0.4;
+  return counts.first >= kSteps &&
+         static_cast<double>(counts.first_right) < kShare * static_cast<double>(counts.first);
+}
+
 Generation::Generation(Engine& engine, DraftSequence draft_sequence, SamplingParams sampling,
                        StopRules stop, AnswerOptions options)
     : engine(engine),

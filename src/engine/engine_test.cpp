@@ -321,6 +321,34 @@ TEST(Engine, DraftsAreAccepted) {
     }
 }
 
+TEST(Engine, TellsAMisalignedDraftModel) {
+  const FakeTokenizer tokenizer = words();
+  for (const float disagreement : {0.0f, 1.0f}) {
+    FakeModel draft;
+    draft.disagreement = disagreement;
+    draft.opinion = 1;
+    Setting setting;
+    setting.load.context = 1000;
+    setting.engine.planner = {.automatic = false, .rows = 1, .depth = 1, .width = 1};
+    const LoadOptions load{.context = 1000, .n_sequences = 8};
+    WatchedEngine engine(
+        setting, list(std::unique_ptr<Drafter>(std::make_unique<ModelDrafter>(
+                     std::make_unique<FakeBackend>(draft, load), ModelDrafterOptions{23}))));
+    const auto generation =
+        engine.begin(std::vector<Token>{1, 2}, greedy(),
+                     StopRules(tokenizer, {.n_predict = 900, .texts = {}, .ignore_eos = true}));
+    DrafterCounts counts;
+    while (!generation->ended()) {
+      Generation* const all[] = {generation.get()};
+      engine.step(all);
+      counts = generation->counters.drafters[0];
+      EXPECT_EQ(is_misaligned(counts), disagreement == 1 && counts.first >= 200);
+    }
+    EXPECT_GT(counts.first, 200);
+    EXPECT_EQ(counts.first_right, disagreement == 0 ? counts.first : counts.accepted);
+  }
+}
+
 // A drafter that is right exactly j times in a row, for every j, with wrong siblings before or
 // after the right child, or with the right path as one of several branches.
 TEST(Engine, AcceptsExactlyWhatIsRight) {

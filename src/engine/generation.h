@@ -32,7 +32,15 @@ struct Emitted {
 struct DrafterCounts {
   long proposed = 0;  // checked nodes that this drafter had proposed
   long accepted = 0;  // of these, tokens of the text
+  long first = 0;     // steps in which it guessed the next token, checked or not
+  long first_right = 0;
+
+  DrafterCounts& operator+=(const DrafterCounts& other);
 };
+
+// For a draft model: it is so seldom right about the next token that it hardly fits the target, as
+// with another training, another chat template or a damaged file.
+bool is_misaligned(const DrafterCounts& counts);
 
 // Steps that could have checked drafts, and why they checked none.
 struct NotDrafted {

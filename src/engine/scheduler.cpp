@@ -29,10 +29,8 @@ double ms_between(std::chrono::steady_clock::time_point from,
 
 void add_counters(SchedulerStatus& status, const Counters& counters) {
   status.counters += counters;
-  for (std::size_t i = 0; i < status.drafters.size(); ++i) {
-    status.drafters[i].counts.proposed += counters.drafters[i].proposed;
-    status.drafters[i].counts.accepted += counters.drafters[i].accepted;
-  }
+  for (std::size_t i = 0; i < status.drafters.size(); ++i)
+    status.drafters[i].counts += counters.drafters[i];
 }
 
 }  // namespace

@@ -39,6 +39,12 @@ void Step::count(const SequenceStep& sequence) const {
   for (int node = 1; node < sequence.checked.size(); ++node)
     for (const Proposal& proposal : sequence.checked[node].proposals)
       ++counters.drafters[proposal.drafter].proposed;
+  for (int i = 0; i < std::ssize(counters.drafters); ++i) {
+    DrafterCounts& counts = counters.drafters[i];
+    if (sequence.generation->emitted.empty() || !sequence.drafted.guesses(i)) continue;
+    ++counts.first;
+    counts.first_right += sequence.drafted.guesses(i, sequence.generation->emitted[0].token);
+  }
   for (int node : sequence.verdict.accepted)
     for (const Proposal& proposal : sequence.checked[node].proposals)
       ++counters.drafters[proposal.drafter].accepted;

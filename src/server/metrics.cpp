@@ -165,11 +165,8 @@ void add_work(Exposition& out, const SchedulerStatus& status) {
 // Drafters of one name count together, as a series may appear once.
 std::map<std::string, DrafterCounts> counts_by_drafter(const SchedulerStatus& status) {
   std::map<std::string, DrafterCounts> result;
-  for (const SchedulerStatus::OfDrafter& drafter : status.drafters) {
-    DrafterCounts& counts = result[drafter.name];
-    counts.proposed += drafter.counts.proposed;
-    counts.accepted += drafter.counts.accepted;
-  }
+  for (const SchedulerStatus::OfDrafter& drafter : status.drafters)
+    result[drafter.name] += drafter.counts;
   return result;
 }
 
@@ -222,8 +219,10 @@ void add_drafts(Exposition& out, const SchedulerStatus& status) {
               "Drafts of drafters that were not expected to pay, made to see whether they do.",
               status.planner.probes);
 
-  std::vector<Value> proposed, accepted;
+  std::vector<Value> proposed, accepted, first, first_right;
   for (const auto& [name, counts] : counts_by_drafter(status)) {
+    first.push_back({static_cast<double>(counts.first), {{"drafter", name}}});
+    first_right.push_back({static_cast<double>(counts.first_right), {{"drafter", name}}});
     proposed.push_back({static_cast<double>(counts.proposed), {{"drafter", name}}});
     accepted.push_back({static_cast<double>(counts.accepted), {{"drafter", name}}});
   }
@@ -232,6 +231,12 @@ void add_drafts(Exposition& out, const SchedulerStatus& status) {
               proposed);
   out.counter("outrider_draft_tokens_accepted_total", "", "Of these, those that became text.",
               accepted);
+  out.counter("outrider_draft_first_total", "", "Steps in which a drafter guessed the next token.",
+              first);
+  out.counter(
+      "outrider_draft_first_right_total", "",
+      "Of these, those in which it was right. Below 0.4 of them a draft model is misaligned.",
+      first_right);
   const NotDrafted& not_drafted = counters.not_drafted;
   const auto reason = [](long n, const char* name) {
     return Value{static_cast<double>(n), {{"reason", name}}};

@@ -98,7 +98,8 @@ SchedulerStatus busy_status() {
   status.planner = {.reliability = {}, .bank = 17.5, .vetoes = 3, .probes = 12};
   counters.not_drafted = {.off = 1, .limit = 2, .no_match = 3, .does_not_pay = 4, .measured = 5};
   counters.accepted_lengths = {10, 6, 4, 7, 0, 2};
-  status.drafters = {{"lookup", {50, 20}}, {"model", {60, 30}}, {"model", {5, 1}}};
+  status.drafters = {
+      {"lookup", {50, 20, 40, 10}}, {"model", {60, 30, 50, 35}}, {"model", {5, 1, 5, 1}}};
   return status;
 }
 

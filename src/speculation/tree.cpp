@@ -68,6 +68,11 @@ int DraftTree::depth(int drafter) const {
   return depth;
 }
 
+bool DraftTree::guesses(int drafter) const {
+  return std::ranges::any_of(children_[0],
+                             [&](int child) { return has(nodes_[child].proposals, drafter); });
+}
+
 bool DraftTree::guesses(int drafter, Token token) const {
   const std::optional<int> found = child(0, token);
   return found && has(nodes_[*found].proposals, drafter);

@@ -62,7 +62,8 @@ class DraftTree {
   std::optional<int> child(int node, Token token) const;
   int depth() const;             // of the deepest node; 0: the root alone
   int depth(int drafter) const;  // of the deepest that this drafter proposed; 0: none
-  // Whether one of the drafter's proposals for the root is this token.
+  // Whether the drafter has proposals for the root's children; whether one of them is this token.
+  bool guesses(int drafter) const;
   bool guesses(int drafter, Token token) const;
   // Tokens of the path to `node`, the root's not among them.
   std::vector<Token> path(int node) const;

@@ -64,6 +64,8 @@ class Usage(TestCase):
             (["run", "-m", "hf:a/b", "-p", "x"], "hf:"),
             (["run", "-m", "https://a.b/c.gguf", "-p", "x"], "does not fetch from addresses; give"),
             (["prove", "--full", "-p", "x"], "--full: takes no prompt"),
+            (["run", "-p", "x", "--typical-epsilon", "0.1"], "--typical-epsilon: needs --verify typical"),
+            (["run", "-p", "x", "--verify", "typical", "--typical-delta", "-1"], "--typical-delta -1: at least 0"),
             (["prove", "--draft", "off", "-p", "x"], "give a second --draft"),
             (["bench", "generate"], "needs --prompts"),
             (["run", "-p", "x", "--draft", "lookup+prediction"], "prediction has no text; write prediction=FILE"),
