@@ -4,7 +4,9 @@
 #include "engine/engine.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <random>
@@ -17,6 +19,7 @@
 #include "speculation/drafters/lookup.h"
 #include "speculation/drafters/model.h"
 #include "speculation/drafters/prediction.h"
+#include "speculation/drafters/rest.h"
 
 namespace outrider {
 namespace {
@@ -187,6 +190,21 @@ std::unique_ptr<Drafter> prediction() {
   return std::make_unique<PredictionDrafter>();
 }
 
+// From a datastore of the answers with changes.
+std::unique_ptr<Drafter> rest() {
+  static const auto datastore = [] {
+    const std::filesystem::path file =
+        std::filesystem::temp_directory_path() / fmt::format("engine-test-{}", getpid());
+    DatastoreBuilder builder(words());
+    for (const Request& request : requests()) builder.add(request.options.prediction);
+    builder.write(file, {});
+    const auto opened = std::make_shared<Datastore>(file, vocabulary_fingerprint(words()));
+    std::filesystem::remove(file);
+    return opened;
+  }();
+  return std::make_unique<RestDrafter>(datastore);
+}
+
 std::unique_ptr<Drafter> model(FakeModel draft, int batch_rows = 64) {
   const LoadOptions load{.context = 150, .n_sequences = 16, .batch_rows = batch_rows};
   return std::make_unique<ModelDrafter>(std::make_unique<FakeBackend>(std::move(draft), load),
@@ -221,6 +239,8 @@ std::vector<Draft> drafts() {
       {"lookup+model", [=] { return list(lookup(), model(nearly)); }},
       {"lookup+prediction+model", [=] { return list(lookup(), prediction(), model(nearly)); }},
       {"model+lookup", [=] { return list(model(nearly), lookup()); }},
+      {"rest", [] { return list(rest()); }},
+      {"lookup+rest+model", [=] { return list(lookup(), rest(), model(nearly)); }},
   };
 }
 
