@@ -153,7 +153,8 @@ std::shared_ptr<const ServedModel> served_model(const Settings& settings, const 
   model->verifier = settings.verifier;
   model->typical_acceptance = settings.typical_acceptance;
   model->keys_share_cache = settings.share_cache;
-  model->answers_max = static_cast<std::size_t>(settings.parallel + settings.queue_max);
+  model->answers_max =
+      static_cast<std::size_t>(settings.parallel) + static_cast<std::size_t>(settings.queue_max);
   model->unknown_field = [&](const std::string& place) {
     metrics.count_ignored_field();
     ignored.add(place);

@@ -15,11 +15,12 @@ StepReport report_of(std::vector<StepReport::Node> nodes, std::vector<std::optio
                     .forward_ms = 21.25,
                     .drafters = {"lookup", "model"},
                     .sequences = {}};
+  const auto n_proposed = static_cast<int>(nodes.size());
   report.sequences.push_back({.id = {1},
                               .last = 0,
                               .position = 48,
                               .n_tokens = 1,
-                              .n_proposed = static_cast<int>(nodes.size()),
+                              .n_proposed = n_proposed,
                               .nodes = std::move(nodes),
                               .choices = std::move(choices),
                               .emitted = std::move(emitted),

@@ -198,7 +198,7 @@ std::unique_ptr<Drafter> rest() {
     DatastoreBuilder builder(words());
     for (const Request& request : requests()) builder.add(request.options.prediction);
     builder.write(file, {});
-    const auto opened = std::make_shared<Datastore>(file, vocabulary_fingerprint(words()));
+    auto opened = std::make_shared<Datastore>(file, vocabulary_fingerprint(words()));
     std::filesystem::remove(file);
     return opened;
   }();
@@ -1039,7 +1039,8 @@ TEST(Engine, LearnsOfAnAnswerWhenItEnds) {
 
 TEST(Engine, SaysWhyNothingWasDrafted) {
   const FakeTokenizer tokenizer = words();
-  const auto reasons = [&](WatchedEngine& engine, int n_predict, AnswerOptions options = {}) {
+  const auto reasons = [&](WatchedEngine& engine, int n_predict,
+                           const AnswerOptions& options = {}) {
     const auto generation =
         engine.begin(std::vector<Token>{1, 2, 3, 1, 2, 3}, greedy(),
                      StopRules(tokenizer, {.n_predict = n_predict, .ignore_eos = true}), options);

@@ -108,7 +108,7 @@ TEST(DraftModel, ReadsItsFlags) {
   const FakeTokenizer tokenizer(std::vector<std::string>(100, "x"));
   ModelSpec spec;
   spec.vocabulary = 100;
-  const auto options = [&](DrafterFlagValues flags) {
+  const auto options = [&](const DrafterFlagValues& flags) {
     return choice.kind->load_options({.context = 77}, spec, tokenizer, flags);
   };
   EXPECT_EQ(options({}).context, 77);
@@ -132,7 +132,7 @@ TEST(DraftModel, ReadsItsFlags) {
 TEST(DraftModel, ComparesVocabularies) {
   const FakeTokenizer target({"", "a", "b"});
   const DraftChoice choice = parse_draft("model=small", "")[0];
-  const auto make = [&](std::vector<std::string> entries) {
+  const auto make = [&](const std::vector<std::string>& entries) {
     FakeModel model;
     model.vocabulary = static_cast<int>(entries.size());
     const FakeTokenizer tokenizer(entries);

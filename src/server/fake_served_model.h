@@ -121,7 +121,7 @@ class FakeScheduler {
 inline std::shared_ptr<FakeReply> ask(const std::vector<HttpRoute>& routes,
                                       const HttpRequest& request) {
   const Router router(routes);
-  const auto reply = std::make_shared<FakeReply>();
+  auto reply = std::make_shared<FakeReply>();
   const HttpHandler* const handler = router.find(request.method, request.path);
   if (handler)
     (*handler)(request, reply);

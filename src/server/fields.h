@@ -218,7 +218,8 @@ FieldReader<Request> text_field(T Request::*member) {
 
 // One of a few words.
 template <typename Request>
-FieldReader<Request> word_field(std::string Request::*member, std::vector<std::string> words) {
+FieldReader<Request> word_field(std::string Request::*member,
+                                const std::vector<std::string>& words) {
   const std::string takes = words_text(words);
   return {takes, [=](const FieldValue& value, Request& request) {
             if (std::ranges::find(words, value.text()) == words.end()) value.expected(takes);
@@ -228,7 +229,7 @@ FieldReader<Request> word_field(std::string Request::*member, std::vector<std::s
 
 // One of a few words, the only ones that are supported; the request keeps nothing of it.
 template <typename Request>
-FieldReader<Request> supported_word_field(std::vector<std::string> words) {
+FieldReader<Request> supported_word_field(const std::vector<std::string>& words) {
   const std::string takes = words_text(words);
   return {takes, [=](const FieldValue& value, Request&) {
             if (std::ranges::find(words, value.text()) == words.end())

@@ -286,7 +286,7 @@ struct Metrics::State {
   std::map<std::pair<std::string, int>, long> requests = {};  // by route and status
 };
 
-Metrics::Metrics(std::string model_name, std::string version, Now now)
+Metrics::Metrics(const std::string& model_name, const std::string& version, Now now)
     : state_(new State{well_formed(model_name), well_formed(version), std::move(now)}) {}
 
 Metrics::~Metrics() = default;

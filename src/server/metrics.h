@@ -26,7 +26,8 @@ class Metrics {
   using Now = std::function<std::chrono::steady_clock::time_point()>;
 
   // `now` is for tests.
-  Metrics(std::string model_name, std::string version, Now now = std::chrono::steady_clock::now);
+  Metrics(const std::string& model_name, const std::string& version,
+          Now now = std::chrono::steady_clock::now);
   ~Metrics();
   Metrics(const Metrics&) = delete;
   Metrics& operator=(const Metrics&) = delete;
