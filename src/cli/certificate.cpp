@@ -51,8 +51,8 @@ struct Bench {
   Bench(const Machine& machine, Settings changed, const std::vector<std::string>& draft_texts,
         Console& console)
       : settings(std::move(changed)) {
-    for (const std::string& text : draft_texts)
-      drafts.push_back(parse_draft_setting(text, settings));
+    settings.draft = draft_texts;
+    drafts = parse_draft_settings(settings, {});
     workbench.emplace(machine, settings, drafts, console,
                       WorkbenchOptions{.n_sequences = kSequences, .pool = RuntimeOptions::Pool{}});
   }
@@ -64,7 +64,7 @@ struct Bench {
   }
   const Tokenizer& tokenizer() const { return workbench->tokenizer(); }
 
-  const Settings settings;
+  Settings settings;
   std::vector<DraftSetting> drafts;
   std::optional<Workbench> workbench;
 };
@@ -131,7 +131,8 @@ class Certificate {
                std::span<const Request> requests, const BeforeStep& before_step = nullptr);
   void compare_together(const std::string& what, Engine& engine, const Tokenizer& tokenizer,
                         std::span<const Request> requests);
-  void add_comparison(const std::string& what, std::span<const Transcript> found, long accepted);
+  void add_comparison(const std::string& what, std::span<const Transcript> found, int n_wanted,
+                      long accepted);
   const Machine& machine_;
   Settings settings_;
   Console& console_;
@@ -203,7 +204,7 @@ void Certificate::compare(const std::string& what, Engine& engine, const Tokeniz
   long accepted = 0;
   for (const Request& request : requests)
     found.push_back(answer(engine, tokenizer, request, before_step, accepted));
-  add_comparison(what, found, accepted);
+  add_comparison(what, found, requests[0].stop.n_predict, accepted);
 }
 
 void Certificate::compare_together(const std::string& what, Engine& engine,
@@ -223,15 +224,18 @@ void Certificate::compare_together(const std::string& what, Engine& engine,
   }
   long accepted = 0;
   for (const auto& generation : generations) accepted += generation->counters.accepted;
-  add_comparison(what, found, accepted);
+  add_comparison(what, found, requests[0].stop.n_predict, accepted);
 }
 
 // Shorter answers are compared with the beginning of the plain ones.
 void Certificate::add_comparison(const std::string& what, std::span<const Transcript> found,
-                                 long accepted) {
+                                 int n_wanted, long accepted) {
   CertificateCheck check{.what = what, .passed = true, .result = "identical", .accepted = accepted};
   for (std::size_t i = 0; i < found.size() && check.passed; ++i) {
     const Transcript &plain = plain_[i], &other = found[i];
+    const auto n = std::min(plain.tokens.size(), static_cast<std::size_t>(n_wanted));
+    check.passed = other.tokens.size() == n;
+    if (!check.passed) check.result = fmt::format("DIFFERENT length of answer {}", i + 1);
     for (std::size_t at = 0; at < other.tokens.size() && check.passed; ++at, ++check.tokens) {
       const bool same_token = other.tokens[at] == plain.tokens[at];
       check.passed = same_token && other.fingerprints[at] == plain.fingerprints[at];
@@ -331,7 +335,7 @@ Distribution probabilities_after(Backend& target, const SamplingParams& sampling
   return choice.probabilities;
 }
 
-// A wrong rule that the chi-square has to find: every proposal stands too often.
+// A wrong rule that the chi-square has to find: every proposal stands.
 class TooEager final : public Verifier {
  public:
   std::string_view name() const override { return "too eager"; }
@@ -350,7 +354,7 @@ class TooEager final : public Verifier {
    public:
     explicit Eager(const Chance& chance) : chance_(chance) {}
     bool accepts(int node, int draw, double probability) const override {
-      return chance_.accepts(node, draw, std::sqrt(probability));
+      return chance_.accepts(node, draw, probability > 0 ? 1 : 0);
     }
     std::size_t pick(int node, std::span<const double> weights) const override {
       return chance_.pick(node, weights);
@@ -383,7 +387,8 @@ AnswerChances exact_chances(Backend& target, const Request& request) {
   return answers;
 }
 
-// Pearson's test. Answers that are expected less than five times count together.
+// Pearson's test. Answers that are expected less than five times count together, and not at all if
+// all of them are expected less often.
 double p_value(const AnswerChances& expected, const std::map<std::vector<Token>, int>& found,
                int n_samples) {
   constexpr double kLeastExpected = 5;
@@ -405,7 +410,7 @@ double p_value(const AnswerChances& expected, const std::map<std::vector<Token>,
     }
   }
   if (n_seen < n_samples) return 0;  // what cannot follow has followed
-  if (rare > 0) add(rare, n_rare);
+  if (rare >= kLeastExpected) add(rare, n_rare);
   return n_cells > 1 ? boost::math::gamma_q((n_cells - 1) / 2.0, statistic / 2) : 1;
 }
 
@@ -427,7 +432,8 @@ std::vector<CertificateCheck> Certificate::rejection() {
   request.options.prediction = plain_.back().tokens;  // what is likely, so often right
   request.sampling = {};
   request.sampling.filters = {.top_k = 3, .top_p = 1, .min_p = 0, .temperature = 1};
-  request.stop = {.n_predict = 4, .texts = {}, .ignore_eos = false};
+  request.stop = {.n_predict = 4, .texts = {}, .ignore_eos = true};
+  request.sampling = sampling_of(request, tokenizer);
   const AnswerChances expected = exact_chances(bench->workbench->target(), request);
   const auto check = [&](const std::string& what, const DraftSetting& draft, int width,
                          std::shared_ptr<const Verifier> verifier) {

@@ -39,7 +39,7 @@ std::vector<fs::path> files_of(const std::vector<std::string>& names) {
              entry(name, fs::directory_options::skip_permission_denied, error),
          end;
          !error && entry != end; entry.increment(error))
-      if (entry->is_regular_file() && !entry->is_symlink()) inside.push_back(entry->path());
+      if (!entry->is_symlink() && entry->is_regular_file()) inside.push_back(entry->path());
     if (error) throw Error("{}: cannot be read: {}", name, error.message());
     std::ranges::sort(inside);
     files.insert(files.end(), inside.begin(), inside.end());
@@ -85,6 +85,8 @@ int datastore_build(const Machine&, const Settings& settings) {
   console.clear();
   const std::unique_ptr<Tokenizer> tokenizer =
       make_tokenizer(checkpoint->metadata, settings.tokenizer_pre);
+  if (fs::is_directory(*settings.out) || !fs::exists(fs::absolute(*settings.out).parent_path()))
+    throw Error("{}: cannot be written: no such folder, or a folder itself", *settings.out);
   DatastoreBuilder builder(*tokenizer);
   const std::vector<fs::path> files = files_of(settings.arguments);
   std::uint64_t n_bytes = 0, n_skipped = 0, n_documents = 0;
@@ -93,6 +95,7 @@ int datastore_build(const Machine&, const Settings& settings) {
     const std::vector<std::string> documents = documents_of(files[i]);
     if (documents.empty()) ++n_skipped;
     for (const std::string& document : documents) {
+      stop_if_interrupted();
       builder.add(tokenizer->encode(document));
       n_bytes += document.size();
       ++n_documents;

@@ -343,15 +343,13 @@ std::vector<Flag> make_flags() {
           &Settings::verifier,
           {{"coupled", "coupled"}, {"rejection", "rejection"}, {"typical", "typical"}}),
       "which drafted tokens become text. coupled: those that the model would say with this seed, "
-      "so "
-      "the text is that of plain decoding; rejection: rejection sampling, the model's distribution "
-      "with other random numbers; typical: those that are probable enough, which is lossy: the "
-      "distribution is another");
+      "as plain decoding would; rejection: by rejection sampling, which keeps the model's "
+      "distribution; typical: those that are probable enough, which is lossy: the distribution "
+      "changes");
   add({"--typical-epsilon"}, "P", speculation, generating,
       typical_acceptance("--typical-epsilon", &TypicalAcceptance::epsilon, 1),
-      "with --verify typical (--typical-p is a filter): a drafted token that is more probable than "
-      "P "
-      "is accepted");
+      "with --verify typical: a drafted token that is more probable than P is accepted (unlike "
+      "--typical-p, which filters)");
   add({"--typical-delta"}, "X", speculation, generating,
       typical_acceptance("--typical-delta", &TypicalAcceptance::delta, kFilterMax),
       "the same for X times exp(-entropy) of the model's distribution, where that is less than P");

@@ -126,6 +126,11 @@ std::string_view promise(Guarantee guarantee) {
 }
 
 int prove_guarantee(const Machine& machine, const Settings& settings) {
+  // The certificate brings a prediction for each of its prompts.
+  if (!settings.draft.empty())
+    check_draft_flags(settings, parse_draft_settings(settings, {}), true);
+  if (settings.typical_flag && settings.verifier != "typical")
+    throw UsageError("{}: needs --verify typical", *settings.typical_flag);
   Console console(settings);
   const Stopwatch watch;
   const std::vector<CertificateCheck> checks = certificate(machine, settings, console);
@@ -240,17 +245,15 @@ int prove(const Machine& machine, const Settings& settings) {
 Command prove_command() {
   return {
       .name = "prove",
-      .summary = "show that speculation changes speed and nothing else",
+      .summary =
+          "show that speculation changes speed and nothing else, or what a verifier promises",
       .description =
           "Answers the same prompts once for each --draft (off and auto if none is given), "
           "compares the token sequences and measures their speed. Without a prompt it tries what "
-          "the "
-          "verifier (--verify) guarantees: coupled, the same tokens from the same logits under "
-          "every "
-          "drafter, tree size, batch, number of threads and instruction set, and with prompts from "
-          "the cache and preempted; rejection, the target's exact distribution by chi-square "
-          "tests. "
-          "Exit status 1 if anything differs.",
+          "the verifier (--verify) guarantees: coupled, the same tokens from the same logits "
+          "under every drafter, tree size, batch, number of threads and instruction set, and with "
+          "prompts from the cache and preempted; rejection, the target's exact distribution by "
+          "chi-square tests. Exit status 1 if anything differs.",
       .flag_set = FlagSet::generating,
       .flags = {"--prompt", "--file", "--prompts", "--stored-profile", "--full"},
       .run = prove};

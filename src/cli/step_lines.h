@@ -1,6 +1,5 @@
-// What a step did, as lines: for people, drafts as a tree (--steps), and as JSON for tools that
-// tune drafters
-// (--trace), a line per step:
+// What a step did: for people, with drafts as a tree (--steps), and as JSON for tools that tune
+// drafters (--trace), a line per step:
 //
 //   {"draft": "auto", "step": 12, "rows": 9, "draft_ms": 0.01, "forward_ms": 31.2,
 //    "sequences": [{"sequence": 0, "position": 57, "text_rows": 1, "proposed": 16,
@@ -13,9 +12,9 @@
 //   proposed   drafted nodes before the plan
 //   nodes      those checked, numbered from 1 in order; parent 0 is the root. "by": the confidence
 //              of each drafter that proposed the node
-//   choices    the target's after the root and after each node; none for a sequence that got
-//   nothing taken      tokens by which the sequence grew finish     "stop", "length", "error" or
-//   null
+//   choices    the target's after the root and after each node; none during prefill
+//   taken      tokens by which the sequence grew
+//   finish     "stop", "length", "error" or null
 
 #pragma once
 
@@ -29,7 +28,8 @@ namespace outrider {
 
 // `draft`: the --draft whose step it was. A line per sequence, and if it had drafts a line for the
 // root and each node, below its parent and marked with + if accepted: who drafted it with which
-// confidence, and what the target would say after it. No line end after the last.
+// confidence, and the target's choice after it (under rejection sampling not what decides); then
+// the token that ended the step, a correction or a bonus token. No line end after the last.
 std::string step_text(std::string_view draft, const StepReport& report, const Tokenizer& tokenizer);
 
 // One JSON document without a line end.

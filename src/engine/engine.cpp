@@ -199,12 +199,12 @@ int Engine::draft_rows_max(const Generation& generation) const {
   return std::min(rows, generation.options.draft_rows.value_or(rows));
 }
 
-bool Engine::draws(const Generation& generation) const {
-  return generation.options.verifier->wants_draws() &&
-         generation.sampling.filters.temperature > 0 &&
-         std::ranges::any_of(drafters_, [&](const auto& drafter) {
-           return drafter->can_draw() && generation.options.allows_drafter(drafter->name());
-         });
+int Engine::drawers(const Generation& generation) const {
+  if (!generation.options.verifier->wants_draws() || generation.sampling.filters.temperature <= 0)
+    return 0;
+  return static_cast<int>(std::ranges::count_if(drafters_, [&](const auto& drafter) {
+    return drafter->can_draw() && generation.options.allows_drafter(drafter->name());
+  }));
 }
 
 // That may take as long as many rows, so that it happens no earlier than drafters are asked, after

@@ -62,9 +62,9 @@ class Engine {
   // step. Cached pages of these tokens are reused first, so they do not count.
   int n_to_prefill(Generation& generation);
   int draft_rows_max(const Generation& generation) const;  // of a step
-  // Whether drafters draw for it: its verifier wants that, it is sampled, and a drafter that may
-  // propose can.
-  bool draws(const Generation& generation) const;
+  // Drafters that draw for it: of those that may propose and can draw, if its verifier wants that
+  // and it is sampled.
+  int drawers(const Generation& generation) const;
   // Shows the drafters the tokens that they have not seen, and with a prompt the prediction.
   void show(Generation& generation);
   // The most pages of the target that steps take which compute n_prefill of the n_to_prefill()

@@ -198,7 +198,7 @@ std::unique_ptr<Drafter> rest() {
     DatastoreBuilder builder(words());
     for (const Request& request : requests()) builder.add(request.options.prediction);
     builder.write(file, {});
-    auto opened = std::make_shared<Datastore>(file, vocabulary_fingerprint(words()));
+    auto opened = std::make_shared<Datastore>(file, vocabulary_fingerprint(words()), 23);
     std::filesystem::remove(file);
     return opened;
   }();

@@ -98,7 +98,6 @@ struct RejectionCase {
   int n_models = 1;
   SamplingParams sampling = {};
   std::size_t guess_bytes = 0;
-  bool learns_costs = false;  // the planner has measured costs, so it is the priced one
 };
 
 SamplingParams top(int k) {

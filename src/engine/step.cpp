@@ -76,8 +76,9 @@ Step::Step(Engine& engine, std::span<const Engine::Part> parts, int n_waiting) :
                           .drafts = length > generation->n_prompt && more == 0,
                           .rows_max = engine_.draft_rows_max(*generation),
                           .depth_max = depth_max,
-                          .draws = engine_.draws(*generation),
+                          .drawers = engine_.drawers(*generation),
                           .drafted = root,
+                          .chosen = root,
                           .checked = root,
                           .token_rows = {},
                           .node_rows = {},
@@ -121,41 +122,66 @@ PlannedSequence Step::planned_sequence(const SequenceStep& sequence, DraftTree& 
           .n_left = generation.stop.n_left(),
           .rows_max = sequence.rows_max,
           .depth_max = sequence.depth_max,
-          .draws = sequence.draws};
+          .drawers = sequence.drawers};
 }
 
-// Drafters are asked in order; each sees what those before it proposed. Where they draw, nothing
-// may be pruned afterwards, so those that do not come first and are pruned before.
+// Drafters are asked in order; each sees what those before it proposed. Where sequences draw, those
+// that cannot come first and are pruned, because nothing may be pruned afterwards.
 void Step::draft() {
   const Stopwatch watch;
   const std::vector<SequenceStep*> sequences = drafting();
   is_measured_ = !sequences.empty() && engine_.planner_->plain_step_is_due(load_);
   if (sequences.empty() || is_measured_) return;
-  for (SequenceStep* sequence : sequences) engine_.show(*sequence->generation);
-  std::vector<SequenceStep*> drawing, others;
-  for (SequenceStep* sequence : sequences) (sequence->draws ? drawing : others).push_back(sequence);
-  const int n = static_cast<int>(engine_.drafters_.size());
-  for (int i = 0; i < n; ++i) ask(i, engine_.drafters_[i]->can_draw() ? others : sequences);
-  if (!drawing.empty()) {
-    std::vector<PlannedSequence> chosen;
-    for (SequenceStep* sequence : drawing) {
-      chosen.push_back(planned_sequence(*sequence, sequence->drafted));
-      chosen.back().draws = false;
-      chosen.back().rows_max = (sequence->rows_max + 1) / 2;  // draws get the others
-    }
-    engine_.planner_->prune(chosen, load_);
-    for (int i = 0; i < n; ++i)
-      if (engine_.drafters_[i]->can_draw()) ask(i, drawing);
+  std::vector<SequenceStep*> drawing;
+  for (SequenceStep* sequence : sequences) {
+    engine_.show(*sequence->generation);
+    if (sequence->drawers > 0) drawing.push_back(sequence);
   }
+  const int n = static_cast<int>(engine_.drafters_.size());
+  const auto draws = [&](int i) { return !drawing.empty() && engine_.drafters_[i]->can_draw(); };
+  for (int i = 0; i < n; ++i)
+    if (!draws(i)) ask(i, sequences);
+  settle_chosen(drawing);
+  for (int i = 0; i < n; ++i)
+    if (draws(i)) ask(i, sequences);
+  for (SequenceStep* sequence : drawing) add_draws(*sequence);
   draft_ms_ = watch.ms();
 }
 
+// What was chosen gets half of the rows at most; draws get the others.
+void Step::settle_chosen(std::span<SequenceStep* const> drawing) {
+  if (drawing.empty()) return;
+  std::vector<PlannedSequence> planned;
+  for (SequenceStep* sequence : drawing) {
+    sequence->checked = sequence->drafted;
+    planned.push_back(planned_sequence(*sequence, sequence->checked));
+    planned.back().drawers = 0;
+    planned.back().rows_max = (sequence->rows_max + 1) / 2;
+  }
+  engine_.planner_->prune(planned, load_);
+  for (SequenceStep* sequence : drawing) sequence->chosen = sequence->checked;
+}
+
+// To what was proposed, pruned or not.
+void Step::add_draws(SequenceStep& sequence) {
+  const DraftTree& checked = sequence.checked;
+  std::vector<int> numbers(checked.size(), 0);  // in `drafted`
+  for (int node = 1; node < checked.size(); ++node)
+    for (const Proposal& proposal : checked[node].proposals)
+      numbers[node] =
+          sequence.drafted.propose(numbers[checked[node].parent], checked[node].token, proposal);
+}
+
 void Step::ask(int index, std::span<SequenceStep* const> sequences) {
-  if (sequences.empty()) return;
   Drafter& drafter = *engine_.drafters_[index];
+  // How much is drawn must not depend on what another drafter drew.
+  const auto draws = [&](const SequenceStep& sequence) {
+    return sequence.drawers > 0 && drafter.can_draw();
+  };
   std::vector<PlannedSequence> planned;
   for (SequenceStep* sequence : sequences) {
-    planned.push_back(planned_sequence(*sequence, sequence->drafted));
+    planned.push_back(
+        planned_sequence(*sequence, draws(*sequence) ? sequence->chosen : sequence->drafted));
     if (!sequence->generation->options.allows_drafter(drafter.name())) planned.back().rows_max = 0;
   }
   const std::vector<Planner::Ask> asks = engine_.planner_->ask(index, drafter, planned, load_);
@@ -167,17 +193,18 @@ void Step::ask(int index, std::span<SequenceStep* const> sequences) {
     const Planner::Ask& ask = asks[i];
     if (!ask.limits) continue;
     sequences[i]->was_asked_for = true;
-    requests.push_back({.sequence = generation.draft_sequence,
-                        .tree = &sequences[i]->drafted,
-                        .drafter = index,
-                        .limits = *ask.limits,
-                        .sampling = &generation.sampling,
-                        .state = &generation.state,
-                        .n_context = ask.n_context,
-                        .worth = &ask.worth,
-                        .prefill_guesses = &prefill_guesses[i],
-                        .n_prefill_guesses = planned[i].n_answered,
-                        .draws = sequences[i]->draws && drafter.can_draw()});
+    requests.push_back(
+        {.sequence = generation.draft_sequence,
+         .tree = draws(*sequences[i]) ? &sequences[i]->checked : &sequences[i]->drafted,
+         .drafter = index,
+         .limits = *ask.limits,
+         .sampling = &generation.sampling,
+         .state = &generation.state,
+         .n_context = ask.n_context,
+         .worth = &ask.worth,
+         .prefill_guesses = &prefill_guesses[i],
+         .n_prefill_guesses = planned[i].n_answered,
+         .draws = draws(*sequences[i])});
   }
   if (!requests.empty()) drafter.propose(requests);
   draft_passes_ += drafter.n_passes() - passes_before;
@@ -186,17 +213,13 @@ void Step::ask(int index, std::span<SequenceStep* const> sequences) {
     engine_.planner_->learn(index, sequences[i]->generation->draft_sequence, prefill_guesses[i]);
 
   for (const DraftRequest& request : requests)
-    for (int node = 1; node < request.tree->size(); ++node) {
-      const auto& proposals = (*request.tree)[node].proposals;
-      if (std::ranges::find(proposals, index, &Proposal::drafter) != proposals.end())
-        CHECK((*request.tree)[node].depth <= request.limits.depth);
-    }
+    CHECK(request.tree->depth(index) <= request.limits.depth);
 }
 
 void Step::plan() {
   std::vector<PlannedSequence> planned;
   for (SequenceStep* sequence : drafting()) {
-    sequence->checked = sequence->drafted;
+    if (sequence->drawers == 0) sequence->checked = sequence->drafted;
     planned.push_back(planned_sequence(*sequence, sequence->checked));
   }
   engine_.planner_->prune(planned, load_);

@@ -35,9 +35,10 @@ class Step {
     bool drafts;
     int rows_max;                // of drafts; 0: the text shall have none
     int depth_max;               // of drafts: what the context and the token limit leave room for
-    bool draws;                  // drafters that can draw do (DraftRequest::draws)
+    int drawers;                 // drafters that draw for it (DraftRequest::draws)
     bool was_asked_for = false;  // a drafter was asked for its drafts
     DraftTree drafted;           // as proposed; the root alone unless it generates
+    DraftTree chosen;            // if it has drawers: what was proposed before they drew, pruned
     DraftTree checked;           // as planned
 
     std::vector<int> token_rows;  // of the pass, [n_tokens]
@@ -59,6 +60,8 @@ class Step {
   void commit();
   void learn();
 
+  void settle_chosen(std::span<SequenceStep* const> drawing);
+  static void add_draws(SequenceStep& sequence);
   void ask(int drafter, std::span<SequenceStep* const> sequences);
   std::vector<Row> lay_out_rows();
   Choice logits_of(int row);

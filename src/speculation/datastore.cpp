@@ -15,6 +15,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/blocked_signals.h"
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/hash.h"
@@ -47,7 +48,10 @@ void append(std::vector<std::uint8_t>& bytes, Token token, std::size_t width) {
 class NewFile {
  public:
   explicit NewFile(std::filesystem::path file) : file_(std::move(file)), partial_(file_) {
-    partial_ += ".partial";
+    // Of this process alone: two that build the same file do not mix.
+    partial_ += ".partial-" + std::to_string(getpid());
+    if (std::filesystem::is_directory(file_))
+      throw Error("{}: cannot be written: {}", file_.string(), std::strerror(EISDIR));
     descriptor_ = open(partial_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (descriptor_ < 0) fail();
   }
@@ -101,14 +105,16 @@ VocabularyFingerprint vocabulary_fingerprint(const Tokenizer& tokenizer) {
   return fingerprint;
 }
 
-Datastore::Datastore(const std::filesystem::path& file, const VocabularyFingerprint& vocabulary) {
+Datastore::Datastore(const std::filesystem::path& file, const VocabularyFingerprint& vocabulary,
+                     int n_vocabulary) {
   MappedFile mapped(file);
-  *this = Datastore(mapped.bytes(), file.string(), vocabulary);
+  *this = Datastore(mapped.bytes(), file.string(), vocabulary, n_vocabulary);
   file_ = std::move(mapped);
 }
 
 Datastore::Datastore(std::span<const std::byte> bytes, std::string_view name,
-                     const VocabularyFingerprint& vocabulary) {
+                     const VocabularyFingerprint& vocabulary, int n_vocabulary)
+    : n_vocabulary_(static_cast<std::uint32_t>(n_vocabulary)) {
   if (bytes.size() < kMagic.size() || std::memcmp(bytes.data(), kMagic.data(), kMagic.size()) != 0)
     throw Error("{}: is no datastore; outrider datastore build makes one", name);
   ByteReader reader(bytes.subspan(kMagic.size()), std::string(name));
@@ -139,7 +145,7 @@ Token Datastore::token(std::uint64_t place) const {
   std::uint32_t number = 0;
   for (std::size_t i = 0; i < width_; ++i)
     number = number << 8 | std::to_integer<std::uint32_t>(tokens_[place * width_ + i]);
-  return number == end_number(width_) ? kEnd : static_cast<Token>(number);
+  return number < n_vocabulary_ ? static_cast<Token>(number) : kEnd;
 }
 
 Datastore::Range Datastore::find(std::span<const Token> tokens) const {
@@ -180,7 +186,7 @@ void DatastoreBuilder::add(std::span<const Token> document) {
 
 void DatastoreBuilder::write(const std::filesystem::path& file, const Progress& progress) {
   if (bytes_.empty()) throw Error("{}: there is no text to build it from", file.string());
-  NewFile output(file);  // a folder that cannot be written is noticed before the work
+  NewFile output(file);  // a folder that cannot be written is noticed before the sort
   // The sort cannot be interrupted: it may outlive this call, and has what it needs.
   struct Sort {
     std::vector<std::uint8_t> bytes;
@@ -194,7 +200,10 @@ void DatastoreBuilder::write(const std::filesystem::path& file, const Progress& 
                       static_cast<std::int32_t>(sort->bytes.size()));
   });
   std::future<int> sorted = task.get_future();
-  std::thread(std::move(task)).detach();
+  {
+    const BlockedSignals blocked;
+    std::thread(std::move(task)).detach();
+  }
   while (sorted.wait_for(std::chrono::milliseconds(100)) != std::future_status::ready) {
     if (progress.interrupted && progress.interrupted()) throw Error("interrupted");
     if (progress.advance) progress.advance("sorting", 0, 0);

@@ -1,5 +1,5 @@
 // Tokens of documents with a suffix array (Manber & Myers 1993), in a file that is mapped: where
-// any string of tokens occurs is found in some 30 comparisons. REST drafts from it
+// any string of tokens occurs is found in some 60 comparisons. REST drafts from it
 // (drafters/rest.h).
 //
 // The file, numbers little-endian:
@@ -10,7 +10,8 @@
 //   32 bytes  the vocabulary's fingerprint
 //   n width   tokens, big-endian, so that comparing bytes compares tokens; kEnd after each document
 //   n u32     the suffix array: places in the order of what follows them
-// A damaged suffix array or damaged tokens can only make wrong drafts: every place is checked.
+// A damaged suffix array or damaged tokens can only make wrong drafts: every place and
+// token is checked.
 
 #pragma once
 
@@ -39,10 +40,12 @@ class Datastore {
   static constexpr std::uint64_t kBytesMax = (std::uint64_t{1} << 31) - 1;  // of tokens
 
   // Throws Error, naming the file, if it is none, is cut off, or is of another vocabulary.
-  Datastore(const std::filesystem::path& file, const VocabularyFingerprint& vocabulary);
+  // n_vocabulary: tokens that may be drafted; others are as kEnd.
+  Datastore(const std::filesystem::path& file, const VocabularyFingerprint& vocabulary,
+            int n_vocabulary);
   // The same of a file's bytes, which must outlive it.
   Datastore(std::span<const std::byte> bytes, std::string_view name,
-            const VocabularyFingerprint& vocabulary);
+            const VocabularyFingerprint& vocabulary, int n_vocabulary);
 
   std::uint64_t n_tokens() const { return n_; }
 
@@ -59,6 +62,7 @@ class Datastore {
   MappedFile file_;
   std::size_t width_ = 0;
   std::uint64_t n_ = 0;
+  std::uint32_t n_vocabulary_ = 0;
   std::span<const std::byte> tokens_, ranks_;
 };
 

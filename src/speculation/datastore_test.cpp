@@ -40,7 +40,7 @@ class DatastoreTest : public testing::Test {
   }
   std::string refusal(const Tokenizer& tokenizer) const {
     try {
-      Datastore(file(), vocabulary_fingerprint(tokenizer));
+      Datastore(file(), vocabulary_fingerprint(tokenizer), tokenizer.size());
     } catch (const Error& error) {
       return error.what();
     }
@@ -71,7 +71,7 @@ TEST_F(DatastoreTest, FindsWhatOccurs) {
       builder.add(document);
     }
     builder.write(file(), {});
-    const Datastore store(file(), vocabulary_fingerprint(tokenizer));
+    const Datastore store(file(), vocabulary_fingerprint(tokenizer), tokenizer.size());
     EXPECT_EQ(store.n_tokens(), 4u * 61);
     std::vector<Token> all;
     for (const auto& document : documents) {
@@ -124,11 +124,13 @@ TEST_F(DatastoreTest, RefusesWhatIsNone) {
     damaged[at] = static_cast<char>(~damaged[at]);
     overwrite(damaged);
     try {
-      const Datastore store(file(), vocabulary_fingerprint(tokenizer));
+      const Datastore store(file(), vocabulary_fingerprint(tokenizer), tokenizer.size());
       for (Token token = 0; token < 5; ++token) {
         const Datastore::Range range = store.find({&token, 1});
-        for (std::uint64_t rank = range.first; rank < range.end; ++rank)
+        for (std::uint64_t rank = range.first; rank < range.end; ++rank) {
           EXPECT_LT(store.place(rank), store.n_tokens());
+          EXPECT_LT(store.token(store.place(rank) + 1), tokenizer.size());
+        }
       }
     } catch (const Error&) {
     }

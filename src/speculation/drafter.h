@@ -1,5 +1,6 @@
 // A drafter guesses how sequences go on. It is shown their tokens and adds its guesses to a draft
-// tree. A wrong guess costs time, never a different answer.
+// tree. A wrong guess costs time, never a
+// different answer, unless the verifier is lossy (verifier.h).
 
 #pragma once
 

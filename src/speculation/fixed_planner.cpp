@@ -13,7 +13,7 @@ std::vector<RankedNode> rank_nodes(std::span<const PlannedSequence> sequences,
   int n_drawn = 0;
   for (int i = 0; i < static_cast<int>(sequences.size()); ++i) {
     room.push_back(std::min(options.rows, sequences[i].rows_max));
-    if (sequences[i].draws) {
+    if (sequences[i].drawers > 0) {
       n_drawn += sequences[i].tree->size() - 1;
       continue;
     }
@@ -33,7 +33,7 @@ std::vector<RankedNode> rank_nodes(std::span<const PlannedSequence> sequences,
 void keep_nodes(std::span<const PlannedSequence> sequences, std::span<const RankedNode> nodes) {
   std::vector<std::vector<bool>> kept;
   for (const PlannedSequence& sequence : sequences) {
-    kept.emplace_back(sequence.tree->size(), sequence.draws);
+    kept.emplace_back(sequence.tree->size(), sequence.drawers > 0);
     kept.back()[0] = true;
   }
   for (const RankedNode& node : nodes) kept[node.sequence][node.node] = true;
@@ -48,14 +48,14 @@ std::vector<Planner::Ask> FixedPlanner::ask(int, const Drafter& drafter,
   std::vector<Ask> asks;
   int n_left = load.rows_left();
   for (const PlannedSequence& sequence : sequences)
-    if (sequence.draws) n_left -= sequence.tree->size() - 1;
+    if (sequence.drawers > 0) n_left -= sequence.tree->size() - 1;
   const int share = n_left / std::max(1, static_cast<int>(sequences.size()));
   for (const PlannedSequence& sequence : sequences) {
     Ask& ask = asks.emplace_back();
     DraftLimits limits{std::min(options_.rows, sequence.rows_max),
                        std::min(options_.depth, sequence.depth_max), options_.width};
-    if (sequence.draws && drafter.can_draw())
-      limits.nodes = std::min(limits.nodes - (sequence.tree->size() - 1), share);
+    if (sequence.drawers > 0 && drafter.can_draw())
+      limits.nodes = std::min(limits.nodes - (sequence.tree->size() - 1), share) / sequence.drawers;
     if (limits.nodes > 0 && limits.depth > 0 && limits.width > 0) ask.limits = limits;
   }
   return asks;

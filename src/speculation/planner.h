@@ -33,7 +33,7 @@ struct PlannedSequence {
   std::optional<int> n_left;  // tokens that it may still get
   int rows_max;               // drafted nodes that its request allows; 0: no drafts
   int depth_max;              // of drafts, as context and token limit leave room
-  bool draws = false;  // drafters' draws are in its tree or will be: it is not pruned any more
+  int drawers = 0;            // drafters that draw for it: then its tree is not pruned
 };
 
 // What became of a sequence's drafts.

@@ -192,7 +192,7 @@ std::vector<Planner::Ask> PricedPlanner::ask(int drafter, const Drafter& asked,
     probe(candidates, choice, round);
     // What is drawn is checked, so it has as many rows as the choice was made for.
     for (Candidate* candidate : choice.candidates)
-      if (DraftLimits& limits = *candidate->ask.limits; candidate->planned.draws)
+      if (DraftLimits& limits = *candidate->ask.limits; candidate->planned.drawers > 0)
         limits.nodes = std::min(limits.nodes, limits.depth);
   }
   for (Candidate& candidate : candidates) {
@@ -370,7 +370,7 @@ void PricedPlanner::prune(std::span<const PlannedSequence> sequences, const Pass
   std::vector<double> values;
   std::vector<int> n_own;  // rows
   for (const PlannedSequence& planned : sequences)
-    n_own.push_back(planned.draws ? planned.tree->size() - 1 : 0);
+    n_own.push_back(planned.drawers > 0 ? planned.tree->size() - 1 : 0);
   const int n_drawn = std::accumulate(n_own.begin(), n_own.end(), 0);
   int n_probe = 0;
   for (int n = 1; n <= n_nodes; ++n) {

@@ -25,7 +25,7 @@ int DraftTree::propose(int parent, Token token, Proposal proposal) {
   CHECK(parent >= 0 && parent < size());
   if (const auto existing = child(parent, token)) {
     auto& proposals = nodes_[*existing].proposals;
-    if (std::ranges::find(proposals, proposal.drafter, &Proposal::drafter) == proposals.end()) {
+    if (!has(proposals, proposal.drafter)) {
       made_[parent].push_back({*existing, static_cast<int>(proposals.size())});
       proposals.push_back(std::move(proposal));
     }

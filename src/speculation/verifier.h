@@ -56,8 +56,8 @@ class PhiloxChance final : public Chance {
 // What an answer's text has in common with that of plain decoding.
 enum class Guarantee {
   same_text,          // for the same seed, whatever else runs
-  same_distribution,  // over seeds that nothing the drafts come from was made with
-  lossy,              // none: the distribution is another
+  same_distribution,  // over seeds with which no earlier answer was made that drafts come from
+  lossy,              // no guarantee: the distribution changes
 };
 
 // Has no state: one verifier serves any number of sequences and threads.

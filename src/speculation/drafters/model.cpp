@@ -631,8 +631,12 @@ Pass ModelDrafter::compute(const Batch& batch) {
     said.slot = pass.slots[asked.row];
     if (!choices[i].token) continue;
     said.best = choices[i].best;
-    if (asked.draft->request->draws)
+    if (asked.draft->request->draws) {
+      // A probability may be too small for a float: such a token is not drawn.
+      std::erase_if(said.best, [](const Candidate& drawn) { return drawn.probability <= 0; });
       said.distribution = std::make_shared<const Distribution>(choices[i].probabilities);
+      continue;  // a draw tells little of what the model will say
+    }
     guesser_.learn(said.token, said.best);
   }
   return pass;

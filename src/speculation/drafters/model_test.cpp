@@ -23,7 +23,8 @@ struct Drafting {
   }
 
   DraftTree propose(int sequence, std::span<const Token> text, DraftLimits limits = {},
-                    const SamplingParams& sampling = greedy(), int n_context = 1 << 30) {
+                    const SamplingParams& sampling = greedy(), int n_context = 1 << 30,
+                    bool draws = false) {
     ChoiceState state(sampling);
     state.advance(text);
     DraftTree tree(text.back());
@@ -33,7 +34,8 @@ struct Drafting {
                                .limits = limits,
                                .sampling = &sampling,
                                .state = &state,
-                               .n_context = n_context};
+                               .n_context = n_context,
+                               .draws = draws};
     drafter->propose({&request, 1});
     tree.check_integrity();
     return tree;
@@ -73,6 +75,50 @@ SamplingParams sampled() {
   params.stream = 2;
   params.bias = {{3, 1.0f}};
   return params;
+}
+
+// Draws: as many nodes as are allowed, children in the order drawn, each from the model's own
+// distribution there, also where a token's probability is too small for a float.
+TEST(ModelDrafter, DrawsFromItsDistribution) {
+  for (const float temperature : {0.02f, 1.0f}) {
+    SCOPED_TRACE(temperature);
+    Drafting drafting;
+    SamplingParams sampling = sampled();
+    sampling.filters.temperature = temperature;
+    sampling.repeat_last_n = 0;
+    std::map<Token, int> first;
+    const std::vector<Token> text{1, 2, 3, 1, 2};
+    drafting.drafter->begin({1});
+    drafting.drafter->observe({1}, text);
+    constexpr int kDraws = 2000;
+    for (int i = 0; i < kDraws; ++i) {
+      sampling.seed = static_cast<std::uint64_t>(i);
+      const DraftTree tree =
+          drafting.propose(1, text, {.nodes = 6, .depth = 3, .width = 3}, sampling, 1 << 30, true);
+      EXPECT_LE(tree.size(), 7);
+      EXPECT_LE(tree.depth(), 3);
+      if (temperature == 1) {
+        EXPECT_EQ(tree.size(), 7);
+      }
+      for (int node = 0; node < tree.size(); ++node) {
+        EXPECT_LE(tree.children(node).size(), 3u);
+        for (const DraftTree::Offer& offer : tree.offers(node)) {
+          ASSERT_TRUE(offer.proposal.drawn_from);
+          EXPECT_EQ(offer.proposal.drawn_from, tree.offers(node)[0].proposal.drawn_from);
+        }
+      }
+      ++first[tree[tree.children(0)[0]].token];
+    }
+    const Choice expected = [&] {
+      const std::vector<TokenCount> none;
+      ChoiceRequest request = choice_request(sampling, none, 0, 5);
+      request.wants_probabilities = true;
+      return choose_reference(drafting.backend->model().logits(text), request);
+    }();
+    for (const auto& [token, p] : expected.probabilities)
+      EXPECT_NEAR(first[token], kDraws * p, 5 * std::sqrt(kDraws * p * (1 - p)) + 1e-9) << token;
+    drafting.drafter->end({1});
+  }
 }
 
 TEST(ModelDrafter, DraftsWhatTheModelWouldSay) {

@@ -111,8 +111,8 @@ const DrafterKind& rest_kind() {
       .value = "FILE",
       .help = "what followed the same tokens in a datastore of documents (datastore build)",
       .make = [](const DrafterContext& context) -> std::unique_ptr<Drafter> {
-        return std::make_unique<RestDrafter>(
-            std::make_shared<Datastore>(context.value, vocabulary_fingerprint(context.tokenizer)));
+        return std::make_unique<RestDrafter>(std::make_shared<Datastore>(
+            context.value, vocabulary_fingerprint(context.tokenizer), context.vocabulary));
       }};
   return kind;
 }

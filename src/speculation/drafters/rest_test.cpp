@@ -22,7 +22,7 @@ class Rest : public testing::Test {
     for (const std::string& document : documents) builder.add(tokens(document));
     builder.write(file_, {});
     drafter_ = std::make_unique<RestDrafter>(
-        std::make_shared<Datastore>(file_, vocabulary_fingerprint(tokenizer)));
+        std::make_shared<Datastore>(file_, vocabulary_fingerprint(tokenizer), 26));
     drafter_->begin({1});
   }
   void TearDown() override { std::filesystem::remove(file_); }

@@ -29,11 +29,13 @@ class Weights {
     return weights_[static_cast<std::size_t>(found - tokens_.begin())] / sum_;
   }
 
-  void remove(Token token) {
+  Weights without(Token token) const {
+    Weights rest = *this;
     const auto found = std::ranges::lower_bound(tokens_, token);
-    if (found == tokens_.end() || *found != token) return;
-    weights_[static_cast<std::size_t>(found - tokens_.begin())] = 0;
-    add_up();
+    if (found == tokens_.end() || *found != token) return rest;
+    rest.weights_[static_cast<std::size_t>(found - tokens_.begin())] = 0;
+    rest.add_up();
+    return rest;
   }
 
   // max(scale * own probability - the other's, 0), token by token.
@@ -118,19 +120,15 @@ class Rejection final : public Verifier {
         Weights* draft = nullptr;
         if (proposal.drawn_from) {
           draft = &drafts.try_emplace(proposal.drafter, *proposal.drawn_from).first->second;
+          CHECK(draft->probability(token) > 0);
           probability = std::min(1.0, probability / draft->probability(token));
         }
         if (chance.accepts(node, static_cast<int>(i), probability)) {
           accepted.push_back(child);
           return std::nullopt;
         }
-        Weights left = rest;
-        if (draft) {
-          left = rest.excess(1, *draft);
-          draft->remove(token);
-        } else {
-          left.remove(token);
-        }
+        Weights left = draft ? rest.excess(1, *draft) : rest.without(token);
+        if (draft) *draft = draft->without(token);
         // Nothing is left only where the proposal was sure to be accepted but for rounding.
         if (left.sum() <= 0) {
           accepted.push_back(child);
@@ -154,6 +152,7 @@ class Rejection final : public Verifier {
         if (offers.size() != 1 || !offers[0].proposal.drawn_from || !answers[node].choice) break;
         const Weights own = target(node), draft(*offers[0].proposal.drawn_from);
         const Token token = tree[offers[0].child].token;
+        CHECK(draft.probability(token) > 0);
         excess.push_back(own.excess(reached.back(), draft));
         nodes.push_back(offers[0].child);
         reached.push_back(
