@@ -85,8 +85,10 @@ int datastore_build(const Machine&, const Settings& settings) {
   console.clear();
   const std::unique_ptr<Tokenizer> tokenizer =
       make_tokenizer(checkpoint->metadata, settings.tokenizer_pre);
-  if (fs::is_directory(*settings.out) || !fs::exists(fs::absolute(*settings.out).parent_path()))
-    throw Error("{}: cannot be written: no such folder, or a folder itself", *settings.out);
+  if (!fs::exists(fs::absolute(*settings.out).parent_path()))
+    throw Error("{}: cannot be written: there is no such folder", *settings.out);
+  if (fs::exists(*settings.out) && !fs::is_regular_file(*settings.out))
+    throw Error("{}: cannot be written: is no regular file", *settings.out);
   DatastoreBuilder builder(*tokenizer);
   const std::vector<fs::path> files = files_of(settings.arguments);
   std::uint64_t n_bytes = 0, n_skipped = 0, n_documents = 0;

@@ -50,8 +50,9 @@ class NewFile {
   explicit NewFile(std::filesystem::path file) : file_(std::move(file)), partial_(file_) {
     // Of this process alone: two that build the same file do not mix.
     partial_ += ".partial-" + std::to_string(getpid());
-    if (std::filesystem::is_directory(file_))
-      throw Error("{}: cannot be written: {}", file_.string(), std::strerror(EISDIR));
+    // A device or a pipe would be replaced by the file.
+    if (std::filesystem::exists(file_) && !std::filesystem::is_regular_file(file_))
+      throw Error("{}: cannot be written: is no regular file", file_.string());
     descriptor_ = open(partial_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (descriptor_ < 0) fail();
   }

@@ -119,6 +119,11 @@ class Model(TestCase):
             self.assert_fails(build("--out", store + "2", os.path.join(texts, "b.bin")), 1, "none of them text")
             self.assert_fails(build("--out", store + "2", os.path.join(folder, "missing")), 1, "missing", "No such file")
             self.assert_fails(build("--out", os.path.join(folder, "no", "store"), texts), 1, "cannot be written")
+            pipe = os.path.join(folder, "pipe")
+            os.mkfifo(pipe)
+            for place in (pipe, texts):
+                self.assert_fails(build("--out", place, texts), 1, "cannot be written: is no regular file")
+            os.unlink(pipe)
             with open(os.path.join(texts, "d.jsonl"), "w") as file:
                 file.write('{"prompt": "x"}\n')
             self.assert_fails(build("--out", store + "2", texts), 1, "d.jsonl: line 1", "has no text")
