@@ -19,8 +19,12 @@ constexpr double kManyPasses = 8;
 constexpr double kRateMin = 0.02;  // of an error, that moves a point that stands for many passes
 constexpr double kRestoredWeight = 10;     // at most
 constexpr std::size_t kRestoredFirst = 3;  // passes of the median, if it stands for as many
-constexpr double kOutlier = 0.5;           // largest error that counts, as a share of the estimate
-constexpr std::size_t kFirst = 5;          // passes whose median counts
+// Passes until restored points are confirmed: the first of a process, of a 0.5B 69 ms instead of
+// 12, tells nothing.
+constexpr int kUnlike = 2;
+constexpr double kSpeedChange = 2;  // of a machine from run to run, at most
+constexpr double kOutlier = 0.5;    // largest error that counts, as a share of the estimate
+constexpr std::size_t kFirst = 5;   // passes whose median counts
 // Reading a text's keys and values, in rows of as many positions. Of the 1.5B on a Granite Rapids.
 constexpr double kReading = 1.5;
 // A thousand positions as a share of a row of the longest pass, before any pass has told. 0.36 of
@@ -70,6 +74,10 @@ void CostCurve::measure_one_logit_row(int rows, double ms) {
 
 void CostCurve::refine(const PassWork& work, double ms) {
   const int rows = work.rows;
+  if (n_until_confirmed_ == kUnlike) {
+    --n_until_confirmed_;
+    return;
+  }
   if (empty() || rows > points_.back().rows) {
     if (2 * work.without_logits > rows) return;
     const double with_logits_ms = ms + work.without_logits * logits_ms_;
@@ -82,7 +90,10 @@ void CostCurve::refine(const PassWork& work, double ms) {
            attention_ms_ * work.attended;
   };
   const double expected = estimate();
-  if (std::exchange(speed_is_old_, false)) return scale(ms / expected, ms / expected);
+  if (std::exchange(n_until_confirmed_, 0) > 0) {
+    const double factor = std::clamp(ms / expected, 1 / kSpeedChange, kSpeedChange);
+    return scale(factor, factor);
+  }
   const double error = std::clamp(ms / expected - 1, -kOutlier, kOutlier);
   const Segment at = segment(points_, rows);
   const double weight =
@@ -140,7 +151,7 @@ void CostCurve::restore(std::span<const Point> points, double logits_ms, double 
   rising_ = rising(points_);
   logits_ms_ = logits_ms;
   if (attention_ms > 0) attention_ms_ = attention_ms, attention_weight_ = kAttentionWeightMax;
-  speed_is_old_ = !points.empty();
+  n_until_confirmed_ = points.empty() ? 0 : kUnlike;
 }
 
 double CostCurve::ms(const PassWork& work) const {

@@ -55,9 +55,13 @@ class CostCurve {
   void refine(const PassWork& work, double ms);
 
   // Begins with points() of an earlier run. Their ratios count the more, the more passes they stand
-  // for; the first pass tells the machine's speed now. attention_ms 0: not known.
+  // for. The first pass is not learned from, since it may be several times as slow, as the first to
+  // touch some memory; the second tells the machine's speed now, from half to twice what it was.
+  // attention_ms 0: not known.
   void restore(std::span<const Point> points, double logits_ms = 0, double attention_ms = 0);
 
+  // Restored, and no pass has confirmed it yet.
+  bool is_old() const { return n_until_confirmed_ > 0; }
   bool empty() const { return points_.empty(); }
   // Not empty; work.rows >= 1.
   double ms(const PassWork& work) const;
@@ -87,7 +91,7 @@ class CostCurve {
   double logits_ms_ = 0;
   double attention_ms_ = 0;
   double attention_weight_ = 0;  // passes that it stands for
-  bool speed_is_old_ = false;    // restored, and no pass seen since
+  int n_until_confirmed_ = 0;    // passes
 };
 
 }  // namespace outrider

@@ -37,7 +37,8 @@ TEST(CostCurve, RowsWithoutLogitsTakeLess) {
     EXPECT_EQ(known.ms({.rows = 17, .without_logits = 16}), 94);
     EXPECT_EQ(known.ms({.rows = 33, .without_logits = 16}), 174);
   }
-  later.refine({.rows = 1}, 60);  // the machine is half as fast
+  later.refine({.rows = 1}, 500);  // the first pass of a process
+  later.refine({.rows = 1}, 60);   // the machine is half as fast
   EXPECT_EQ(later.ms({.rows = 17, .without_logits = 16}), 188);
   curve.measure_one_logit_row(17, 14);
   EXPECT_EQ(curve.ms({.rows = 17, .without_logits = 16}), 30);  // weights are read for one row, too
@@ -107,7 +108,13 @@ TEST(CostCurve, RestoresRatios) {
   CostCurve curve;
   curve.restore(before.points());
   EXPECT_EQ(curve.ms(8), 40);
+  // The first pass of a process touches memory for the first time.
+  EXPECT_TRUE(curve.is_old());
+  curve.refine({.rows = 64, .without_logits = 63}, 1000);
+  EXPECT_TRUE(curve.is_old());
+  EXPECT_EQ(curve.ms(8), 40);
   curve.refine({.rows = 1}, 60);
+  EXPECT_FALSE(curve.is_old());
   EXPECT_NEAR(curve.ms(1), 60, 1e-9);
   EXPECT_NEAR(curve.ms(16), 150, 1e-9);
   curve.refine({.rows = 16}, 200);
@@ -115,6 +122,13 @@ TEST(CostCurve, RestoresRatios) {
   CostCurve none;
   none.restore({});
   EXPECT_TRUE(none.empty());
+  EXPECT_FALSE(none.is_old());
+  // What one slow moment says of a machine is believed up to twice the time.
+  CostCurve slow;
+  slow.restore(before.points());
+  slow.refine({.rows = 1}, 30);
+  slow.refine({.rows = 1}, 900);
+  EXPECT_NEAR(slow.ms(1), 60, 1e-9);
 }
 
 // A time that was measured once, at a bad moment, gives way to those next to it that stand for
@@ -131,7 +145,7 @@ TEST(CostCurve, RestoresHowSureItWas) {
   CostCurve curve;
   curve.restore(before.points());
   EXPECT_LT(curve.ms(2), 44);
-  for (int i = 0; i < 3; ++i) curve.refine({.rows = 2}, 41);
+  for (int i = 0; i < 5; ++i) curve.refine({.rows = 2}, 41);
   EXPECT_NEAR(curve.points()[1].ms, 41, 2);
 }
 
