@@ -105,7 +105,13 @@ class Certificate {
     const std::string model = "model=" + settings.model_draft.value_or(settings.model);
     drafts_ = settings.draft;
     if (drafts_.empty())
-      drafts_ = {"lookup", "prediction", model, "lookup+" + model, "lookup+prediction+" + model};
+      drafts_ = {"lookup",
+                 "prediction",
+                 "lookahead",
+                 "self",
+                 model,
+                 "lookup+" + model,
+                 "lookup+prediction+lookahead+self+" + model};
   }
 
   std::vector<CertificateCheck> coupled();

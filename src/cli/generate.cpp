@@ -31,7 +31,7 @@ DraftSetting parse_draft_setting(const std::string& text, const Settings& settin
     throw UsageError("--draft: {}", message_of(error));
   }
   for (const DraftChoice& choice : setting.choices)
-    if (choice.kind->runs_model())
+    if (choice.kind->runs_model() && !choice.kind->copies_target)
       checked_model_name(choice.value);
     else if (choice.kind->value_is_prediction && !choice.value.empty())
       setting.prediction = read_text(choice.value);
@@ -45,8 +45,8 @@ std::vector<std::string> every_draft(const Settings& settings) {
   std::vector<std::string> drafts{"off"};
   for (const DrafterKind* kind : drafter_kinds()) {
     const bool is_there = kind->value_is_prediction ? settings.prompts_file.has_value()
-                          : kind->runs_model()      ? settings.model_draft.has_value()
-                                                    : kind->value.empty();
+                          : kind->runs_model()      ? kind->is_automatic && settings.model_draft
+                                               : kind->value.empty() || kind->value_is_optional;
     if (is_there) drafts.push_back(kind->name);
   }
   drafts.emplace_back("auto");
@@ -108,8 +108,9 @@ void check_draft_flags(const Settings& settings, std::span<const DraftSetting> d
         if (choice.kind->value_is_prediction && draft.text != "auto" && draft.prediction.empty())
           throw UsageError("--draft {0}: {1} has no text; write {1}={2}", draft.text,
                            choice.kind->name, choice.kind->value);
-  if (settings.given.contains("--model-draft") &&
-      !any_asks_for([](const DrafterKind& kind) { return kind.runs_model(); }))
+  if (settings.given.contains("--model-draft") && !any_asks_for([](const DrafterKind& kind) {
+        return kind.runs_model() && !kind.copies_target;
+      }))
     throw UsageError("--model-draft: no --draft asks for a model; write --draft auto");
   for (const DrafterKind* kind : drafter_kinds())
     for (const DrafterFlag& flag : kind->flags)

@@ -65,6 +65,9 @@ class Workbench {
             Console& console, WorkbenchOptions options = {});
 
   void keep_profile(const Engine& engine) { runtime_.keep_profile(engine); }
+  bool keep_self_layers(const std::vector<int>& left_out, double speed) {
+    return runtime_.keep_self_layers(left_out, speed);
+  }
 
   // Engines share the models; --steps and --trace watch each.
   std::unique_ptr<Engine> make_engine(const DraftSetting& draft);

@@ -178,6 +178,7 @@ int inspect(const Machine& machine, const Settings& settings) {
       document["draft"] = {{"model", *settings.model_draft},
                            {"can_draft", !pair->problem},
                            {"known_pair", pair->is_known},
+                           {"vocabulary_overlap", pair->overlap},
                            {"same_template", pair->has_same_template},
                            {"cost_ratio", pair->cost_ratio}};
       if (pair->problem) document["draft"]["problem"] = *pair->problem;
@@ -230,11 +231,16 @@ int inspect(const Machine& machine, const Settings& settings) {
   }
   if (pair) {
     text += fmt::format("\n{} as a draft model\n", *settings.model_draft);
-    text += pair->problem ? fmt::format("  cannot draft: {}\n", *pair->problem)
-                          : fmt::format(
-                                "  can draft: the same vocabulary, a pass costs about "
-                                "{:.2f} of the model's\n",
-                                pair->cost_ratio);
+    const std::string vocabulary =
+        pair->overlap == 1 ? "the same vocabulary"
+                           : fmt::format(
+                                 "{:.0f}% of the smaller vocabulary are in both, and only "
+                                 "such tokens are drafted",
+                                 100 * pair->overlap);
+    text += pair->problem
+                ? fmt::format("  cannot draft: {}\n", *pair->problem)
+                : fmt::format("  can draft: {}; a pass costs about {:.2f} of the model's\n",
+                              vocabulary, pair->cost_ratio);
     if (pair->is_known) text += "  a known pair of models\n";
     if (!pair->has_same_template)
       text += "  another chat template: it may be right less often in chats\n";

@@ -32,6 +32,8 @@ LoadOptions filled_in(LoadOptions options) {
         options.n_threads > 0);
   CHECK(std::ranges::adjacent_find(options.output_ids, std::greater_equal<>()) ==
         options.output_ids.end());
+  CHECK(options.output_names.empty() ||
+        (options.output_names.size() == options.output_ids.size() && options.output_room == 0));
   return options;
 }
 
@@ -54,6 +56,11 @@ class Outputs {
         n_max_(ids_.size() + static_cast<std::size_t>(options.output_room)),
         vocabulary_(vocabulary) {
     std::iota(places_.begin(), places_.end(), 0u);
+    if (!options.output_names.empty()) {
+      std::ranges::sort(places_, {},
+                        [&](std::uint32_t place) { return options.output_names[place]; });
+      for (std::size_t i = 0; i < places_.size(); ++i) ids_[i] = options.output_names[places_[i]];
+    }
     ids_.reserve(n_max_);
     places_.reserve(n_max_);
   }
@@ -174,7 +181,8 @@ class CpuBackend final : public Backend {
   std::vector<Choice> choose(const Pass& pass, std::span<const ChoiceRequest> requests) override {
     CHECK(pass.number == pass_number_);
     std::vector<Choice> choices(requests.size());
-    const auto n_tokens = static_cast<std::size_t>(model_.spec.vocabulary);
+    const auto n_tokens = static_cast<std::size_t>(
+        options_.output_names.empty() ? model_.spec.vocabulary : options_.n_names);
     const auto answer = [&](std::size_t i, ChoiceMemory& memory) {
       const std::span<const float> logits = forward_.logits(requests[i].row);
       if (outputs_.empty()) {

@@ -77,6 +77,7 @@ Generation::Generation(Engine& engine, DraftSequence draft_sequence, SamplingPar
   try {
     for (; n_begun < engine.drafters_.size(); ++n_begun)
       engine.drafters_[n_begun]->begin(draft_sequence, this->options.scope);
+    for (const auto& drafter : engine.drafters_) drafter->bind(draft_sequence, sequence);
   } catch (...) {
     while (n_begun > 0) engine.drafters_[--n_begun]->end(draft_sequence);
     throw;
@@ -267,8 +268,10 @@ void Engine::set_drafters(std::vector<std::unique_ptr<Drafter>> drafters) {
     for (const Generation* generation : living_) drafter->end(generation->draft_sequence);
   drafters_.clear();
   for (Generation* generation : living_) {
-    for (const auto& drafter : drafters)
+    for (const auto& drafter : drafters) {
       drafter->begin(generation->draft_sequence, generation->options.scope);
+      drafter->bind(generation->draft_sequence, generation->sequence);
+    }
     generation->n_shown = 0;
     generation->counters = {};
     generation->counters.drafters.resize(drafters.size());

@@ -16,10 +16,13 @@
 #include "engine/session.h"
 #include "model/fake_backend.h"
 #include "sampling/fake_tokenizer.h"
+#include "speculation/drafters/lookahead.h"
 #include "speculation/drafters/lookup.h"
 #include "speculation/drafters/model.h"
 #include "speculation/drafters/prediction.h"
 #include "speculation/drafters/rest.h"
+#include "speculation/drafters/self.h"
+#include "speculation/vocabulary_map.h"
 
 namespace outrider {
 namespace {
@@ -69,11 +72,21 @@ struct Setting {
   FakeModel model;
 };
 
+// Where there is none, one that drafts with the target's first layer.
+Drafters on(const std::shared_ptr<Backend>& target, Drafters drafters) {
+  for (std::unique_ptr<Drafter>& drafter : drafters)
+    if (!drafter) drafter = std::make_unique<SelfDrafter>(target, std::vector{0});
+  return drafters;
+}
+
 // Adds up what its steps report.
 struct WatchedEngine : Engine {
   WatchedEngine(const Setting& setting, Drafters drafters)
-      : Engine(std::make_shared<FakeBackend>(setting.model, setting.load), std::move(drafters),
-               setting.engine) {
+      : WatchedEngine(std::make_shared<FakeBackend>(setting.model, setting.load),
+                      std::move(drafters), setting.engine) {}
+  WatchedEngine(const std::shared_ptr<Backend>& target, Drafters drafters,
+                const EngineOptions& options)
+      : Engine(target, on(target, std::move(drafters)), options) {
     on_step([this](const StepReport& report) {
       reports.push_back(report);
       rows += report.rows;
@@ -205,10 +218,96 @@ std::unique_ptr<Drafter> rest() {
   return std::make_unique<RestDrafter>(datastore);
 }
 
+std::unique_ptr<Drafter> self() {
+  return nullptr;
+}
+
+std::unique_ptr<Drafter> lookahead() {
+  return std::make_unique<LookaheadDrafter>();
+}
+
 std::unique_ptr<Drafter> model(FakeModel draft, int batch_rows = 64) {
   const LoadOptions load{.context = 150, .n_sequences = 16, .batch_rows = batch_rows};
   return std::make_unique<ModelDrafter>(std::make_unique<FakeBackend>(std::move(draft), load),
                                         ModelDrafterOptions{23});
+}
+
+// A vocabulary that has three of four tokens of words(), under other ids, and reads each of the
+// others as two tokens.
+class ForeignTokenizer final : public FakeTokenizer {
+ public:
+  static constexpr Token kLast = 22;
+  static bool is_common(Token token) { return token % 4 != 3; }
+
+  ForeignTokenizer() : FakeTokenizer(all()) {}
+  std::vector<Token> encode(std::span<const TextPiece> pieces) const override {
+    std::vector<Token> tokens;
+    for (const TextPiece& piece : pieces)
+      for (const Token token : words().encode(piece.text))
+        tokens.insert(tokens.end(), is_common(token) ? 1 : 2, kLast - token);
+    return tokens;
+  }
+  // The target's tokens of a text.
+  static std::vector<Token> theirs(std::span<const Token> text) {
+    std::vector<Token> tokens;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+      tokens.push_back(kLast - text[i]);
+      if (!is_common(tokens.back())) ++i;
+    }
+    return tokens;
+  }
+
+ private:
+  static std::vector<std::string> all() {
+    std::vector<std::string> entries;
+    for (Token token = kLast; token >= 0; --token)
+      entries.push_back(words().bytes(token, false) + (is_common(token) ? "" : "!"));
+    return entries;
+  }
+};
+
+std::unique_ptr<Drafter> foreign_model(FakeModel draft) {
+  static const FakeTokenizer target = words();
+  static const ForeignTokenizer own;
+  const auto vocabulary = std::make_shared<VocabularyMap>(target, own);
+  LoadOptions load{.context = 150, .n_sequences = 16, .batch_rows = 64, .n_names = 23};
+  std::vector<std::pair<Token, Token>> names;
+  for (std::size_t i = 0; i < vocabulary->common().size(); ++i)
+    names.emplace_back(vocabulary->own_of_common()[i], vocabulary->common()[i]);
+  std::ranges::sort(names);
+  for (const auto& [own_token, name] : names) {
+    load.output_ids.push_back(own_token);
+    load.output_names.push_back(name);
+  }
+  // It says what the target would, if it has that.
+  draft.says = [](std::span<const Token> path) {
+    const std::vector<float> logits = FakeModel{}.logits(ForeignTokenizer::theirs(path));
+    return ForeignTokenizer::kLast -
+           static_cast<Token>(std::ranges::max_element(logits) - logits.begin());
+  };
+  return std::make_unique<ModelDrafter>(
+      std::make_unique<FakeBackend>(std::move(draft), load),
+      ModelDrafterOptions{.target_vocabulary = 23, .vocabulary = vocabulary});
+}
+
+// Guesses three tokens in a pass, with the target's last token as mask.
+std::unique_ptr<Drafter> parallel(FakeModel draft) {
+  draft.says = [](std::span<const Token> path) {
+    std::size_t n = path.size();
+    while (n > 1 && path[n - 1] == 22) --n;
+    std::vector<Token> text(path.begin(), path.begin() + static_cast<std::ptrdiff_t>(n));
+    Token next = 0;
+    for (; n <= path.size(); ++n) {
+      const std::vector<float> logits = FakeModel{}.logits(text);
+      next = static_cast<Token>(std::ranges::max_element(logits) - logits.begin());
+      text.push_back(next);
+    }
+    return next;
+  };
+  return std::make_unique<ModelDrafter>(
+      std::make_unique<FakeBackend>(
+          std::move(draft), LoadOptions{.context = 150, .n_sequences = 16, .batch_rows = 64}),
+      ModelDrafterOptions{.target_vocabulary = 23, .memory_bytes = 0, .mask = 22, .n_parallel = 3});
 }
 
 template <typename... Each>
@@ -240,6 +339,12 @@ std::vector<Draft> drafts() {
       {"lookup+prediction+model", [=] { return list(lookup(), prediction(), model(nearly)); }},
       {"model+lookup", [=] { return list(model(nearly), lookup()); }},
       {"rest", [] { return list(rest()); }},
+      {"self", [] { return list(self()); }},
+      {"lookup+self+lookahead", [] { return list(lookup(), self(), lookahead()); }},
+      {"model of another vocabulary", [=] { return list(foreign_model(nearly)); }},
+      {"parallel", [=] { return list(parallel(nearly)); }},
+      {"lookahead", [] { return list(lookahead()); }},
+      {"lookahead+lookup+model", [=] { return list(lookahead(), lookup(), model(nearly)); }},
       {"lookup+rest+model", [=] { return list(lookup(), rest(), model(nearly)); }},
   };
 }
@@ -323,8 +428,13 @@ TEST(Engine, DraftsAreAccepted) {
     EXPECT_LE(engine.accepted, engine.drafted);
     // Prompts, answers and drafts of all texts are one pass of a step.
     const auto& backend = dynamic_cast<const FakeBackend&>(engine.target());
-    EXPECT_EQ(backend.counts.forwards, engine.steps());
-    EXPECT_EQ(backend.counts.rows, engine.rows);
+    long n_own = 0;
+    for (const auto& drafter : engine.drafters())
+      if (drafter->name() == "self") n_own += drafter->n_passes();
+    EXPECT_EQ(backend.counts.forwards, engine.steps() + n_own);
+    if (n_own == 0) {
+      EXPECT_EQ(backend.counts.rows, engine.rows);
+    }
   }
   // The target as its own draft: after the first token a token more than the depth in every step,
   // sampled or not.
@@ -762,7 +872,7 @@ TEST(Engine, AFailedPassEndsItsStep) {
       for (const bool lacks_memory : {false, true}) {
         SCOPED_TRACE(draft.name);
         auto target = std::make_shared<FakeBackend>(FakeModel{}, Setting{}.load);
-        Engine engine(target, draft.make(),
+        Engine engine(target, on(target, draft.make()),
                       {.planner = {.automatic = false, .rows = 4, .depth = 4}});
         const auto begin = [&] {
           return engine.begin(request.prompt, request.sampling, StopRules(tokenizer, request.stop));
@@ -946,7 +1056,8 @@ TEST(Engine, DraftersCanChangeInMidText) {
   Setting setting;
   for (const bool automatic : {false, true}) {
     setting.engine.planner.automatic = automatic;
-    WatchedEngine engine(setting, {});
+    const auto target = std::make_shared<FakeBackend>(setting.model, setting.load);
+    WatchedEngine engine(target, {}, setting.engine);
     const auto generation =
         engine.begin(request.prompt, request.sampling, StopRules(tokenizer, request.stop));
     Generation* const alive[] = {generation.get()};
@@ -954,7 +1065,7 @@ TEST(Engine, DraftersCanChangeInMidText) {
     for (std::size_t i = 0; !generation->ended(); ++i) {
       engine.step(alive);
       check_state(engine, *generation);
-      engine.set_drafters(all[i % all.size()].make());
+      engine.set_drafters(on(target, all[i % all.size()].make()));
       if (i % 3 == 0) engine.measure_costs();
     }
     const std::vector<Token> answer(generation->tokens.begin() + 3, generation->tokens.end());

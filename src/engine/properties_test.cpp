@@ -9,9 +9,11 @@
 
 #include "engine/engine.h"
 #include "engine/plain_decoding_test.h"
+#include "speculation/drafters/lookahead.h"
 #include "speculation/drafters/lookup.h"
 #include "speculation/drafters/model.h"
 #include "speculation/drafters/prediction.h"
+#include "speculation/drafters/self.h"
 
 namespace outrider {
 namespace {
@@ -90,6 +92,7 @@ RC_GTEST_PROP(Properties, TextIsThatOfPlainDecoding, ()) {
   std::vector<std::unique_ptr<Drafter>> drafters;
   if (*rc::gen::arbitrary<bool>())
     drafters.push_back(std::make_unique<LookupDrafter>(LookupOptions{}));
+  if (*rc::gen::arbitrary<bool>()) drafters.push_back(std::make_unique<LookaheadDrafter>());
   if (*rc::gen::arbitrary<bool>()) {
     drafters.push_back(std::make_unique<PredictionDrafter>());
     request.options.prediction = wanted.tokens;
@@ -110,10 +113,12 @@ RC_GTEST_PROP(Properties, TextIsThatOfPlainDecoding, ()) {
                                .rows = *rc::gen::inRange(0, 20),
                                .depth = *rc::gen::inRange(1, 10),
                                .width = *rc::gen::inRange(1, 5)};
-  Engine engine(
-      std::make_shared<FakeBackend>(
-          target, LoadOptions{.context = context, .batch_rows = *rc::gen::inRange(1, 32)}),
-      std::move(drafters), {.planner = planner, .prompt_chunk = *rc::gen::inRange(0, 5)});
+  const auto backend = std::make_shared<FakeBackend>(
+      target, LoadOptions{.context = context, .batch_rows = *rc::gen::inRange(1, 32)});
+  if (*rc::gen::arbitrary<bool>())
+    drafters.push_back(std::make_unique<SelfDrafter>(backend, std::vector{1}));
+  Engine engine(backend, std::move(drafters),
+                {.planner = planner, .prompt_chunk = *rc::gen::inRange(0, 5)});
   if (planner.automatic) engine.measure_costs();
 
   Outcome outcome;

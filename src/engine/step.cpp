@@ -33,6 +33,7 @@ void Step::run() {
   try {
     draft();
     plan();
+    add_riders();
     forward();
     verify();
     emit();
@@ -80,6 +81,7 @@ Step::Step(Engine& engine, std::span<const Engine::Part> parts, int n_waiting) :
                           .drafted = root,
                           .chosen = root,
                           .checked = root,
+                          .riders = {},
                           .token_rows = {},
                           .node_rows = {},
                           .answers = {},
@@ -225,6 +227,60 @@ void Step::plan() {
   engine_.planner_->prune(planned, load_);
 }
 
+// Drafters that look ahead get rows beside the checked nodes.
+void Step::add_riders() {
+  if (is_measured_) return;
+  const std::vector<SequenceStep*> sequences = drafting();
+  PassLoad load = load_;
+  for (const SequenceStep* sequence : sequences) load.rows += sequence->checked.size() - 1;
+  for (int i = 0; i < std::ssize(engine_.drafters_); ++i) {
+    Drafter& drafter = *engine_.drafters_[i];
+    if (drafter.riders_max() == 0 || sequences.empty()) continue;
+    std::vector<PlannedSequence> planned;
+    for (SequenceStep* sequence : sequences) {
+      planned.push_back(planned_sequence(*sequence, sequence->checked));
+      if (!sequence->generation->options.allows_drafter(drafter.name()))
+        planned.back().rows_max = 0;
+    }
+    const std::vector<int> n_riders = engine_.planner_->riders(i, drafter, planned, load);
+    for (std::size_t at = 0; at < sequences.size(); ++at) {
+      SequenceStep& sequence = *sequences[at];
+      if (n_riders[at] == 0 || sequence.depth_max < 1) continue;
+      SequenceStep::Riders riders{
+          i,
+          drafter.riders(sequence.generation->draft_sequence, n_riders[at], sequence.depth_max),
+          {},
+          {}};
+      CHECK(std::ssize(riders.riders) <= n_riders[at]);
+      for (const auto& [token, parent] : riders.riders) {
+        CHECK(parent < std::ssize(riders.paths));
+        riders.paths.push_back(parent < 0 ? std::vector<Token>() : riders.paths[parent]);
+        riders.paths.back().push_back(token);
+        CHECK(std::ssize(riders.paths.back()) <= sequence.depth_max);
+      }
+      load.rows += static_cast<int>(riders.riders.size());
+      if (!riders.riders.empty()) sequence.riders.push_back(std::move(riders));
+    }
+  }
+}
+
+// What the target says after each rider.
+void Step::ask_riders(std::vector<ChoiceRequest>& requests,
+                      std::vector<std::vector<TokenCount>>& counts) {
+  for (const SequenceStep* sequence : generating())
+    for (const SequenceStep::Riders& riders : sequence->riders)
+      for (std::size_t i = 0; i < riders.rows.size(); ++i) {
+        const Generation& generation = *sequence->generation;
+        const std::vector<Token>& path = riders.paths[i];
+        counts.push_back(generation.state.counts(path));
+        requests.push_back(choice_request(
+            generation.sampling, counts.back(), riders.rows[i],
+            static_cast<int>(generation.tokens.size()) + static_cast<int>(path.size())));
+        if (generation.options.verifier->guarantee() != Guarantee::same_text)
+          requests.back().filters.temperature = 0;
+      }
+}
+
 void Step::forward() {
   const std::vector<Row> rows = lay_out_rows();
   rows_ = static_cast<int>(rows.size());
@@ -251,6 +307,14 @@ void Step::forward() {
           sequence->generation->options.verifier->wants_probabilities(sequence->checked, node);
     }
 
+  // Requests point into counts, which have to stay where they are.
+  std::vector<std::vector<TokenCount>> rider_counts;
+  std::size_t n_riders = 0;
+  for (const SequenceStep* sequence : generating())
+    for (const SequenceStep::Riders& riders : sequence->riders) n_riders += riders.rows.size();
+  rider_counts.reserve(n_riders);
+  ask_riders(requests, rider_counts);
+
   const Stopwatch watch;
   pass_ = engine_.target_->forward(rows);
   std::vector<Choice> choices = engine_.target_->choose(pass_, requests);
@@ -263,9 +327,16 @@ void Step::forward() {
       sequence->answers.push_back({.choice = token && forced[next] ? forced[next] : token,
                                    .probabilities = std::move(choices[next].probabilities)});
     }
+  for (const SequenceStep* sequence : generating())
+    for (const SequenceStep::Riders& riders : sequence->riders) {
+      std::vector<std::optional<Token>> answers;
+      for (std::size_t i = 0; i < riders.rows.size(); ++i) answers.push_back(choices[next++].token);
+      engine_.drafters_[riders.drafter]->answered(sequence->generation->draft_sequence, answers);
+    }
 }
 
-// A sequence's rows: a chain of its text's tokens, then the drafted nodes, parents first.
+// A sequence's rows: a chain of its text's tokens, then the drafted nodes, parents first, then
+// riders.
 std::vector<Row> Step::lay_out_rows() {
   std::vector<Row> rows;
   for (SequenceStep& sequence : sequences_) {
@@ -293,6 +364,17 @@ std::vector<Row> Step::lay_out_rows() {
                       .parent = EarlierRow{sequence.node_rows[drafted.parent]},
                       .wants_logits = true});
     }
+    for (SequenceStep::Riders& riders : sequence.riders)
+      for (std::size_t i = 0; i < riders.riders.size(); ++i) {
+        const auto& [token, parent] = riders.riders[i];
+        riders.rows.push_back(static_cast<int>(rows.size()));
+        const int parent_row = parent < 0 ? sequence.node_rows[0] : riders.rows[parent];
+        rows.push_back({.sequence = generation.sequence,
+                        .token = token,
+                        .position = sequence.length - 1 + static_cast<int>(riders.paths[i].size()),
+                        .parent = EarlierRow{parent_row},
+                        .wants_logits = true});
+      }
   }
   return rows;
 }
@@ -399,15 +481,20 @@ void Step::commit() {
 // The planner sees what drafts cost and what became of them, drafters what an answer ended with.
 void Step::learn() {
   std::vector<DraftOutcome> outcomes;
-  for (const SequenceStep& sequence : sequences_) {
+  for (SequenceStep& sequence : sequences_) {
     Generation& generation = *sequence.generation;
     const auto taken = std::span(generation.tokens).last(generation.emitted.size());
     if (generation.ended()) engine_.show(generation);
-    if (sequence.generates)
-      outcomes.push_back({.sequence = generation.draft_sequence,
-                          .drafted = &sequence.drafted,
-                          .checked = &sequence.checked,
-                          .taken = taken});
+    if (!sequence.generates) continue;
+    for (const SequenceStep::Riders& riders : sequence.riders) {
+      sequence.n_riders.resize(engine_.drafters_.size());
+      sequence.n_riders[riders.drafter] = static_cast<int>(riders.rows.size());
+    }
+    outcomes.push_back({.sequence = generation.draft_sequence,
+                        .drafted = &sequence.drafted,
+                        .checked = &sequence.checked,
+                        .taken = taken,
+                        .riders = sequence.n_riders});
   }
   engine_.planner_->observe(outcomes, load_, forward_ms_);
   for (const SequenceStep& sequence : sequences_)

@@ -41,6 +41,16 @@ class Step {
     DraftTree chosen;            // if it has drawers: what was proposed before they drew, pruned
     DraftTree checked;           // as planned
 
+    // Rows that ride along for a drafter (Drafter::riders).
+    struct Riders {
+      int drafter;
+      std::vector<Rider> riders;
+      std::vector<std::vector<Token>> paths;  // their tokens from the root's child on
+      std::vector<int> rows;                  // of the pass
+    };
+    std::vector<Riders> riders;
+    std::vector<int> n_riders = {};  // [drafters], or empty: none
+
     std::vector<int> token_rows;  // of the pass, [n_tokens]
     // If it generates, [checked.size()]. The root's row is the last of token_rows.
     std::vector<int> node_rows;
@@ -54,6 +64,7 @@ class Step {
 
   void draft();
   void plan();
+  void add_riders();
   void forward();
   void verify();
   void emit();
@@ -64,6 +75,8 @@ class Step {
   static void add_draws(SequenceStep& sequence);
   void ask(int drafter, std::span<SequenceStep* const> sequences);
   std::vector<Row> lay_out_rows();
+  void ask_riders(std::vector<ChoiceRequest>& requests,
+                  std::vector<std::vector<TokenCount>>& counts);
   Choice logits_of(int row);
   void score_prompt(SequenceStep& sequence);
   void score_answer(SequenceStep& sequence);

@@ -12,6 +12,8 @@ void Step::count(const SequenceStep& sequence) const {
   Counters& counters = sequence.generation->counters;
   ++counters.steps;
   counters.rows += sequence.n_tokens + sequence.checked.size() - 1;
+  for (const SequenceStep::Riders& riders : sequence.riders)
+    counters.rows += static_cast<long>(riders.rows.size());
   counters.drafted += sequence.checked.size() - 1;
   counters.accepted += static_cast<long>(sequence.verdict.accepted.size());
   counters.emitted += static_cast<long>(sequence.generation->emitted.size());

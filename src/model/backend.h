@@ -47,10 +47,10 @@ struct Row {
 struct ForwardOptions {
   // Layers to run, ascending; nothing: all. A row's parent must have been written by at least
   // these.
-  std::optional<std::vector<int>> layers;
+  std::optional<std::vector<int>> layers = {};
   // Layers, of those that run, whose output (the residual stream, [rows, embedding]) is kept for
   // read_tap.
-  std::vector<int> taps;
+  std::vector<int> taps = {};
   // If set, where this pass's time went is added to it; a device may leave it empty.
   PassProfile* profile = nullptr;
 };
@@ -79,7 +79,13 @@ struct LoadOptions {
   // For draft models: the tokens that have logits, ascending, each once; all others are at -inf.
   // Empty: all tokens. Zhao et al. 2025, arXiv:2502.14856 (FR-Spec).
   std::vector<Token> output_ids = {};
-  int output_room = 0;  // how many more tokens add_outputs() may add; only with output_ids
+  // For draft models of another vocabulary: what their choices call these tokens, in the order of
+  // output_ids, each name once and less than n_names, the size of that vocabulary. Rows keep the
+  // model's own tokens. Empty: the same.
+  std::vector<Token> output_names = {};
+  int n_names = 0;
+  int output_room =
+      0;  // how many more tokens add_outputs() may add; only with output_ids, without names
   // What Backend::tuning() gave for this model on this machine, which saves measuring it again, up
   // to 0.3 s. Anything else is as if empty.
   std::string tuning = {};

@@ -32,6 +32,7 @@ struct FakeModel {
   float whole_path = 2;    // spread of what the whole path decides
   float disagreement = 0;  // share of paths with other favourites, which `opinion` chooses
   std::uint64_t opinion = 0;
+  float layer_disagreement = 0.3f;  // disagreement where layers are left out
   std::function<bool(std::span<const Token> path)> unusable = nullptr;  // its logits are NaN
   // What a path is followed by, instead of the favourites.
   std::function<Token(std::span<const Token> path)> says = nullptr;
@@ -65,14 +66,14 @@ struct FakeModel {
 
 class FakeBackend : public Backend {
  public:
-  FakeBackend(FakeModel model, LoadOptions options)
+  FakeBackend(FakeModel model, LoadOptions options, int n_layers = 2)
       : model_(std::move(model)), options_(std::move(options)) {
     if (options_.n_slots == 0) options_.n_slots = options_.batch_rows;
     spec_.family = "fake";
     spec_.vocabulary = model_.vocabulary;
     spec_.embedding = 1;
     spec_.context_trained = options_.context;
-    spec_.layers.resize(2,
+    spec_.layers.resize(n_layers,
                         {.operations = {{.pre_norm = {}, .body = Attention{}, .post_norm = {}}}});
     cache_.emplace(CacheLimits{.context = options_.context,
                                .n_sequences = options_.n_sequences,
@@ -133,7 +134,7 @@ class FakeBackend : public Backend {
         path.push_back(sequence.slots.at(*node).token);
       path.insert(path.end(), sequence.committed.rbegin(), sequence.committed.rend());
       std::ranges::reverse(path);
-      rows_.push_back({row.wants_logits ? model_.logits(path) : std::vector<float>{}, path});
+      rows_.push_back({row.wants_logits ? model(layers).logits(path) : std::vector<float>{}, path});
 
       std::optional<SlotId> above;
       if (slot.parent) above = sequence.slots.at(*slot.parent).in_cache;
@@ -156,7 +157,7 @@ class FakeBackend : public Backend {
     for (const ChoiceRequest& request : requests) {
       CHECK(request.row >= 0 && request.row < static_cast<int>(rows_.size()));
       CHECK(!rows_[request.row].logits.empty());
-      choices.push_back(choose_reference(rows_[request.row].logits, request));
+      choices.push_back(choose_reference(named(rows_[request.row].logits), request));
     }
     return choices;
   }
@@ -254,6 +255,20 @@ class FakeBackend : public Backend {
     std::vector<float> logits;  // empty if not wanted
     std::vector<Token> path;
   };
+
+  FakeModel model(const std::vector<int>& layers) const {
+    FakeModel model = model_;
+    if (std::ssize(layers) < spec_.n_layers()) model.disagreement = model_.layer_disagreement;
+    return model;
+  }
+
+  std::vector<float> named(const std::vector<float>& logits) const {
+    if (options_.output_names.empty()) return logits;
+    std::vector<float> named(options_.n_names, -std::numeric_limits<float>::infinity());
+    for (std::size_t i = 0; i < options_.output_names.size(); ++i)
+      named[options_.output_names[i]] = logits[options_.output_ids[i]];
+    return named;
+  }
 
   Sequence& at(SequenceId id) {
     CHECK(sequences_.contains(id.value));

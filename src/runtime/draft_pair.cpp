@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "formats/known_pairs.h"
 #include "runtime/drafter_registry.h"
+#include "speculation/vocabulary_map.h"
 
 namespace outrider {
 
@@ -19,20 +20,23 @@ DraftPair compare_models(const OpenedModel& target, const BackendFactory& target
   const DrafterKind& kind =
       **std::ranges::find_if(kinds, [](const DrafterKind* each) { return each->name == "model"; });
   const LoadOptions loaded;
-  const LoadOptions drafting = kind.load_options(loaded, draft.model.spec, *draft.tokenizer, flags);
-  DraftPair pair{
-      .problem = {},
-      .has_same_template = template_of(target) == template_of(draft),
-      .is_known = is_known_pair(known_model(target.model.checkpoint->metadata),
-                                known_model(draft.model.checkpoint->metadata)),
-      .cost_ratio = static_cast<double>(draft_factory.memory_need(draft.model, drafting).weights) /
-                    static_cast<double>(target_factory.memory_need(target.model, loaded).weights)};
-  if (const auto difference = vocabulary_difference(*target.tokenizer, *draft.tokenizer)) {
-    pair.problem = fmt::format("the vocabularies differ: {}", *difference);
-  } else if (pair.cost_ratio >= kCostMax) {
+  DraftPair pair{.problem = {},
+                 .has_same_template = template_of(target) == template_of(draft),
+                 .is_known = is_known_pair(known_model(target.model.checkpoint->metadata),
+                                           known_model(draft.model.checkpoint->metadata))};
+  if (vocabulary_difference(*target.tokenizer, *draft.tokenizer)) {
+    const VocabularyMap vocabulary(*target.tokenizer, *draft.tokenizer);
+    pair.overlap = vocabulary.overlap();
+    pair.problem = vocabulary.problem();
+    if (pair.problem) return pair;
+  }
+  const LoadOptions drafting =
+      kind.load_options(loaded, *target.tokenizer, draft.model.spec, *draft.tokenizer, flags);
+  pair.cost_ratio = static_cast<double>(draft_factory.memory_need(draft.model, drafting).weights) /
+                    static_cast<double>(target_factory.memory_need(target.model, loaded).weights);
+  if (pair.cost_ratio >= kCostMax)
     pair.problem =
         fmt::format("it costs {:.2f} of the model, and must be much cheaper", pair.cost_ratio);
-  }
   return pair;
 }
 

@@ -14,7 +14,10 @@
   row(lookup)                  \
   row(prediction)              \
   row(rest)                    \
-  row(model)
+  row(lookahead)               \
+  row(self)                    \
+  row(model)                   \
+  row(parallel)
 // clang-format on
 
 namespace outrider {
@@ -22,6 +25,7 @@ namespace outrider {
 #define DECLARE(name) const DrafterKind& name##_kind();
 OUTRIDER_DRAFTERS(DECLARE)
 #undef DECLARE
+const DrafterKind& self_copy_kind();  // what self=q4_128 means
 
 std::span<const DrafterKind* const> drafter_kinds() {
 #define ADDRESS(name) &name##_kind(),
@@ -71,7 +75,10 @@ DraftChoice parse_part(std::string_view part, std::string_view draft_model) {
   const std::string_view name = part.substr(0, equals);
   DraftChoice choice{find(name), equals == part.npos ? "" : std::string(part.substr(equals + 1))};
   if (!choice.kind) refuse(part);
-  if (choice.kind->value_is_prediction && equals == part.npos) return choice;
+  const bool is_optional = choice.kind->value_is_prediction || choice.kind->value_is_optional;
+  if (is_optional && equals == part.npos) return choice;
+  if (choice.kind->name == self_copy_kind().name && choice.value == self_copy_kind().value)
+    choice.kind = &self_copy_kind();
   if (choice.kind->value.empty()) {
     if (equals != part.npos)
       throw Error("{}: takes no value, but \"{}\" was given", name, choice.value);
@@ -93,6 +100,7 @@ std::vector<DraftChoice> parse_draft(std::string_view text, std::string_view dra
   if (text == "off") return choices;
   if (text == "auto") {
     for (const DrafterKind* kind : drafter_kinds()) {
+      if (!kind->is_automatic) continue;
       if (kind->value.empty() || kind->value_is_prediction) choices.push_back({kind, ""});
       if (kind->runs_model() && !draft_model.empty())
         choices.push_back({kind, std::string(draft_model)});

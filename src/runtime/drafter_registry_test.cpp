@@ -40,6 +40,10 @@ TEST(ParseDraft, ReadsItsGrammar) {
       {"model=a.gguf+lookup", "", {{"model", "a.gguf"}, {"lookup", ""}}},
       {"model=a+b=c.gguf+lookup", "", {{"model", "a+b=c.gguf"}, {"lookup", ""}}},
       {"model=c++", "", {{"model", "c++"}}},
+      {"self", "", {{"self", ""}}},
+      {"self=1,3-5+lookup", "", {{"self", "1,3-5"}, {"lookup", ""}}},
+      {"self=q4_128", "", {{"self", "q4_128"}}},
+      {"lookahead", "", {{"lookahead", ""}}},
       {"prediction", "", {{"prediction", ""}}},
       {"prediction=a.txt+lookup", "", {{"prediction", "a.txt"}, {"lookup", ""}}},
   };
@@ -62,6 +66,8 @@ TEST(ParseDraft, SaysWhatIsWrong) {
       {"model", "write model=MODEL"},
       {"model=", "write model=MODEL"},
       {"lookup+lookup", "twice"},
+      {"self=", "write self=LAYERS|q4_128"},
+      {"lookahead=3", "takes no value"},
       {"suffix+lookup", "twice"},
       {"=3", "no drafter is called \"\""},
       {"off+lookup", "no drafter is called \"off\""},
@@ -109,7 +115,7 @@ TEST(DraftModel, ReadsItsFlags) {
   ModelSpec spec;
   spec.vocabulary = 100;
   const auto options = [&](const DrafterFlagValues& flags) {
-    return choice.kind->load_options({.context = 77}, spec, tokenizer, flags);
+    return choice.kind->load_options({.context = 77}, tokenizer, spec, tokenizer, flags);
   };
   EXPECT_EQ(options({}).context, 77);
   EXPECT_EQ(options({}).requantize, TensorType::q4_128);
@@ -130,22 +136,49 @@ TEST(DraftModel, ReadsItsFlags) {
 }
 
 TEST(DraftModel, ComparesVocabularies) {
-  const FakeTokenizer target({"", "a", "b"});
+  const FakeTokenizer target({"", "a", "b", "c", "d"});
   const DraftChoice choice = parse_draft("model=small", "")[0];
+  std::vector<std::string> notes;
   const auto make = [&](const std::vector<std::string>& entries) {
     FakeModel model;
     model.vocabulary = static_cast<int>(entries.size());
     const FakeTokenizer tokenizer(entries);
-    return choice.kind->make({.tokenizer = target,
-                              .vocabulary = 3,
-                              .flags = {},
-                              .value = "small",
-                              .model = std::make_shared<FakeBackend>(model, LoadOptions{}),
-                              .model_tokenizer = &tokenizer});
+    const LoadOptions options = choice.kind->load_options({}, target, {}, tokenizer, {});
+    return choice.kind
+        ->make({.tokenizer = target,
+                .vocabulary = 5,
+                .flags = {},
+                .value = "small",
+                .note = [&](const std::string& line) { notes.push_back(line); },
+                .model = std::make_shared<FakeBackend>(model, options),
+                .model_tokenizer = &tokenizer})
+        ->name();
   };
-  EXPECT_EQ(make({"", "a", "b", "more"})->name(), "model");
-  EXPECT_EQ(make({"", "a"})->name(), "model");
-  EXPECT_THROW(make({"", "a", "c"}), Error);
+  EXPECT_EQ(make({"", "a", "b", "c", "d", "more"}), "model");
+  EXPECT_EQ(make({"", "a"}), "model");
+  EXPECT_TRUE(notes.empty());
+  EXPECT_EQ(make({"", "b", "x", "a"}), "model");
+  EXPECT_EQ(notes,
+            std::vector<std::string>{"draft model small: of another vocabulary, it proposes "
+                                     "the 2 tokens that both have (50% of the smaller one)"});
+  EXPECT_THROW(make({"v", "w", "x", "y", "z"}), Error);
+}
+
+TEST(DraftSelf, NamesLayers) {
+  const auto target = std::make_shared<FakeBackend>(FakeModel{}, LoadOptions{});
+  const FakeTokenizer tokenizer({"a"});
+  const auto make = [&](const char* draft) {
+    const DraftChoice choice = parse_draft(draft, "")[0];
+    return choice.kind->make({.tokenizer = tokenizer,
+                              .vocabulary = 23,
+                              .flags = {},
+                              .value = choice.value,
+                              .target = target});
+  };
+  EXPECT_EQ(make("self")->name(), "self");
+  EXPECT_EQ(make("self=1")->name(), "self");
+  for (const char* wrong : {"self=2", "self=0-1", "self=x", "self="})
+    EXPECT_THROW(make(wrong), Error);
 }
 
 }  // namespace

@@ -67,7 +67,8 @@ Json json_of(const Profile& profile) {
     drafters.push_back({{"passes", json_of(drafter.passes)},
                         {"confidences", json_of(drafter.acceptance.confidences)},
                         {"levels", json_of(drafter.acceptance.best_guesses)},
-                        {"shifts", {confidence, best_guess, weight}}});
+                        {"shifts", {confidence, best_guess, weight}},
+                        {"riders", {drafter.riders.tokens, drafter.riders.doublings}}});
   }
   return {{"tuning", profile.tuning},
           {"passes", json_of(profile.learned.passes)},
@@ -100,9 +101,12 @@ std::optional<Profile> profile_from(const Json& json) {
       const auto confidences = fits_from(entry.at("confidences"));
       const auto best_guesses = fits_from(entry.at("levels"));
       const auto recent = recent_from(entry.at("shifts"));
-      if (!own || !confidences || !best_guesses || !recent) return {};
-      profile.learned.drafters.push_back(
-          {.passes = *own, .acceptance = {*confidences, *best_guesses, *recent}});
+      const auto [tokens, doublings] = entry.at("riders").get<std::array<double, 2>>();
+      const bool are_riders_valid = tokens >= 0 && tokens < 1e9 && doublings > 0 && doublings < 1e9;
+      if (!own || !confidences || !best_guesses || !recent || !are_riders_valid) return {};
+      profile.learned.drafters.push_back({.passes = *own,
+                                          .acceptance = {*confidences, *best_guesses, *recent},
+                                          .riders = {tokens, doublings}});
     }
     return profile;
   } catch (const Json::exception&) {

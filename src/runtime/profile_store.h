@@ -18,7 +18,7 @@ namespace outrider {
 
 // The version of the documents: those of another version are not found. Increase it when the
 // meaning of a document changes.
-inline constexpr int kProfileSchema = 4;
+inline constexpr int kProfileSchema = 5;
 
 // How many profiles a file holds; the least recently used are removed.
 inline constexpr int kProfilesMax = 256;

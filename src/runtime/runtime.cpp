@@ -85,7 +85,7 @@ ProfileKey Runtime::profile_key(std::span<const DraftChoice> drafters) {
     if (choice.late)
       key.files.push_back(identify_unopened(choice.value));
     else if (choice.kind->runs_model())
-      add_file(open_draft(choice.value));
+      add_file(open_draft(choice));
   }
   key.processor = processor_name();
   key.n_processors = usable_cores();
@@ -114,7 +114,45 @@ void Runtime::keep_profile(const Engine& engine) {
     profiles_->keep(profile_key(options_.drafters), json_of(profile));
 }
 
-const OpenedModel& Runtime::open_draft(const std::string& name) {
+// They belong to the model and the machine, whatever the settings of an answer.
+ProfileKey Runtime::self_layers_key() {
+  ProfileKey key = profile_key({});
+  key.drafters = {"tuned self"};
+  key.cache_type.clear();
+  key.settings.clear();
+  return key;
+}
+
+bool Runtime::keep_self_layers(const std::vector<int>& left_out, double speed) {
+  try {
+    ProfileStore(profile_file(), progress_)
+        .keep(self_layers_key(), {{"left_out", left_out}, {"speed", speed}});
+  } catch (const Error&) {
+    // No folder to keep them in.
+  }
+  return self_layers() == left_out;
+}
+
+std::optional<std::vector<int>> Runtime::self_layers() {
+  try {
+    const auto document = ProfileStore(profile_file(), progress_).find(self_layers_key());
+    if (!document) return {};
+    auto layers = document->at("left_out").get<std::vector<int>>();
+    const int n_layers = target_model_.model.spec.n_layers();
+    const bool is_valid =
+        std::ranges::is_sorted(layers) && std::ssize(layers) < n_layers &&
+        std::ranges::all_of(layers, [&](int layer) { return layer >= 0 && layer < n_layers; });
+    return is_valid ? std::optional(layers) : std::nullopt;
+  } catch (const Error&) {
+    return {};
+  } catch (const nlohmann::json::exception&) {
+    return {};
+  }
+}
+
+const OpenedModel& Runtime::open_draft(const DraftChoice& choice) {
+  if (choice.kind->copies_target) return target_model_;
+  const std::string& name = choice.value;
   const auto found = draft_models_.find(name);
   if (found != draft_models_.end()) return found->second;
   OpenedModel opened = open_model(name, {options_.offline, progress_}, draft_text_);
@@ -122,10 +160,26 @@ const OpenedModel& Runtime::open_draft(const std::string& name) {
   return draft_models_.emplace(name, std::move(opened)).first->second;
 }
 
+// Throws Error if a copy that is loaded with these options is not much smaller than the target.
+void Runtime::check_copy(const LoadOptions& options) const {
+  constexpr double kSmaller = 0.8;
+  const auto bytes = [&](const LoadOptions& loaded) {
+    return static_cast<double>(target_factory().memory_need(target_model_.model, loaded).weights);
+  };
+  if (bytes(options) > kSmaller * bytes(load_options_))
+    throw Error(
+        "self: a copy in four bits takes {:.0f}% of the model's memory, so it cannot draft for it; "
+        "it is for models of 8 or 16 bits",
+        100 * bytes(options) / bytes(load_options_));
+}
+
 LoadOptions Runtime::draft_load_options(const DraftChoice& choice) {
-  const OpenedModel& draft = open_draft(choice.value);
-  return choice.kind->load_options(load_options_, draft.model.spec, *draft.tokenizer,
-                                   options_.drafter_flags);
+  const OpenedModel& draft = open_draft(choice);
+  LoadOptions options =
+      choice.kind->load_options(load_options_, *target_model_.tokenizer, draft.model.spec,
+                                *draft.tokenizer, options_.drafter_flags);
+  if (choice.kind->copies_target) check_copy(options);
+  return options;
 }
 
 // Of the target and the draft models, which hold the same texts and so share context and pages.
@@ -137,7 +191,7 @@ Runtime::Need Runtime::need_of_all() {
   std::map<std::string, Planned> planned{{"", {&target_model_.model, load_options_}}};
   for (const DraftChoice& choice : options_.drafters)
     if (choice.kind->runs_model() && !choice.late)
-      planned[choice.value] = {&open_draft(choice.value).model, draft_load_options(choice)};
+      planned[choice.value] = {&open_draft(choice).model, draft_load_options(choice)};
   return [this, planned](int context, int n_pages) mutable {
     MemoryNeed sum;
     for (auto& [name, one] : planned) {
@@ -271,13 +325,17 @@ std::unique_ptr<Drafter> Runtime::make_drafter(const DraftChoice& choice) {
       .flags = options_.drafter_flags,
       .earlier = [this](std::size_t memory_bytes) { return earlier_answers(memory_bytes); },
       .value = choice.value,
+      .note = progress_.note,
+      .target = target_,
+      .tuned_layers = [this] { return self_layers(); },
   };
   if (choice.kind->runs_model()) {
-    const OpenedModel& draft = open_draft(choice.value);
+    const OpenedModel& draft = open_draft(choice);
     std::shared_ptr<Backend>& backend = drafts_[choice.value];
     if (!backend) backend = load(draft, draft_load_options(choice));
     context.model = backend;
     context.model_tokenizer = draft.tokenizer.get();
+    context.model_metadata = &draft.model.checkpoint->metadata;
   }
   return choice.kind->make(context);
 }
@@ -300,8 +358,9 @@ std::unique_ptr<Drafter> Runtime::make_late(const DraftChoice& choice) {
       const auto loaded = std::make_shared<Loaded>();
       loaded->opened = open_model(choice.value, {.offline = true, .progress = {}}, draft_text_);
       const Model& model = loaded->opened.model;
-      const LoadOptions options = choice.kind->load_options(
-          beside, model.spec, *loaded->opened.tokenizer, options_.drafter_flags);
+      const LoadOptions options =
+          choice.kind->load_options(beside, *target_model_.tokenizer, model.spec,
+                                    *loaded->opened.tokenizer, options_.drafter_flags);
       const BackendFactory& factory = choose_factory_(model);
       const std::uint64_t need = factory.memory_need(model, options).total();
       if (const std::uint64_t available = plannable_memory_bytes(); need > available)

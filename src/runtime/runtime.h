@@ -76,6 +76,9 @@ class Runtime {
                                       const PlannerOptions& planner);
   // Keeps what this engine, made with the options' drafters, has learned.
   void keep_profile(const Engine& engine);
+  // Keeps which layers the target leaves out when it drafts for itself (tune self), and how fast
+  // answers come then, over plain decoding. False if they cannot be kept.
+  bool keep_self_layers(const std::vector<int>& left_out, double speed);
   std::vector<std::unique_ptr<Drafter>> make_drafters(std::span<const DraftChoice> drafters);
   Session open_session(Engine& engine) const {
     return Session(engine, *target_model_.tokenizer, target_model_.chat_template.get());
@@ -89,13 +92,16 @@ class Runtime {
   const BackendFactory& target_factory() const { return choose_factory_(target_model_.model); }
 
  private:
-  const OpenedModel& open_draft(const std::string& name);
+  const OpenedModel& open_draft(const DraftChoice& choice);
+  void check_copy(const LoadOptions& options) const;
   LoadOptions draft_load_options(const DraftChoice& choice);
   using Need = std::function<MemoryNeed(int context, int n_pages)>;
   Need need_of_all();
   int least_pages(int context) const;
   void choose_context();
   void choose_pages(const Need& need, std::uint64_t available);
+  std::optional<std::vector<int>> self_layers();
+  ProfileKey self_layers_key();
   ProfileKey profile_key(std::span<const DraftChoice> drafters);
   std::optional<Profile> find_profile(std::span<const DraftChoice> drafters);
   std::unique_ptr<Engine> new_engine(std::span<const DraftChoice> drafters,

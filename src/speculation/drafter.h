@@ -1,11 +1,12 @@
 // A drafter guesses how sequences go on. It is shown their tokens and adds its guesses to a draft
-// tree. A wrong guess costs time, never a
-// different answer, unless the verifier is lossy (verifier.h).
+// tree. A wrong guess costs time, never a different answer, unless the verifier is lossy
+// (verifier.h).
 
 #pragma once
 
 #include <compare>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -60,11 +61,19 @@ struct DraftRequest {
   bool draws = false;
 };
 
+// A row that rides along in the target's pass beside the checked nodes, for what the target says
+// after it. It becomes no text.
+struct Rider {
+  Token token;
+  int parent;  // an earlier rider of its list; -1: the last token of the text
+};
+
 // Milliseconds that a proposal takes, as the drafter measured so far; 0 where it does not know yet.
 struct DraftCost {
   double fixed_ms = 0;        // of a propose() whose proposals all have depth 1
   double per_depth_ms = 0;    // of each further level
   double per_prefill_ms = 0;  // of each token of n_to_prefill()
+  bool is_old = false;        // of an earlier run, and not confirmed yet
 
   // Of a propose() whose deepest proposal has this depth.
   double ms(int depth) const { return fixed_ms + per_depth_ms * (depth > 1 ? depth - 1 : 0); }
@@ -72,8 +81,8 @@ struct DraftCost {
 
 // A drafter proposes what a new one would that was shown the same tokens and prediction.
 // Exceptions: until forget() a draft model keeps outputs that earlier sequences added, and a
-// drafter may draft from earlier answers; and how much of a sequence it knows depends on the
-// n_context of earlier requests. One thread at a time calls it.
+// drafter may draft from earlier answers; how much of a sequence it knows depends on the n_context
+// of earlier requests; and it remembers answers to its riders. One thread at a time calls it.
 class Drafter {
  public:
   virtual ~Drafter() = default;
@@ -86,6 +95,9 @@ class Drafter {
   // A new, empty sequence, whose number is not in use. It uses earlier answers and cached pages of
   // its scope alone; scopes share a draft model's outputs and successors.
   virtual void begin(DraftSequence sequence, CacheScope scope = {}) = 0;
+  // The target's own sequence, for a drafter that runs layers of the target. Between begin() and
+  // the first tokens.
+  virtual void bind(DraftSequence, SequenceId /*target*/) {}
   // Tokens, also of the prompt, were appended to the sequence.
   virtual void observe(DraftSequence sequence, std::span<const Token> tokens) = 0;
   // The answer begins here, and is expected to read mostly like `prediction`, which replaces an
@@ -94,6 +106,16 @@ class Drafter {
   // Adds guesses at what follows each request's sequence, within its limits. Each sequence occurs
   // at most once and is not empty.
   virtual void propose(std::span<const DraftRequest> requests) = 0;
+  // Rows that a drafter wants to ride along for a sequence, at most, in one pass.
+  virtual int riders_max() const { return 0; }
+  // These rows: no more than `rows`, at most `depth` levels below the last token of the text that
+  // was observed. Asked for after propose().
+  virtual std::vector<Rider> riders(DraftSequence, int /*rows*/, int /*depth*/) { return {}; }
+  // After the pass, before the tokens that it brought are observed: what the target says after each
+  // of them; nothing where a row cannot be used. It is the target's choice, with the noise of its
+  // place, where the verifier follows choices (Guarantee::same_text), and otherwise the most likely
+  // token, which depends on no noise.
+  virtual void answered(DraftSequence, std::span<const std::optional<Token>> /*answers*/) {}
   // Keeps the first `length` tokens of the sequence.
   virtual void truncate(DraftSequence sequence, int length) = 0;
   // The sequence is preempted: gives back its pages of a cache, keeps its tokens.

@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,10 +41,16 @@ struct DrafterContext {
   const DrafterFlagValues& flags;
   // Answers to earlier requests, for a drafter of its own. Null: there are none.
   std::function<std::shared_ptr<EarlierAnswers>(std::size_t memory_bytes)> earlier = nullptr;
-  std::string value = {};  // what stood after "name="
-  // Of kinds that run a model, which the value names:
+  std::string value = {};                                  // what stood after "name="
+  std::function<void(const std::string&)> note = nullptr;  // shows a line; null: nobody looks
+  std::shared_ptr<Backend> target = nullptr;
+  // Layers of the target that drafts leave out, as tune self found them; nothing: it did not. Null:
+  // nobody knows.
+  std::function<std::optional<std::vector<int>>()> tuned_layers = nullptr;
+  // Of kinds that run a model:
   std::shared_ptr<Backend> model = nullptr;
   const Tokenizer* model_tokenizer = nullptr;
+  const Metadata* model_metadata = nullptr;
 };
 
 struct DrafterKind {
@@ -53,20 +60,28 @@ struct DrafterKind {
   // The value, which may be missing, names a file with a text that answers are expected to repeat
   // mostly: a request's prediction.
   bool value_is_prediction = false;
-  std::string help;  // a line
+  bool value_is_optional = false;  // "name" alone will do
+  bool is_automatic = true;        // auto asks it, if it needs no value or has one
+  std::string help;                // a line
   std::vector<DrafterFlag> flags = {};
-  // Kinds that run a model, which their value names, say how it is loaded beside a target with
-  // these options. Null: runs none.
-  LoadOptions (*load_options)(LoadOptions target, const ModelSpec& spec, const Tokenizer& tokenizer,
+  // Kinds that run a model, which their value names unless they copy the target, say how it is
+  // loaded beside a target with these options and this tokenizer. Throws Error if the two do not go
+  // together. Null: runs none.
+  LoadOptions (*load_options)(LoadOptions target, const Tokenizer& target_tokenizer,
+                              const ModelSpec& spec, const Tokenizer& tokenizer,
                               const DrafterFlagValues& flags) = nullptr;
   // Throws Error if the model and the target do not go together.
   std::unique_ptr<Drafter> (*make)(const DrafterContext& context);
+
+  // The model is the target itself, encoded anew; the value says how.
+  bool copies_target = false;
 
   bool runs_model() const { return load_options != nullptr; }
   // "lookup", "prediction[=FILE]", "model=MODEL".
   std::string usage() const {
     if (value.empty()) return name;
-    return value_is_prediction ? fmt::format("{}[={}]", name, value) : name + '=' + value;
+    return value_is_prediction || value_is_optional ? fmt::format("{}[={}]", name, value)
+                                                    : name + '=' + value;
   }
 };
 

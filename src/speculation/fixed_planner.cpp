@@ -73,4 +73,16 @@ void FixedPlanner::prune(std::span<const PlannedSequence> sequences, const PassL
   keep_nodes(sequences, rank_nodes(sequences, chances, load, options_));
 }
 
+std::vector<int> FixedPlanner::riders(int, const Drafter& asked,
+                                      std::span<const PlannedSequence> sequences,
+                                      const PassLoad& load) {
+  std::vector<int> riders;
+  int n_left = load.rows_left();
+  for (const PlannedSequence& sequence : sequences) {
+    riders.push_back(sequence.rows_max > 0 ? std::min(asked.riders_max(), n_left) : 0);
+    n_left -= riders.back();
+  }
+  return riders;
+}
+
 }  // namespace outrider

@@ -37,6 +37,10 @@ class FixedPlanner final : public Planner {
   void learn(int, DraftSequence, std::span<const PrefillGuess>) override {}
   // Keeps the nodes with the largest products of the confidences that drafters state.
   void prune(std::span<const PlannedSequence> sequences, const PassLoad& load) override;
+  // Each as many as it wants, the first ones first.
+  std::vector<int> riders(int drafter, const Drafter& asked,
+                          std::span<const PlannedSequence> sequences,
+                          const PassLoad& load) override;
   void observe(std::span<const DraftOutcome>, const PassLoad&, double) override {}
 
  private:

@@ -7,6 +7,7 @@
 
 #include "speculation/calibration.h"
 #include "speculation/cost_curve.h"
+#include "speculation/rider_gain.h"
 
 namespace outrider {
 
@@ -16,6 +17,7 @@ struct Learned {
   struct OfDrafter {
     std::vector<CostCurve::Point> passes;  // of its own model; empty: it runs none
     Calibration::OfDrafter acceptance;
+    RiderGain riders = {};
   };
   std::vector<OfDrafter> drafters;
   double answers = 0;        // how many answer_tokens stands for; older ones count less

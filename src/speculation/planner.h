@@ -39,9 +39,10 @@ struct PlannedSequence {
 // What became of a sequence's drafts.
 struct DraftOutcome {
   DraftSequence sequence;
-  const DraftTree* drafted;      // as proposed
-  const DraftTree* checked;      // as pruned
-  std::span<const Token> taken;  // tokens that the step added to the text
+  const DraftTree* drafted;          // as proposed
+  const DraftTree* checked;          // as pruned
+  std::span<const Token> taken;      // tokens that the step added to the text
+  std::span<const int> riders = {};  // [drafters], or empty: none
 };
 
 class Planner {
@@ -84,6 +85,12 @@ class Planner {
   // Cuts the trees of a step to the nodes that shall be checked, perhaps none; not those of
   // sequences that draw.
   virtual void prune(std::span<const PlannedSequence> sequences, const PassLoad& load) = 0;
+
+  // How many riders of the drafter each of these sequences may have beside its tree, which is
+  // pruned, [sequences]. load.rows counts all rows of the pass so far.
+  virtual std::vector<int> riders(int drafter, const Drafter& asked,
+                                  std::span<const PlannedSequence> sequences,
+                                  const PassLoad& load) = 0;
 
   // After the step, whose pass took forward_ms with its choices. Outcomes of all sequences that got
   // tokens, those that got their first one too.

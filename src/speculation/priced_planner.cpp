@@ -26,6 +26,25 @@ int longer(int gap) {
   return std::clamp(2 * gap, kGapMin, kGapMax);
 }
 
+// That the pass had for it, the root's not among them.
+int rows_of(const DraftOutcome& outcome) {
+  return std::accumulate(outcome.riders.begin(), outcome.riders.end(), outcome.checked->size() - 1);
+}
+
+// Tokens that the step took from this drafter and would have had from no other.
+int n_alone(const DraftOutcome& outcome, int drafter) {
+  const DraftTree& tree = *outcome.checked;
+  int n = 0;
+  std::optional<int> node = 0;
+  for (const Token token : outcome.taken) {
+    node = tree.child(*node, token);
+    if (!node) break;
+    const std::vector<Proposal>& proposals = tree[*node].proposals;
+    n += proposals.size() == 1 && proposals[0].drafter == drafter ? 1 : 0;
+  }
+  return n;
+}
+
 }  // namespace
 
 PricedPlanner::PricedPlanner(const PlannerOptions& options, CostCurve& curve, int n_drafters)
@@ -33,6 +52,7 @@ PricedPlanner::PricedPlanner(const PlannerOptions& options, CostCurve& curve, in
       fixed_(options),
       curve_(curve),
       calibration_(n_drafters),
+      rider_gains_(n_drafters),
       costs_(n_drafters),
       answer_tokens_(kAnswerUsual),
       n_plain_due_(kPlainAtFirst),
@@ -68,14 +88,18 @@ Learned PricedPlanner::learned() const {
                   .speed = speed_,
                   .bank = guard_.bank()};
   for (std::size_t drafter = 0; drafter < costs_.size(); ++drafter)
-    learned.drafters.push_back({.passes = {}, .acceptance = calibration_.of_drafter(drafter)});
+    learned.drafters.push_back({.passes = {},
+                                .acceptance = calibration_.of_drafter(drafter),
+                                .riders = rider_gains_[drafter]});
   return learned;
 }
 
 void PricedPlanner::restore(const Learned& learned) {
   CHECK(learned.drafters.size() == costs_.size());
-  for (std::size_t drafter = 0; drafter < costs_.size(); ++drafter)
+  for (std::size_t drafter = 0; drafter < costs_.size(); ++drafter) {
     calibration_.restore(drafter, learned.drafters[drafter].acceptance);
+    rider_gains_[drafter] = learned.drafters[drafter].riders;
+  }
   n_answers_ = learned.answers;
   answer_tokens_ = learned.answer_tokens;
   speed_ = learned.speed;
@@ -306,10 +330,12 @@ void PricedPlanner::probe(std::span<Candidate> candidates, Choice& choice, const
   for (Candidate& candidate : candidates) {
     OfDrafter& state = candidate.sequence.drafters[round.drafter];
     if (choice.has(candidate) || 2 * state.n_until_probe > state.gap) continue;
-    // Not where even a right guess would bring too little beside the tree.
+    // Not where even a right guess would bring too little beside the tree, unless what the drafter
+    // takes was measured in an earlier run: a slow moment then must not keep it away for ever.
     const double right[] = {1 - (candidate.tree.empty() ? 0 : std::ranges::max(candidate.tree))};
-    if (candidate.ask.worth.level_gain(candidate.tree, right) <=
-        round.ms_price * round.draft_costs.back().fixed_ms / n)
+    if (!round.draft_costs.back().is_old &&
+        candidate.ask.worth.level_gain(candidate.tree, right) <=
+            round.ms_price * round.draft_costs.back().fixed_ms / n)
       continue;
     candidate.ask.n_context = kProbeContext;
     candidate.ask.limits->depth = 1;
@@ -394,14 +420,48 @@ void PricedPlanner::prune(std::span<const PlannedSequence> sequences, const Pass
   keep_nodes(sequences, nodes);
 }
 
+std::vector<int> PricedPlanner::riders(int drafter, const Drafter& asked,
+                                       std::span<const PlannedSequence> sequences,
+                                       const PassLoad& load) {
+  std::vector<int> riders = fixed_.riders(drafter, asked, sequences, load);
+  if (curve_.empty()) return riders;
+  const StepCosts costs(curve_, load);
+  const double price = tokens_per_ms(sequences, load);
+  std::vector<Guard::Share> shares = draft_shares(sequences, costs);
+  for (std::size_t i = 0; i < sequences.size(); ++i)
+    shares[i].passes += costs.added_ms(sequences[i].tree->size() - 1) / costs.plain_ms();
+  int n_before = 0;
+  for (std::size_t i = 0; i < sequences.size(); ++i) {
+    const int n_max = std::exchange(riders[i], 0);
+    double most = 0;
+    for (int n = 1; n <= n_max; n = 2 * n + 1) {
+      const double ms = costs.added_ms(n_before + n) - costs.added_ms(n_before);
+      const double gain = rider_gains_[drafter].expected(n) - price * ms;
+      std::vector<Guard::Share> with = shares;
+      with[i].passes += ms / costs.plain_ms();
+      if (gain <= most || !allows(with, load)) continue;
+      most = gain;
+      riders[i] = n;
+    }
+    shares[i].passes +=
+        (costs.added_ms(n_before + riders[i]) - costs.added_ms(n_before)) / costs.plain_ms();
+    n_before += riders[i];
+  }
+  return riders;
+}
+
 void PricedPlanner::observe(std::span<const DraftOutcome> outcomes, const PassLoad& load,
                             double forward_ms) {
   int n_nodes = 0;
-  for (const DraftOutcome& outcome : outcomes) n_nodes += outcome.checked->size() - 1;
+  for (const DraftOutcome& outcome : outcomes) n_nodes += rows_of(outcome);
   // With the estimates that the step was planned with.
   if (!curve_.empty() && !outcomes.empty()) count(outcomes, load, n_nodes);
-  for (const DraftOutcome& outcome : outcomes)
+  for (const DraftOutcome& outcome : outcomes) {
     calibration_.observe(sequences_.at(outcome.sequence).belief, *outcome.drafted, outcome.taken);
+    for (std::size_t drafter = 0; drafter < costs_.size(); ++drafter)
+      rider_gains_[drafter].observe(outcome.riders.empty() ? 0 : outcome.riders[drafter],
+                                    n_alone(outcome, static_cast<int>(drafter)));
+  }
   curve_.refine(StepCosts::work(load, n_nodes), forward_ms);
   n_vetoes_ += std::exchange(is_vetoed_, false);
   if (load.prompt_rows > 0) return;
@@ -420,8 +480,7 @@ void PricedPlanner::count(std::span<const DraftOutcome> outcomes, const PassLoad
   double passes = 1;  // that the step took; a prefill is sunk
   for (const DraftOutcome& outcome : outcomes) {
     Sequence& sequence = sequences_.at(outcome.sequence);
-    const double own =
-        std::exchange(sequence.draft_passes, 0) + per_row * (outcome.checked->size() - 1);
+    const double own = std::exchange(sequence.draft_passes, 0) + per_row * rows_of(outcome);
     shares.push_back({&sequence.account, own + std::exchange(sequence.prefill_passes, 0),
                       static_cast<int>(outcome.taken.size())});
     passes += own;

@@ -19,6 +19,7 @@
 #include "speculation/fixed_planner.h"
 #include "speculation/guard.h"
 #include "speculation/planner.h"
+#include "speculation/rider_gain.h"
 
 namespace outrider {
 
@@ -35,6 +36,10 @@ class PricedPlanner final : public Planner {
   void learn(int drafter, DraftSequence sequence,
              std::span<const PrefillGuess> prefill_guesses) override;
   void prune(std::span<const PlannedSequence> sequences, const PassLoad& load) override;
+  // As many as bring the most tokens less the price of their rows.
+  std::vector<int> riders(int drafter, const Drafter& asked,
+                          std::span<const PlannedSequence> sequences,
+                          const PassLoad& load) override;
   void observe(std::span<const DraftOutcome> outcomes, const PassLoad& load,
                double forward_ms) override;
   Learned learned() const override;
@@ -81,6 +86,7 @@ class PricedPlanner final : public Planner {
   Calibration calibration_;
   Guard guard_;
   std::map<DraftSequence, Sequence> sequences_;
+  std::vector<RiderGain> rider_gains_;  // [drafters]
   std::vector<DraftCost> costs_;  // [drafters] of this step, for the sequences they were asked for
   double n_answers_ = 1, answer_tokens_;  // that have ended recently, and their mean
   double speed_ = 1;                      // of the last step's sequences, their mean

@@ -6,7 +6,8 @@
 
 namespace outrider {
 
-double time_pass(Backend& backend, SequenceId sequence, int n_rows, int n_logits) {
+double time_pass(Backend& backend, SequenceId sequence, int n_rows, int n_logits,
+                 const ForwardOptions& options) {
   const int first = backend.committed(sequence);
   std::vector<Row> rows;
   std::vector<ChoiceRequest> requests;
@@ -25,7 +26,7 @@ double time_pass(Backend& backend, SequenceId sequence, int n_rows, int n_logits
     ~Discard() { backend.discard(sequence); }
   } discard{backend, sequence};
   const Stopwatch watch;
-  backend.choose(backend.forward(rows), requests);
+  backend.choose(backend.forward(rows, options), requests);
   return watch.ms();
 }
 

@@ -1,242 +1,44 @@
 #include "speculation/drafters/model.h"
 
 #include <algorithm>
-#include <cmath>
-#include <functional>
-#include <limits>
-#include <numeric>
-#include <queue>
-#include <set>
 #include <utility>
 
 #include "base/error.h"
 #include "base/stopwatch.h"
 #include "cache/cache.h"
-#include "speculation/time_pass.h"
 
 namespace outrider {
 namespace {
 
-// Tokens that the pass of the root computes where the sequence has gone on by a step; more are
-// prefill.
-constexpr int kUsualCatchUp = 8;
-// Rows whose passes are timed before the first proposal; the last tell the cost of prefill.
-constexpr int kTimedRows[] = {1, 2, 4, 8, 64};
 // Guesses for tokens that it prefills: at most so many, and of a sequence of which it knows only
 // the end not the first few, which tell little.
 constexpr int kPrefillGuessesMax = 32, kContextMin = 4;
-// Without a price of time: a pass has guesses beside its other rows up to so many, of at least this
-// probability.
-constexpr int kRowsWithGuesses = 8;
-constexpr double kGuessMin = 0.1;
 // Of a text's rows, where pages are short: two for its draft, one for what it reads.
 constexpr int kScratchPages = 3;
-// How often a draw is taken to be accepted where that is not learned.
-constexpr double kDrawAcceptance = 0.7;
-constexpr double kRecentLeft = 0.9;  // what a proposal leaves of the weight of those before it
-
-// By the best other score. Of a token without rival: as sure as one of lead 20.
-float confidence(const std::vector<Candidate>& best, std::size_t candidate) {
-  const float score = best[candidate].score;
-  const float rival = best.size() > 1 ? best[candidate == 0 ? 1 : 0].score : score - 20;
-  return 1 / (1 + std::exp(rival - score));
-}
 
 }  // namespace
 
-struct ModelDrafter::Draft {
-  const DraftRequest* request;
-  Sequence* sequence;
-  bool ended = false;  // by a row without usable logits
-
-  double acceptance(float confidence, int depth) const {
-    return request->worth ? request->worth->acceptance(confidence, depth) : confidence;
-  }
-  double draw_acceptance(int depth) const {
-    return request->worth && request->worth->calibration
-               ? request->worth->best_guess_acceptance(depth)
-               : kDrawAcceptance;
-  }
-
-  // Whether a node comes before another: it is more likely, or of equal ones less deep, or
-  // otherwise the one whose path says the smaller token first. Parents come before their children,
-  // and it does not matter in which order nodes were found.
-  bool is_better(int node, int other) const {
-    const std::vector<Node>& tree = sequence->tree;
-    if (tree[node].value != tree[other].value) return tree[node].value > tree[other].value;
-    if (tree[node].depth != tree[other].depth) return tree[node].depth < tree[other].depth;
-    bool is_smaller = false;
-    for (; node != other; node = tree[node].parent, other = tree[other].parent)
-      is_smaller = tree[node].token < tree[other].token;
-    return is_smaller;
-  }
-
-  // As many nodes as may be proposed, the best first; the root is the first.
-  std::vector<int> best() const {
-    std::vector<int> order(sequence->tree.size());
-    std::iota(order.begin(), order.end(), 0);
-    const auto n = std::min<std::size_t>(order.size(), request->limits.nodes + 1);
-    std::ranges::partial_sort(order, order.begin() + static_cast<std::ptrdiff_t>(n),
-                              [&](int node, int other) { return is_better(node, other); });
-    order.resize(n);
-    return order;
-  }
-
-  // A node that has no children yet, and how many it shall have.
-  struct Parent {
-    int node, n_children;
-  };
-
-  // What children of these nodes are expected to bring; 0: nothing. Of children that are chosen the
-  // first counts alone.
-  double level_gain(std::span<const Parent> parents) const {
-    if (!request->worth) return parents.empty() ? 0 : 1;
-    std::vector<double> values, expected;
-    for (const int node : best())
-      if (node != 0) values.push_back(sequence->tree[node].value);
-    for (const auto& [node, n_children] : parents) {
-      const Node& parent = sequence->tree[node];
-      const double acceptance = request->worth->best_guess_acceptance(parent.depth + 1);
-      double value = parent.value * acceptance;
-      for (int i = 0; i < (request->draws ? n_children : 1); ++i, value *= 1 - acceptance)
-        expected.push_back(value);
-    }
-    return request->worth->level_gain(std::move(values), expected);
-  }
-
-  // The best first. Where children are chosen, the best nodes of which children may be among the
-  // best: of as many as may be proposed, the last one is better than any child of its own.
-  std::vector<Parent> parents() const {
-    std::vector<int> nodes = best();
-    const std::vector<int> n_draws = request->draws ? draws() : std::vector<int>();
-    if (!request->draws && std::ssize(nodes) > request->limits.nodes) nodes.pop_back();
-    std::vector<Parent> parents;
-    for (const int node : nodes) {
-      if (sequence->tree[node].has_children || sequence->tree[node].depth >= request->limits.depth)
-        continue;
-      const int n_children = request->draws ? n_draws[node] : request->limits.width;
-      if (n_children > 0) parents.push_back({node, n_children});
-    }
-    return parents;
-  }
-
-  int depth() const {
-    int depth = 0;
-    for (const int node : best()) depth = std::max(depth, sequence->tree[node].depth);
-    return depth;
-  }
-
-  // Of a sequence that draws: how many draws each node shall have that has none yet, [tree.size()],
-  // so that as many nodes as are left have the largest values, each drawn one an expected
-  // acceptance. No draw at or below a node has a say in this.
-  std::vector<int> draws() const {
-    const std::vector<Node>& tree = sequence->tree;
-    struct Slot {  // the next draw at a node of the tree (>= 0), or below one that is not drawn yet
-      double value;
-      int node, depth;
-      bool operator<(const Slot& other) const { return value < other.value; }
-    };
-    std::priority_queue<Slot> slots;
-    const auto open = [&](double value, int node, int depth) {
-      if (depth <= request->limits.depth) slots.push({value * draw_acceptance(depth), node, depth});
-    };
-    for (int node = 0; node < std::ssize(tree); ++node)
-      if (!tree[node].has_children) open(tree[node].value, node, tree[node].depth + 1);
-    std::vector<int> n_draws(tree.size());
-    for (auto n_left = request->limits.nodes + 1 - std::ssize(tree); n_left > 0 && !slots.empty();
-         --n_left) {
-      const auto [value, node, depth] = slots.top();
-      slots.pop();
-      if (node >= 0) ++n_draws[node];
-      if (node < 0 || n_draws[node] < request->limits.width)
-        slots.push({value * (1 - draw_acceptance(depth)), node, depth});
-      open(value, -1, depth + 1);
-    }
-    return n_draws;
-  }
-
-  // Makes the best nodes proposals, and of a sequence that draws all nodes.
-  void hand_over() const {
-    const std::vector<Node>& tree = sequence->tree;
-    std::vector<int> nodes(tree.size());
-    std::iota(nodes.begin(), nodes.end(), 0);
-    if (!request->draws) nodes = best();
-    std::vector<int> proposed(tree.size(), 0);  // their numbers in the request's tree
-    for (int node : nodes)
-      if (node != 0)
-        proposed[node] = request->tree->propose(
-            proposed[tree[node].parent], tree[node].token,
-            {request->drafter, tree[node].confidence, tree[node].drawn_from});
-  }
-};
-
-struct ModelDrafter::Batch {
-  // A row whose logits say what follows a path.
-  struct Asked {
-    Draft* draft;
-    int said;
-    int row;
-    // That its answer is wanted, as far as is known before the pass: for its draft's best node 1.
-    double probability;
-  };
-  std::vector<Row> rows;
-  std::vector<Asked> asked;
-  long length = 0;  // of the texts
-
-  int n_rows(SequenceId sequence) const {
-    return static_cast<int>(std::ranges::count(rows, sequence, &Row::sequence));
-  }
-
-  // A row for the path that goes on with this token.
-  void ask(Draft& draft, int parent, Token token, SuffixText::End end, Parent parent_row,
-           double probability) {
-    Sequence& sequence = *draft.sequence;
-    const int depth = sequence.said[parent].depth + 1;
-    asked.push_back({&draft, static_cast<int>(sequence.said.size()), static_cast<int>(rows.size()),
-                     probability});
-    rows.push_back({.sequence = sequence.id,
-                    .token = token,
-                    .position = sequence.length() - 1 + depth,
-                    .parent = parent_row,
-                    .wants_logits = true});
-    sequence.said.push_back({token, parent, depth, end});
-  }
-};
-
-std::optional<int> ModelDrafter::Sequence::find_said(int parent, Token token) const {
-  for (int i = parent + 1; i < std::ssize(said); ++i)
-    if (said[i].parent == parent && said[i].token == token) return i;
-  return std::nullopt;
-}
-
-void ModelDrafter::Sequence::forget_draft() {
-  said.clear();
-  text_end.clear();
-  tree.clear();
-}
-
 ModelDrafter::ModelDrafter(std::shared_ptr<Backend> backend, ModelDrafterOptions options)
-    : backend_(std::move(backend)), options_(options), guesser_(backend_->spec().vocabulary) {
-  const int n = backend_->spec().vocabulary;
-  if (n > options_.target_vocabulary) {
-    allowed_.assign((n + 63) / 64, 0);
-    for (int token = 0; token < options_.target_vocabulary; ++token)
-      allowed_[token / 64] |= std::uint64_t{1} << (token % 64);
-  }
+    : GrowingDrafter(std::move(backend), {.target_vocabulary = options.target_vocabulary,
+                                          .memory_bytes = options.memory_bytes,
+                                          .mask = options.mask,
+                                          .n_parallel = options.n_parallel}),
+      name_(options.name),
+      vocabulary_(std::move(options.vocabulary)) {}
+
+std::optional<Token> ModelDrafter::own(Token token) const {
+  return vocabulary_ ? vocabulary_->own(token) : GrowingDrafter::own(token);
 }
 
-void ModelDrafter::begin(DraftSequence sequence, CacheScope scope) {
-  CHECK(sequences_
-            .try_emplace(sequence, Sequence{.id = backend_->begin(scope),
-                                            .index = SuffixText(options_.memory_bytes),
-                                            .text = {},
-                                            .excerpt = {},
-                                            .first_unknown = {},
-                                            .outputs = {},
-                                            .said = {},
-                                            .text_end = {},
-                                            .tree = {}})
-            .second);
+std::optional<int> ModelDrafter::Known::begins(int n) const {
+  const auto found = std::ranges::lower_bound(ends, n);
+  if (found == ends.end() || *found != n) return std::nullopt;
+  return static_cast<int>(found - ends.begin()) + 1;
+}
+
+void ModelDrafter::begin(DraftSequence number, CacheScope scope) {
+  GrowingDrafter::begin(number, backend_->begin(scope));
+  CHECK(known_.try_emplace(number).second);
 }
 
 void ModelDrafter::observe(DraftSequence number, std::span<const Token> tokens) {
@@ -257,78 +59,46 @@ void ModelDrafter::observe(DraftSequence number, std::span<const Token> tokens) 
         backend_->free_pages())
       path.clear();
     backend_->commit(sequence.id, path);
-    sequence.forget_draft();
   }
-  for (Token token : tokens) {
-    if (token >= backend_->spec().vocabulary && !sequence.first_unknown)
-      sequence.first_unknown = sequence.text.size();
-    sequence.text.push_back(token);
+  Known& known = known_.at(number);
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    if (vocabulary_)
+      vocabulary_->read(tokens[i], known.read);
+    else
+      known.read.push_back(tokens[i]);
+    known.ends.push_back(known.size());
+    if (!vocabulary_ && !known.first_unknown && !own(tokens[i]))
+      known.first_unknown = sequence.text.size() + i;
   }
-  reuse_prefix(sequence);
+  GrowingDrafter::observe(number, tokens);
+  reuse_prefix(sequence, known);
 }
 
 // Cached pages of the sequence, so that n_to_prefill() does not count them.
-void ModelDrafter::reuse_prefix(Sequence& sequence) {
-  const int n_to_prefill = sequence.size() - backend_->committed(sequence.id);
-  if (sequence.excerpt.has_gap() || sequence.first_unknown || n_to_prefill <= kPagePositions)
-    return;
-  const std::span<const Token> text = sequence.text;
+void ModelDrafter::reuse_prefix(const Sequence& sequence, const Known& known) {
+  const int n_to_prefill = known.size() - backend_->committed(sequence.id);
+  if (known.excerpt.has_gap() || known.first_unknown || n_to_prefill <= kPagePositions) return;
+  const std::span<const Token> text = known.read;
   const auto context = static_cast<std::size_t>(backend_->options().context);
   backend_->reuse_prefix(sequence.id, text.first(std::min(text.size() - 1, context)));
 }
 
-void ModelDrafter::propose(std::span<const DraftRequest> requests) {
-  std::vector<Draft> drafts = start(requests);
-  if (drafts.empty()) return;
-  double passes = 0;
-  while (!prefill(drafts, passes)) {  // all sequences to their ends, so the root gets its children
+bool ModelDrafter::prepare(const DraftRequest& request, Sequence& sequence,
+                           std::span<const DraftRequest> all, int& n_promised) {
+  Known& known = known_.at(request.sequence);
+  if (known.first_unknown || known.read.empty()) return false;
+  if (const Excerpt next = excerpt(sequence, known, request.n_context); next != known.excerpt) {
+    backend_->truncate(sequence.id, next.kept);
+    known.excerpt = next;
   }
-  bool has_grown = false;
-  for (;; has_grown = true) {
-    for (Draft& draft : drafts) expand(draft);
-    if (!grow(drafts, passes)) break;
-  }
-  int n_levels = 0;
-  for (const Draft& draft : drafts) {
-    draft.hand_over();
-    n_levels = std::max(n_levels, draft.depth());
-  }
-  n_levels_ += n_levels;
-  // What is not tried for a while returns to what is usual.
-  recent_levels_ *= kRecentLeft;
-  recent_passes_ *= kRecentLeft;
-  if (n_levels > 1 || has_grown) {
-    recent_levels_ += n_levels - 1;
-    recent_passes_ += passes;
-  }
-}
-
-// A tree of its root alone for each request that can be answered.
-std::vector<ModelDrafter::Draft> ModelDrafter::start(std::span<const DraftRequest> requests) {
-  std::vector<Draft> drafts;
-  int n_promised = 0;
-  for (const DraftRequest& request : requests) {
-    Sequence& sequence = sequences_.at(request.sequence);
-    if (sequence.first_unknown) continue;
-    const DraftLimits& limits = request.limits;
-    if (limits.nodes <= 0 || limits.depth <= 0 || limits.width <= 0) continue;
-    sequence.forget_draft();
-    backend_->discard(sequence.id);
-    if (const Excerpt next = excerpt(sequence, request.n_context); next != sequence.excerpt) {
-      backend_->truncate(sequence.id, next.kept);
-      sequence.excerpt = next;
-    }
-    const int length = sequence.length();
-    if (length > backend_->options().context) continue;
-    // The last token is computed even if the cache has it, because its logits are wanted.
-    if (backend_->committed(sequence.id) >= length) backend_->truncate(sequence.id, length - 1);
-    if (!make_room(sequence, request, requests, n_promised)) continue;
-    add_outputs(sequence);
-    sequence.index.append(std::span(sequence.text).subspan(sequence.index.size()));
-    sequence.tree = {{sequence.text.back(), -1, 0, 1, 1, 0}};
-    drafts.push_back({&request, &sequence});
-  }
-  return drafts;
+  sequence.length = known.excerpt.length(known.size());
+  if (sequence.length > backend_->options().context) return false;
+  // The last token is computed even if the cache has it, because its logits are wanted.
+  if (backend_->committed(sequence.id) >= sequence.length)
+    backend_->truncate(sequence.id, sequence.length - 1);
+  if (!make_room(sequence, request, all, n_promised)) return false;
+  add_outputs(sequence, known);
+  return true;
 }
 
 // Makes sure that there are pages for a proposal beside those promised to others: for the sequence
@@ -336,7 +106,7 @@ std::vector<ModelDrafter::Draft> ModelDrafter::start(std::span<const DraftReques
 bool ModelDrafter::make_room(Sequence& sequence, const DraftRequest& request,
                              std::span<const DraftRequest> requests, int& n_promised) {
   const LoadOptions& options = backend_->options();
-  const int length = std::min(sequence.length() + request.limits.depth, options.context);
+  const int length = std::min(sequence.length + request.limits.depth, options.context);
   const int n_history =
       backend_->pages_wanted(sequence.id, 0, length - backend_->committed(sequence.id));
   const int n_wanted = std::min(kScratchPages, pages_for(options.n_slots));
@@ -354,17 +124,11 @@ bool ModelDrafter::make_room(Sequence& sequence, const DraftRequest& request,
   return true;
 }
 
-int ModelDrafter::free_rows(const Sequence& sequence) const {
-  const int n_free = backend_->free_slots(sequence.id);
-  const int n_used = backend_->options().n_slots - n_free;
-  return std::min(n_free, sequence.n_rows_max - n_used);
-}
-
 // Of what it reads after the gap, if there is one.
-void ModelDrafter::add_outputs(Sequence& sequence) {
+void ModelDrafter::add_outputs(const Sequence& sequence, Known& known) {
   const std::span<const Token> text = sequence.text;
-  auto& [first, end] = sequence.outputs;
-  const int wanted = sequence.excerpt.has_gap() ? sequence.excerpt.first : 0;
+  auto& [first, end] = known.outputs;
+  const int wanted = known.excerpt.has_gap() ? known.excerpt.first : 0;
   if (wanted > end) first = end = wanted;
   if (wanted < first) {
     backend_->add_outputs(text.subspan(wanted, first - wanted));
@@ -375,20 +139,22 @@ void ModelDrafter::add_outputs(Sequence& sequence) {
 }
 
 // What it prefills where it shall know the last n_context tokens.
-Excerpt ModelDrafter::excerpt(const Sequence& sequence, int n_context) const {
-  return sequence.excerpt.with(n_context, sequence.size(), backend_->committed(sequence.id));
+Excerpt ModelDrafter::excerpt(const Sequence& sequence, const Known& known, int n_context) const {
+  return known.excerpt.with(n_context, known.size(), backend_->committed(sequence.id));
 }
 
 int ModelDrafter::n_to_prefill(DraftSequence number, int n_context) const {
   const Sequence& sequence = sequences_.at(number);
   const int n_computed = backend_->committed(sequence.id);
-  const int n = sequence.excerpt.n_to_prefill(n_context, sequence.size(), n_computed);
+  const Known& known = known_.at(number);
+  const int n = known.excerpt.n_to_prefill(n_context, known.size(), n_computed);
   return n > kUsualCatchUp ? n - 1 : 0;  // the last one belongs to every pass
 }
 
 int ModelDrafter::n_known(DraftSequence number, int n_context) const {
   const Sequence& sequence = sequences_.at(number);
-  return excerpt(sequence, n_context).n_known(sequence.size());
+  const Known& known = known_.at(number);
+  return excerpt(sequence, known, n_context).n_known(known.size());
 }
 
 // One pass over tokens that the caches lack. True once no sequence lacks any. It commits them, but
@@ -406,9 +172,10 @@ bool ModelDrafter::prefill(std::span<Draft> drafts, double& passes) {
   bool is_complete = true;
   for (Draft& draft : drafts) {
     Sequence& sequence = *draft.sequence;
+    const Known& known = known_.at(draft.request->sequence);
     if (!sequence.said.empty()) continue;
     std::vector<Row>& rows = batch.rows;
-    const int length = sequence.length();
+    const int length = sequence.length;
     const int first = backend_->committed(sequence.id);
     const int first_row = static_cast<int>(rows.size());
     const int n =
@@ -419,13 +186,15 @@ bool ModelDrafter::prefill(std::span<Draft> drafts, double& passes) {
     for (int position = first; position < first + n; ++position) {
       Parent parent = CommittedEnd{};
       if (position > first) parent = EarlierRow{static_cast<int>(rows.size()) - 1};
-      const int place = sequence.excerpt.place(position);
-      const bool guesses =
-          position + 1 < length && position + 1 >= length - n_prefill_guesses &&
-          (!sequence.excerpt.has_gap() || place >= sequence.excerpt.first + kContextMin);
-      if (guesses) guessed_rows.push_back({&request, static_cast<int>(rows.size()), place + 1});
+      const int place = known.excerpt.place(position);
+      const auto next = known.begins(place + 1);
+      const bool guesses = next && position + 1 < length &&
+                           position + 1 >= length - n_prefill_guesses &&
+                           (!known.excerpt.has_gap() || place >= known.excerpt.first + kContextMin);
+      if (guesses)
+        guessed_rows.push_back({&request, static_cast<int>(rows.size()), *next, place + 1});
       rows.push_back({.sequence = sequence.id,
-                      .token = sequence.text[place],
+                      .token = known.read[place],
                       .position = position,
                       .parent = parent,
                       .wants_logits = guesses || position + 1 == length});
@@ -435,9 +204,15 @@ bool ModelDrafter::prefill(std::span<Draft> drafts, double& passes) {
     if (first + n < length) {
       is_complete = false;
     } else {
-      sequence.said = {{sequence.text.back(), -1, 0, sequence.index.end()}};
-      batch.asked.push_back({&draft, 0, static_cast<int>(rows.size()) - 1, 1});
-      if (n <= kUsualCatchUp) guessing.push_back(&draft);
+      batch.ask_root(draft);
+      const int room = std::min({free_rows(sequence) - n,
+                                 backend_->options().batch_rows - static_cast<int>(rows.size()),
+                                 backend_->options().context - length});
+      if (options_.mask)
+        batch.ask_masks(draft, *options_.mask,
+                        std::min({options_.n_parallel - 1, request.limits.depth - 1, room}));
+      else if (n <= kUsualCatchUp)
+        guessing.push_back(&draft);
     }
   }
   const int n_rows = static_cast<int>(batch.rows.size());
@@ -446,8 +221,7 @@ bool ModelDrafter::prefill(std::span<Draft> drafts, double& passes) {
   const Pass pass = compute(batch);
   guess_prefilled(pass, guessed_rows);
   curve_.refine(work, watch.ms());
-  passes += (curve_.ms(work) - curve_.ms({.rows = n_rows, .attended = work.attended})) /
-            usual_pass_ms(std::ssize(drafts), batch.length);
+  passes += passes_beside(work, n_rows, drafts.size(), batch.length);
 
   for (const auto& [sequence, first_row, n_rows] : parts) {
     const auto slots = std::span(pass.slots).subspan(first_row, n_rows);
@@ -461,194 +235,13 @@ bool ModelDrafter::prefill(std::span<Draft> drafts, double& passes) {
   return is_complete;
 }
 
-// Gives children to all of the best nodes whose answers are known.
-void ModelDrafter::expand(Draft& draft) const {
-  Sequence& sequence = *draft.sequence;
-  std::vector<Node>& tree = sequence.tree;
-  while (!draft.ended) {
-    const std::vector<Draft::Parent> parents = draft.parents();
-    const auto next = std::ranges::find_if(
-        parents, [&](const Draft::Parent& parent) { return tree[parent.node].said.has_value(); });
-    if (next == parents.end()) return;
-    const auto [parent, n_children] = *next;
-    tree[parent].has_children = true;
-    const Said& said = sequence.said[*tree[parent].said];
-    const std::vector<Candidate>& answers = said.best;
-    draft.ended = answers.empty();
-    const auto n = std::min(static_cast<std::size_t>(n_children), answers.size());
-    for (std::size_t i = 0; i < n; ++i) {
-      const float given = draft.request->draws ? answers[i].probability : confidence(answers, i);
-      const int depth = tree[parent].depth + 1;
-      tree.push_back({.token = answers[i].token,
-                      .parent = parent,
-                      .depth = depth,
-                      .confidence = given,
-                      .value = tree[parent].value * draft.acceptance(given, depth),
-                      .said = sequence.find_said(*tree[parent].said, answers[i].token),
-                      .drawn_from = said.distribution});
-    }
-  }
-}
-
-// One pass over the best nodes that are not computed, at most `width` of each sequence, and over
-// guesses at what follows them. All texts wait for it, so those go on that together gain more than
-// it costs. False if none do.
-bool ModelDrafter::grow(std::span<Draft> drafts, double& passes) {
-  const Stopwatch watch;
-  struct Growth {
-    Draft* draft;
-    std::vector<Draft::Parent> parents;
-    double gain;
-  };
-  std::vector<Growth> growing;
-  long length = 0;
-  int n_rows = 0;
-  for (Draft& draft : drafts) {
-    if (draft.ended) continue;
-    const DraftLimits& limits = draft.request->limits;
-    const Sequence& sequence = *draft.sequence;
-    std::vector<Draft::Parent> parents;
-    int n_left =
-        std::min({limits.width, free_rows(sequence), backend_->options().batch_rows - n_rows});
-    for (const Draft::Parent& parent : draft.parents()) {
-      const int depth = sequence.tree[parent.node].depth;
-      if (n_left == 0 || sequence.length() - 1 + depth >= backend_->options().context) break;
-      --n_left;
-      parents.push_back(parent);
-    }
-    const double gain = draft.level_gain(parents);
-    if (gain <= 0) continue;
-    n_rows += static_cast<int>(parents.size());
-    length += sequence.length();
-    growing.push_back({&draft, std::move(parents), gain});
-  }
-  if (growing.empty()) return false;
-  std::ranges::stable_sort(growing, std::greater<>{}, &Growth::gain);
-  std::vector<double> gains;
-  for (const Growth& growth : growing) gains.push_back(growth.gain);
-  const DraftWorth* const worth = growing[0].draft->request->worth;
-  const long usual_length = length / std::ssize(growing);
-  growing.resize(n_that_share(
-      gains, [&](int n) { return worth ? worth->ms_price * level_ms(n, n * usual_length) : 0; }));
-  if (growing.empty()) return false;
-
-  Batch batch;
-  std::vector<Draft*> guessing;
-  for (const auto& [draft, parents, gain] : growing) {
-    Sequence& sequence = *draft->sequence;
-    guessing.push_back(draft);
-    batch.length += sequence.length();
-    for (const Draft::Parent& next : parents) {
-      Node& node = sequence.tree[next.node];
-      const int parent = *sequence.tree[node.parent].said;
-      const Said& said = sequence.said[parent];
-      node.said = static_cast<int>(sequence.said.size());
-      batch.ask(*draft, parent, node.token, sequence.index.after(said.end, node.token),
-                said.slot ? Parent{*said.slot} : Parent{CommittedEnd{}},
-                node.value / sequence.tree[parents[0].node].value);
-    }
-  }
-  add_guesses(batch, guessing);
-  const PassWork work = work_of(batch);
-  compute(batch);
-  curve_.refine(work, watch.ms());
-  passes += curve_.ms(work) / usual_pass_ms(std::ssize(growing), batch.length);
-  return true;
-}
-
-// Rows for what the model may say at the end of the paths that are asked about, the most likely
-// first.
-void ModelDrafter::add_guesses(Batch& batch, std::span<Draft* const> drafts) const {
-  if (options_.memory_bytes == 0) return;
-  struct Branch {
-    double probability;
-    Batch::Asked parent;
-    Guesser::Guess guess;
-    bool operator<(const Branch& other) const { return probability < other.probability; }
-  };
-  std::priority_queue<Branch> branches;
-  const auto add = [&](const Batch::Asked& parent) {
-    const Sequence& sequence = *parent.draft->sequence;
-    const Said& said = sequence.said[parent.said];
-    const int depth = said.depth + 1;
-    if (depth >= parent.draft->request->limits.depth ||
-        sequence.length() - 1 + depth >= backend_->options().context)
-      return;
-    for (const Guesser::Guess& guess : guesser_.guesses(sequence.index, said.end, said.token))
-      branches.push({parent.probability * guess.probability, parent, guess});
-  };
-  for (const Batch::Asked& asked : batch.asked)
-    if (std::ranges::find(drafts, asked.draft) != drafts.end()) add(asked);
-  while (!branches.empty()) {
-    const auto [probability, parent, guess] = branches.top();
-    branches.pop();
-    const DraftRequest& request = *parent.draft->request;
-    const Sequence& sequence = *parent.draft->sequence;
-    const int n_rows = static_cast<int>(batch.rows.size());
-    if (n_rows >= backend_->options().batch_rows || !guess_pays(request, probability, n_rows))
-      return;
-    // Nodes have the first right to the cache.
-    if (free_rows(sequence) - batch.n_rows(sequence.id) <= request.limits.nodes) continue;
-    batch.ask(*parent.draft, parent.said, guess.token, guess.end, EarlierRow{parent.row},
-              probability);
-    add(batch.asked.back());
-  }
-}
-
-// Whether a guess of this probability, which may save a pass, is worth a row beside so many others.
-bool ModelDrafter::guess_pays(const DraftRequest& request, double probability, int n_rows) const {
-  if (!request.worth || request.worth->row_prices.empty() || curve_.empty())
-    return n_rows < kRowsWithGuesses && probability >= kGuessMin;
-  return probability * usual_pass_ms(1, 0) > curve_.ms(n_rows + 1) - curve_.ms(n_rows);
-}
-
-// Logits do not count: the curve was measured with those of a few rows.
-PassWork ModelDrafter::work_of(const Batch& batch) const {
-  PassWork work{.rows = static_cast<int>(batch.rows.size())};
-  std::set<SequenceId> sequences;
-  for (const Row& row : batch.rows) {
-    const double reading = attended(backend_->spec(), row.position, 0);
-    work.attended += attended(backend_->spec(), row.position, 1) - reading;
-    if (sequences.insert(row.sequence).second) work.attended += reading;
-  }
-  return work;
-}
-
-// The pass, and what the model said in it.
-Pass ModelDrafter::compute(const Batch& batch) {
-  ++n_passes_;
-  Pass pass = backend_->forward(batch.rows);
-  std::vector<std::vector<TokenCount>> counts(batch.asked.size());
-  std::vector<ChoiceRequest> questions;
-  for (std::size_t i = 0; i < batch.asked.size(); ++i) {
-    const auto& asked = batch.asked[i];
-    questions.push_back(question(*asked.draft, asked.said, asked.row, counts[i]));
-  }
-  const std::vector<Choice> choices = backend_->choose(pass, questions);
-  for (std::size_t i = 0; i < batch.asked.size(); ++i) {
-    const auto& asked = batch.asked[i];
-    Said& said = asked.draft->sequence->said[asked.said];
-    said.slot = pass.slots[asked.row];
-    if (!choices[i].token) continue;
-    said.best = choices[i].best;
-    if (asked.draft->request->draws) {
-      // A probability may be too small for a float: such a token is not drawn.
-      std::erase_if(said.best, [](const Candidate& drawn) { return drawn.probability <= 0; });
-      said.distribution = std::make_shared<const Distribution>(choices[i].probabilities);
-      continue;  // a draw tells little of what the model will say
-    }
-    guesser_.learn(said.token, said.best);
-  }
-  return pass;
-}
-
 // With the penalties of the whole text, which differ little from those of the tokens before.
 void ModelDrafter::guess_prefilled(const Pass& pass, std::span<const GuessedRow> guessed_rows) {
   std::vector<std::vector<TokenCount>> counts;
   for (const GuessedRow& guessed : guessed_rows) counts.push_back(guessed.request->state->counts());
   std::vector<ChoiceRequest> questions;
   for (std::size_t i = 0; i < guessed_rows.size(); ++i) {
-    const auto& [request, row, next] = guessed_rows[i];
+    const auto& [request, row, next, n_read] = guessed_rows[i];
     questions.push_back(choice_request(*request->sampling, counts[i], row, next));
     questions.back().allowed = allowed_;
     questions.back().n_best = 2;
@@ -657,38 +250,12 @@ void ModelDrafter::guess_prefilled(const Pass& pass, std::span<const GuessedRow>
   for (std::size_t i = 0; i < guessed_rows.size(); ++i) {
     const std::vector<Candidate>& best = choices[i].best;
     if (best.empty()) continue;
-    const Sequence& sequence = sequences_.at(guessed_rows[i].request->sequence);
-    const int next = guessed_rows[i].next;
-    guessed_rows[i].request->prefill_guesses->push_back({confidence(best, 0),
-                                                         best[0].token == sequence.text[next],
-                                                         sequence.excerpt.n_known(next)});
+    const auto& [request, row, next, n_read] = guessed_rows[i];
+    const DraftSequence number = request->sequence;
+    request->prefill_guesses->push_back({confidence(best, 0),
+                                         best[0].token == sequences_.at(number).text[next],
+                                         known_.at(number).excerpt.n_known(n_read)});
   }
-}
-
-// What the model is asked after a path. The request points into `counts`.
-ChoiceRequest ModelDrafter::question(const Draft& draft, int said, int row,
-                                     std::vector<TokenCount>& counts) const {
-  const DraftRequest& request = *draft.request;
-  const Sequence& sequence = *draft.sequence;
-  const int depth = sequence.said[said].depth;
-  std::vector<Token> path(depth);
-  for (int at = said; sequence.said[at].depth > 0; at = sequence.said[at].parent)
-    path[sequence.said[at].depth - 1] = sequence.said[at].token;
-  counts = request.state->counts(path);
-  const int length = sequence.size();
-  ChoiceRequest question = choice_request(*request.sampling, counts, row, length + depth);
-  question.allowed = allowed_;
-  question.n_best = std::max(2, request.limits.width);
-  if (request.draws) {
-    // Each place in what it said is asked about once in a step.
-    constexpr int kPlacesMax = 1 << 16;
-    CHECK(said < kPlacesMax);
-    question.noise.position = static_cast<std::uint32_t>(length);
-    question.noise.use = NoiseUse::draft;
-    question.noise.node = static_cast<std::uint32_t>(request.drafter * kPlacesMax + said);
-    question.wants_probabilities = true;
-  }
-  return question;
 }
 
 ModelDrafter::~ModelDrafter() {
@@ -696,84 +263,44 @@ ModelDrafter::~ModelDrafter() {
 }
 
 void ModelDrafter::measure_costs() {
-  std::optional<OwnedSequence> own;
-  if (sequences_.empty()) own.emplace(*backend_);
-  const SequenceId sequence = own ? own->id() : sequences_.begin()->second.id;
-  if (!sequences_.empty()) sequences_.begin()->second.forget_draft();
-  backend_->discard(sequence);
-  const LoadOptions& options = backend_->options();
-  const int room = std::min(
-      {options.context - backend_->committed(sequence), options.batch_rows, options.n_slots});
-  if (room <= 0) return;
-  time_pass(*backend_, sequence, 1, 1);  // first touches of memory
-  for (const int timed : kTimedRows) {
-    const int rows = std::min(timed, room);
-    curve_.measure(rows, time_pass(*backend_, sequence, rows, std::min(rows, kUsualCatchUp)));
-  }
-}
-
-// What levels after the first are counted in: a pass over two rows of each sequence.
-double ModelDrafter::usual_pass_ms(std::size_t n_sequences, long length) const {
-  const auto n = static_cast<int>(n_sequences);
-  return curve_.ms(
-      {.rows = 2 * n, .attended = n * attended(backend_->spec(), static_cast<int>(length / n), 2)});
-}
-
-// That a level after the first takes, with guesses for them in the pass that prefills. Begins as
-// one.
-double ModelDrafter::passes_per_level() const {
-  return (1 + recent_passes_) / (1 + recent_levels_);
-}
-
-double ModelDrafter::level_ms(std::size_t n_sequences, long length) const {
-  return usual_pass_ms(n_sequences, length) * passes_per_level();
-}
-
-DraftCost ModelDrafter::cost(int n_sequences, int length) const {
-  if (curve_.empty()) return {};
-  const long all = static_cast<long>(n_sequences) * length;
-  const double positions = n_sequences * attended(backend_->spec(), length, 1);
-  const auto prefill_ms = [&](int n) {
-    return curve_.ms({.rows = n, .attended = attended(backend_->spec(), length / 2, n)});
-  };
-  return {.fixed_ms = curve_.ms({.rows = n_sequences, .attended = positions}),
-          .per_depth_ms = level_ms(n_sequences, all),
-          .per_prefill_ms =
-              std::max(0.0, prefill_ms(64) - prefill_ms(kUsualCatchUp)) / (64 - kUsualCatchUp)};
+  if (sequences_.empty()) return time_passes(OwnedSequence(*backend_).id());
+  sequences_.begin()->second.forget_draft();
+  time_passes(sequences_.begin()->second.id);
 }
 
 void ModelDrafter::truncate(DraftSequence number, int length) {
-  Sequence& sequence = sequences_.at(number);
-  CHECK(length >= 0 && length <= static_cast<int>(sequence.text.size()));
+  const Sequence& sequence = sequences_.at(number);
+  Known& known = known_.at(number);
+  const int n_read = length == 0 ? 0 : known.ends[length - 1];
   backend_->truncate(sequence.id,
-                     std::min(backend_->committed(sequence.id), sequence.excerpt.n_shared(length)));
-  sequence.excerpt = sequence.excerpt.cut(length);
-  sequence.forget_draft();
-  sequence.text.resize(length);
-  sequence.index.truncate(std::min(sequence.index.size(), sequence.text.size()));
-  sequence.outputs.end = std::min(sequence.outputs.end, length);
-  sequence.outputs.first = std::min(sequence.outputs.first, length);
-  if (sequence.first_unknown && *sequence.first_unknown >= sequence.text.size())
-    sequence.first_unknown.reset();
+                     std::min(backend_->committed(sequence.id), known.excerpt.n_shared(n_read)));
+  known.excerpt = known.excerpt.cut(n_read);
+  known.read.resize(n_read);
+  known.ends.resize(length);
+  known.outputs.end = std::min(known.outputs.end, length);
+  known.outputs.first = std::min(known.outputs.first, length);
+  if (known.first_unknown && static_cast<int>(*known.first_unknown) >= length)
+    known.first_unknown.reset();
+  GrowingDrafter::truncate(number, length);
 }
 
 void ModelDrafter::suspend(DraftSequence number) {
   Sequence& sequence = sequences_.at(number);
   backend_->truncate(sequence.id, 0);
-  sequence.excerpt = {};
+  known_.at(number).excerpt = {};
   sequence.forget_draft();
 }
 
 void ModelDrafter::forget() {
-  guesser_.forget();
-  recent_levels_ = recent_passes_ = 0;
+  GrowingDrafter::forget();
   backend_->remove_added_outputs();
-  for (auto& [number, sequence] : sequences_) sequence.outputs = {};
+  for (auto& [number, known] : known_) known.outputs = {};
 }
 
 void ModelDrafter::end(DraftSequence number) {
   backend_->end(sequences_.at(number).id);
-  sequences_.erase(number);
+  known_.erase(number);
+  GrowingDrafter::end(number);
 }
 
 }  // namespace outrider

@@ -62,10 +62,26 @@ Vocabulary parse_vocabulary(std::string_view text) {
   return vocabulary;
 }
 
-LoadOptions load_options(LoadOptions options, const ModelSpec& spec, const Tokenizer& tokenizer,
-                         const DrafterFlagValues& flags) {
+LoadOptions load_options(LoadOptions options, const Tokenizer& target, const ModelSpec& spec,
+                         const Tokenizer& tokenizer, const DrafterFlagValues& flags) {
   const DrafterKind& kind = model_kind();
   options.requantize = parse_quantize(flag_value(kind, flags, kQuantize));
+  if (vocabulary_difference(target, tokenizer)) {
+    const VocabularyMap vocabulary(target, tokenizer);
+    if (const auto problem = vocabulary.problem())
+      throw Error("the draft model cannot draft for this model: {}; choose one of the same family",
+                  *problem);
+    std::vector<std::pair<Token, Token>> names;
+    for (std::size_t i = 0; i < vocabulary.common().size(); ++i)
+      names.emplace_back(vocabulary.own_of_common()[i], vocabulary.common()[i]);
+    std::ranges::sort(names);
+    for (const auto& [own, name] : names) {
+      options.output_ids.push_back(own);
+      options.output_names.push_back(name);
+    }
+    options.n_names = target.size();
+    return options;
+  }
   const auto [size, corpus] = parse_vocabulary(flag_value(kind, flags, kVocabulary));
   if (!size || *size >= spec.vocabulary) return options;
   std::vector<Token> tokens;
@@ -80,13 +96,18 @@ LoadOptions load_options(LoadOptions options, const ModelSpec& spec, const Token
 }
 
 std::unique_ptr<Drafter> make(const DrafterContext& context) {
-  if (const auto difference = vocabulary_difference(context.tokenizer, *context.model_tokenizer))
-    throw Error(
-        "draft model {}: its vocabulary is not the target's: {}; choose a draft model of the "
-        "same family",
-        context.value, *difference);
-  return std::make_unique<ModelDrafter>(
-      context.model, ModelDrafterOptions{.target_vocabulary = context.vocabulary});
+  ModelDrafterOptions options{.target_vocabulary = context.vocabulary};
+  if (!context.model->options().output_names.empty()) {
+    options.vocabulary =
+        std::make_shared<VocabularyMap>(context.tokenizer, *context.model_tokenizer);
+    if (context.note)
+      context.note(fmt::format(
+          "draft model {}: of another vocabulary, it proposes the {} tokens that both have "
+          "({:.0f}% "
+          "of the smaller one)",
+          context.value, options.vocabulary->common().size(), 100 * options.vocabulary->overlap()));
+  }
+  return std::make_unique<ModelDrafter>(context.model, std::move(options));
 }
 
 }  // namespace
@@ -95,7 +116,7 @@ const DrafterKind& model_kind() {
   static const DrafterKind kind{
       .name = "model",
       .value = "MODEL",
-      .help = "a small model with the same vocabulary",
+      .help = "a small model, best of the same vocabulary",
       .flags =
           {{.name = kQuantize,
             .value = "TYPE",

@@ -699,5 +699,82 @@ TEST(ModelDrafter, StateIsAFunctionOfTheText) {
   }
 }
 
+// A model that counts on, and says after n masks what it would say n tokens later.
+TEST(ModelDrafter, GuessesSeveralTokensInOnePass) {
+  constexpr Token kMask = 22;
+  FakeModel model;
+  model.says = [](std::span<const Token> path) {
+    Token n_masks = 0;
+    while (path.back() == kMask) {
+      ++n_masks;
+      path = path.first(path.size() - 1);
+    }
+    return (path.back() + 1 + n_masks) % 20;
+  };
+  for (const bool draws : {false, true}) {
+    FakeBackend* backend = nullptr;
+    const auto make = [&] {
+      auto owned = std::make_unique<FakeBackend>(model, LoadOptions{.context = 64});
+      backend = owned.get();
+      auto drafter = std::make_unique<ModelDrafter>(std::move(owned),
+                                                    ModelDrafterOptions{.target_vocabulary = 23,
+                                                                        .memory_bytes = 0,
+                                                                        .mask = kMask,
+                                                                        .n_parallel = 4,
+                                                                        .name = "parallel"});
+      drafter->begin({1});
+      return drafter;
+    };
+    SamplingParams sampling = Drafting::greedy();
+    if (draws) sampling.filters = {.top_k = 1, .temperature = 1};
+    const auto propose = [&](ModelDrafter& drafter, std::span<const Token> text,
+                             DraftLimits limits) {
+      ChoiceState state(sampling);
+      DraftTree tree(text.back());
+      const DraftRequest request{.sequence = {1},
+                                 .tree = &tree,
+                                 .drafter = 0,
+                                 .limits = limits,
+                                 .sampling = &sampling,
+                                 .state = &state,
+                                 .draws = draws};
+      drafter.propose({&request, 1});
+      tree.check_integrity();
+      return tree;
+    };
+    const auto drafter = make();
+    FakeBackend& own = *backend;
+    std::vector<Token> text{5, 6, 7};
+    drafter->observe({1}, text);
+    const DraftTree tree = propose(*drafter, text, {.nodes = 8, .depth = 8, .width = 1});
+    EXPECT_EQ(tree.path(tree.size() - 1), (std::vector<Token>{8, 9, 10, 11}));
+    EXPECT_EQ(drafter->n_passes(), 1);
+    EXPECT_EQ(own.counts.rows, 3 + 3);
+    // The masks become no history, whatever of the draft was accepted.
+    const std::vector<Token> gained{8, 9, 2};
+    text.insert(text.end(), gained.begin(), gained.end());
+    drafter->observe({1}, gained);
+    EXPECT_EQ(own.committed(SequenceId{0}), 3);
+    const DraftTree next = propose(*drafter, text, {.nodes = 8, .depth = 3, .width = 1});
+    EXPECT_EQ(next.path(next.size() - 1), (std::vector<Token>{3, 4, 5}));
+    EXPECT_EQ(own.counts.rows, 6 + 3 + 2);
+    const auto fresh = make();
+    fresh->observe({1}, text);
+    const DraftTree same = propose(*fresh, text, {.nodes = 8, .depth = 3, .width = 1});
+    EXPECT_EQ(same.path(same.size() - 1), next.path(next.size() - 1));
+    // A tree: every node has the children that its depth has.
+    if (draws) continue;
+    const DraftTree wide = propose(*fresh, text, {.nodes = 7, .depth = 2, .width = 2});
+    ASSERT_EQ(wide.children(0).size(), 2u);
+    std::vector<std::vector<Token>> below;
+    for (const int child : wide.children(0)) {
+      below.emplace_back();
+      for (const int node : wide.children(child)) below.back().push_back(wide[node].token);
+    }
+    EXPECT_EQ(below[0], below[1]);
+    EXPECT_EQ(below[0].size(), 2u);
+  }
+}
+
 }  // namespace
 }  // namespace outrider

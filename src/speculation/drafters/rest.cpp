@@ -12,7 +12,7 @@ namespace outrider {
 namespace {
 
 // Ends of a text that are looked for: shorter ones tell too little, longer ones no more.
-constexpr std::size_t kShortest = 2, kLongest = 16;
+constexpr std::size_t kEndMin = 2, kEndMax = 16;
 constexpr std::uint64_t kOccurrences = 64;
 // What the unknown weighs beside n occurrences of m tokens, which weigh sqrt(n) m (suffix_text.h).
 constexpr double kUnknown = 2;
@@ -37,9 +37,9 @@ void RestDrafter::propose(std::span<const DraftRequest> requests) {
 void RestDrafter::propose(const DraftRequest& request) const {
   const std::span<const Token> text = texts_.at(request.sequence);
   // Where an end occurs, all shorter ones do.
-  std::size_t length = kShortest - 1;
+  std::size_t length = kEndMin - 1;
   Datastore::Range range;
-  for (std::size_t first = kShortest, end = std::min(kLongest, text.size()) + 1; first < end;) {
+  for (std::size_t first = kEndMin, end = std::min(kEndMax, text.size()) + 1; first < end;) {
     const std::size_t middle = first + (end - first) / 2;
     if (const auto found = datastore_->find(text.last(middle)); found.size() > 0) {
       range = found;
@@ -49,7 +49,7 @@ void RestDrafter::propose(const DraftRequest& request) const {
       end = middle;
     }
   }
-  if (length < kShortest) return;
+  if (length < kEndMin) return;
 
   std::vector<std::uint64_t> places;  // of what follows, in its order
   const std::uint64_t n = std::min(range.size(), kOccurrences);
