@@ -16,7 +16,7 @@ constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 }  // namespace
 
-HugeBuffer::HugeBuffer(std::size_t bytes) {
+HugeBuffer::HugeBuffer(std::size_t bytes, bool is_filled) {
   if (bytes == 0) return;
   // Linux gives more than it has and kills the process later, so ask first. Small buffers are not
   // worth the question.
@@ -45,7 +45,9 @@ HugeBuffer::HugeBuffer(std::size_t bytes) {
   if (bytes >= kHugePage) {
     const auto place = reinterpret_cast<std::uintptr_t>(address);
     first_ += (kHugePage - place % kHugePage) % kHugePage;
-    ::madvise(address, length, MADV_HUGEPAGE);  // if refused, the buffer is slower, not wrong
+    ::madvise(address, length,
+              is_filled ? MADV_HUGEPAGE
+                        : MADV_NOHUGEPAGE);  // if refused, the buffer is slower, not wrong
   }
 }
 

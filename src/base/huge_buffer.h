@@ -14,8 +14,9 @@ namespace outrider {
 class HugeBuffer {
  public:
   HugeBuffer() = default;
-  // Throws Error if so much memory is not available.
-  explicit HugeBuffer(std::size_t bytes);
+  // Throws Error if so much memory is not available. is_filled: all of it will be used; otherwise
+  // it is in small pages, since Linux zeroes a huge page at the first touch of any byte.
+  explicit HugeBuffer(std::size_t bytes, bool is_filled = true);
   ~HugeBuffer();
   HugeBuffer(HugeBuffer&& other) noexcept { swap(other); }
   HugeBuffer& operator=(HugeBuffer&& other) noexcept {

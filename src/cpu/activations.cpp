@@ -99,7 +99,7 @@ ThreadMemory::ThreadMemory(const Weights& weights, const ProductKernels& kernels
     gate_and_up = memory.take<float>(2 * piece_outputs_max(n_rows));
     return memory.used_bytes();
   };
-  buffer_ = HugeBuffer(lay_out(BumpAllocator()));
+  buffer_ = HugeBuffer(lay_out(BumpAllocator()), /*is_filled=*/false);
   lay_out(BumpAllocator(buffer_.as<std::byte>()));
   for (Form& form : forms) form.rows.groups.reserve(n_rows);
 }

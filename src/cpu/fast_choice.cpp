@@ -348,7 +348,7 @@ void ChoiceMemory::reserve(std::size_t n_tokens, std::size_t n_best) {
   if (n_tokens <= n_tokens_) return;
   BumpAllocator counter;
   take_arrays(n_tokens, counter);
-  buffer_ = HugeBuffer(counter.used_bytes());
+  buffer_ = HugeBuffer(counter.used_bytes(), /*is_filled=*/false);
   BumpAllocator memory(buffer_.as<std::byte>());
   arrays = take_arrays(n_tokens, memory);
   std::iota(arrays.every_slice.begin(), arrays.every_slice.end(), 0u);

@@ -33,7 +33,7 @@ Forward::Forward(const ModelSpec& spec, const Weights& weights, CacheMemory& mem
       team_(team),
       batch_rows_(options.batch_rows),
       ropes_(spec, options.context),
-      activations_buffer_(Activations::bytes(spec, batch_rows_)),
+      activations_buffer_(Activations::bytes(spec, batch_rows_), /*is_filled=*/false),
       x_(activations_in(activations_buffer_, spec, batch_rows_)),
       gated_columns_((batch_rows_ / kChunkGrain + 1) * (x_.gated.columns() / 128 + 1)),
       attention_(spec, kernels, memory, team.size()) {

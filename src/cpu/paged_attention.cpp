@@ -62,7 +62,7 @@ void PagedAttention::begin_pass(std::vector<const RowContext*> rows) {
       return memory;
     };
     const std::size_t bytes = take_segments(BumpAllocator()).used_bytes() + of_block;
-    if (thread.memory.size() < bytes) thread.memory = HugeBuffer(bytes);
+    if (thread.memory.size() < bytes) thread.memory = HugeBuffer(bytes, /*is_filled=*/false);
     thread.rest = take_segments(BumpAllocator(thread.memory.as<std::byte>()));
   }
 }
