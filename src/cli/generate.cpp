@@ -112,10 +112,15 @@ void check_draft_flags(const Settings& settings, std::span<const DraftSetting> d
         return kind.runs_model() && !kind.copies_target;
       }))
     throw UsageError("--model-draft: no --draft asks for a model; write --draft auto");
+  // How a draft model is loaded is the same for all kinds that have one of their own.
+  const auto takes_flags_of = [](const DrafterKind& asked, const DrafterKind& kind) {
+    return &asked == &kind ||
+           (kind.is_automatic && kind.runs_model() && asked.runs_model() && !asked.copies_target);
+  };
   for (const DrafterKind* kind : drafter_kinds())
     for (const DrafterFlag& flag : kind->flags)
       if (settings.given.contains(flag.name) &&
-          !any_asks_for([&](const DrafterKind& asked) { return &asked == kind; }))
+          !any_asks_for([&](const DrafterKind& asked) { return takes_flags_of(asked, *kind); }))
         throw UsageError("{}: no --draft asks for {}; write --draft {}", flag.name, kind->name,
                          kind->usage());
 }

@@ -178,7 +178,7 @@ int inspect(const Machine& machine, const Settings& settings) {
       document["draft"] = {{"model", *settings.model_draft},
                            {"can_draft", !pair->problem},
                            {"known_pair", pair->is_known},
-                           {"vocabulary_overlap", pair->overlap},
+                           {"vocabulary_overlap", pair->overlap.value_or(1)},
                            {"same_template", pair->has_same_template},
                            {"cost_ratio", pair->cost_ratio}};
       if (pair->problem) document["draft"]["problem"] = *pair->problem;
@@ -232,11 +232,11 @@ int inspect(const Machine& machine, const Settings& settings) {
   if (pair) {
     text += fmt::format("\n{} as a draft model\n", *settings.model_draft);
     const std::string vocabulary =
-        pair->overlap == 1 ? "the same vocabulary"
-                           : fmt::format(
-                                 "{:.0f}% of the smaller vocabulary are in both, and only "
-                                 "such tokens are drafted",
-                                 100 * pair->overlap);
+        !pair->overlap ? "the same vocabulary"
+                       : fmt::format(
+                             "{:.0f}% of the smaller vocabulary are in both, and only "
+                             "such tokens are drafted",
+                             100 * pair->overlap.value());
     text += pair->problem
                 ? fmt::format("  cannot draft: {}\n", *pair->problem)
                 : fmt::format("  can draft: {}; a pass costs about {:.2f} of the model's\n",

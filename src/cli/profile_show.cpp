@@ -10,6 +10,7 @@
 #include "cli/json.h"
 #include "runtime/profile.h"
 #include "runtime/profile_store.h"
+#include "speculation/drafters/self.h"
 
 namespace outrider {
 namespace {
@@ -29,7 +30,20 @@ std::string models_text(const ProfileKey& key) {
   return names.empty() ? "-" : fmt::format("{}", fmt::join(names, " + "));
 }
 
-std::string drafters_text(const ProfileKey& key) {
+// The other kind of document: which layers tune self found.
+std::optional<std::string> tuned_text(const Json& document) {
+  const auto found = document.find("left_out");
+  if (found == document.end()) return std::nullopt;
+  try {
+    return "tuned self: without " + layers_text(found->get<std::vector<int>>());
+  } catch (const Json::exception&) {
+    return std::nullopt;
+  }
+}
+
+std::string drafters_text(const ProfileStore::Entry& entry) {
+  const ProfileKey& key = entry.key;
+  if (const auto tuned = tuned_text(entry.document)) return *tuned;
   return key.drafters.empty() ? "off" : printable(fmt::format("{}", fmt::join(key.drafters, "+")));
 }
 
@@ -72,7 +86,7 @@ std::string tables_text(std::span<const ProfileStore::Entry> entries) {
       found = machines.insert(found, {machine, table});
     }
     const LearnedText learned = learned_text(entry);
-    found->second.add({models_text(key), fmt::format("{}", key.n_threads), drafters_text(key),
+    found->second.add({models_text(key), fmt::format("{}", key.n_threads), drafters_text(entry),
                        local_time(entry.used), human_bytes(entry.bytes), learned.answers,
                        learned.shifts, learned.bank});
   }

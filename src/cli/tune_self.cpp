@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
 
-#include "base/stopwatch.h"
 #include "cli/generate.h"
 #include "cli/signals.h"
 #include "cli/spread.h"
@@ -22,6 +20,7 @@ constexpr int kSearchRounds = 12;
 // Of the best sets, answers are timed in turn with answers without drafts.
 constexpr std::size_t kTimedSets = 3;
 constexpr int kTimedRounds = 3;
+constexpr std::uint64_t kSeed = 1;
 
 constexpr std::array kTunePrompts{
     "Write a Python function that returns the n-th Fibonacci number, with a docstring.",
@@ -50,6 +49,7 @@ int tune_self(const Machine& machine, const Settings& given) {
   const auto plain = bench.make_engine(off);
 
   std::vector<LayerSearch::Answer> answers;
+  std::vector<std::string> answered;  // prompts whose answers have a token after their first
   const auto answer = [&](Engine& engine, const DraftSetting& draft, const std::string& prompt) {
     engine.forget_ended_sequences();
     Session session = bench.open_session(engine);
@@ -62,21 +62,21 @@ int tune_self(const Machine& machine, const Settings& given) {
     console.advance("answering", static_cast<double>(i) / static_cast<double>(prompts.size()));
     auto [tokens, completion] = answer(*plain, off, prompts[i]);
     if (completion.tokens.size() < 2) continue;
+    answered.push_back(prompts[i]);
     const int n_prompt = static_cast<int>(tokens.size());
     tokens.insert(tokens.end(), completion.tokens.begin(), completion.tokens.end());
     answers.push_back({std::move(tokens), n_prompt});
   }
   if (answers.empty()) throw Error("no answer has two tokens: give other prompts");
 
-  LayerSearch search(bench.target(), std::move(answers), bench.seed());
+  LayerSearch search(bench.target(), std::move(answers), kSeed);
   for (int round = 0; round < kSearchRounds; ++round) {
     const std::string best =
         round == 0 ? ""
                    : fmt::format("best so far {:.2f}x, without {}", search.best().speed,
                                  layers_text(search.best().left_out));
     console.advance("searching", static_cast<double>(round) / kSearchRounds, best);
-    search.try_sets(kSetsAtOnce);
-    stop_if_interrupted();
+    search.try_sets(kSetsAtOnce, stop_if_interrupted);
   }
 
   std::vector<TimedSet> timed;
@@ -91,21 +91,19 @@ int tune_self(const Machine& machine, const Settings& given) {
         {.automatic = false, .rows = candidate.depth, .depth = candidate.depth, .width = 1}));
   }
   for (int round = 0; round < kTimedRounds; ++round)
-    for (std::size_t i = 0; i < prompts.size(); ++i) {
+    for (const std::string& prompt : answered) {
       console.advance("timing", static_cast<double>(round) / kTimedRounds);
-      const double plain_speed = answer(*plain, off, prompts[i]).second.tokens_per_second();
+      const double plain_speed = answer(*plain, off, prompt).second.tokens_per_second();
       for (std::size_t set = 0; set < timed.size(); ++set) {
-        const double speed = answer(*engines[set], off, prompts[i]).second.tokens_per_second();
-        if (plain_speed > 0 && speed > 0) timed[set].speeds.push_back(speed / plain_speed);
+        const double speed = answer(*engines[set], off, prompt).second.tokens_per_second();
+        timed[set].speeds.push_back(speed / plain_speed);
       }
     }
   console.clear();
-  for (TimedSet& set : timed) std::ranges::sort(set.speeds);
-  const auto speed_of = [](const TimedSet& set) {
-    return set.speeds.empty() ? 0 : set.speeds[set.speeds.size() / 2];
-  };
-  const TimedSet& best = *std::ranges::max_element(timed, {}, speed_of);
-  const bool is_kept = bench.keep_self_layers(best.left_out, speed_of(best));
+  const TimedSet& best = *std::ranges::max_element(
+      timed, {}, [](const TimedSet& set) { return spread(set.speeds).median; });
+  const Spread speed = spread(best.speeds);
+  const bool is_kept = bench.keep_self_layers(best.left_out, speed.median);
 
   const auto candidate =
       std::ranges::find(search.tried(), best.left_out, &LayerSearch::Candidate::left_out);
@@ -115,14 +113,14 @@ int tune_self(const Machine& machine, const Settings& given) {
                 {"layers", bench.target().spec().n_layers()},
                 {"sets_tried", search.tried().size()},
                 {"acceptance", candidate->acceptance},
-                {"speed", speed_of(best)},
+                {"speed", speed.median},
                 {"kept", is_kept}});
   } else {
     write_output(fmt::format(
         "{}: of {} sets of layers, leaving out {} is best: {:.0f}% of its next tokens are right, "
         "and answers come {:.2f} times as fast as without drafts (median, {:.2f} to {:.2f})\n{}",
         bench.model().name, search.tried().size(), layers_text(best.left_out),
-        100 * candidate->acceptance, speed_of(best), best.speeds.front(), best.speeds.back(),
+        100 * candidate->acceptance, speed.median, speed.min, speed.max,
         is_kept ? "--draft self uses it from now on\n" : ""));
   }
   return kDone;
@@ -139,7 +137,7 @@ Command tune_self_command() {
           "by the speed of answers, and keeps the best one in the profile, for --draft self. "
           "Takes a minute or a few.",
       .flag_set = FlagSet::loading,
-      .flags = {"--prompts", "--seed"},
+      .flags = {"--prompts"},
       .run = tune_self};
 }
 

@@ -232,58 +232,20 @@ std::unique_ptr<Drafter> model(FakeModel draft, int batch_rows = 64) {
                                         ModelDrafterOptions{23});
 }
 
-// A vocabulary that has three of four tokens of words(), under other ids, and reads each of the
-// others as two tokens.
-class ForeignTokenizer final : public FakeTokenizer {
- public:
-  static constexpr Token kLast = 22;
-  static bool is_common(Token token) { return token % 4 != 3; }
-
-  ForeignTokenizer() : FakeTokenizer(all()) {}
-  std::vector<Token> encode(std::span<const TextPiece> pieces) const override {
-    std::vector<Token> tokens;
-    for (const TextPiece& piece : pieces)
-      for (const Token token : words().encode(piece.text))
-        tokens.insert(tokens.end(), is_common(token) ? 1 : 2, kLast - token);
-    return tokens;
-  }
-  // The target's tokens of a text.
-  static std::vector<Token> theirs(std::span<const Token> text) {
-    std::vector<Token> tokens;
-    for (std::size_t i = 0; i < text.size(); ++i) {
-      tokens.push_back(kLast - text[i]);
-      if (!is_common(tokens.back())) ++i;
-    }
-    return tokens;
-  }
-
- private:
-  static std::vector<std::string> all() {
-    std::vector<std::string> entries;
-    for (Token token = kLast; token >= 0; --token)
-      entries.push_back(words().bytes(token, false) + (is_common(token) ? "" : "!"));
-    return entries;
-  }
-};
-
+// Has three of four tokens of words(), under other ids, and nothing for the others.
 std::unique_ptr<Drafter> foreign_model(FakeModel draft) {
-  static const FakeTokenizer target = words();
-  static const ForeignTokenizer own;
-  const auto vocabulary = std::make_shared<VocabularyMap>(target, own);
-  LoadOptions load{.context = 150, .n_sequences = 16, .batch_rows = 64, .n_names = 23};
-  std::vector<std::pair<Token, Token>> names;
-  for (std::size_t i = 0; i < vocabulary->common().size(); ++i)
-    names.emplace_back(vocabulary->own_of_common()[i], vocabulary->common()[i]);
-  std::ranges::sort(names);
-  for (const auto& [own_token, name] : names) {
-    load.output_ids.push_back(own_token);
-    load.output_names.push_back(name);
-  }
+  constexpr Token kLast = 22;
+  std::vector<std::string> entries;
+  for (Token token = kLast; token >= 0; --token)
+    entries.push_back(token % 4 == 3 ? "!" : words().bytes(token, false));
+  const auto vocabulary = std::make_shared<VocabularyMap>(words(), FakeTokenizer(entries));
+  LoadOptions load{.context = 150, .n_sequences = 16, .batch_rows = 64};
+  vocabulary->name_outputs(load);
   // It says what the target would, if it has that.
   draft.says = [](std::span<const Token> path) {
-    const std::vector<float> logits = FakeModel{}.logits(ForeignTokenizer::theirs(path));
-    return ForeignTokenizer::kLast -
-           static_cast<Token>(std::ranges::max_element(logits) - logits.begin());
+    const Token last[] = {kLast - path.back()};
+    const std::vector<float> logits = FakeModel{}.logits(last);
+    return kLast - static_cast<Token>(std::ranges::max_element(logits) - logits.begin());
   };
   return std::make_unique<ModelDrafter>(
       std::make_unique<FakeBackend>(std::move(draft), load),
@@ -414,6 +376,51 @@ TEST(Engine, VerifiersShareABatch) {
             EXPECT_EQ(outcomes[i].tokens.size(), 40u) << i;
         }
       }
+}
+
+// Notes what is asked of it.
+class AskedBackend final : public FakeBackend {
+ public:
+  using FakeBackend::FakeBackend;
+  std::vector<Choice> choose(const Pass& pass, std::span<const ChoiceRequest> requests) override {
+    n_asked = static_cast<long>(requests.size());
+    n_with_noise = std::ranges::count_if(
+        requests, [](const ChoiceRequest& request) { return request.filters.temperature > 0; });
+    return FakeBackend::choose(pass, requests);
+  }
+  long n_asked = 0, n_with_noise = 0;
+};
+
+// Riders' answers are what the target would choose only where the verifier follows its choices:
+// elsewhere their noise would be that of later steps. And they take what drafts leave of the rows.
+TEST(Engine, RidersTakeNoNoiseOfLaterSteps) {
+  const FakeTokenizer tokenizer = words();
+  for (const auto& verifier : {coupled_verifier(), rejection_verifier(), typical_verifier({})})
+    for (const int rows : {0, 4, 16}) {
+      SCOPED_TRACE(fmt::format("{}, {} rows", verifier->name(), rows));
+      const auto target = std::make_shared<AskedBackend>(FakeModel{}, Setting{}.load);
+      WatchedEngine engine(target, list(lookahead()),
+                           {.planner = {.automatic = false, .rows = rows}});
+      const Request request{
+          {1, 2, 3, 1, 2}, sampled(4, true), {.n_predict = 60, .ignore_eos = true}};
+      const auto generation =
+          engine.begin(request.prompt, request.sampling, StopRules(tokenizer, request.stop),
+                       {.verifier = verifier});
+      Generation* const alive[] = {generation.get()};
+      long n_riders = 0;
+      while (!generation->ended()) {
+        engine.step(alive);
+        const StepReport& report = engine.reports.back();
+        const auto n_nodes = std::ssize(report.sequences[0].nodes);
+        if (report.sequences[0].n_tokens > 1) continue;
+        n_riders += report.rows - 1 - n_nodes;
+        EXPECT_LE(report.rows - 1, rows);
+        EXPECT_EQ(target->n_asked, report.rows);
+        EXPECT_EQ(target->n_with_noise,
+                  verifier->guarantee() == Guarantee::same_text ? report.rows : 1 + n_nodes);
+      }
+      EXPECT_EQ(n_riders > 0, rows > 0);
+    }
 }
 
 // The drafters above are no decoration: they are right often enough, and a perfect one always.

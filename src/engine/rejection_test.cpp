@@ -16,6 +16,7 @@
 #include "speculation/drafters/model.h"
 #include "speculation/drafters/prediction.h"
 #include "speculation/enumeration_test.h"
+#include "speculation/vocabulary_map.h"
 
 namespace outrider {
 namespace {
@@ -98,7 +99,18 @@ struct RejectionCase {
   int n_models = 1;
   SamplingParams sampling = {};
   std::size_t guess_bytes = 0;
+  std::optional<Token> mask = {};  // of models that guess three tokens in one pass
+  bool is_foreign = false;         // the models have another vocabulary
+  int n_tokens = 4;
 };
+
+// The letters of words() in another order, and some of them missing.
+FakeTokenizer foreign_words() {
+  std::vector<std::string> entries;
+  for (Token token = 0; token < 23; ++token)
+    entries.push_back(token % 5 == 2 ? "!" : words().bytes(22 - token, false));
+  return FakeTokenizer(entries);
+}
 
 SamplingParams top(int k) {
   SamplingParams params;
@@ -153,11 +165,23 @@ struct RejectionRun {
         FakeModel draft = target;
         draft.disagreement = 0.5f;
         draft.opinion = static_cast<std::uint64_t>(i);
-        auto model = std::make_unique<EnumeratedDraft>(
-            enumeration, draft, LoadOptions{.context = 64, .n_sequences = 2});
+        LoadOptions load{.context = 64, .n_sequences = 2};
+        ModelDrafterOptions options{.target_vocabulary = draft.vocabulary,
+                                    .memory_bytes = of.guess_bytes,
+                                    .mask = of.mask,
+                                    .n_parallel = 3};
+        if (of.is_foreign) {
+          options.vocabulary = std::make_shared<VocabularyMap>(words(), foreign_words());
+          draft.says = [this](std::span<const Token> path) {
+            const Token last[] = {22 - path.back()};
+            const std::vector<float> logits = target.logits(last);
+            return 22 - static_cast<Token>(std::ranges::max_element(logits) - logits.begin());
+          };
+          options.vocabulary->name_outputs(load);
+        }
+        auto model = std::make_unique<EnumeratedDraft>(enumeration, draft, load);
         models.push_back(model.get());
-        drafters.push_back(std::make_unique<ModelDrafter>(
-            std::move(model), ModelDrafterOptions{draft.vocabulary, of.guess_bytes}));
+        drafters.push_back(std::make_unique<ModelDrafter>(std::move(model), std::move(options)));
       }
       Engine engine(std::make_shared<FakeBackend>(target, LoadOptions{.context = 64}),
                     std::move(drafters), {.planner = of.planner});
@@ -215,11 +239,22 @@ TEST(EngineRejection, GivesTheTargetsDistribution) {
        .sampling = top(2)},
       {.name = "penalties", .planner = chain, .sampling = penalties},
       {.name = "a forced token", .planner = chain, .sampling = forced},
+      {.name = "several tokens in one pass", .planner = chain, .sampling = top(2), .mask = 22},
+      {.name = "several tokens in one pass, wide",
+       .planner = {.automatic = false, .rows = 4, .depth = 3, .width = 2},
+       .sampling = top(2),
+       .mask = 22,
+       .n_tokens = 3},
+      {.name = "another vocabulary",
+       .planner = {.automatic = false, .rows = 2, .depth = 2, .width = 2},
+       .sampling = top(2),
+       .is_foreign = true,
+       .n_tokens = 3},
       {.name = "guessed rows", .planner = chain, .sampling = top(2), .guess_bytes = 1 << 16},
   };
   for (const RejectionCase& of : cases) {
     SCOPED_TRACE(of.name);
-    const RejectionRun run{of, 4};
+    const RejectionRun run{of, of.n_tokens};
     long n_drawn = 0, n_accepted = 0;
     const AnswerChances found = run.found(&n_drawn, &n_accepted), expected = run.expected();
     EXPECT_GT(n_drawn, 0);

@@ -13,9 +13,11 @@
 #include "base/sanitizers.h"
 #include "cache/cache.h"
 #include "engine/plain_decoding_test.h"
+#include "speculation/drafters/lookahead.h"
 #include "speculation/drafters/lookup.h"
 #include "speculation/drafters/model.h"
 #include "speculation/drafters/prediction.h"
+#include "speculation/drafters/self.h"
 
 namespace outrider {
 namespace {
@@ -54,6 +56,8 @@ struct Served {
       drafters.push_back(std::make_unique<LookupDrafter>(
           LookupOptions{.earlier = std::make_shared<EarlierAnswers>(EarlierAnswers::Options{})}));
     if (names("prediction")) drafters.push_back(std::make_unique<PredictionDrafter>());
+    if (names("lookahead")) drafters.push_back(std::make_unique<LookaheadDrafter>());
+    if (names("self")) drafters.push_back(std::make_unique<SelfDrafter>(target, std::vector{1}));
     if (names("model")) {
       FakeModel model;
       model.disagreement = 0.3f;
@@ -137,8 +141,8 @@ TEST(Scheduler, AnswersAreThoseOfPlainDecoding) {
   // A sanitizer looks at memory and threads, which the first seeds show.
   constexpr unsigned kSeeds = OUTRIDER_SANITIZES_MEMORY ? 3 : 8;
   long n_preempted = 0, n_cached = 0, n_cancelled = 0, n_accepted = 0, n_mixed = 0;
-  for (const char* drafters :
-       {"", "lookup", "history", "prediction", "model", "lookup model prediction"})
+  for (const char* drafters : {"", "lookup", "history", "prediction", "model", "self", "lookahead",
+                               "lookup model prediction lookahead self"})
     for (unsigned seed = 1; seed <= kSeeds; ++seed) {
       SCOPED_TRACE(fmt::format("drafters '{}', seed {}", drafters, seed));
       std::mt19937 random(seed);

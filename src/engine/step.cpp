@@ -33,7 +33,6 @@ void Step::run() {
   try {
     draft();
     plan();
-    add_riders();
     forward();
     verify();
     emit();
@@ -225,114 +224,114 @@ void Step::plan() {
     planned.push_back(planned_sequence(*sequence, sequence->checked));
   }
   engine_.planner_->prune(planned, load_);
+  add_riders();
 }
 
 // Drafters that look ahead get rows beside the checked nodes.
 void Step::add_riders() {
   if (is_measured_) return;
   const std::vector<SequenceStep*> sequences = drafting();
-  PassLoad load = load_;
-  for (const SequenceStep* sequence : sequences) load.rows += sequence->checked.size() - 1;
+  int n_riders = 0;
   for (int i = 0; i < std::ssize(engine_.drafters_); ++i) {
     Drafter& drafter = *engine_.drafters_[i];
     if (drafter.riders_max() == 0 || sequences.empty()) continue;
     std::vector<PlannedSequence> planned;
     for (SequenceStep* sequence : sequences) {
       planned.push_back(planned_sequence(*sequence, sequence->checked));
+      planned.back().rows_max -= sequence->n_riders();
       if (!sequence->generation->options.allows_drafter(drafter.name()))
         planned.back().rows_max = 0;
     }
-    const std::vector<int> n_riders = engine_.planner_->riders(i, drafter, planned, load);
+    const std::vector<int> limits = engine_.planner_->riders(i, drafter, planned, load_, n_riders);
     for (std::size_t at = 0; at < sequences.size(); ++at) {
       SequenceStep& sequence = *sequences[at];
-      if (n_riders[at] == 0 || sequence.depth_max < 1) continue;
-      SequenceStep::Riders riders{
-          i,
-          drafter.riders(sequence.generation->draft_sequence, n_riders[at], sequence.depth_max),
-          {},
-          {}};
-      CHECK(std::ssize(riders.riders) <= n_riders[at]);
-      for (const auto& [token, parent] : riders.riders) {
-        CHECK(parent < std::ssize(riders.paths));
-        riders.paths.push_back(parent < 0 ? std::vector<Token>() : riders.paths[parent]);
-        riders.paths.back().push_back(token);
-        CHECK(std::ssize(riders.paths.back()) <= sequence.depth_max);
+      if (limits[at] == 0 || sequence.depth_max < 1) continue;
+      const std::vector<Rider> riders =
+          drafter.riders(sequence.generation->draft_sequence, limits[at], sequence.depth_max);
+      CHECK(std::ssize(riders) <= limits[at]);
+      std::vector<SequenceStep::RidingRow>& rows = sequence.riders[i];
+      for (const auto& [token, parent] : riders) {
+        CHECK(parent < std::ssize(rows));
+        std::vector<Token> path = parent < 0 ? std::vector<Token>() : rows[parent].path;
+        path.push_back(token);
+        CHECK(std::ssize(path) <= sequence.depth_max);
+        rows.push_back({parent, std::move(path)});
       }
-      load.rows += static_cast<int>(riders.riders.size());
-      if (!riders.riders.empty()) sequence.riders.push_back(std::move(riders));
+      n_riders += static_cast<int>(riders.size());
     }
   }
 }
 
-// What the target says after each rider.
-void Step::ask_riders(std::vector<ChoiceRequest>& requests,
-                      std::vector<std::vector<TokenCount>>& counts) {
-  for (const SequenceStep* sequence : generating())
-    for (const SequenceStep::Riders& riders : sequence->riders)
-      for (std::size_t i = 0; i < riders.rows.size(); ++i) {
-        const Generation& generation = *sequence->generation;
-        const std::vector<Token>& path = riders.paths[i];
-        counts.push_back(generation.state.counts(path));
-        requests.push_back(choice_request(
-            generation.sampling, counts.back(), riders.rows[i],
-            static_cast<int>(generation.tokens.size()) + static_cast<int>(path.size())));
-        if (generation.options.verifier->guarantee() != Guarantee::same_text)
-          requests.back().filters.temperature = 0;
-      }
+int Step::SequenceStep::n_riders() const {
+  int n = 0;
+  for (const auto& [drafter, rows] : riders) n += static_cast<int>(rows.size());
+  return n;
 }
 
 void Step::forward() {
   const std::vector<Row> rows = lay_out_rows();
   rows_ = static_cast<int>(rows.size());
 
-  // The questions: each node's choice, with the penalties of its own path, and what the verifier
-  // wants beside it.
-  std::vector<std::vector<TokenCount>> counts;
-  std::vector<std::optional<Token>> forced;
-  for (const SequenceStep* sequence : generating())
-    for (int node = 0; node < sequence->checked.size(); ++node) {
-      const std::vector<Token> path = sequence->checked.path(node);
-      counts.push_back(sequence->generation->state.counts(path));
-      forced.push_back(sequence->generation->state.forced(path));
-    }
+  // What the target is asked: its choice after each node and rider, with the penalties of its own
+  // path, and what the verifier wants beside it.
+  struct Question {
+    SequenceStep* sequence;
+    int row;
+    std::vector<Token> path;
+    std::optional<int> node;  // nothing: a rider
+    std::vector<TokenCount> counts;
+    std::optional<Token> forced;
+  };
+  std::vector<Question> questions;
+  for (SequenceStep* sequence : generating()) {
+    const auto ask = [&](int row, std::vector<Token> path, std::optional<int> node) {
+      const ChoiceState& state = sequence->generation->state;
+      auto counts = state.counts(path);
+      const auto forced = state.forced(path);
+      questions.push_back({sequence, row, std::move(path), node, std::move(counts), forced});
+    };
+    for (int node = 0; node < sequence->checked.size(); ++node)
+      ask(sequence->node_rows[node], sequence->checked.path(node), node);
+    for (const auto& [drafter, riders] : sequence->riders)
+      for (const SequenceStep::RidingRow& rider : riders) ask(rider.row, rider.path, {});
+  }
   std::vector<ChoiceRequest> requests;
-  for (const SequenceStep* sequence : generating())
-    for (int node = 0; node < sequence->checked.size(); ++node) {
-      const int length = static_cast<int>(sequence->generation->tokens.size());
-      requests.push_back(choice_request(sequence->generation->sampling, counts[requests.size()],
-                                        sequence->node_rows[node],
-                                        length + sequence->checked[node].depth));
-      requests.back().wants_probabilities =
-          requests.back().filters.temperature > 0 && !forced[requests.size() - 1] &&
-          sequence->generation->options.verifier->wants_probabilities(sequence->checked, node);
-    }
-
-  // Requests point into counts, which have to stay where they are.
-  std::vector<std::vector<TokenCount>> rider_counts;
-  std::size_t n_riders = 0;
-  for (const SequenceStep* sequence : generating())
-    for (const SequenceStep::Riders& riders : sequence->riders) n_riders += riders.rows.size();
-  rider_counts.reserve(n_riders);
-  ask_riders(requests, rider_counts);
+  for (const Question& question : questions) {
+    const Generation& generation = *question.sequence->generation;
+    const Verifier& verifier = *generation.options.verifier;
+    ChoiceRequest& request = requests.emplace_back(
+        choice_request(generation.sampling, question.counts, question.row,
+                       question.sequence->length + static_cast<int>(question.path.size())));
+    if (question.node)
+      request.wants_probabilities =
+          request.filters.temperature > 0 && !question.forced &&
+          verifier.wants_probabilities(question.sequence->checked, *question.node);
+    else if (verifier.guarantee() != Guarantee::same_text)
+      request.filters.temperature = 0;
+  }
 
   const Stopwatch watch;
   pass_ = engine_.target_->forward(rows);
   std::vector<Choice> choices = engine_.target_->choose(pass_, requests);
   forward_ms_ = watch.ms();
 
+  std::vector<std::optional<Token>> said;  // of questions
+  for (std::size_t i = 0; i < questions.size(); ++i) {
+    const std::optional<Token>& token = choices[i].token;
+    said.push_back(token && questions[i].forced ? questions[i].forced : token);
+    if (questions[i].node)
+      questions[i].sequence->answers.push_back(
+          {.choice = said.back(), .probabilities = std::move(choices[i].probabilities)});
+  }
   std::size_t next = 0;
-  for (SequenceStep* sequence : generating())
-    for (int node = 0; node < sequence->checked.size(); ++node, ++next) {
-      const std::optional<Token>& token = choices[next].token;
-      sequence->answers.push_back({.choice = token && forced[next] ? forced[next] : token,
-                                   .probabilities = std::move(choices[next].probabilities)});
+  for (const SequenceStep* sequence : generating()) {
+    next += static_cast<std::size_t>(sequence->checked.size());
+    for (const auto& [drafter, riders] : sequence->riders) {
+      engine_.drafters_[drafter]->answered(sequence->generation->draft_sequence,
+                                           std::span(said).subspan(next, riders.size()));
+      next += riders.size();
     }
-  for (const SequenceStep* sequence : generating())
-    for (const SequenceStep::Riders& riders : sequence->riders) {
-      std::vector<std::optional<Token>> answers;
-      for (std::size_t i = 0; i < riders.rows.size(); ++i) answers.push_back(choices[next++].token);
-      engine_.drafters_[riders.drafter]->answered(sequence->generation->draft_sequence, answers);
-    }
+  }
 }
 
 // A sequence's rows: a chain of its text's tokens, then the drafted nodes, parents first, then
@@ -364,15 +363,14 @@ std::vector<Row> Step::lay_out_rows() {
                       .parent = EarlierRow{sequence.node_rows[drafted.parent]},
                       .wants_logits = true});
     }
-    for (SequenceStep::Riders& riders : sequence.riders)
-      for (std::size_t i = 0; i < riders.riders.size(); ++i) {
-        const auto& [token, parent] = riders.riders[i];
-        riders.rows.push_back(static_cast<int>(rows.size()));
-        const int parent_row = parent < 0 ? sequence.node_rows[0] : riders.rows[parent];
+    for (auto& [drafter, riders] : sequence.riders)
+      for (SequenceStep::RidingRow& rider : riders) {
+        rider.row = static_cast<int>(rows.size());
         rows.push_back({.sequence = generation.sequence,
-                        .token = token,
-                        .position = sequence.length - 1 + static_cast<int>(riders.paths[i].size()),
-                        .parent = EarlierRow{parent_row},
+                        .token = rider.path.back(),
+                        .position = sequence.length - 1 + static_cast<int>(rider.path.size()),
+                        .parent = EarlierRow{rider.parent < 0 ? sequence.node_rows[0]
+                                                              : riders[rider.parent].row},
                         .wants_logits = true});
       }
   }
@@ -481,20 +479,20 @@ void Step::commit() {
 // The planner sees what drafts cost and what became of them, drafters what an answer ended with.
 void Step::learn() {
   std::vector<DraftOutcome> outcomes;
-  for (SequenceStep& sequence : sequences_) {
+  for (const SequenceStep& sequence : sequences_) {
     Generation& generation = *sequence.generation;
     const auto taken = std::span(generation.tokens).last(generation.emitted.size());
     if (generation.ended()) engine_.show(generation);
     if (!sequence.generates) continue;
-    for (const SequenceStep::Riders& riders : sequence.riders) {
-      sequence.n_riders.resize(engine_.drafters_.size());
-      sequence.n_riders[riders.drafter] = static_cast<int>(riders.rows.size());
-    }
+    std::vector<int> riders;
+    if (!sequence.riders.empty()) riders.resize(engine_.drafters_.size());
+    for (const auto& [drafter, rows] : sequence.riders)
+      riders[drafter] = static_cast<int>(rows.size());
     outcomes.push_back({.sequence = generation.draft_sequence,
                         .drafted = &sequence.drafted,
                         .checked = &sequence.checked,
                         .taken = taken,
-                        .riders = sequence.n_riders});
+                        .riders = std::move(riders)});
   }
   engine_.planner_->observe(outcomes, load_, forward_ms_);
   for (const SequenceStep& sequence : sequences_)

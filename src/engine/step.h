@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include <map>
 #include <optional>
 #include <span>
 #include <vector>
@@ -41,15 +42,14 @@ class Step {
     DraftTree chosen;            // if it has drawers: what was proposed before they drew, pruned
     DraftTree checked;           // as planned
 
-    // Rows that ride along for a drafter (Drafter::riders).
-    struct Riders {
-      int drafter;
-      std::vector<Rider> riders;
-      std::vector<std::vector<Token>> paths;  // their tokens from the root's child on
-      std::vector<int> rows;                  // of the pass
+    // A row that rides along for a drafter (Drafter::riders).
+    struct RidingRow {
+      int parent;               // in its list; -1: the root
+      std::vector<Token> path;  // from the root's child to itself
+      int row = 0;              // of the pass
     };
-    std::vector<Riders> riders;
-    std::vector<int> n_riders = {};  // [drafters], or empty: none
+    std::map<int, std::vector<RidingRow>> riders;  // by drafter
+    int n_riders() const;
 
     std::vector<int> token_rows;  // of the pass, [n_tokens]
     // If it generates, [checked.size()]. The root's row is the last of token_rows.
@@ -64,7 +64,6 @@ class Step {
 
   void draft();
   void plan();
-  void add_riders();
   void forward();
   void verify();
   void emit();
@@ -73,10 +72,9 @@ class Step {
 
   void settle_chosen(std::span<SequenceStep* const> drawing);
   static void add_draws(SequenceStep& sequence);
+  void add_riders();
   void ask(int drafter, std::span<SequenceStep* const> sequences);
   std::vector<Row> lay_out_rows();
-  void ask_riders(std::vector<ChoiceRequest>& requests,
-                  std::vector<std::vector<TokenCount>>& counts);
   Choice logits_of(int row);
   void score_prompt(SequenceStep& sequence);
   void score_answer(SequenceStep& sequence);

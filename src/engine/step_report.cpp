@@ -11,9 +11,7 @@ namespace outrider {
 void Step::count(const SequenceStep& sequence) const {
   Counters& counters = sequence.generation->counters;
   ++counters.steps;
-  counters.rows += sequence.n_tokens + sequence.checked.size() - 1;
-  for (const SequenceStep::Riders& riders : sequence.riders)
-    counters.rows += static_cast<long>(riders.rows.size());
+  counters.rows += sequence.n_tokens + sequence.checked.size() - 1 + sequence.n_riders();
   counters.drafted += sequence.checked.size() - 1;
   counters.accepted += static_cast<long>(sequence.verdict.accepted.size());
   counters.emitted += static_cast<long>(sequence.generation->emitted.size());

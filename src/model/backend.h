@@ -84,8 +84,8 @@ struct LoadOptions {
   // model's own tokens. Empty: the same.
   std::vector<Token> output_names = {};
   int n_names = 0;
-  int output_room =
-      0;  // how many more tokens add_outputs() may add; only with output_ids, without names
+  // How many more tokens add_outputs() may add; only with output_ids, without names.
+  int output_room = 0;
   // What Backend::tuning() gave for this model on this machine, which saves measuring it again, up
   // to 0.3 s. Anything else is as if empty.
   std::string tuning = {};

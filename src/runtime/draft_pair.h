@@ -13,8 +13,8 @@ namespace outrider {
 
 struct DraftPair {
   std::optional<std::string> problem;  // why it cannot; nothing: it can
-  // Share of the smaller vocabulary that both have; 1: it is the same vocabulary.
-  double overlap = 1;
+  // Share of the smaller vocabulary that both have; nothing: it is the same vocabulary.
+  std::optional<double> overlap = {};
   // Whether both files hold the same chat template. The draft model reads the target's either way,
   // and is right less often if it was not trained on it.
   bool has_same_template = false;

@@ -25,7 +25,6 @@ namespace outrider {
 #define DECLARE(name) const DrafterKind& name##_kind();
 OUTRIDER_DRAFTERS(DECLARE)
 #undef DECLARE
-const DrafterKind& self_copy_kind();  // what self=q4_128 means
 
 std::span<const DrafterKind* const> drafter_kinds() {
 #define ADDRESS(name) &name##_kind(),
@@ -77,8 +76,7 @@ DraftChoice parse_part(std::string_view part, std::string_view draft_model) {
   if (!choice.kind) refuse(part);
   const bool is_optional = choice.kind->value_is_prediction || choice.kind->value_is_optional;
   if (is_optional && equals == part.npos) return choice;
-  if (choice.kind->name == self_copy_kind().name && choice.value == self_copy_kind().value)
-    choice.kind = &self_copy_kind();
+  if (choice.kind->of_value) choice.kind = choice.kind->of_value(choice.value);
   if (choice.kind->value.empty()) {
     if (equals != part.npos)
       throw Error("{}: takes no value, but \"{}\" was given", name, choice.value);
@@ -109,7 +107,8 @@ std::vector<DraftChoice> parse_draft(std::string_view text, std::string_view dra
   }
   for (std::string_view part : split(text)) {
     choices.push_back(parse_part(part, draft_model));
-    if (std::ranges::count(choices, choices.back().kind, &DraftChoice::kind) > 1)
+    const auto name = [](const DraftChoice& choice) { return choice.kind->name; };
+    if (std::ranges::count(choices, name(choices.back()), name) > 1)
       throw Error("{}: {} is named twice", text, choices.back().kind->name);
   }
   return choices;

@@ -66,6 +66,7 @@ TEST(ParseDraft, SaysWhatIsWrong) {
       {"model", "write model=MODEL"},
       {"model=", "write model=MODEL"},
       {"lookup+lookup", "twice"},
+      {"self+self=q4_128", "twice"},
       {"self=", "write self=LAYERS|q4_128"},
       {"lookahead=3", "takes no value"},
       {"suffix+lookup", "twice"},

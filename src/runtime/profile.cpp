@@ -102,7 +102,8 @@ std::optional<Profile> profile_from(const Json& json) {
       const auto best_guesses = fits_from(entry.at("levels"));
       const auto recent = recent_from(entry.at("shifts"));
       const auto [tokens, doublings] = entry.at("riders").get<std::array<double, 2>>();
-      const bool are_riders_valid = tokens >= 0 && tokens < 1e9 && doublings > 0 && doublings < 1e9;
+      const bool are_riders_valid =
+          tokens >= 0 && tokens < 1e9 && doublings >= 0 && doublings < 1e9;
       if (!own || !confidences || !best_guesses || !recent || !are_riders_valid) return {};
       profile.learned.drafters.push_back({.passes = *own,
                                           .acceptance = {*confidences, *best_guesses, *recent},

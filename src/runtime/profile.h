@@ -1,5 +1,6 @@
 // What a profile's document holds: what an engine has learned, and the prefetch pattern that the
-// target's backend has chosen.
+// target's backend has chosen. The store has documents of another kind, too, with the layers that
+// tune self found (Runtime::keep_self_layers).
 
 #pragma once
 

@@ -59,7 +59,7 @@ TEST(Profile, RefusesWhatItCannotHaveWritten) {
   refuses([](auto& json) { json["drafters"][0]["levels"][0][2] = -1; });
   refuses([](auto& json) { json["drafters"][0]["confidences"][0][0] = 1e9; });
   refuses([](auto& json) { json["drafters"][1]["shifts"][1] = 1e9; });
-  refuses([](auto& json) { json["drafters"][1]["riders"][1] = 0; });
+  refuses([](auto& json) { json["drafters"][1]["riders"][1] = -1; });
   refuses([](auto& json) { json["drafters"][1].erase("passes"); });
   EXPECT_FALSE(profile_from(nlohmann::json::array()));
   EXPECT_FALSE(profile_from("text"));

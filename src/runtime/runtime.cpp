@@ -11,6 +11,7 @@
 #include "runtime/history_store.h"
 #include "runtime/memory.h"
 #include "speculation/drafters/late.h"
+#include "speculation/drafters/self.h"
 
 namespace outrider {
 namespace {
@@ -37,6 +38,11 @@ ModelFile identify_unopened(const std::string& name) {
   const CatalogEntry* const entry = find_in_catalog(name);
   CHECK(entry);
   return {.name = name, .header_hash = entry->sha256, .bytes = entry->bytes};
+}
+
+// Two drafters may load one model differently.
+std::string loaded_as(const DraftChoice& choice) {
+  return choice.kind->name + '=' + choice.value;
 }
 
 // Statements of the model's file that are not followed.
@@ -82,6 +88,10 @@ ProfileKey Runtime::profile_key(std::span<const DraftChoice> drafters) {
   add_file(target_model_);
   for (const DraftChoice& choice : drafters) {
     key.drafters.push_back(choice.kind->name);
+    if (choice.kind->uses_target && !choice.kind->copies_target)
+      key.settings["layers"] = choice.value.empty()
+                                   ? layers_text(self_layers().value_or(std::vector<int>()))
+                                   : choice.value;
     if (choice.late)
       key.files.push_back(identify_unopened(choice.value));
     else if (choice.kind->runs_model())
@@ -92,7 +102,7 @@ ProfileKey Runtime::profile_key(std::span<const DraftChoice> drafters) {
   key.instruction_set = target_factory().name();
   key.n_threads = options_.n_threads;
   key.cache_type = name_of(options_.cache_type);
-  key.settings = {options_.drafter_flags.begin(), options_.drafter_flags.end()};
+  key.settings.insert(options_.drafter_flags.begin(), options_.drafter_flags.end());
   key.settings["rows"] = fmt::format("{}", options_.planner.rows);
   key.settings["depth"] = fmt::format("{}", options_.planner.depth);
   key.settings["width"] = fmt::format("{}", options_.planner.width);
@@ -135,9 +145,10 @@ bool Runtime::keep_self_layers(const std::vector<int>& left_out, double speed) {
 
 std::optional<std::vector<int>> Runtime::self_layers() {
   try {
-    const auto document = ProfileStore(profile_file(), progress_).find(self_layers_key());
+    const auto document =
+        ProfileStore(profile_file(), progress_).find(self_layers_key(), options_.keeps);
     if (!document) return {};
-    auto layers = document->at("left_out").get<std::vector<int>>();
+    const auto layers = document->at("left_out").get<std::vector<int>>();
     const int n_layers = target_model_.model.spec.n_layers();
     const bool is_valid =
         std::ranges::is_sorted(layers) && std::ssize(layers) < n_layers &&
@@ -191,7 +202,7 @@ Runtime::Need Runtime::need_of_all() {
   std::map<std::string, Planned> planned{{"", {&target_model_.model, load_options_}}};
   for (const DraftChoice& choice : options_.drafters)
     if (choice.kind->runs_model() && !choice.late)
-      planned[choice.value] = {&open_draft(choice).model, draft_load_options(choice)};
+      planned[loaded_as(choice)] = {&open_draft(choice).model, draft_load_options(choice)};
   return [this, planned](int context, int n_pages) mutable {
     MemoryNeed sum;
     for (auto& [name, one] : planned) {
@@ -331,7 +342,7 @@ std::unique_ptr<Drafter> Runtime::make_drafter(const DraftChoice& choice) {
   };
   if (choice.kind->runs_model()) {
     const OpenedModel& draft = open_draft(choice);
-    std::shared_ptr<Backend>& backend = drafts_[choice.value];
+    std::shared_ptr<Backend>& backend = drafts_[loaded_as(choice)];
     if (!backend) backend = load(draft, draft_load_options(choice));
     context.model = backend;
     context.model_tokenizer = draft.tokenizer.get();
@@ -369,7 +380,7 @@ std::unique_ptr<Drafter> Runtime::make_late(const DraftChoice& choice) {
       loaded->backend = factory.load(model, options, [&](double) { return !is_stopped; });
       return [=, this] {
         draft_models_.insert_or_assign(choice.value, std::move(loaded->opened));
-        drafts_[choice.value] = std::move(loaded->backend);
+        drafts_[loaded_as(choice)] = std::move(loaded->backend);
         try {
           return make_drafter(choice);
         } catch (const Error& error) {
@@ -388,8 +399,8 @@ std::unique_ptr<Drafter> Runtime::make_late(const DraftChoice& choice) {
 std::vector<std::unique_ptr<Drafter>> Runtime::make_drafters(std::span<const DraftChoice> choices) {
   std::vector<std::unique_ptr<Drafter>> drafters;
   for (const DraftChoice& choice : choices)
-    drafters.push_back(choice.late && !drafts_.contains(choice.value) ? make_late(choice)
-                                                                      : make_drafter(choice));
+    drafters.push_back(choice.late && !drafts_.contains(loaded_as(choice)) ? make_late(choice)
+                                                                           : make_drafter(choice));
   return drafters;
 }
 

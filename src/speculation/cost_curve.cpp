@@ -19,9 +19,9 @@ constexpr double kManyPasses = 8;
 constexpr double kRateMin = 0.02;  // of an error, that moves a point that stands for many passes
 constexpr double kRestoredWeight = 10;     // at most
 constexpr std::size_t kRestoredFirst = 3;  // passes of the median, if it stands for as many
-// Passes until restored points are confirmed: the first of a process, of a 0.5B 69 ms instead of
-// 12, tells nothing.
-constexpr int kUnlike = 2;
+// Until restored points are confirmed. The first one of a process tells nothing: of a 0.5B it took
+// 69 ms instead of 12.
+constexpr int kPassesToConfirm = 2;
 constexpr double kSpeedChange = 2;  // of a machine from run to run, at most
 constexpr double kOutlier = 0.5;    // largest error that counts, as a share of the estimate
 constexpr std::size_t kFirst = 5;   // passes whose median counts
@@ -74,7 +74,7 @@ void CostCurve::measure_one_logit_row(int rows, double ms) {
 
 void CostCurve::refine(const PassWork& work, double ms) {
   const int rows = work.rows;
-  if (n_until_confirmed_ == kUnlike) {
+  if (n_until_confirmed_ == kPassesToConfirm) {
     --n_until_confirmed_;
     return;
   }
@@ -151,7 +151,7 @@ void CostCurve::restore(std::span<const Point> points, double logits_ms, double 
   rising_ = rising(points_);
   logits_ms_ = logits_ms;
   if (attention_ms > 0) attention_ms_ = attention_ms, attention_weight_ = kAttentionWeightMax;
-  n_until_confirmed_ = points.empty() ? 0 : kUnlike;
+  n_until_confirmed_ = points.empty() ? 0 : kPassesToConfirm;
 }
 
 double CostCurve::ms(const PassWork& work) const {

@@ -109,12 +109,12 @@ class Drafter {
   // Rows that a drafter wants to ride along for a sequence, at most, in one pass.
   virtual int riders_max() const { return 0; }
   // These rows: no more than `rows`, at most `depth` levels below the last token of the text that
-  // was observed. Asked for after propose().
+  // was observed. Asked for after other drafters and this one had their proposals, if they had any.
   virtual std::vector<Rider> riders(DraftSequence, int /*rows*/, int /*depth*/) { return {}; }
-  // After the pass, before the tokens that it brought are observed: what the target says after each
-  // of them; nothing where a row cannot be used. It is the target's choice, with the noise of its
-  // place, where the verifier follows choices (Guarantee::same_text), and otherwise the most likely
-  // token, which depends on no noise.
+  // After the pass, if it had such rows and did not fail, before the tokens that it brought are
+  // observed: what the target says after each of them, in order; nothing where a row cannot be
+  // used. It is the target's choice, with the noise of its place, where the verifier follows
+  // choices (Guarantee::same_text), and otherwise the most likely token, which depends on no noise.
   virtual void answered(DraftSequence, std::span<const std::optional<Token>> /*answers*/) {}
   // Keeps the first `length` tokens of the sequence.
   virtual void truncate(DraftSequence sequence, int length) = 0;
@@ -132,7 +132,8 @@ class Drafter {
     return std::numeric_limits<int>::max();
   }
 
-  // Passes of a model of its own so far, those of prefill too, without those of measure_costs().
+  // Passes of a model of its own, or of some of the target's layers, so far, those of prefill too,
+  // without those of measure_costs().
   virtual long n_passes() const { return 0; }
   // Levels of its drafts that these passes decided.
   virtual long n_levels() const { return 0; }

@@ -73,8 +73,10 @@ struct DrafterKind {
   // Throws Error if the model and the target do not go together.
   std::unique_ptr<Drafter> (*make)(const DrafterContext& context);
 
-  // The model is the target itself, encoded anew; the value says how.
-  bool copies_target = false;
+  bool uses_target = false;    // it runs the target
+  bool copies_target = false;  // its model is the target itself, encoded anew; the value says how
+  // The kind that a value means, where values mean several. Null: this one.
+  const DrafterKind* (*of_value)(std::string_view value) = nullptr;
 
   bool runs_model() const { return load_options != nullptr; }
   // "lookup", "prediction[=FILE]", "model=MODEL".

@@ -75,11 +75,13 @@ void FixedPlanner::prune(std::span<const PlannedSequence> sequences, const PassL
 
 std::vector<int> FixedPlanner::riders(int, const Drafter& asked,
                                       std::span<const PlannedSequence> sequences,
-                                      const PassLoad& load) {
+                                      const PassLoad& load, int n_riders) {
+  int n_left = load.rows_left() - n_riders;
+  for (const PlannedSequence& sequence : sequences) n_left -= sequence.tree->size() - 1;
   std::vector<int> riders;
-  int n_left = load.rows_left();
   for (const PlannedSequence& sequence : sequences) {
-    riders.push_back(sequence.rows_max > 0 ? std::min(asked.riders_max(), n_left) : 0);
+    const int n_own = std::min(options_.rows, sequence.rows_max) - (sequence.tree->size() - 1);
+    riders.push_back(std::max(0, std::min({asked.riders_max(), n_own, n_left})));
     n_left -= riders.back();
   }
   return riders;

@@ -37,10 +37,10 @@ class FixedPlanner final : public Planner {
   void learn(int, DraftSequence, std::span<const PrefillGuess>) override {}
   // Keeps the nodes with the largest products of the confidences that drafters state.
   void prune(std::span<const PlannedSequence> sequences, const PassLoad& load) override;
-  // Each as many as it wants, the first ones first.
+  // Each as many as it wants, and as its drafted nodes leave of the rows that it may have.
   std::vector<int> riders(int drafter, const Drafter& asked,
-                          std::span<const PlannedSequence> sequences,
-                          const PassLoad& load) override;
+                          std::span<const PlannedSequence> sequences, const PassLoad& load,
+                          int n_riders) override;
   void observe(std::span<const DraftOutcome>, const PassLoad&, double) override {}
 
  private:

@@ -29,6 +29,7 @@ double fastest(Backend& target, SequenceId sequence, int n_rows, const ForwardOp
 LayerSearch::LayerSearch(Backend& target, std::vector<Answer> answers, std::uint64_t seed)
     : target_(target), answers_(std::move(answers)), random_(seed), pass_ms_(kDepthMax + 2) {
   const int n = target_.spec().n_layers();
+  if (n < 2) throw Error("the model has one layer, and none can be left out");
   const auto leave_out = [&](int first, int end) {
     std::vector<int> layers;
     for (int layer = first; layer < end; ++layer) layers.push_back(layer);
@@ -47,7 +48,7 @@ LayerSearch::LayerSearch(Backend& target, std::vector<Answer> answers, std::uint
     pass_ms_[rows] = fastest(target_, own.id(), rows, {});
 }
 
-void LayerSearch::try_sets(int n) {
+void LayerSearch::try_sets(int n, const std::function<void()>& between_passes) {
   std::vector<Candidate> candidates;
   for (int i = 0; i < n; ++i) {
     std::vector<int> set = next_set();
@@ -58,7 +59,7 @@ void LayerSearch::try_sets(int n) {
     candidates.push_back({.left_out = std::move(set)});
   }
   if (candidates.empty()) return;
-  measure(candidates);
+  measure(candidates, between_passes);
   tried_.insert(tried_.end(), candidates.begin(), candidates.end());
   std::ranges::stable_sort(tried_, std::greater<>{}, &Candidate::speed);
 }
@@ -88,7 +89,8 @@ std::vector<int> LayerSearch::next_set() {
 }
 
 // All on the same tokens: what all layers have computed is computed once.
-void LayerSearch::measure(std::vector<Candidate>& candidates) {
+void LayerSearch::measure(std::vector<Candidate>& candidates,
+                          const std::function<void()>& between_passes) {
   const int n_layers = target_.spec().n_layers();
   std::vector<int> n_right(candidates.size());
   int n_tokens = 0;
@@ -116,6 +118,7 @@ void LayerSearch::measure(std::vector<Candidate>& candidates) {
     };
     for (int first = answer.n_prompt; first + 1 < length; first += kBlock) {
       compute(first);
+      between_passes();
       const int n = std::min(kBlock, length - 1 - first);
       n_tokens += n;
       for (std::size_t c = 0; c < candidates.size(); ++c) {

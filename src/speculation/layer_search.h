@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <random>
 #include <span>
 #include <vector>
@@ -28,18 +29,20 @@ class LayerSearch {
   };
 
   // answers: chosen greedily by the target, at least one with a token after its first. The target
-  // must have a sequence left.
+  // must have a sequence left. Throws Error if no layer of it can be left out.
   LayerSearch(Backend& target, std::vector<Answer> answers, std::uint64_t seed);
 
   // Tries so many sets: at first the usual one and early exits, then changes of the best.
-  void try_sets(int n);
+  // between_passes may throw, and then nothing has changed.
+  void try_sets(
+      int n, const std::function<void()>& between_passes = [] {});
 
   const Candidate& best() const { return tried_.front(); }
   std::span<const Candidate> tried() const { return tried_; }  // the best first
 
  private:
   std::vector<int> next_set();
-  void measure(std::vector<Candidate>& candidates);
+  void measure(std::vector<Candidate>& candidates, const std::function<void()>& between_passes);
   void expect(Candidate& candidate) const;
 
   Backend& target_;

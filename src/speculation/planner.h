@@ -19,7 +19,7 @@ namespace outrider {
 
 struct PlannerOptions {
   bool automatic = true;  // priced_planner.h; false: fixed_planner.h
-  int rows = 16;          // drafted nodes checked per sequence and step, all drafters together
+  int rows = 16;          // drafted nodes checked per sequence and step, and riders, together
   int depth = 16;         // of drafts: edges from the root
   int width = 4;          // children that one drafter proposes for a node
 };
@@ -31,7 +31,7 @@ struct PlannedSequence {
   int length;                 // tokens of the sequence
   int n_answered;             // of these, the answer's
   std::optional<int> n_left;  // tokens that it may still get
-  int rows_max;               // drafted nodes that its request allows; 0: no drafts
+  int rows_max;               // drafted nodes and riders that its request allows; 0: no drafts
   int depth_max;              // of drafts, as context and token limit leave room
   int drawers = 0;            // drafters that draw for it: then its tree is not pruned
 };
@@ -39,10 +39,10 @@ struct PlannedSequence {
 // What became of a sequence's drafts.
 struct DraftOutcome {
   DraftSequence sequence;
-  const DraftTree* drafted;          // as proposed
-  const DraftTree* checked;          // as pruned
-  std::span<const Token> taken;      // tokens that the step added to the text
-  std::span<const int> riders = {};  // [drafters], or empty: none
+  const DraftTree* drafted;      // as proposed
+  const DraftTree* checked;      // as pruned
+  std::span<const Token> taken;  // tokens that the step added to the text
+  std::vector<int> riders = {};  // [drafters], or empty: none
 };
 
 class Planner {
@@ -87,10 +87,10 @@ class Planner {
   virtual void prune(std::span<const PlannedSequence> sequences, const PassLoad& load) = 0;
 
   // How many riders of the drafter each of these sequences may have beside its tree, which is
-  // pruned, [sequences]. load.rows counts all rows of the pass so far.
+  // pruned, [sequences]. n_riders: those that other drafters have got already.
   virtual std::vector<int> riders(int drafter, const Drafter& asked,
-                                  std::span<const PlannedSequence> sequences,
-                                  const PassLoad& load) = 0;
+                                  std::span<const PlannedSequence> sequences, const PassLoad& load,
+                                  int n_riders) = 0;
 
   // After the step, whose pass took forward_ms with its choices. Outcomes of all sequences that got
   // tokens, those that got their first one too.

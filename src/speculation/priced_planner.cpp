@@ -53,6 +53,7 @@ PricedPlanner::PricedPlanner(const PlannerOptions& options, CostCurve& curve, in
       curve_(curve),
       calibration_(n_drafters),
       rider_gains_(n_drafters),
+      rides_(n_drafters),
       costs_(n_drafters),
       answer_tokens_(kAnswerUsual),
       n_plain_due_(kPlainAtFirst),
@@ -422,29 +423,39 @@ void PricedPlanner::prune(std::span<const PlannedSequence> sequences, const Pass
 
 std::vector<int> PricedPlanner::riders(int drafter, const Drafter& asked,
                                        std::span<const PlannedSequence> sequences,
-                                       const PassLoad& load) {
-  std::vector<int> riders = fixed_.riders(drafter, asked, sequences, load);
+                                       const PassLoad& load, int n_riders) {
+  std::vector<int> riders = fixed_.riders(drafter, asked, sequences, load, n_riders);
   if (curve_.empty()) return riders;
+  rides_[drafter] = true;
   const StepCosts costs(curve_, load);
   const double price = tokens_per_ms(sequences, load);
-  std::vector<Guard::Share> shares = draft_shares(sequences, costs);
-  for (std::size_t i = 0; i < sequences.size(); ++i)
-    shares[i].passes += costs.added_ms(sequences[i].tree->size() - 1) / costs.plain_ms();
-  int n_before = 0;
+  std::vector<Guard::Share> shares;
+  int n_nodes = 0;
+  for (const PlannedSequence& planned : sequences) n_nodes += planned.tree->size() - 1;
+  for (const PlannedSequence& planned : sequences) {
+    Sequence& sequence = sequences_.at(planned.sequence);
+    const double ms =
+        n_nodes == 0 ? 0 : costs.added_ms(n_nodes) / n_nodes * (planned.tree->size() - 1);
+    shares.push_back({&sequence.account,
+                      sequence.draft_passes + sequence.prefill_passes + ms / costs.plain_ms()});
+  }
+  int n_before = n_nodes + n_riders;
   for (std::size_t i = 0; i < sequences.size(); ++i) {
     const int n_max = std::exchange(riders[i], 0);
     double most = 0;
-    for (int n = 1; n <= n_max; n = 2 * n + 1) {
+    for (int n = 1; n_max > 0; n = std::min(2 * n, n_max)) {
       const double ms = costs.added_ms(n_before + n) - costs.added_ms(n_before);
       const double gain = rider_gains_[drafter].expected(n) - price * ms;
       std::vector<Guard::Share> with = shares;
       with[i].passes += ms / costs.plain_ms();
-      if (gain <= most || !allows(with, load)) continue;
-      most = gain;
-      riders[i] = n;
+      if (gain > most && allows(with, load)) {
+        most = gain;
+        riders[i] = n;
+      }
+      if (n == n_max) break;
     }
-    shares[i].passes +=
-        (costs.added_ms(n_before + riders[i]) - costs.added_ms(n_before)) / costs.plain_ms();
+    const double ms = costs.added_ms(n_before + riders[i]) - costs.added_ms(n_before);
+    shares[i].passes += ms / costs.plain_ms();
     n_before += riders[i];
   }
   return riders;
@@ -459,8 +470,9 @@ void PricedPlanner::observe(std::span<const DraftOutcome> outcomes, const PassLo
   for (const DraftOutcome& outcome : outcomes) {
     calibration_.observe(sequences_.at(outcome.sequence).belief, *outcome.drafted, outcome.taken);
     for (std::size_t drafter = 0; drafter < costs_.size(); ++drafter)
-      rider_gains_[drafter].observe(outcome.riders.empty() ? 0 : outcome.riders[drafter],
-                                    n_alone(outcome, static_cast<int>(drafter)));
+      if (rides_[drafter])
+        rider_gains_[drafter].observe(outcome.riders.empty() ? 0 : outcome.riders[drafter],
+                                      n_alone(outcome, static_cast<int>(drafter)));
   }
   curve_.refine(StepCosts::work(load, n_nodes), forward_ms);
   n_vetoes_ += std::exchange(is_vetoed_, false);

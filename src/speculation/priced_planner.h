@@ -38,8 +38,8 @@ class PricedPlanner final : public Planner {
   void prune(std::span<const PlannedSequence> sequences, const PassLoad& load) override;
   // As many as bring the most tokens less the price of their rows.
   std::vector<int> riders(int drafter, const Drafter& asked,
-                          std::span<const PlannedSequence> sequences,
-                          const PassLoad& load) override;
+                          std::span<const PlannedSequence> sequences, const PassLoad& load,
+                          int n_riders) override;
   void observe(std::span<const DraftOutcome> outcomes, const PassLoad& load,
                double forward_ms) override;
   Learned learned() const override;
@@ -87,6 +87,7 @@ class PricedPlanner final : public Planner {
   Guard guard_;
   std::map<DraftSequence, Sequence> sequences_;
   std::vector<RiderGain> rider_gains_;  // [drafters]
+  std::vector<bool> rides_;             // [drafters]: it was asked how many riders it may have
   std::vector<DraftCost> costs_;  // [drafters] of this step, for the sequences they were asked for
   double n_answers_ = 1, answer_tokens_;  // that have ended recently, and their mean
   double speed_ = 1;                      // of the last step's sequences, their mean

@@ -32,6 +32,9 @@ class PricedDrafter final : public Drafter {
     return std::min(n_to_prefill_, std::max(0, n_context - 8));
   }
   DraftCost cost(int, int) const override { return cost_; }
+  int riders_max() const override { return n_riders; }
+
+  int n_riders = 0;
 
  private:
   DraftCost cost_;
@@ -426,6 +429,72 @@ TEST(PricedPlanner, TheSpeedOfATextPricesItsTime) {
   EXPECT_EQ(setting.prune({chain(chances)}, {1, 512})[0], 3);
   setting.plain_steps(20);
   EXPECT_EQ(setting.prune({chain(chances)}, {1, 512})[0], 4);
+}
+
+// A drafter that takes more than even a right guess brings is left alone, but once more is asked
+// where that was measured in an earlier run.
+TEST(PricedPlanner, TriesWhatWasDearInAnEarlierRun) {
+  for (const bool is_old : {false, true}) {
+    Setting setting(kLikeReal);
+    setting.plain_steps(3);
+    const PricedDrafter dear({.fixed_ms = 60, .per_depth_ms = 60, .is_old = is_old});
+    int n_asked = 0;
+    for (int i = 0; i < 100; ++i) n_asked += setting.step(dear, 0) ? 1 : 0;
+    if (is_old)
+      EXPECT_GE(n_asked, 1);
+    else
+      EXPECT_EQ(n_asked, 0);
+  }
+}
+
+TEST(PricedPlanner, RidersRideWhereTheyPay) {
+  PricedDrafter drafter({});
+  drafter.n_riders = 60;
+  const auto riders = [&](Setting& setting, DraftTree tree = chain({})) {
+    const PlannedSequence planned[] = {Setting::planned(0, tree)};
+    return setting.planner.riders(0, drafter, planned, setting.load(), 0)[0];
+  };
+  Setting flat({{1, 30}, {64, 30.1}}), steep({{1, 30}, {64, 30 * 64}}), real(kLikeReal);
+  for (Setting* setting : {&flat, &steep, &real}) setting->plain_steps(3);
+  const int n_flat = riders(flat);
+  EXPECT_GE(n_flat, 4);
+  EXPECT_LE(n_flat, 16);
+  EXPECT_LE(riders(flat, chain(std::vector<float>(13, 0.9f))), 3);  // 16 rows are all that it has
+  EXPECT_EQ(riders(flat, chain(std::vector<float>(16, 0.9f))), 0);
+  EXPECT_EQ(riders(steep), 0);
+  EXPECT_GE(riders(real), 2);
+  EXPECT_LE(riders(real), 8);
+  drafter.n_riders = 0;
+  EXPECT_EQ(riders(flat), 0);
+  drafter.n_riders = 60;
+
+  // What they bring is learned: nothing, then a token in each step.
+  const auto observe = [&](const DraftTree& tree, const std::vector<Token>& taken) {
+    const int n_riders = riders(real, tree);
+    const DraftOutcome outcome{{0}, &tree, &tree, taken, {n_riders}};
+    real.planner.observe({&outcome, 1}, real.load(), real.passes.ms(n_riders + tree.size()));
+  };
+  int n_steps = 0, n_with = 0;
+  for (; n_steps < 600; ++n_steps) {
+    n_with += riders(real) > 0 ? 1 : 0;
+    observe(chain({}), {9});
+  }
+  EXPECT_LT(n_with, 100);  // at first, and now and then to see whether it has changed
+  EXPECT_GT(n_with, 2);
+  const double before = real.planner.learned().drafters[0].riders.expected(3);
+  for (int i = 0; i < 200; ++i) observe(chain({0.5f}), {1, 9});
+  EXPECT_GT(real.planner.learned().drafters[0].riders.expected(3), before + 0.3);
+  EXPECT_GE(riders(real), 3);
+  // What another drafter proposed too does not count.
+  DraftTree both = chain({0.5f});
+  both.propose(0, 1, {1, 0.5f});
+  Setting two(kLikeReal, {}, 2);
+  two.plain_steps(3);
+  const double at_first = two.planner.learned().drafters[0].riders.tokens;
+  const std::vector<Token> taken{1, 9};
+  const DraftOutcome outcome{{0}, &both, &both, taken};
+  two.planner.observe({&outcome, 1}, two.load(), 30);
+  EXPECT_EQ(two.planner.learned().drafters[0].riders.tokens, at_first);
 }
 
 }  // namespace

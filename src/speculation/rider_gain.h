@@ -8,21 +8,23 @@
 namespace outrider {
 
 struct RiderGain {
-  // Of recent steps: tokens that came from riders' answers alone, and doublings. At first what the
-  // paper found for models of 7B, with the weight of a few steps.
-  double tokens = 0.15 * 32, doublings = 32;
+  // Of recent steps: tokens that came from riders' answers alone, and doublings.
+  double tokens = 0, doublings = 0;
 
   static double doublings_of(int n_riders) { return std::log2(1 + n_riders); }
-  // Tokens that a step with so many riders brings.
-  double expected(int n_riders) const { return tokens / doublings * doublings_of(n_riders); }
+
+  // Tokens that a step with so many riders brings. Where nothing is known what 60 of them brought a
+  // 0.5B that wrote code, with the weight of a few steps. What was long ago is forgotten, so that
+  // riders are tried again.
+  double expected(int n_riders) const {
+    constexpr double kPerDoubling = 0.1, kWeight = 16;
+    return (tokens + kWeight * kPerDoubling) / (doublings + kWeight) * doublings_of(n_riders);
+  }
 
   void observe(int n_riders, int n_tokens) {
-    constexpr double kKept = 255.0 / 256;  // of the past, by a step with riders
-    if (n_riders > 0) {
-      tokens *= kKept;
-      doublings = kKept * doublings + doublings_of(n_riders);
-    }
-    tokens += n_tokens;
+    constexpr double kKept = 1023.0 / 1024;  // of the past, by a step
+    tokens = kKept * tokens + n_tokens;
+    doublings = kKept * doublings + doublings_of(n_riders);
   }
 };
 

@@ -9,7 +9,7 @@ import unittest
 from program import OUTRIDER, TestCase, environment, outrider
 
 COMMANDS = ["run", "serve", "prove", "bench bandwidth", "bench curve", "bench generate", "pull", "list", "rm", "inspect",
-            "tokenize", "datastore build", "profile show", "profile clear", "history show",
+            "tokenize", "datastore build", "tune self", "profile show", "profile clear", "history show",
             "history clear", "completions", "manual"]
 
 
@@ -20,6 +20,7 @@ class Usage(TestCase):
             (["runn"], 'did you mean "run"?'),
             (["bench"], "expected bandwidth or curve or generate"),
             (["profile"], "expected show or clear"),
+            (["tune"], "expected self"),
             (["bench", "curv"], 'did you mean "curve"?'),
             (["-p", "hi"], "a command comes first"),
             (["run", "--tmp", "0"], "--tmp: run has no such flag", 'did you mean "--temp"?'),

@@ -33,6 +33,7 @@ float GrowingDrafter::confidence(const std::vector<Candidate>& best, std::size_t
   const float rival = best.size() > 1 ? best[candidate == 0 ? 1 : 0].score : score - 20;
   return 1 / (1 + std::exp(rival - score));
 }
+
 double GrowingDrafter::Draft::acceptance(float confidence, int depth) const {
   return request->worth ? request->worth->acceptance(confidence, depth) : confidence;
 }
@@ -94,7 +95,7 @@ std::vector<GrowingDrafter::Draft::Parent> GrowingDrafter::Draft::parents() cons
   for (const int node : nodes) {
     if (sequence->tree[node].has_children || sequence->tree[node].depth >= request->limits.depth)
       continue;
-    const int n_children = request->draws ? n_draws[node] : request->limits.width;
+    const int n_children = request->draws ? n_draws[node] : width;
     if (n_children > 0) parents.push_back({node, n_children});
   }
   return parents;
@@ -128,7 +129,7 @@ std::vector<int> GrowingDrafter::Draft::draws() const {
     const auto [value, node, depth] = slots.top();
     slots.pop();
     if (node >= 0) ++n_draws[node];
-    if (node < 0 || n_draws[node] < request->limits.width)
+    if (node < 0 || n_draws[node] < width)
       slots.push({value * (1 - draw_acceptance(depth)), node, depth});
     open(value, -1, depth + 1);
   }
@@ -194,7 +195,9 @@ void GrowingDrafter::Sequence::forget_draft() {
 GrowingDrafter::GrowingDrafter(std::shared_ptr<Backend> backend, Options options)
     : backend_(std::move(backend)),
       options_(std::move(options)),
-      guesser_(std::max(backend_->spec().vocabulary, options_.target_vocabulary)) {
+      guesser_(options_.memory_bytes == 0
+                   ? 0
+                   : std::max(backend_->spec().vocabulary, options_.target_vocabulary)) {
   const int n = backend_->spec().vocabulary;
   if (n > options_.target_vocabulary && backend_->options().output_names.empty()) {
     allowed_.assign((n + 63) / 64, 0);
@@ -270,7 +273,10 @@ std::vector<GrowingDrafter::Draft> GrowingDrafter::start(std::span<const DraftRe
     if (!prepare(request, sequence, requests, n_promised)) continue;
     sequence.index.append(std::span(sequence.text).subspan(sequence.index.size()));
     sequence.tree = {{sequence.text.back(), -1, 0, 1, 1, 0}};
-    drafts.push_back({&request, &sequence});
+    // Nodes of one depth of a model that guesses in parallel share their draws, so how many one of
+    // them gets must not depend on the others': there is one of each depth.
+    const bool is_chain = options_.mask && request.draws;
+    drafts.push_back({&request, &sequence, is_chain ? 1 : limits.width});
   }
   return drafts;
 }
@@ -468,7 +474,7 @@ Pass GrowingDrafter::compute(const Batch& batch) {
       said.distribution = std::make_shared<const Distribution>(choices[i].probabilities);
       continue;  // a draw tells little of what the model will say
     }
-    guesser_.learn(said.token, said.best);
+    if (options_.memory_bytes > 0) guesser_.learn(said.token, said.best);
   }
   return pass;
 }

@@ -1,7 +1,7 @@
 // Grows draft trees from what a model says, level by level, where a path is most likely to be
-// accepted (EAGLE-2, Li et al. 2024, arXiv:2406.16858). Where the model's rows and what lies before
-// them come from, derived classes say: a draft model with a cache of its own (model.h), or the
-// target's own layers (self.h).
+// accepted (EAGLE-2, Li et al. 2024, arXiv:2406.16858). Derived classes say which model that is and
+// what it knows of a text: a draft model with a cache of its own (model.h), or the target's own
+// layers (self.h).
 
 #pragma once
 
@@ -92,8 +92,8 @@ class GrowingDrafter : public Drafter {
     SuffixText index;  // of the text up to the last propose()
     std::vector<Token> text = {};
     // Of the last propose(), until the text changes.
-    int length =
-        0;  // positions of the backend's sequence that the text takes, the last token's too
+    // Positions of the backend's sequence that the text takes, the last token's too.
+    int length = 0;
     std::vector<Said> said = {};
     std::vector<SlotId> text_end = {};  // rows of the text's last tokens that are not committed yet
     std::vector<Node> tree = {};
@@ -107,6 +107,7 @@ class GrowingDrafter : public Drafter {
   struct Draft {
     const DraftRequest* request;
     Sequence* sequence;
+    int width;           // children of a node, at most
     bool ended = false;  // by a row without usable logits
 
     // A node that has no children yet, and how many it shall have.
@@ -157,7 +158,7 @@ class GrowingDrafter : public Drafter {
   virtual bool prepare(const DraftRequest& request, Sequence& sequence,
                        std::span<const DraftRequest> all, int& n_promised) = 0;
   // One pass over what lies before the trees; the last one asks their roots. True once all are
-  // asked. passes: grows by what rows beside those of the text took, in usual passes.
+  // asked. Rows beside those of the text take time, which is added to `passes`, in usual passes.
   virtual bool prefill(std::span<Draft> drafts, double& passes) = 0;
   // The drafts are handed over.
   virtual void finish(std::span<const Draft> /*drafts*/) {}

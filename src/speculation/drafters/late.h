@@ -1,5 +1,5 @@
-// A drafter that takes long to make. It is made on another thread, and sequences go on without it
-// until it is there.
+// A drafter with a model of its own, which takes long to load. It is made on another thread, and
+// sequences go on without it until it is there.
 
 #pragma once
 

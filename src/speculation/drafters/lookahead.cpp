@@ -16,6 +16,7 @@ constexpr std::size_t kNGrams = 8;  // of one first token
 
 // Of a column, for so many rows: tall ones give longer drafts, but take longer to fill.
 int height_for(int rows) {
+  if (rows < 4) return 1;
   if (rows < 12) return 2;
   return rows < 32 ? 3 : 4;
 }
@@ -41,8 +42,8 @@ int LookaheadDrafter::riders_max() const {
 
 std::vector<Rider> LookaheadDrafter::riders(DraftSequence number, int rows, int depth) {
   Sequence& sequence = sequences_.at(number);
-  const int height = height_for(rows);
-  const int width = std::min(rows / height, depth - height + 1);
+  const int height = std::min(height_for(rows), depth);
+  const int width = height < 1 ? 0 : std::min(rows / height, depth - height + 1);
   if (width < 1 || sequence.text.empty()) return {};
   std::vector<Column>& window = sequence.window;
   window.resize(width);
@@ -50,7 +51,7 @@ std::vector<Rider> LookaheadDrafter::riders(DraftSequence number, int rows, int 
   std::vector<Rider> riders;
   for (Column& column : window) {
     if (column.empty()) column = {sequence.text[sequence.n_begun++ % sequence.text.size()]};
-    // A column that was higher: its end is what was said last.
+    // Tokens beyond the height were said last, and are dropped.
     if (std::ssize(column) > height) column.resize(height);
     riders.push_back({column[0], static_cast<int>(riders.size()) - 1});
   }
@@ -64,7 +65,7 @@ std::vector<Rider> LookaheadDrafter::riders(DraftSequence number, int rows, int 
   return riders;
 }
 
-// A column that is complete moves on by a place, where it replaces what is there.
+// A column that is complete moves on by a place, where it replaces a shorter one.
 void LookaheadDrafter::answered(DraftSequence number,
                                 std::span<const std::optional<Token>> answers) {
   Sequence& sequence = sequences_.at(number);

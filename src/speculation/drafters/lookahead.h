@@ -20,7 +20,7 @@ namespace outrider {
 // token leaves, and it moves on by a place. Proposed are the n-grams that begin with the text's
 // last token, by how often they were said.
 //
-// A new column begins with a token of the text, of which nothing is expected.
+// A new column begins with any token of the text: the target's answers replace it.
 class LookaheadDrafter final : public Drafter {
  public:
   std::string_view name() const override { return "lookahead"; }

@@ -38,7 +38,9 @@ std::optional<int> ModelDrafter::Known::begins(int n) const {
 
 void ModelDrafter::begin(DraftSequence number, CacheScope scope) {
   GrowingDrafter::begin(number, backend_->begin(scope));
-  CHECK(known_.try_emplace(number).second);
+  Known known;
+  if (vocabulary_ && vocabulary_->first()) known.read = {*vocabulary_->first()};
+  CHECK(known_.try_emplace(number, std::move(known)).second);
 }
 
 void ModelDrafter::observe(DraftSequence number, std::span<const Token> tokens) {
@@ -62,10 +64,9 @@ void ModelDrafter::observe(DraftSequence number, std::span<const Token> tokens) 
   }
   Known& known = known_.at(number);
   for (std::size_t i = 0; i < tokens.size(); ++i) {
-    if (vocabulary_)
-      vocabulary_->read(tokens[i], known.read);
-    else
-      known.read.push_back(tokens[i]);
+    const std::span<const Token> own_tokens =
+        vocabulary_ ? vocabulary_->read(tokens[i]) : tokens.subspan(i, 1);
+    known.read.insert(known.read.end(), own_tokens.begin(), own_tokens.end());
     known.ends.push_back(known.size());
     if (!vocabulary_ && !known.first_unknown && !own(tokens[i]))
       known.first_unknown = sequence.text.size() + i;
@@ -126,6 +127,7 @@ bool ModelDrafter::make_room(Sequence& sequence, const DraftRequest& request,
 
 // Of what it reads after the gap, if there is one.
 void ModelDrafter::add_outputs(const Sequence& sequence, Known& known) {
+  if (vocabulary_) return;  // all that it has
   const std::span<const Token> text = sequence.text;
   auto& [first, end] = known.outputs;
   const int wanted = known.excerpt.has_gap() ? known.excerpt.first : 0;
@@ -271,7 +273,8 @@ void ModelDrafter::measure_costs() {
 void ModelDrafter::truncate(DraftSequence number, int length) {
   const Sequence& sequence = sequences_.at(number);
   Known& known = known_.at(number);
-  const int n_read = length == 0 ? 0 : known.ends[length - 1];
+  const int n_first = vocabulary_ && vocabulary_->first() ? 1 : 0;
+  const int n_read = length == 0 ? n_first : known.ends[length - 1];
   backend_->truncate(sequence.id,
                      std::min(backend_->committed(sequence.id), known.excerpt.n_shared(n_read)));
   known.excerpt = known.excerpt.cut(n_read);

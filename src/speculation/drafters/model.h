@@ -15,20 +15,6 @@
 
 namespace outrider {
 
-// The draft model has a cache of its own, which is filled when proposals are wanted: the tokens
-// that it lacks are rows of the root's pass, a long prompt takes passes of batch_rows before it.
-// Rows that were computed for nodes of an accepted path become history. A sequence that fills the
-// draft model's context or has tokens that it does not know gets no proposals. Where the draft
-// model has logits for some tokens only, the sequence's own are added, because texts repeat their
-// words. A draft model of another vocabulary reads the text token by token in its own, and proposes
-// what both have (vocabulary_map.h).
-//
-// It may be asked to draft after the last tokens of a sequence alone, without those between them
-// and the prefilled beginning (excerpt.h), so that a probe costs little.
-//
-// Where its backend shares pages, prefix hits save prefill. Where there are fewer pages than all
-// sequences need, those in no request of a propose() give theirs back; a sequence that still lacks
-// pages gets no proposals.
 struct ModelDrafterOptions {
   int target_vocabulary;  // ids from there on are never drafted
   // For the index of one text, from which guesses come; 0: no guesses.
@@ -43,6 +29,20 @@ struct ModelDrafterOptions {
   std::string_view name = "model";  // lives as long as the program
 };
 
+// The draft model has a cache of its own, which is filled when proposals are wanted: the tokens
+// that it lacks are rows of the root's pass, a long prompt takes passes of batch_rows before it.
+// Rows that were computed for nodes of an accepted path become history. A sequence that fills the
+// draft model's context or has tokens that it does not know gets no proposals. Where the draft
+// model has logits for some tokens only, the sequence's own are added, because texts repeat their
+// words. A draft model of another vocabulary reads the text token by token in its own, and proposes
+// what both have (vocabulary_map.h).
+//
+// It may be asked to draft after the last tokens of a sequence alone, without those between them
+// and the prefilled beginning (excerpt.h), so that a probe costs little.
+//
+// Where its backend shares pages, prefix hits save prefill. Where there are fewer pages than all
+// sequences need, those in no request of a propose() give theirs back; a sequence that still lacks
+// pages gets no proposals.
 class ModelDrafter final : public GrowingDrafter {
  public:
   // Several drafters may share a backend on one thread, with as many sequences together as it has.

@@ -71,15 +71,7 @@ LoadOptions load_options(LoadOptions options, const Tokenizer& target, const Mod
     if (const auto problem = vocabulary.problem())
       throw Error("the draft model cannot draft for this model: {}; choose one of the same family",
                   *problem);
-    std::vector<std::pair<Token, Token>> names;
-    for (std::size_t i = 0; i < vocabulary.common().size(); ++i)
-      names.emplace_back(vocabulary.own_of_common()[i], vocabulary.common()[i]);
-    std::ranges::sort(names);
-    for (const auto& [own, name] : names) {
-      options.output_ids.push_back(own);
-      options.output_names.push_back(name);
-    }
-    options.n_names = target.size();
+    vocabulary.name_outputs(options);
     return options;
   }
   const auto [size, corpus] = parse_vocabulary(flag_value(kind, flags, kVocabulary));
@@ -105,7 +97,7 @@ std::unique_ptr<Drafter> make(const DrafterContext& context) {
           "draft model {}: of another vocabulary, it proposes the {} tokens that both have "
           "({:.0f}% "
           "of the smaller one)",
-          context.value, options.vocabulary->common().size(), 100 * options.vocabulary->overlap()));
+          context.value, options.vocabulary->n_common(), 100 * options.vocabulary->overlap()));
   }
   return std::make_unique<ModelDrafter>(context.model, std::move(options));
 }

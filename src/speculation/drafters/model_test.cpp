@@ -9,6 +9,8 @@
 #include <set>
 
 #include "model/fake_backend.h"
+#include "sampling/fake_tokenizer.h"
+
 namespace outrider {
 namespace {
 
@@ -774,6 +776,84 @@ TEST(ModelDrafter, GuessesSeveralTokensInOnePass) {
     EXPECT_EQ(below[0], below[1]);
     EXPECT_EQ(below[0].size(), 2u);
   }
+}
+
+// A draft model of another vocabulary reads two tokens for most of the target's: what it computed,
+// cut and read again is as if it had read the text at once, also where it knows its end alone.
+TEST(ModelDrafter, ReadsATextInItsOwnVocabulary) {
+  std::vector<std::string> pairs, letters;
+  for (char first = 'a'; first < 'e'; ++first) {
+    pairs.emplace_back(1, first);
+    for (char second = 'a'; second < 'e'; ++second) pairs.push_back({first, second});
+  }
+  for (char letter = 'd'; letter >= 'a'; --letter) letters.emplace_back(1, letter);
+  while (letters.size() < 10) letters.push_back("?" + std::to_string(letters.size()));
+  const auto vocabulary =
+      std::make_shared<VocabularyMap>(FakeTokenizer(pairs), FakeTokenizer(letters));
+  LoadOptions load{.context = 512, .n_sequences = 2};
+  vocabulary->name_outputs(load);
+  FakeModel model;
+  model.vocabulary = 10;
+  FakeBackend* backend = nullptr;
+  const auto make = [&] {
+    auto owned = std::make_unique<FakeBackend>(model, load);
+    backend = owned.get();
+    auto drafter = std::make_unique<ModelDrafter>(
+        std::move(owned), ModelDrafterOptions{.target_vocabulary = 20, .vocabulary = vocabulary});
+    drafter->begin({1});
+    return drafter;
+  };
+  const SamplingParams sampling = Drafting::greedy();
+  const auto paths = [&](ModelDrafter& drafter, std::span<const Token> text, int n_context) {
+    ChoiceState state(sampling);
+    DraftTree tree(text.back());
+    const DraftRequest request{.sequence = {1},
+                               .tree = &tree,
+                               .drafter = 0,
+                               .limits = {.nodes = 5, .depth = 3, .width = 2},
+                               .sampling = &sampling,
+                               .state = &state,
+                               .n_context = n_context};
+    drafter.propose({&request, 1});
+    tree.check_integrity();
+    std::vector<std::vector<Token>> paths;
+    for (int node = 1; node < tree.size(); ++node) {
+      paths.push_back(tree.path(node));
+      EXPECT_TRUE(vocabulary->own(tree[node].token));
+    }
+    return paths;
+  };
+  std::mt19937 random(1);
+  std::vector<Token> text;
+  for (int i = 0; i < 150; ++i) text.push_back(static_cast<Token>(random() % 20));
+  const auto drafter = make();
+  const FakeBackend& own = *backend;
+  drafter->observe({1}, text);
+  EXPECT_EQ(paths(*drafter, text, 16).size(), 5u);  // of which it read the end alone
+  EXPECT_LT(own.committed(SequenceId{0}), 150);
+  for (int round = 0; round < 20; ++round) {
+    SCOPED_TRACE(round);
+    const auto fresh = make();
+    fresh->observe({1}, text);
+    const auto expected = paths(*fresh, text, 1 << 20);
+    EXPECT_EQ(paths(*drafter, text, 1 << 20), expected);
+    ASSERT_EQ(expected.size(), 5u);
+    const auto& longest =
+        *std::ranges::max_element(expected, {}, [](const auto& p) { return p.size(); });
+    if (round % 3 == 0) {
+      const int length = std::ssize(text) - 1 - static_cast<int>(random() % 9);
+      drafter->truncate({1}, length);
+      text.resize(length);
+    }
+    // As drafted, then something else.
+    std::vector<Token> gained = round % 3 == 0 ? std::vector<Token>{} : longest;
+    gained.push_back(static_cast<Token>(random() % 20));
+    drafter->observe({1}, gained);
+    text.insert(text.end(), gained.begin(), gained.end());
+  }
+  drafter->truncate({1}, 0);
+  drafter->observe({1}, std::vector<Token>{3});
+  EXPECT_EQ(paths(*drafter, std::vector<Token>{3}, 1 << 20).size(), 5u);
 }
 
 }  // namespace

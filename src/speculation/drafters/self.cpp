@@ -109,7 +109,7 @@ std::vector<int> usual_skipped_layers(int n_layers) {
   return layers;
 }
 
-const DrafterKind& self_kind();
+namespace {
 
 // "self=q4_128": a draft model that is the target itself in four bits. ML-SpecQD, Georganas et al.
 // 2025, arXiv:2503.13565.
@@ -130,9 +130,12 @@ const DrafterKind& self_copy_kind() {
             context.model,
             ModelDrafterOptions{.target_vocabulary = context.vocabulary, .name = "self"});
       },
+      .uses_target = true,
       .copies_target = true};
   return kind;
 }
+
+}  // namespace
 
 const DrafterKind& self_kind() {
   static const DrafterKind kind{
@@ -157,6 +160,10 @@ const DrafterKind& self_kind() {
         } catch (const Error& error) {
           throw Error("self={}: {}", context.value, error.what());
         }
+      },
+      .uses_target = true,
+      .of_value = [](std::string_view value) -> const DrafterKind* {
+        return value == self_copy_kind().value ? &self_copy_kind() : &self_kind();
       }};
   return kind;
 }

@@ -14,7 +14,7 @@
 namespace outrider {
 
 // Its rows read what the target's cache has committed of the sequence, and are scratch, which is
-// gone after each proposal. So it prefills nothing and takes no memory but for some rows.
+// gone after each proposal. So it prefills nothing and has no cache of its own.
 class SelfDrafter final : public GrowingDrafter {
  public:
   // layers: those that it runs, ascending.
