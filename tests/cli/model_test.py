@@ -521,15 +521,36 @@ class Model(TestCase):
             return json.loads(outrider("run", "-p", PROMPT, "-n", "24", "--seed", "3", "--budget", "fixed", "--json",
                                        *arguments).stdout)
         plain = answer("--draft", "off")["tokens"]
-        for draft, name in (("self", "self"), ("self=3,5-7", "self"), ("self=20-29", "self"), ("lookahead", "lookahead")):
-            drafted = answer("--draft", draft)
-            self.assertEqual(drafted["tokens"], plain, draft)
+        for draft in ("self", "self=3,5-7", "self=20-29", "lookahead"):
+            self.assertEqual(answer("--draft", draft)["tokens"], plain, draft)
         self.assertGreater(answer("--draft", "self=3,5")["draft"]["self"]["accepted"], 5)
         self.assert_fails(outrider("run", "-p", "x", "--draft", "self=30"), 1, "self=30: layer 30 cannot be left out: the model's layers are 0 to 29")
         self.assert_fails(outrider("run", "-p", "x", "--draft", "self=0-29"), 1, "self=0-29: all 30 layers are left out")
         self.assert_fails(outrider("run", "-p", "x", "--draft", "self=x"), 1, "self=x: expected numbers of layers")
         self.assert_fails(outrider("run", "-p", "x", "--draft", "self=q4_128"), 1, "a copy in four bits takes", "8 or 16 bits")
         self.assert_fails(outrider("run", "-p", "x", "--draft", "parallel=" + MODEL), 1, "names no mask token", "--draft-mask")
+
+    def test_layers_are_tuned(self):
+        with tempfile.TemporaryDirectory() as cache:
+            os.symlink(os.path.join(os.environ["OUTRIDER_CACHE"], "models"), os.path.join(cache, "models"))
+            prompts = os.path.join(cache, "prompts.jsonl")
+            with open(prompts, "w") as file:
+                file.write(json.dumps({"prompt": PROMPT}) + "\n")
+            tuned = outrider("tune", "self", "--prompts", prompts, "--json", OUTRIDER_CACHE=cache)
+            self.assertEqual(tuned.returncode, 0, tuned.stderr)
+            report = json.loads(tuned.stdout)
+            self.assertTrue(report["kept"])
+            self.assertTrue(0 < len(report["left_out"]) < report["layers"] == 30, report)
+            self.assertGreater(report["sets_tried"], 20)
+            self.assertTrue(0 < report["acceptance"] <= 1, report)
+            self.assertIn("tuned self: without ", outrider("profile", "show", OUTRIDER_CACHE=cache).stdout)
+
+            def answer(draft):
+                return json.loads(outrider("run", "-p", PROMPT, "-n", "24", "--seed", "3", "--budget", "fixed", "--json",
+                                           "--draft", draft, OUTRIDER_CACHE=cache).stdout)
+            named = answer("self=" + ",".join(map(str, report["left_out"])))
+            self.assertEqual(answer("self")["draft"], named["draft"])
+            self.assertEqual(answer("self")["tokens"], answer("off")["tokens"])
 
     @needs_model("gemma3:270m")
     def test_without_a_template(self):

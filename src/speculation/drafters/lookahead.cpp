@@ -161,7 +161,7 @@ const DrafterKind& lookahead_kind() {
   static const DrafterKind kind{
       .name = "lookahead",
       .value = {},
-      .is_automatic = false,  // docs/speculation.md, "Lookahead": it does not pay on CPUs
+      .is_automatic = false,  // docs/speculation.md, "Every drafter": it does not pay on CPUs
       .help = "what the model said in rows of its own passes that look ahead of the text",
       .make = [](const DrafterContext&) -> std::unique_ptr<Drafter> {
         return std::make_unique<LookaheadDrafter>();

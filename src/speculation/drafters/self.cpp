@@ -142,7 +142,7 @@ const DrafterKind& self_kind() {
       .name = "self",
       .value = "LAYERS|q4_128",
       .value_is_optional = true,
-      .is_automatic = false,  // docs/speculation.md, "Own layers": it does not pay on CPUs
+      .is_automatic = false,  // docs/speculation.md, "Every drafter": it does not pay on CPUs
       .help =
           "the model's own layers without some (3,5,8-12; none given: those that tune self "
           "found), or a copy of it in four bits",
