@@ -330,7 +330,8 @@ std::vector<Flag> make_flags() {
     for (const DrafterFlag& flag : kind->flags)
       add({flag.name}, flag.value, speculation, generating, drafter_field(flag), flag.help);
   add({"--draft-rows"}, "N", speculation, generating, integer(&Settings::draft_rows, 0, 64),
-      "drafted tokens checked in one pass, at most, and rows that look ahead (lookahead) among them");
+      "drafted tokens checked in one pass, at most, and rows that look ahead (lookahead) among "
+      "them");
   add({"--draft-depth"}, "N", speculation, generating, integer(&Settings::draft_depth, 1, 64),
       "length of a draft in tokens, at most");
   add({"--draft-width"}, "N", speculation, generating, integer(&Settings::draft_width, 1, 64),
