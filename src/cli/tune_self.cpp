@@ -4,6 +4,7 @@
 #include <array>
 
 #include "cli/generate.h"
+#include "cli/json.h"
 #include "cli/signals.h"
 #include "cli/spread.h"
 #include "cli/text_input.h"
