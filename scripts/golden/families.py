@@ -126,8 +126,8 @@ def cut_heads(made, name):
     made.modify_tensors, made.set_gguf_parameters = cut, with_lengths
 
 
-def make_model(name):
-    kind, special = MODELS[name]
+def make_model(name, kind, special, deviation=8):
+    """A model whose logits have this standard deviation or so, and random tokens."""
     config = getattr(transformers, kind)(**{**COMMON, **special})
     config._attn_implementation = "eager"
     model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
@@ -145,12 +145,12 @@ def make_model(name):
             length = length_in(name, key)
             if length and "o_proj" not in key:
                 parameter.unflatten(0, (-1, config.head_dim))[:, length:] = 0
-        # Logits of a standard deviation of 8 or so: one is clearly best, with a second often near.
+        # With a deviation of 8 one token is clearly best, with a second often near.
         tokens = torch.randint(0, VOCABULARY, (SEQUENCES, LENGTH), generator=generator)
         cap, model.config.final_logit_softcapping = getattr(config, "final_logit_softcapping", None), None
         spread = model(tokens, use_cache=False).logits.std().item()
         weight = model.model.norm.weight
-        weight.copy_((torch.round((weight + is_gemma) * (8 / spread) * 8) / 8) - is_gemma)
+        weight.copy_((torch.round((weight + is_gemma) * (deviation / spread) * 8) / 8) - is_gemma)
         model.config.final_logit_softcapping = cap
     return model, tokens
 
@@ -171,7 +171,8 @@ def converter(folder):
     return conversion.get_model_class
 
 
-def convert(get_model_class, name, folder, out):
+def convert(get_model_class, name, folder, out, change=lambda made: None):
+    """change: is given the converter before it writes."""
     import gguf
     architecture = json.loads((folder / "config.json").read_text())["architectures"][0]
     kind = get_model_class(architecture)
@@ -182,6 +183,7 @@ def convert(get_model_class, name, folder, out):
             made.impl.set_vocab = lambda: None
         if name in LENGTHS:
             cut_heads(made, name)
+        change(made)
         made.write()
 
 
@@ -211,7 +213,7 @@ def main():
     torch.set_num_threads(1)
     get_model_class = converter(folder)
     for name in sys.argv[2:] or MODELS:
-        model, tokens = make_model(name)
+        model, tokens = make_model(name, *MODELS[name])
         with tempfile.TemporaryDirectory(dir=folder) as work:
             work = pathlib.Path(work)
             model.save_pretrained(work / "source")
