@@ -40,9 +40,9 @@ struct ExpectedText {
 // How texts are drafted.
 struct Way {
   bool together;   // all texts in one pass, or each in passes of its own
-  int batch_rows;  // few: a prompt takes several passes
+  int batch_rows;  // few: a prompt takes several passes, and the last may lack room for the masks
 };
-constexpr Way kWays[] = {{false, 512}, {true, 512}};
+constexpr Way kWays[] = {{false, 512}, {true, 512}, {false, 12}, {true, 12}};
 
 class Parallel : public ::testing::TestWithParam<const char*> {
  protected:

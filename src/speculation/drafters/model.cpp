@@ -16,6 +16,16 @@ constexpr int kPrefillGuessesMax = 32, kContextMin = 4;
 // Of a text's rows, where pages are short: two for its draft, one for what it reads.
 constexpr int kScratchPages = 3;
 
+// How many of the tokens that a text lacks are in a pass with room for so many rows. Masks are in
+// the pass of the last token. Where they do not fit, that token waits for the next pass, so that
+// neither the length of a prompt nor other texts change how many tokens the model guesses. Once
+// it is alone in a pass, waiting does not help.
+int n_in_pass(int n_lacking, int n_masks, int room, bool is_first) {
+  const int n = std::min(n_lacking, room);
+  if (n < n_lacking || n + n_masks <= room) return n;
+  return n == 1 && is_first ? 1 : n - 1;
+}
+
 }  // namespace
 
 ModelDrafter::ModelDrafter(std::shared_ptr<Backend> backend, ModelDrafterOptions options)
@@ -180,9 +190,12 @@ bool ModelDrafter::prefill(std::span<Draft> drafts, double& passes) {
     const int length = sequence.length;
     const int first = backend_->committed(sequence.id);
     const int first_row = static_cast<int>(rows.size());
-    const int n =
-        std::min({length - first, free_rows(sequence), backend_->options().batch_rows - first_row});
     const DraftRequest& request = *draft.request;
+    const int n_masks = options_.mask ? std::min({options_.n_parallel - 1, request.limits.depth - 1,
+                                                  backend_->options().context - length})
+                                      : 0;
+    const int room = std::min(free_rows(sequence), backend_->options().batch_rows - first_row);
+    const int n = n_in_pass(length - first, n_masks, room, first_row == 0);
     const int n_prefill_guesses =
         request.prefill_guesses ? std::min(request.n_prefill_guesses, kPrefillGuessesMax) : 0;
     for (int position = first; position < first + n; ++position) {
@@ -207,12 +220,8 @@ bool ModelDrafter::prefill(std::span<Draft> drafts, double& passes) {
       is_complete = false;
     } else {
       batch.ask_root(draft);
-      const int room = std::min({free_rows(sequence) - n,
-                                 backend_->options().batch_rows - static_cast<int>(rows.size()),
-                                 backend_->options().context - length});
       if (options_.mask)
-        batch.ask_masks(draft, *options_.mask,
-                        std::min({options_.n_parallel - 1, request.limits.depth - 1, room}));
+        batch.ask_masks(draft, *options_.mask, std::min(n_masks, room - n));
       else if (n <= kUsualCatchUp)
         guessing.push_back(&draft);
     }
