@@ -122,7 +122,7 @@ const DrafterKind& model_kind() {
             .standard = "32768",
             .help = "how many tokens a draft model may propose: the N most frequent of the text in "
                     "FILE and then of the vocabulary, and all tokens of the text in progress; all: "
-                    "no limit",
+                    "no limit. Of no effect on a draft model of another vocabulary",
             .choices = {},
             .check = [](std::string_view value) { parse_vocabulary(value); }}},
       .load_options = load_options,
