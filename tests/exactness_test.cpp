@@ -38,8 +38,9 @@ SamplingParams sampling(int kind) {
   return params;
 }
 
-const char* const kDrafts[] = {"off",        "lookup", "history",
-                               "prediction", "model",  "lookup+prediction+model"};
+const char* const kEverything = "lookup+rest+lookahead+prediction+self+parallel+model";
+const char* const kDrafts[] = {"off",        "lookup", "history",  "rest",  "lookahead",
+                               "prediction", "self",   "parallel", "model", kEverything};
 
 std::vector<Token> with_a_mistake(std::vector<Token> tokens) {
   tokens[tokens.size() / 2] ^= 1;
@@ -131,6 +132,8 @@ void full_product(const TinyPair& pair, int kind) {
   EXPECT_TRUE(kind != 0 || matrix.accepted("lookup") > 0);
   EXPECT_GT(matrix.accepted("prediction"), matrix.ways());
   EXPECT_GT(matrix.accepted("history"), matrix.ways());
+  EXPECT_GT(matrix.accepted("rest"), matrix.ways());
+  EXPECT_GT(matrix.accepted("self") + matrix.accepted("parallel"), 0);
 }
 
 TEST(Exactness, LlamaFullProduct) {

@@ -1,11 +1,14 @@
 #include "cache/cache.h"
 
 #include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <numeric>
 #include <random>
+#include <stdexcept>
 
 namespace outrider {
 namespace {
@@ -207,171 +210,199 @@ TEST(Cache, PagesThatWereUsedLongestAgoAreTakenFirst) {
   EXPECT_EQ(n_known(2), 0);
 }
 
+void must(bool holds) {
+  if (!holds) throw std::logic_error("the cache lost a text");
+}
+
+struct Seen {
+  std::size_t longest = 0;
+  long n_adopted = 0, n_refused = 0;
+};
+
 // A model of the contents: after the copies, the places of a sequence's pages must always hold what
-// was computed of its own text, which tokens before decide, too.
-void keep_every_text(bool shares_texts, std::uint64_t hash_mask = ~std::uint64_t{0}) {
+// was computed of its own text, which tokens before decide, too. below(n): any of 0 to n - 1.
+Seen keep_every_text(const CacheLimits& limits, int n_operations,
+                     const std::function<int(int n)>& below) {
+  Seen seen;
+  Cache cache(limits);
+  std::map<std::pair<int, int>, std::vector<Token>> memory;  // (page, offset) to the text there
+  struct Slot {
+    SlotId id;
+    int parent;                 // -1: none
+    std::vector<Token> tokens;  // of its path
+  };
+  struct Text {
+    std::vector<Token> tokens;
+    CacheScope scope;
+    std::vector<Slot> slots;
+  };
+  std::map<SequenceId, Text> texts;
+  const auto whole = [](const Text& text, const std::vector<Token>& path) {
+    std::vector<Token> tokens = text.tokens;
+    tokens.insert(tokens.end(), path.begin(), path.end());
+    return tokens;
+  };
+  // Texts often begin alike, and differ at few places.
+  const auto next_token = [&](std::size_t position) {
+    return position % 50 == 0 ? below(3) : static_cast<Token>(position);
+  };
+  for (int operation = 0; operation < n_operations; ++operation) {
+    if (texts.empty() || (texts.size() < 4 && below(12) == 0)) {
+      const CacheScope scope{{0, below(4) == 0}};
+      texts[cache.begin(scope)].scope = scope;
+      cache.check_integrity();
+      continue;
+    }
+    auto at = texts.begin();
+    std::advance(at, below(static_cast<int>(texts.size())));
+    const SequenceId sequence = at->first;
+    Text& text = at->second;
+    switch (below(11)) {
+      case 0:
+        if (texts.size() < 4) {
+          Text& forked = texts[cache.fork(sequence)];
+          forked.tokens = text.tokens;
+          forked.scope = text.scope;
+        }
+        break;
+      case 1:
+        if (below(4) == 0) {
+          cache.end(sequence);
+          texts.erase(sequence);
+        }
+        break;
+      case 2: {
+        const int length = static_cast<int>(text.tokens.size()) -
+                           below(1 + static_cast<int>(text.tokens.size()) / 4);
+        cache.truncate(sequence, length);
+        text.tokens.resize(length);
+        text.slots.clear();
+        break;
+      }
+      case 3:
+        cache.discard(sequence);
+        text.slots.clear();
+        break;
+      case 4:
+      case 5: {
+        std::vector<SlotId> path;
+        std::vector<Token> tokens;
+        if (!text.slots.empty()) {
+          const int n_slots = static_cast<int>(text.slots.size());
+          int leaf = below(2) == 0 ? n_slots - 1 : below(n_slots);
+          tokens = text.slots[leaf].tokens;
+          for (; leaf >= 0; leaf = text.slots[leaf].parent) path.push_back(text.slots[leaf].id);
+          std::ranges::reverse(path);
+        }
+        const int n = static_cast<int>(path.size());
+        if (cache.pages_wanted(sequence, 0, n) > cache.free_pages()) {
+          ++seen.n_refused;
+          break;
+        }
+        for (const CacheCopy& copy : cache.commit(sequence, path)) {
+          for (int i = 0; i < copy.count; ++i) {
+            memory[{copy.to_page, copy.to_offset + i}] =
+                memory[{copy.from_page, copy.from_offset + i}];
+          }
+        }
+        text.tokens.insert(text.tokens.end(), tokens.begin(), tokens.end());
+        text.slots.clear();
+        break;
+      }
+      case 6: {
+        std::vector<Token> wanted = text.tokens;
+        while (wanted.size() < 300) wanted.push_back(next_token(wanted.size()));
+        const int length = cache.reuse_prefix(sequence, wanted);
+        seen.n_adopted += length - static_cast<long>(text.tokens.size());
+        text.tokens.assign(wanted.begin(), wanted.begin() + length);
+        text.slots.clear();
+        break;
+      }
+      default: {
+        // Chains make texts long, trees leave gaps in scratch.
+        const bool is_chain = below(2) == 0;
+        for (int i = below(40); i > 0 && cache.free_slots(sequence) > 0; --i) {
+          if (cache.pages_wanted(sequence, 1, 0) > cache.free_pages()) {
+            ++seen.n_refused;
+            break;
+          }
+          const int n_slots = static_cast<int>(text.slots.size());
+          const int parent = is_chain ? n_slots - 1 : below(n_slots + 1) - 1;
+          std::vector<Token> tokens = parent < 0 ? std::vector<Token>() : text.slots[parent].tokens;
+          if (text.tokens.size() + tokens.size() >= 300) break;
+          tokens.push_back(next_token(text.tokens.size() + tokens.size()));
+          const SlotId slot = cache.add_slot(
+              sequence, tokens.back(),
+              parent < 0 ? std::nullopt : std::optional(text.slots[parent].id), layers(7));
+          const CacheRun place = cache.place(sequence, slot);
+          memory[{place.page, place.offset}] = whole(text, tokens);
+          text.slots.push_back({slot, parent, tokens});
+          cache.check_integrity();
+        }
+      }
+    }
+    cache.check_integrity();
+    for (const auto& [id, expected] : texts) {
+      seen.longest = std::max(seen.longest, expected.tokens.size());
+      must(cache.committed(id) == static_cast<int>(expected.tokens.size()));
+      for (std::size_t p = 0; p < expected.tokens.size(); ++p) {
+        const auto& found = memory[{cache.pages(id)[p / 64], static_cast<int>(p % 64)}];
+        must(std::ranges::equal(found, std::span(expected.tokens).first(p + 1)));
+      }
+      if (expected.slots.empty()) continue;
+      std::vector<Token> found;
+      for (const CacheRun& run : cache.path(id, expected.slots.back().id)) {
+        for (int i = 0; i < run.count; ++i)
+          found.push_back(memory[{run.page, run.offset + i}].back());
+      }
+      must(found == expected.slots.back().tokens);
+    }
+  }
+  return seen;
+}
+
+CacheLimits limits_of(bool shares_texts, std::uint64_t hash_mask = ~std::uint64_t{0}) {
   CacheLimits limits = kLimits;
   limits.shares_texts = shares_texts;
   limits.hash_mask = hash_mask;
   if (shares_texts) limits.n_pages = 12;
-  std::size_t longest = 0;
-  long n_adopted = 0, n_refused = 0;
+  return limits;
+}
+
+// Twenty long histories, enough for what rarely happens.
+void keep_every_text(const CacheLimits& limits) {
+  Seen all;
   for (unsigned seed = 1; seed <= 20; ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937 random(seed);
-    const auto below = [&](int n) { return static_cast<int>(random() % n); };
-    Cache cache(limits);
-    std::map<std::pair<int, int>, std::vector<Token>> memory;  // (page, offset) to the text there
-    struct Slot {
-      SlotId id;
-      int parent;                 // -1: none
-      std::vector<Token> tokens;  // of its path
-    };
-    struct Text {
-      std::vector<Token> tokens;
-      CacheScope scope;
-      std::vector<Slot> slots;
-    };
-    std::map<SequenceId, Text> texts;
-    const auto whole = [](const Text& text, const std::vector<Token>& path) {
-      std::vector<Token> tokens = text.tokens;
-      tokens.insert(tokens.end(), path.begin(), path.end());
-      return tokens;
-    };
-    // Texts often begin alike, and differ at few places.
-    const auto next_token = [&](std::size_t position) {
-      return position % 50 == 0 ? below(3) : static_cast<Token>(position);
-    };
-    for (int operation = 0; operation < 1500; ++operation) {
-      if (texts.empty() || (texts.size() < 4 && below(12) == 0)) {
-        const CacheScope scope{{0, random() % 4 == 0}};
-        texts[cache.begin(scope)].scope = scope;
-        cache.check_integrity();
-        continue;
-      }
-      auto at = texts.begin();
-      std::advance(at, below(static_cast<int>(texts.size())));
-      const SequenceId sequence = at->first;
-      Text& text = at->second;
-      switch (below(11)) {
-        case 0:
-          if (texts.size() < 4) {
-            Text& forked = texts[cache.fork(sequence)];
-            forked.tokens = text.tokens;
-            forked.scope = text.scope;
-          }
-          break;
-        case 1:
-          if (below(4) == 0) {
-            cache.end(sequence);
-            texts.erase(sequence);
-          }
-          break;
-        case 2: {
-          const int length = static_cast<int>(text.tokens.size()) -
-                             below(1 + static_cast<int>(text.tokens.size()) / 4);
-          cache.truncate(sequence, length);
-          text.tokens.resize(length);
-          text.slots.clear();
-          break;
-        }
-        case 3:
-          cache.discard(sequence);
-          text.slots.clear();
-          break;
-        case 4:
-        case 5: {
-          std::vector<SlotId> path;
-          std::vector<Token> tokens;
-          if (!text.slots.empty()) {
-            const int n_slots = static_cast<int>(text.slots.size());
-            int leaf = below(2) == 0 ? n_slots - 1 : below(n_slots);
-            tokens = text.slots[leaf].tokens;
-            for (; leaf >= 0; leaf = text.slots[leaf].parent) path.push_back(text.slots[leaf].id);
-            std::ranges::reverse(path);
-          }
-          const int n = static_cast<int>(path.size());
-          if (cache.pages_wanted(sequence, 0, n) > cache.free_pages()) {
-            ++n_refused;
-            break;
-          }
-          for (const CacheCopy& copy : cache.commit(sequence, path)) {
-            for (int i = 0; i < copy.count; ++i) {
-              memory[{copy.to_page, copy.to_offset + i}] =
-                  memory[{copy.from_page, copy.from_offset + i}];
-            }
-          }
-          text.tokens.insert(text.tokens.end(), tokens.begin(), tokens.end());
-          text.slots.clear();
-          break;
-        }
-        case 6: {
-          std::vector<Token> wanted = text.tokens;
-          while (wanted.size() < 300) wanted.push_back(next_token(wanted.size()));
-          const int length = cache.reuse_prefix(sequence, wanted);
-          n_adopted += length - static_cast<long>(text.tokens.size());
-          text.tokens.assign(wanted.begin(), wanted.begin() + length);
-          text.slots.clear();
-          break;
-        }
-        default: {
-          // Chains make texts long, trees leave gaps in scratch.
-          const bool is_chain = below(2) == 0;
-          for (int i = below(40); i > 0 && cache.free_slots(sequence) > 0; --i) {
-            if (cache.pages_wanted(sequence, 1, 0) > cache.free_pages()) {
-              ++n_refused;
-              break;
-            }
-            const int n_slots = static_cast<int>(text.slots.size());
-            const int parent = is_chain ? n_slots - 1 : below(n_slots + 1) - 1;
-            std::vector<Token> tokens =
-                parent < 0 ? std::vector<Token>() : text.slots[parent].tokens;
-            if (text.tokens.size() + tokens.size() >= 300) break;
-            tokens.push_back(next_token(text.tokens.size() + tokens.size()));
-            const SlotId slot = cache.add_slot(
-                sequence, tokens.back(),
-                parent < 0 ? std::nullopt : std::optional(text.slots[parent].id), layers(7));
-            const CacheRun place = cache.place(sequence, slot);
-            memory[{place.page, place.offset}] = whole(text, tokens);
-            text.slots.push_back({slot, parent, tokens});
-            cache.check_integrity();
-          }
-        }
-      }
-      cache.check_integrity();
-      for (const auto& [id, expected] : texts) {
-        longest = std::max(longest, expected.tokens.size());
-        ASSERT_EQ(cache.committed(id), static_cast<int>(expected.tokens.size()));
-        for (std::size_t p = 0; p < expected.tokens.size(); ++p) {
-          const auto& found = memory[{cache.pages(id)[p / 64], static_cast<int>(p % 64)}];
-          ASSERT_TRUE(std::ranges::equal(found, std::span(expected.tokens).first(p + 1)));
-        }
-        if (expected.slots.empty()) continue;
-        std::vector<Token> found;
-        for (const CacheRun& run : cache.path(id, expected.slots.back().id)) {
-          for (int i = 0; i < run.count; ++i)
-            found.push_back(memory[{run.page, run.offset + i}].back());
-        }
-        ASSERT_EQ(found, expected.slots.back().tokens);
-      }
-    }
+    const Seen seen = keep_every_text(
+        limits, 1500, [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); });
+    all.longest = std::max(all.longest, seen.longest);
+    all.n_adopted += seen.n_adopted;
+    all.n_refused += seen.n_refused;
   }
-  EXPECT_GT(longest, 4u * kPagePositions);  // so pages were taken, shared and given back
-  EXPECT_EQ(n_adopted > 1000, shares_texts);
-  EXPECT_EQ(n_refused > 0, shares_texts);
+  EXPECT_GT(all.longest, 4u * kPagePositions);  // so pages were taken, shared and given back
+  EXPECT_EQ(all.n_adopted > 1000, limits.shares_texts);
+  EXPECT_EQ(all.n_refused > 0, limits.shares_texts);
 }
 
 TEST(Cache, RandomOperationsKeepEveryText) {
-  keep_every_text(false);
+  keep_every_text(limits_of(false));
 }
 
 TEST(Cache, RandomOperationsKeepEveryTextWhereTextsShareAPool) {
-  keep_every_text(true);
+  keep_every_text(limits_of(true));
 }
 
 // A hash decides nothing: tokens, scope and the page before are compared.
 TEST(Cache, RandomOperationsKeepEveryTextWhereAllHashesAreEqual) {
-  keep_every_text(true, 0);
+  keep_every_text(limits_of(true, 0));
+}
+
+// Short histories, which RapidCheck shrinks to the operations that lose a text.
+RC_GTEST_PROP(Cache, ShortHistoriesKeepEveryText, ()) {
+  const CacheLimits limits = limits_of(*rc::gen::arbitrary<bool>(), *rc::gen::element(0u, ~0u));
+  keep_every_text(limits, *rc::gen::inRange(0, 60), [](int n) { return *rc::gen::inRange(0, n); });
 }
 
 }  // namespace

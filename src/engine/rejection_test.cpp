@@ -12,9 +12,11 @@
 #include "engine/engine.h"
 #include "engine/plain_decoding_test.h"
 #include "model/fake_backend.h"
+#include "speculation/drafters/lookahead.h"
 #include "speculation/drafters/lookup.h"
 #include "speculation/drafters/model.h"
 #include "speculation/drafters/prediction.h"
+#include "speculation/drafters/self.h"
 #include "speculation/enumeration_test.h"
 #include "speculation/vocabulary_map.h"
 
@@ -24,20 +26,22 @@ namespace {
 using Answer = std::vector<Token>;
 using AnswerChances = std::map<Answer, double>;
 
-// A draft model's draws are decisions of an enumeration.
-class EnumeratedDraft final : public FakeBackend {
+// Draws of drafts are decisions of an enumeration.
+class EnumeratedBackend final : public FakeBackend {
  public:
-  EnumeratedDraft(Enumeration& enumeration, FakeModel model, const LoadOptions& options)
+  EnumeratedBackend(Enumeration& enumeration, FakeModel model, const LoadOptions& options)
       : FakeBackend(std::move(model), options), enumeration_(enumeration) {}
+  bool is_target = false;
   int length = 0;  // of the text, set before each step
 
   std::vector<Choice> choose(const Pass& pass, std::span<const ChoiceRequest> requests) override {
     std::vector<Choice> choices = FakeBackend::choose(pass, requests);
     for (std::size_t i = 0; i < requests.size(); ++i) {
       const ChoiceRequest& request = requests[i];
-      // What it would have guessed for tokens that are there: the planner learns from it.
+      // The target's own, or what a draft model would have guessed for tokens that are there: the
+      // planner learns from it.
       if (request.noise.use == NoiseUse::choice) {
-        EXPECT_LT(static_cast<int>(request.noise.position), length);
+        EXPECT_TRUE(is_target || static_cast<int>(request.noise.position) < length);
         continue;
       }
       EXPECT_EQ(request.noise.use, NoiseUse::draft);
@@ -95,7 +99,7 @@ struct RejectionCase {
   PlannerOptions planner;
   Answer prompt = {3, 4};
   Answer prediction = {};
-  bool looks_up = false;
+  bool looks_up = false, looks_ahead = false, skips_layers = false;
   int n_models = 1;
   SamplingParams sampling = {};
   std::size_t guess_bytes = 0;
@@ -158,8 +162,12 @@ struct RejectionRun {
     tokenizer.end_tokens.clear();
     enumeration.run([&] {
       std::vector<std::unique_ptr<Drafter>> drafters;
-      std::vector<EnumeratedDraft*> models;
+      std::vector<EnumeratedBackend*> models;
+      const auto backend =
+          std::make_shared<EnumeratedBackend>(enumeration, target, LoadOptions{.context = 64});
+      backend->is_target = true;
       if (of.looks_up) drafters.push_back(std::make_unique<LookupDrafter>(LookupOptions{}));
+      if (of.looks_ahead) drafters.push_back(std::make_unique<LookaheadDrafter>());
       if (!of.prediction.empty()) drafters.push_back(std::make_unique<PredictionDrafter>());
       for (int i = 0; i < of.n_models; ++i) {
         FakeModel draft = target;
@@ -179,19 +187,20 @@ struct RejectionRun {
           };
           options.vocabulary->name_outputs(load);
         }
-        auto model = std::make_unique<EnumeratedDraft>(enumeration, draft, load);
+        auto model = std::make_unique<EnumeratedBackend>(enumeration, draft, load);
         models.push_back(model.get());
         drafters.push_back(std::make_unique<ModelDrafter>(std::move(model), std::move(options)));
       }
-      Engine engine(std::make_shared<FakeBackend>(target, LoadOptions{.context = 64}),
-                    std::move(drafters), {.planner = of.planner});
+      if (of.skips_layers)
+        drafters.push_back(std::make_unique<SelfDrafter>(backend, std::vector{1}));
+      Engine engine(backend, std::move(drafters), {.planner = of.planner});
       const auto verifier = std::make_shared<EnumeratedRejection>(enumeration);
       const auto generation = engine.begin(of.prompt, of.sampling, StopRules(tokenizer, {}),
                                            {.prediction = of.prediction, .verifier = verifier});
       const auto n_prompt = std::ssize(of.prompt);
       while (std::ssize(generation->tokens) < n_prompt + n_tokens) {
         verifier->length = static_cast<int>(generation->tokens.size());
-        for (EnumeratedDraft* model : models) model->length = verifier->length;
+        for (EnumeratedBackend* model : models) model->length = verifier->length;
         Generation* const all[] = {generation.get()};
         engine.step(all);
         if (generation->error) FAIL() << generation->error->what();
@@ -236,6 +245,25 @@ TEST(EngineRejection, GivesTheTargetsDistribution) {
        .planner = {.automatic = false, .rows = 3, .depth = 2, .width = 1},
        .prompt = {5, 6, 7, 5, 6, 8, 5, 6},
        .looks_up = true,
+       .sampling = top(2)},
+      {.name = "lookahead beside the model",
+       .planner = {.automatic = false, .rows = 4, .depth = 2, .width = 1},
+       .looks_ahead = true,
+       .sampling = top(2)},
+      {.name = "lookahead alone",
+       .planner = {.automatic = false, .rows = 8, .depth = 2, .width = 2},
+       .looks_ahead = true,
+       .n_models = 0,
+       .sampling = top(2),
+       .n_tokens = 6},
+      {.name = "the target's own layers",
+       .planner = {.automatic = false, .rows = 3, .depth = 2, .width = 2},
+       .skips_layers = true,
+       .n_models = 0,
+       .sampling = top(2)},
+      {.name = "the target's own layers beside the model",
+       .planner = {.automatic = false, .rows = 4, .depth = 2, .width = 1},
+       .skips_layers = true,
        .sampling = top(2)},
       {.name = "penalties", .planner = chain, .sampling = penalties},
       {.name = "a forced token", .planner = chain, .sampling = forced},

@@ -1,12 +1,18 @@
 #include "support/decoding.h"
 
+#include <unistd.h>
+
+#include <filesystem>
 #include <set>
 
 #include "base/error.h"
 #include "engine/engine.h"
+#include "speculation/drafters/lookahead.h"
 #include "speculation/drafters/lookup.h"
 #include "speculation/drafters/model.h"
 #include "speculation/drafters/prediction.h"
+#include "speculation/drafters/rest.h"
+#include "speculation/drafters/self.h"
 
 namespace outrider::testing {
 
@@ -16,6 +22,24 @@ std::string Way::name() const {
       rows, width, depth, planner_automatic ? "auto" : "fixed", n_threads, prompt_chunk, n_mates,
       outrider::name(isa));
 }
+
+namespace {
+
+// Of one document.
+std::shared_ptr<const Datastore> datastore(std::span<const Token> document,
+                                           const Tokenizer& tokenizer) {
+  const auto file =
+      std::filesystem::temp_directory_path() / fmt::format("decoding-{}.rest", getpid());
+  DatastoreBuilder builder(tokenizer);
+  builder.add(document);
+  builder.write(file, {});
+  const auto datastore =
+      std::make_shared<const Datastore>(file, vocabulary_fingerprint(tokenizer), tokenizer.size());
+  std::filesystem::remove(file);  // it stays mapped
+  return datastore;
+}
+
+}  // namespace
 
 Decoded decode(const Task& task, const Way& way) {
   const int context = static_cast<int>(task.prompt.size()) + task.n_predict + 64;
@@ -27,6 +51,7 @@ Decoded decode(const Task& task, const Way& way) {
     options.n_threads = way.n_threads;
     return load_cpu(model, options, way.isa);
   };
+  const std::shared_ptr<Backend> target = load(*task.target, {});
   std::vector<std::unique_ptr<Drafter>> drafters;
   const auto names = [&](const char* drafter) { return way.draft.find(drafter) != way.draft.npos; };
   constexpr std::size_t kMemory = std::size_t{1} << 24;
@@ -42,13 +67,24 @@ Decoded decode(const Task& task, const Way& way) {
     earlier->wait();
     drafters.push_back(std::make_unique<LookupDrafter>(LookupOptions{kMemory, earlier}));
   }
+  if (names("rest"))
+    drafters.push_back(std::make_unique<RestDrafter>(datastore(task.prediction, *task.tokenizer)));
+  if (names("lookahead")) drafters.push_back(std::make_unique<LookaheadDrafter>());
   if (names("prediction")) drafters.push_back(std::make_unique<PredictionDrafter>());
-  if (names("model")) {
-    drafters.push_back(std::make_unique<ModelDrafter>(
-        load(*task.draft, task.draft_options), ModelDrafterOptions{task.target->spec.vocabulary}));
+  if (names("self")) {
+    const int left_out[] = {0};
+    drafters.push_back(std::make_unique<SelfDrafter>(
+        target, layers_without(left_out, task.target->spec.n_layers())));
+  }
+  for (const bool is_parallel : {false, true}) {
+    if (!names(is_parallel ? "parallel" : "model")) continue;
+    ModelDrafterOptions options{.target_vocabulary = task.target->spec.vocabulary};
+    if (is_parallel) options.mask = 0, options.n_parallel = 3;
+    drafters.push_back(
+        std::make_unique<ModelDrafter>(load(*task.draft, task.draft_options), options));
   }
   CHECK(!drafters.empty() || way.draft == "off");
-  Engine engine(load(*task.target, {}), std::move(drafters),
+  Engine engine(target, std::move(drafters),
                 {.planner = {.automatic = way.planner_automatic,
                              .rows = way.rows,
                              .depth = way.depth,

@@ -15,8 +15,10 @@ namespace outrider::testing {
 
 // Everything that must not change a text.
 struct Way {
-  std::string draft = "off";  // off, or those of lookup+history+prediction+model that it
-                              // names; history: lookup with the prediction as earlier answer
+  // off, or those of lookup+history+rest+lookahead+prediction+self+parallel+model that it names.
+  // history: lookup with the prediction as earlier answer; rest: a datastore of the prediction;
+  // self: without layer 0; parallel: the draft model guesses three tokens in a pass.
+  std::string draft = "off";
   int rows = 16, width = 4, depth = 16;
   bool planner_automatic = false;
   int n_threads = 1;
