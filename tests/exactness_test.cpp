@@ -60,17 +60,20 @@ class Matrix {
     const Decoded decoded = decode(task_, way);
     ASSERT_EQ(decoded.tokens, plain_.tokens);
     accepted_[way.draft] += decoded.accepted;
-    ways_ += 1;
+    drafted_[way.draft] += decoded.drafted;
+    ways_[way.draft] += 1;
   }
 
-  long accepted(const std::string& draft) { return accepted_[draft]; }
-  int ways() const { return ways_; }
+  long accepted(const std::string& draft) const { return accepted_.at(draft); }
+  long drafted(const std::string& draft) const { return drafted_.at(draft); }
+  double accepted_per_way(const std::string& draft) const {
+    return static_cast<double>(accepted(draft)) / ways_.at(draft);
+  }
 
  private:
   Task task_;
   Decoded plain_;
-  std::map<std::string, long> accepted_;
-  int ways_ = 0;
+  std::map<std::string, long> accepted_, drafted_, ways_;
 };
 
 // A text that repeats itself with changes.
@@ -128,12 +131,12 @@ void full_product(const TinyPair& pair, int kind) {
       }
     }
   }
-  EXPECT_GT(matrix.accepted("model"), matrix.ways());
+  for (const char* const knowing : {"history", "rest", "prediction", "model", kEverything})
+    EXPECT_GT(matrix.accepted_per_way(knowing), 3) << knowing;
+  // Layers of random weights and models that were not trained for masks are hardly ever right.
+  for (const char* const guessing : {"self", "parallel"})
+    EXPECT_GT(matrix.drafted(guessing), 1000) << guessing;
   EXPECT_TRUE(kind != 0 || matrix.accepted("lookup") > 0);
-  EXPECT_GT(matrix.accepted("prediction"), matrix.ways());
-  EXPECT_GT(matrix.accepted("history"), matrix.ways());
-  EXPECT_GT(matrix.accepted("rest"), matrix.ways());
-  EXPECT_GT(matrix.accepted("self") + matrix.accepted("parallel"), 0);
 }
 
 TEST(Exactness, LlamaFullProduct) {

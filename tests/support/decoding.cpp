@@ -72,7 +72,7 @@ Decoded decode(const Task& task, const Way& way) {
   if (names("lookahead")) drafters.push_back(std::make_unique<LookaheadDrafter>());
   if (names("prediction")) drafters.push_back(std::make_unique<PredictionDrafter>());
   if (names("self")) {
-    const int left_out[] = {0};
+    const int left_out[] = {task.target->spec.n_layers() / 2};
     drafters.push_back(std::make_unique<SelfDrafter>(
         target, layers_without(left_out, task.target->spec.n_layers())));
   }

@@ -17,7 +17,7 @@ namespace outrider::testing {
 struct Way {
   // off, or those of lookup+history+rest+lookahead+prediction+self+parallel+model that it names.
   // history: lookup with the prediction as earlier answer; rest: a datastore of the prediction;
-  // self: without layer 0; parallel: the draft model guesses three tokens in a pass.
+  // self: without the middle layer; parallel: the draft model guesses three tokens in a pass.
   std::string draft = "off";
   int rows = 16, width = 4, depth = 16;
   bool planner_automatic = false;
