@@ -213,7 +213,10 @@ std::vector<Planner::Ask> PricedPlanner::ask(int drafter, const Drafter& asked,
   } else {
     for (Candidate& candidate : candidates) choose_context(candidate, round);
     choice = best_choice(candidates, round);
-    for (Candidate* candidate : choice.candidates) candidate->ask.limits->depth = choice.levels;
+    for (Candidate* candidate : choice.candidates) {
+      DraftLimits& limits = *candidate->ask.limits;
+      limits.depth = std::min(limits.depth, choice.levels);
+    }
     probe(candidates, choice, round);
     // What is drawn is checked, so it has as many rows as the choice was made for.
     for (Candidate* candidate : choice.candidates)

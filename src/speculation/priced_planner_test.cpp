@@ -225,6 +225,18 @@ TEST(PricedPlanner, RowsOrDepthOfNothingAskNobody) {
   }
 }
 
+// Also where it shares a drafter's levels with a sequence that has more room.
+TEST(PricedPlanner, ASequenceIsAskedForNoMoreLevelsThanItHasRoomFor) {
+  Setting two({{1, 30}, {64, 31}}, {}, 1, 2);
+  DraftTree trees[] = {DraftTree(0), DraftTree(0)};
+  PlannedSequence planned[] = {Setting::planned(0, trees[0]), Setting::planned(1, trees[1])};
+  planned[0].depth_max = 2;
+  const auto asks = two.planner.ask(0, PricedDrafter({1, 1}), planned, two.load());
+  ASSERT_TRUE(asks[0].limits && asks[1].limits);
+  EXPECT_EQ(asks[0].limits->depth, 2);
+  EXPECT_GT(asks[1].limits->depth, 2);
+}
+
 TEST(PricedPlanner, StopsAskingADrafterThatMissesAndProbesItEverLater) {
   Setting missing(kLikeReal);
   const PricedDrafter drafter({10, 10});
