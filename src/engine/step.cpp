@@ -210,11 +210,14 @@ void Step::ask(int index, std::span<SequenceStep* const> sequences) {
   if (!requests.empty()) drafter.propose(requests);
   draft_passes_ += drafter.n_passes() - passes_before;
   draft_levels_ += drafter.n_levels() - levels_before;
-  for (std::size_t i = 0; i < sequences.size(); ++i)
-    engine_.planner_->learn(index, sequences[i]->generation->draft_sequence, prefill_guesses[i]);
-
-  for (const DraftRequest& request : requests)
+  int levels = 0;
+  for (const DraftRequest& request : requests) {
+    levels = std::max(levels, request.tree->depth(index));
     CHECK(request.tree->depth(index) <= request.limits.depth);
+  }
+  for (std::size_t i = 0; i < sequences.size(); ++i)
+    engine_.planner_->learn(index, sequences[i]->generation->draft_sequence, levels,
+                            prefill_guesses[i]);
 }
 
 void Step::plan() {

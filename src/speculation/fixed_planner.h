@@ -34,7 +34,7 @@ class FixedPlanner final : public Planner {
   bool plain_step_is_due(const PassLoad&) const override { return false; }
   std::vector<Ask> ask(int drafter, const Drafter& asked,
                        std::span<const PlannedSequence> sequences, const PassLoad& load) override;
-  void learn(int, DraftSequence, std::span<const PrefillGuess>) override {}
+  void learn(int, DraftSequence, int, std::span<const PrefillGuess>) override {}
   // Keeps the nodes with the largest products of the confidences that drafters state.
   void prune(std::span<const PlannedSequence> sequences, const PassLoad& load) override;
   // Each as many as it wants, and as its drafted nodes leave of the rows that it may have.

@@ -78,8 +78,10 @@ class Planner {
   virtual std::vector<Ask> ask(int drafter, const Drafter& asked,
                                std::span<const PlannedSequence> sequences,
                                const PassLoad& load) = 0;
-  // What the drafter would have guessed for tokens that it prefilled.
-  virtual void learn(int drafter, DraftSequence sequence,
+  // After the proposals of a drafter, for each of these sequences. levels: the depth of its deepest
+  // proposal for any of them. prefill_guesses: what it would have guessed for tokens that it
+  // prefilled.
+  virtual void learn(int drafter, DraftSequence sequence, int levels,
                      std::span<const PrefillGuess> prefill_guesses) = 0;
 
   // Cuts the trees of a step to the nodes that shall be checked, perhaps none; not those of

@@ -227,6 +227,9 @@ TEST(PlannerSimulation, TheGuardHoldsWhateverDraftersDo) {
                                 .state = nullptr,
                                 .prefill_guesses = nullptr});
         drafters[d].propose(requests);
+        int levels = 0;
+        for (const DraftTree& tree : drafted) levels = std::max(levels, tree.depth(d));
+        for (int i = 0; i < n; ++i) planner.learn(d, {i}, levels, {});
       }
       std::vector<DraftTree> checked = drafted;
       for (int i = 0; i < n; ++i) planned[i].tree = &checked[i];

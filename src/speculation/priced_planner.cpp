@@ -54,7 +54,6 @@ PricedPlanner::PricedPlanner(const PlannerOptions& options, CostCurve& curve, in
       calibration_(n_drafters),
       rider_gains_(n_drafters),
       rides_(n_drafters),
-      costs_(n_drafters),
       answer_tokens_(kAnswerUsual),
       n_plain_due_(kPlainAtFirst),
       row_probe_gap_(kGapMin) {}
@@ -63,7 +62,7 @@ PricedPlanner::PricedPlanner(const PlannerOptions& options, CostCurve& curve, in
 void PricedPlanner::begin(DraftSequence number, int n_prefill) {
   end(number);
   Sequence sequence{.belief = calibration_.begin(), .drafters = {}, .tokens = speed_, .passes = 1};
-  sequence.drafters.resize(costs_.size());
+  sequence.drafters.resize(rider_gains_.size());
   if (!curve_.empty() && n_prefill > 0)
     sequence.account.prefill =
         curve_.ms({.rows = n_prefill, .without_logits = n_prefill - 1}) / curve_.ms(1);
@@ -88,7 +87,7 @@ Learned PricedPlanner::learned() const {
                   .answer_tokens = answer_tokens_,
                   .speed = speed_,
                   .bank = guard_.bank()};
-  for (std::size_t drafter = 0; drafter < costs_.size(); ++drafter)
+  for (std::size_t drafter = 0; drafter < rider_gains_.size(); ++drafter)
     learned.drafters.push_back({.passes = {},
                                 .acceptance = calibration_.of_drafter(drafter),
                                 .riders = rider_gains_[drafter]});
@@ -96,8 +95,8 @@ Learned PricedPlanner::learned() const {
 }
 
 void PricedPlanner::restore(const Learned& learned) {
-  CHECK(learned.drafters.size() == costs_.size());
-  for (std::size_t drafter = 0; drafter < costs_.size(); ++drafter) {
+  CHECK(learned.drafters.size() == rider_gains_.size());
+  for (std::size_t drafter = 0; drafter < rider_gains_.size(); ++drafter) {
     calibration_.restore(drafter, learned.drafters[drafter].acceptance);
     rider_gains_[drafter] = learned.drafters[drafter].riders;
   }
@@ -138,11 +137,33 @@ std::vector<double> PricedPlanner::chances(const PlannedSequence& planned) const
   return chances;
 }
 
-void PricedPlanner::learn(int drafter, DraftSequence number,
+void PricedPlanner::learn(int drafter, DraftSequence number, int levels,
                           std::span<const PrefillGuess> prefill_guesses) {
+  Sequence& sequence = sequences_.at(number);
+  sequence.drafting += std::exchange(sequence.per_level, 0) * std::max(0, levels - 1);
   for (const PrefillGuess& guess : prefill_guesses)
-    calibration_.observe(sequences_.at(number).belief, {drafter, guess.confidence}, guess.was_right,
+    calibration_.observe(sequence.belief, {drafter, guess.confidence}, guess.was_right,
                          Calibration::handicap(guess.n_known));
+}
+
+// If so many rows of each are checked, [sequences].
+std::vector<Guard::Share> PricedPlanner::shares(std::span<Sequence* const> sequences,
+                                                std::span<const int> rows, const StepCosts& costs) {
+  const int n_rows = std::accumulate(rows.begin(), rows.end(), 0);
+  const double per_row = n_rows == 0 ? 0 : costs.added_ms(n_rows) / n_rows / costs.plain_ms();
+  std::vector<Guard::Share> shares;
+  for (std::size_t i = 0; i < sequences.size(); ++i) {
+    Sequence& sequence = *sequences[i];
+    shares.push_back({&sequence.account, sequence.drafting + sequence.prefill + rows[i] * per_row});
+  }
+  return shares;
+}
+
+std::vector<PricedPlanner::Sequence*> PricedPlanner::states(
+    std::span<const PlannedSequence> planned) {
+  std::vector<Sequence*> states;
+  for (const PlannedSequence& each : planned) states.push_back(&sequences_.at(each.sequence));
+  return states;
 }
 
 // A sequence for which a drafter may be asked that takes time.
@@ -168,7 +189,7 @@ struct PricedPlanner::Round {
   const StepCosts& costs;
   double ms_price;                     // in tokens
   std::vector<DraftCost> draft_costs;  // [candidates + 1]
-  std::vector<Guard::Share> shares;    // [sequences] of drafters before this one
+  std::vector<Sequence*> sequences;
 };
 
 // Sequences for which a drafter is asked together, and for how many levels.
@@ -194,7 +215,6 @@ std::vector<Planner::Ask> PricedPlanner::ask(int drafter, const Drafter& asked,
   long length = 0;
   for (std::size_t i = 0; i < sequences.size(); ++i) {
     Sequence& sequence = sequences_.at(sequences[i].sequence);
-    sequence.drafters[drafter].was_asked = false;
     if (!asks[i].limits) continue;
     length += sequences[i].length;
     asks[i].worth = {&calibration_, &sequence.belief, drafter, row_prices, price};
@@ -204,7 +224,7 @@ std::vector<Planner::Ask> PricedPlanner::ask(int drafter, const Drafter& asked,
   }
   if (candidates.empty()) return asks;
   const int n = static_cast<int>(candidates.size()), mean_length = static_cast<int>(length / n);
-  Round round{drafter, asked, load, costs, price, {{}}, draft_shares(sequences, costs)};
+  Round round{drafter, asked, load, costs, price, {{}}, states(sequences)};
   for (int i = 1; i <= n; ++i) round.draft_costs.push_back(asked.cost(i, mean_length));
   Choice choice;
   if (round.draft_costs[n].ms(options_.depth) <= StepCosts::kRowMin * costs.plain_ms()) {
@@ -224,16 +244,19 @@ std::vector<Planner::Ask> PricedPlanner::ask(int drafter, const Drafter& asked,
         limits.nodes = std::min(limits.nodes, limits.depth);
   }
   for (Candidate& candidate : candidates) {
-    OfDrafter& state = candidate.sequence.drafters[drafter];
-    state.was_asked = choice.has(candidate);
-    state.prefill_ms = state.was_asked ? candidate.prefill_ms : 0;
-    if (!state.was_asked)
+    if (!choice.has(candidate)) {
       candidate.ask.limits.reset();
-    else
-      candidate.sequence.belief.handicaps[drafter] =
-          Calibration::handicap(asked.n_known(candidate.planned.sequence, candidate.ask.n_context));
+      continue;
+    }
+    Sequence& sequence = candidate.sequence;
+    sequence.belief.handicaps[drafter] =
+        Calibration::handicap(asked.n_known(candidate.planned.sequence, candidate.ask.n_context));
+    const std::size_t n_asked = choice.candidates.size();
+    const double part = 1 / (n_asked * costs.plain_ms());  // of what is asked for together
+    sequence.drafting += round.draft_costs[n_asked].fixed_ms * part;
+    sequence.per_level = round.draft_costs[n_asked].per_depth_ms * part;
+    sequence.prefill += candidate.prefill_ms / costs.plain_ms();
   }
-  costs_[drafter] = round.draft_costs[choice.candidates.size()];
   return asks;
 }
 
@@ -274,12 +297,14 @@ bool PricedPlanner::allows(std::span<const Guard::Share> shares, const PassLoad&
 
 // The same for drafts of so many levels, with a row for each.
 bool PricedPlanner::allows(std::span<Candidate* const> candidates, int levels, const Round& round) {
-  const int n = static_cast<int>(candidates.size());
-  const double ms = round.draft_costs[n].ms(levels) +
-                    round.costs.added_ms(std::min(n * levels, round.load.rows_left()));
-  std::vector<Guard::Share> shares = round.shares;
+  const auto n = static_cast<double>(candidates.size());
+  std::vector<int> rows(round.sequences.size());
+  for (const Candidate* candidate : candidates) rows[candidate->index] = levels;
+  std::vector<Guard::Share> shares = this->shares(round.sequences, rows, round.costs);
   for (const Candidate* candidate : candidates)
-    shares[candidate->index].passes += (ms / n + candidate->prefill_ms) / round.costs.plain_ms();
+    shares[candidate->index].passes +=
+        (round.draft_costs[candidates.size()].ms(levels) / n + candidate->prefill_ms) /
+        round.costs.plain_ms();
   return allows(shares, round.load);
 }
 
@@ -355,34 +380,6 @@ void PricedPlanner::probe(std::span<Candidate> candidates, Choice& choice, const
   }
 }
 
-// [sequences]: what drafters have taken for them in this step, which the sequences note.
-std::vector<Guard::Share> PricedPlanner::draft_shares(std::span<const PlannedSequence> planned,
-                                                      const StepCosts& costs) {
-  std::vector<Sequence*> sequences;
-  for (const PlannedSequence& each : planned) {
-    sequences.push_back(&sequences_.at(each.sequence));
-    sequences.back()->draft_passes = sequences.back()->prefill_passes = 0;
-  }
-  for (std::size_t drafter = 0; drafter < costs_.size(); ++drafter) {
-    int n_asked = 0, levels = 0;
-    for (std::size_t i = 0; i < planned.size(); ++i) {
-      if (!sequences[i]->drafters[drafter].was_asked) continue;
-      ++n_asked;
-      levels = std::max(levels, planned[i].tree->depth(static_cast<int>(drafter)));
-    }
-    for (Sequence* sequence : sequences) {
-      const OfDrafter& state = sequence->drafters[drafter];
-      if (!state.was_asked) continue;
-      sequence->draft_passes += costs_[drafter].ms(levels) / n_asked / costs.plain_ms();
-      sequence->prefill_passes += state.prefill_ms / costs.plain_ms();
-    }
-  }
-  std::vector<Guard::Share> shares;
-  for (Sequence* sequence : sequences)
-    shares.push_back({&sequence->account, sequence->draft_passes + sequence->prefill_passes});
-  return shares;
-}
-
 void PricedPlanner::prune(std::span<const PlannedSequence> sequences, const PassLoad& load) {
   if (curve_.empty()) return fixed_.prune(sequences, load);
   if (sequences.empty()) return;
@@ -394,22 +391,18 @@ void PricedPlanner::prune(std::span<const PlannedSequence> sequences, const Pass
   // rows are checked now and then even where they do not seem to pay.
   const bool probes = !nodes.empty() && ++n_since_row_probe_ >= row_probe_gap_;
 
-  const std::vector<Guard::Share> drafted = draft_shares(sequences, costs);
+  const std::vector<Sequence*> states = this->states(sequences);
   const int n_nodes = static_cast<int>(nodes.size());
   std::vector<double> prices = costs.row_prices(n_nodes, tokens_per_ms(sequences, load));
   std::vector<double> values;
   std::vector<int> n_own;  // rows
   for (const PlannedSequence& planned : sequences)
     n_own.push_back(planned.drawers > 0 ? planned.tree->size() - 1 : 0);
-  const int n_drawn = std::accumulate(n_own.begin(), n_own.end(), 0);
   int n_probe = 0;
   for (int n = 1; n <= n_nodes; ++n) {
     values.push_back(nodes[n - 1].chance);
     ++n_own[nodes[n - 1].sequence];
-    std::vector<Guard::Share> shares = drafted;
-    for (std::size_t i = 0; i < shares.size(); ++i)
-      shares[i].passes += n_own[i] * costs.added_ms(n_drawn + n) / (n_drawn + n) / costs.plain_ms();
-    if (!allows(shares, load))
+    if (!allows(shares(states, n_own, costs), load))
       prices[n] = HUGE_VAL;
     else if (n <= kProbeRows)
       n_probe = n;
@@ -432,17 +425,10 @@ std::vector<int> PricedPlanner::riders(int drafter, const Drafter& asked,
   rides_[drafter] = true;
   const StepCosts costs(curve_, load);
   const double price = tokens_per_ms(sequences, load);
-  std::vector<Guard::Share> shares;
-  int n_nodes = 0;
-  for (const PlannedSequence& planned : sequences) n_nodes += planned.tree->size() - 1;
-  for (const PlannedSequence& planned : sequences) {
-    Sequence& sequence = sequences_.at(planned.sequence);
-    const double ms =
-        n_nodes == 0 ? 0 : costs.added_ms(n_nodes) / n_nodes * (planned.tree->size() - 1);
-    shares.push_back({&sequence.account,
-                      sequence.draft_passes + sequence.prefill_passes + ms / costs.plain_ms()});
-  }
-  int n_before = n_nodes + n_riders;
+  std::vector<int> n_nodes;
+  for (const PlannedSequence& planned : sequences) n_nodes.push_back(planned.tree->size() - 1);
+  std::vector<Guard::Share> shares = this->shares(states(sequences), n_nodes, costs);
+  int n_before = std::accumulate(n_nodes.begin(), n_nodes.end(), n_riders);
   for (std::size_t i = 0; i < sequences.size(); ++i) {
     const int n_max = std::exchange(riders[i], 0);
     double most = 0;
@@ -466,50 +452,51 @@ std::vector<int> PricedPlanner::riders(int drafter, const Drafter& asked,
 
 void PricedPlanner::observe(std::span<const DraftOutcome> outcomes, const PassLoad& load,
                             double forward_ms) {
-  int n_nodes = 0;
-  for (const DraftOutcome& outcome : outcomes) n_nodes += rows_of(outcome);
+  std::vector<int> rows;
+  for (const DraftOutcome& outcome : outcomes) rows.push_back(rows_of(outcome));
+  const int n_rows = std::accumulate(rows.begin(), rows.end(), 0);
   // With the estimates that the step was planned with.
-  if (!curve_.empty() && !outcomes.empty()) count(outcomes, load, n_nodes);
+  if (!curve_.empty() && !outcomes.empty()) count(outcomes, load, rows);
   for (const DraftOutcome& outcome : outcomes) {
     calibration_.observe(sequences_.at(outcome.sequence).belief, *outcome.drafted, outcome.taken);
-    for (std::size_t drafter = 0; drafter < costs_.size(); ++drafter)
+    for (std::size_t drafter = 0; drafter < rider_gains_.size(); ++drafter)
       if (rides_[drafter])
         rider_gains_[drafter].observe(outcome.riders.empty() ? 0 : outcome.riders[drafter],
                                       n_alone(outcome, static_cast<int>(drafter)));
   }
-  curve_.refine(StepCosts::work(load, n_nodes), forward_ms);
+  curve_.refine(StepCosts::work(load, n_rows), forward_ms);
   n_vetoes_ += std::exchange(is_vetoed_, false);
   if (load.prompt_rows > 0) return;
   ++n_since_plain_;
-  if (n_nodes > 0) return;
+  if (n_rows > 0) return;
   n_since_plain_ = 0;
   n_plain_due_ = std::max(0, n_plain_due_ - 1);
   plain_gap_ = longer(plain_gap_);
 }
 
 void PricedPlanner::count(std::span<const DraftOutcome> outcomes, const PassLoad& load,
-                          int n_nodes) {
-  const StepCosts costs(curve_, load);
-  const double per_row = n_nodes > 0 ? costs.added_ms(n_nodes) / n_nodes / costs.plain_ms() : 0;
-  std::vector<Guard::Share> shares;
+                          std::span<const int> rows) {
+  std::vector<Sequence*> sequences;
+  for (const DraftOutcome& outcome : outcomes)
+    sequences.push_back(&sequences_.at(outcome.sequence));
+  std::vector<Guard::Share> shares = this->shares(sequences, rows, StepCosts(curve_, load));
   double passes = 1;  // that the step took; a prefill is sunk
-  for (const DraftOutcome& outcome : outcomes) {
-    Sequence& sequence = sequences_.at(outcome.sequence);
-    const double own = std::exchange(sequence.draft_passes, 0) + per_row * rows_of(outcome);
-    shares.push_back({&sequence.account, own + std::exchange(sequence.prefill_passes, 0),
-                      static_cast<int>(outcome.taken.size())});
-    passes += own;
+  for (std::size_t i = 0; i < outcomes.size(); ++i) {
+    shares[i].n_tokens = static_cast<int>(outcomes[i].taken.size());
+    passes += shares[i].passes - sequences[i]->prefill;
+    sequences[i]->drafting = sequences[i]->prefill = 0;
   }
   guard_.count(shares, load.sequences);
   double speeds = 0;
-  for (const DraftOutcome& outcome : outcomes) {
-    Sequence& sequence = sequences_.at(outcome.sequence);
+  for (std::size_t i = 0; i < outcomes.size(); ++i) {
+    const DraftOutcome& outcome = outcomes[i];
+    Sequence& sequence = *sequences[i];
     sequence.tokens = kRecent * sequence.tokens + static_cast<double>(outcome.taken.size());
     sequence.passes = kRecent * sequence.passes + passes;
     speeds += sequence.speed();
-    for (std::size_t drafter = 0; drafter < costs_.size(); ++drafter) {
+    for (std::size_t drafter = 0; drafter < rider_gains_.size(); ++drafter) {
       OfDrafter& state = sequence.drafters[drafter];
-      if (!std::exchange(state.was_asked, false) || state.gap == 0 || outcome.taken.empty() ||
+      if (state.gap == 0 || outcome.taken.empty() ||
           !outcome.drafted->guesses(static_cast<int>(drafter), outcome.taken[0]))
         continue;
       // What a probe has to prefill is computed by now: while it is right, the next step goes on.

@@ -33,7 +33,7 @@ class PricedPlanner final : public Planner {
   bool plain_step_is_due(const PassLoad& load) const override;
   std::vector<Ask> ask(int drafter, const Drafter& asked,
                        std::span<const PlannedSequence> sequences, const PassLoad& load) override;
-  void learn(int drafter, DraftSequence sequence,
+  void learn(int drafter, DraftSequence sequence, int levels,
              std::span<const PrefillGuess> prefill_guesses) override;
   void prune(std::span<const PlannedSequence> sequences, const PassLoad& load) override;
   // As many as bring the most tokens less the price of their rows.
@@ -52,17 +52,17 @@ class PricedPlanner final : public Planner {
 
  private:
   struct OfDrafter {
-    int gap = 0;             // steps from the last probe to the next; 0: it is expected to pay
-    int n_until_probe = 0;   // of these, steps that are left
-    bool was_asked = false;  // in this step
-    double prefill_ms = 0;   // in this step
+    int gap = 0;            // steps from the last probe to the next; 0: it is expected to pay
+    int n_until_probe = 0;  // of these, steps that are left
   };
   struct Sequence {
     Calibration::Sequence belief;
     std::vector<OfDrafter> drafters;
     Guard::Account account = {};
-    double tokens, passes;                        // of recent steps
-    double draft_passes = 0, prefill_passes = 0;  // of this step, its share of what drafters took
+    double tokens, passes;  // of recent steps
+    // Of this step, in passes: what drafters took for it, and what prefilling for them; and its
+    // part of each further level of the drafter that was asked last, whose depth is not known yet.
+    double drafting = 0, prefill = 0, per_level = 0;
     double speed() const { return std::max(1.0, tokens / passes); }
   };
   struct Candidate;
@@ -76,9 +76,11 @@ class PricedPlanner final : public Planner {
   void choose_context(Candidate& candidate, const Round& round);
   Choice best_choice(std::span<Candidate> candidates, const Round& round);
   void probe(std::span<Candidate> candidates, Choice& choice, const Round& round);
-  std::vector<Guard::Share> draft_shares(std::span<const PlannedSequence> planned,
-                                         const StepCosts& costs);
-  void count(std::span<const DraftOutcome> outcomes, const PassLoad& load, int n_nodes);
+  static std::vector<Guard::Share> shares(std::span<Sequence* const> sequences,
+                                          std::span<const int> rows, const StepCosts& costs);
+  std::vector<Sequence*> states(std::span<const PlannedSequence> planned);
+  void count(std::span<const DraftOutcome> outcomes, const PassLoad& load,
+             std::span<const int> rows);
 
   PlannerOptions options_;
   FixedPlanner fixed_;
@@ -86,9 +88,8 @@ class PricedPlanner final : public Planner {
   Calibration calibration_;
   Guard guard_;
   std::map<DraftSequence, Sequence> sequences_;
-  std::vector<RiderGain> rider_gains_;  // [drafters]
-  std::vector<bool> rides_;             // [drafters]: it was asked how many riders it may have
-  std::vector<DraftCost> costs_;  // [drafters] of this step, for the sequences they were asked for
+  std::vector<RiderGain> rider_gains_;    // [drafters]
+  std::vector<bool> rides_;               // [drafters]: it was asked how many riders it may have
   double n_answers_ = 1, answer_tokens_;  // that have ended recently, and their mean
   double speed_ = 1;                      // of the last step's sequences, their mean
   int n_plain_due_;                       // plain steps before anything is drafted

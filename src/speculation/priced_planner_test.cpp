@@ -92,6 +92,7 @@ struct Setting {
     const bool asked = asks[0].limits.has_value();
     has_read_all = asked && asks[0].n_context > 1000000;
     if (asked) tree = chain(std::vector<float>(std::min(4, asks[0].limits->depth), confidence));
+    planner.learn(0, {0}, tree.depth(), {});
     DraftTree checked = tree;
     planned[0].tree = &checked;
     planner.prune(planned, load());

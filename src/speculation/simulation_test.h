@@ -278,8 +278,10 @@ struct World {
                               .n_prefill_guesses = places[running[k]]});
         }
         if (!requests.empty()) drafters[d]->propose(requests);
+        int levels = 0;
+        for (const DraftTree& tree : drafted) levels = std::max(levels, tree.depth(d));
         for (int k = 0; k < n_running; ++k)
-          planner.learn(d, planned[k].sequence, prefill_guesses[k]);
+          planner.learn(d, planned[k].sequence, levels, prefill_guesses[k]);
       }
       std::vector<DraftTree> checked = drafted;
       for (int k = 0; k < n_running; ++k) planned[k].tree = &checked[k];
