@@ -11,20 +11,14 @@
 namespace outrider {
 namespace {
 
-constexpr double kRecent = 31.0 / 32;  // what a step leaves of the weight of those before it
-// What is tried now and then is tried after so many steps, then twice as many, at last this many: a
-// plain step, rows that seem too dear, a drafter that is not expected to pay.
-constexpr int kGapMin = 8, kGapMax = 64;
-constexpr int kPlainAtFirst = 2;   // steps; one suffices where passes are known from before
-constexpr int kProbeContext = 16;  // tokens of a text's end that a probed drafter reads
+constexpr double kRecent = 31.0 / 32;     // what a step leaves of the weight of those before it
+constexpr int kGapMin = 8, kGapMax = 64;  // steps between trials
+constexpr int kPlainAtFirst = 2;          // steps; one suffices where passes are known from before
+constexpr int kProbeContext = 16;         // tokens of a text's end that a probed drafter reads
 constexpr int kProbeRows = 3;
 // A prefill needs room for a draft of so many levels after it, or it would have to wait.
 constexpr int kLevelsAfterPrefill = 3;
 constexpr double kAnswerUsual = 48;  // tokens, before any answer has ended
-
-int longer(int gap) {
-  return std::clamp(2 * gap, kGapMin, kGapMax);
-}
 
 // That the pass had for it, the root's not among them.
 int rows_of(const DraftOutcome& outcome) {
@@ -47,6 +41,10 @@ int n_alone(const DraftOutcome& outcome, int drafter) {
 
 }  // namespace
 
+void PricedPlanner::Trial::tried() {
+  *this = {std::clamp(2 * gap, kGapMin, kGapMax)};
+}
+
 PricedPlanner::PricedPlanner(const PlannerOptions& options, CostCurve& curve, int n_drafters)
     : options_(options),
       fixed_(options),
@@ -56,13 +54,13 @@ PricedPlanner::PricedPlanner(const PlannerOptions& options, CostCurve& curve, in
       rides_(n_drafters),
       answer_tokens_(kAnswerUsual),
       n_plain_due_(kPlainAtFirst),
-      row_probe_gap_(kGapMin) {}
+      row_trial_{kGapMin} {}
 
 // Its speed begins as that of recent sequences, with the weight of one step.
 void PricedPlanner::begin(DraftSequence number, int n_prefill) {
   end(number);
-  Sequence sequence{.belief = calibration_.begin(), .drafters = {}, .tokens = speed_, .passes = 1};
-  sequence.drafters.resize(rider_gains_.size());
+  Sequence sequence{.belief = calibration_.begin(), .trials = {}, .tokens = speed_, .passes = 1};
+  sequence.trials.resize(rider_gains_.size());
   if (!curve_.empty() && n_prefill > 0)
     sequence.account.prefill =
         curve_.ms({.rows = n_prefill, .without_logits = n_prefill - 1}) / curve_.ms(1);
@@ -116,16 +114,29 @@ Planner::Report PricedPlanner::report() const {
 
 bool PricedPlanner::plain_step_is_due(const PassLoad& load) const {
   if (curve_.empty() || load.prompt_rows > 0) return false;
-  return n_plain_due_ > 0 || n_since_plain_ >= plain_gap_ * speed_;
+  return n_plain_due_ > 0 || plain_trial_.n_since >= plain_trial_.gap * speed_;
 }
 
-// What all sequences would get from another millisecond without prompts; those that prefill theirs,
-// or wait to, count as if they decoded without drafts.
-double PricedPlanner::tokens_per_ms(std::span<const PlannedSequence> sequences,
-                                    const PassLoad& load) const {
-  double sum = load.sequences - static_cast<double>(sequences.size());
-  for (const PlannedSequence& planned : sequences) sum += sequences_.at(planned.sequence).speed();
-  return sum / StepCosts(curve_, load).plain_ms();
+// What a step's decisions look at.
+struct PricedPlanner::View {
+  const PassLoad& load;
+  StepCosts costs;
+  std::vector<Sequence*> sequences;  // that are planned
+  // What all sequences would get from another millisecond without prompts; those that prefill
+  // theirs, or wait to, count as if they decoded without drafts.
+  double ms_price;
+};
+
+PricedPlanner::View PricedPlanner::view(std::span<const PlannedSequence> planned,
+                                        const PassLoad& load) {
+  View view{load, StepCosts(curve_, load), {}, 0};
+  double speeds = load.sequences - static_cast<double>(planned.size());
+  for (const PlannedSequence& each : planned) {
+    view.sequences.push_back(&sequences_.at(each.sequence));
+    speeds += view.sequences.back()->speed();
+  }
+  view.ms_price = speeds / view.costs.plain_ms();
+  return view;
 }
 
 // The probability of each node that it is accepted, [tree.size()].
@@ -159,46 +170,33 @@ std::vector<Guard::Share> PricedPlanner::shares(std::span<Sequence* const> seque
   return shares;
 }
 
-std::vector<PricedPlanner::Sequence*> PricedPlanner::states(
-    std::span<const PlannedSequence> planned) {
-  std::vector<Sequence*> states;
-  for (const PlannedSequence& each : planned) states.push_back(&sequences_.at(each.sequence));
-  return states;
-}
-
-// A sequence for which a drafter may be asked that takes time.
+// A sequence for which a drafter may be asked.
 struct PricedPlanner::Candidate {
   std::size_t index;  // among the planned sequences
   const PlannedSequence& planned;
   Sequence& sequence;
   Ask& ask;
-  std::vector<double> tree = {};  // chances of its nodes
-  Prospect prospect = {};         // with what it will have prefilled
+  std::vector<double> tree;  // chances of its nodes
+  // Chosen:
+  int levels = 0;  // 0: it is not asked for
   double prefill_ms = 0;
+  Prospect prospect = {};  // with what it will have prefilled
 
   Prospect expect(double handicap) const {
     return ask.worth.prospect(tree, ask.limits->depth, handicap);
   }
-  double gain(int levels) const { return prospect.gains[prospect.at(levels)]; }
+  double gain() const { return prospect.gains[prospect.at(levels)]; }
 };
 
-struct PricedPlanner::Round {
+struct PricedPlanner::Question {
+  const View& view;
   int drafter;
   const Drafter& asked;
-  const PassLoad& load;
-  const StepCosts& costs;
-  double ms_price;                     // in tokens
-  std::vector<DraftCost> draft_costs;  // [candidates + 1]
-  std::vector<Sequence*> sequences;
-};
+  std::vector<Candidate> candidates = {};
+  std::vector<DraftCost> costs = {{}};  // [candidates + 1]: for so many together
 
-// Sequences for which a drafter is asked together, and for how many levels.
-struct PricedPlanner::Choice {
-  int levels = 0;
-  std::vector<Candidate*> candidates = {};
-
-  bool has(const Candidate& candidate) const {
-    return std::ranges::count(candidates, &candidate) > 0;
+  int n_chosen() const {
+    return static_cast<int>(std::ranges::count_if(candidates, &Candidate::levels));
   }
 };
 
@@ -206,83 +204,83 @@ std::vector<Planner::Ask> PricedPlanner::ask(int drafter, const Drafter& asked,
                                              std::span<const PlannedSequence> sequences,
                                              const PassLoad& load) {
   std::vector<Ask> asks = fixed_.ask(drafter, asked, sequences, load);
-  if (curve_.empty() || sequences.empty()) return asks;
-  const StepCosts costs(curve_, load);
-  const double price = tokens_per_ms(sequences, load);
-  const std::vector<double> row_prices =
-      costs.row_prices(std::min(options_.rows, load.rows_left()), price);
-  std::vector<Candidate> candidates;
+  if (curve_.empty()) return asks;
+  const View view = this->view(sequences, load);
+  const double plain_ms = view.costs.plain_ms();
+  Question question{view, drafter, asked};
   long length = 0;
   for (std::size_t i = 0; i < sequences.size(); ++i) {
-    Sequence& sequence = sequences_.at(sequences[i].sequence);
     if (!asks[i].limits) continue;
+    Sequence& sequence = *view.sequences[i];
+    asks[i].worth = {
+        &calibration_, &sequence.belief, drafter,
+        view.costs.row_prices(std::min(asks[i].limits->nodes, load.rows_left()), view.ms_price),
+        view.ms_price};
+    std::vector<double> tree = chances(sequences[i]);
+    tree.erase(tree.begin());
+    question.candidates.push_back({i, sequences[i], sequence, asks[i], std::move(tree)});
     length += sequences[i].length;
-    asks[i].worth = {&calibration_, &sequence.belief, drafter, row_prices, price};
-    asks[i].worth.row_prices.resize(std::min(asks[i].limits->nodes, load.rows_left()) + 1);
-    candidates.push_back({i, sequences[i], sequence, asks[i], chances(sequences[i])});
-    candidates.back().tree.erase(candidates.back().tree.begin());
   }
-  if (candidates.empty()) return asks;
-  const int n = static_cast<int>(candidates.size()), mean_length = static_cast<int>(length / n);
-  Round round{drafter, asked, load, costs, price, {{}}, states(sequences)};
-  for (int i = 1; i <= n; ++i) round.draft_costs.push_back(asked.cost(i, mean_length));
-  Choice choice;
-  if (round.draft_costs[n].ms(options_.depth) <= StepCosts::kRowMin * costs.plain_ms()) {
-    round.draft_costs.assign(n + 1, {});  // next to no time
-    for (Candidate& candidate : candidates) choice.candidates.push_back(&candidate);
+  const int n = static_cast<int>(question.candidates.size());
+  if (n == 0) return asks;
+  for (int i = 1; i <= n; ++i)
+    question.costs.push_back(asked.cost(i, static_cast<int>(length / n)));
+  if (question.costs[n].ms(options_.depth) <= StepCosts::kRowMin * plain_ms) {
+    question.costs.assign(n + 1, {});  // next to no time
+    for (Candidate& candidate : question.candidates) candidate.levels = options_.depth;
   } else {
-    for (Candidate& candidate : candidates) choose_context(candidate, round);
-    choice = best_choice(candidates, round);
-    for (Candidate* candidate : choice.candidates) {
-      DraftLimits& limits = *candidate->ask.limits;
-      limits.depth = std::min(limits.depth, choice.levels);
-    }
-    probe(candidates, choice, round);
-    // What is drawn is checked, so it has as many rows as the choice was made for.
-    for (Candidate* candidate : choice.candidates)
-      if (DraftLimits& limits = *candidate->ask.limits; candidate->planned.drawers > 0)
-        limits.nodes = std::min(limits.nodes, limits.depth);
+    for (Candidate& candidate : question.candidates) choose_context(candidate, question);
+    choose_levels(question);
+    probe(question);
   }
-  for (Candidate& candidate : candidates) {
-    if (!choice.has(candidate)) {
+  const int n_chosen = question.n_chosen();
+  const DraftCost& cost = question.costs[n_chosen];
+  for (Candidate& candidate : question.candidates) {
+    DraftLimits& limits = *candidate.ask.limits;
+    if (candidate.levels == 0) {
       candidate.ask.limits.reset();
       continue;
     }
+    limits.depth = std::min(limits.depth, candidate.levels);
+    // What is drawn is checked, so it has as many rows as the choice was made for.
+    if (candidate.planned.drawers > 0 && asked.can_draw())
+      limits.nodes = std::min(limits.nodes, limits.depth);
     Sequence& sequence = candidate.sequence;
     sequence.belief.handicaps[drafter] =
         Calibration::handicap(asked.n_known(candidate.planned.sequence, candidate.ask.n_context));
-    const std::size_t n_asked = choice.candidates.size();
-    const double part = 1 / (n_asked * costs.plain_ms());  // of what is asked for together
-    sequence.drafting += round.draft_costs[n_asked].fixed_ms * part;
-    sequence.per_level = round.draft_costs[n_asked].per_depth_ms * part;
-    sequence.prefill += candidate.prefill_ms / costs.plain_ms();
+    sequence.drafting += cost.fixed_ms / n_chosen / plain_ms;
+    sequence.per_level = cost.per_depth_ms / n_chosen / plain_ms;
+    sequence.prefill += candidate.prefill_ms / plain_ms;
   }
   return asks;
 }
 
 // Prefilling all that the drafter lacks of a text is an investment, which the rest of the answer
 // has to bring in. Otherwise the drafter is asked with what it knows, if it knows the end.
-void PricedPlanner::choose_context(Candidate& candidate, const Round& round) {
+void PricedPlanner::choose_context(Candidate& candidate, const Question& question) {
   const PlannedSequence& planned = candidate.planned;
-  const double per_prefill_ms = round.draft_costs[1].per_prefill_ms;
-  const double prefill_ms = round.asked.n_to_prefill(planned.sequence, kWholeText) * per_prefill_ms;
+  const Drafter& asked = question.asked;
   candidate.prospect = candidate.expect(0);
-  if (prefill_ms == 0) return;
+  candidate.prefill_ms =
+      asked.n_to_prefill(planned.sequence, kWholeText) * question.costs[1].per_prefill_ms;
+  if (candidate.prefill_ms == 0) return;
   Prospect as_it_is;
-  if (round.asked.n_to_prefill(planned.sequence, kProbeContext) == 0)
-    as_it_is = candidate.expect(
-        Calibration::handicap(round.asked.n_known(planned.sequence, kProbeContext)));
+  if (asked.n_to_prefill(planned.sequence, kProbeContext) == 0)
+    as_it_is =
+        candidate.expect(Calibration::handicap(asked.n_known(planned.sequence, kProbeContext)));
   // What a step gains, where all that may be asked share the time.
-  const double share = round.ms_price / static_cast<double>(round.draft_costs.size() - 1);
-  const auto price = [&](int levels) { return share * round.draft_costs.back().ms(levels); };
+  const double ms_price = question.view.ms_price;
+  const double share = ms_price / static_cast<double>(question.candidates.size());
+  const auto price = [&](int levels) { return share * question.costs.back().ms(levels); };
   const BestGain with = candidate.prospect.best(price), without = as_it_is.best(price);
   // An answer goes on for as long as answers are, or as it has gone on already.
   const double n_left = std::min<double>(std::max<double>(planned.n_answered, answer_tokens_),
                                          planned.n_left.value_or(kWholeText));
   const double gain = n_left / (1 + with.tokens) * (with.gain - without.gain);
-  Candidate* const alone[] = {&candidate};
-  candidate.prefill_ms = prefill_ms;
-  if (gain > round.ms_price * prefill_ms && allows(alone, kLevelsAfterPrefill, round)) return;
+  candidate.levels = kLevelsAfterPrefill;
+  const bool pays = gain > ms_price * candidate.prefill_ms && allows(question);
+  candidate.levels = 0;
+  if (pays) return;
   candidate.prefill_ms = 0;
   candidate.ask.n_context = kProbeContext;
   candidate.prospect = as_it_is;
@@ -295,105 +293,103 @@ bool PricedPlanner::allows(std::span<const Guard::Share> shares, const PassLoad&
   return bound == Guard::Bound::none;
 }
 
-// The same for drafts of so many levels, with a row for each.
-bool PricedPlanner::allows(std::span<Candidate* const> candidates, int levels, const Round& round) {
-  const auto n = static_cast<double>(candidates.size());
-  std::vector<int> rows(round.sequences.size());
-  for (const Candidate* candidate : candidates) rows[candidate->index] = levels;
-  std::vector<Guard::Share> shares = this->shares(round.sequences, rows, round.costs);
-  for (const Candidate* candidate : candidates)
-    shares[candidate->index].passes +=
-        (round.draft_costs[candidates.size()].ms(levels) / n + candidate->prefill_ms) /
-        round.costs.plain_ms();
-  return allows(shares, round.load);
+// The same for what is chosen, with a row for each level.
+bool PricedPlanner::allows(const Question& question) {
+  const View& view = question.view;
+  std::vector<int> rows(view.sequences.size());
+  for (const Candidate& candidate : question.candidates) rows[candidate.index] = candidate.levels;
+  const int n_chosen = question.n_chosen();
+  const double ms = question.costs[n_chosen].ms(std::ranges::max(rows)) / n_chosen;
+  std::vector<Guard::Share> shares = this->shares(view.sequences, rows, view.costs);
+  for (const Candidate& candidate : question.candidates)
+    if (candidate.levels > 0)
+      shares[candidate.index].passes += (ms + candidate.prefill_ms) / view.costs.plain_ms();
+  return allows(shares, view.load);
 }
 
-PricedPlanner::Choice PricedPlanner::best_choice(std::span<Candidate> candidates,
-                                                 const Round& round) {
-  Choice best;
+// The levels, alike for all that are asked for, and the sequences that bring most together.
+void PricedPlanner::choose_levels(Question& question) {
+  std::vector<Candidate*> order, best;
   double most = 0;
-  int levels_max = 0;
-  for (const Candidate& candidate : candidates)
-    levels_max = std::max(levels_max, candidate.prospect.at(options_.depth));
-  for (int levels = 1; levels <= levels_max; ++levels) {
-    std::vector<Candidate*> order;
-    for (Candidate& candidate : candidates)
-      if (candidate.gain(levels) > 0) order.push_back(&candidate);
-    std::ranges::stable_sort(order, std::greater<>{},
-                             [&](const Candidate* candidate) { return candidate->gain(levels); });
-    Choice choice{.levels = levels};
+  int best_levels = 0;
+  for (Candidate& candidate : question.candidates) order.push_back(&candidate);
+  for (int levels = 1; levels <= options_.depth; ++levels) {
+    for (Candidate* candidate : order) candidate->levels = levels;
+    std::ranges::stable_sort(order, std::greater<>{}, &Candidate::gain);
+    for (Candidate* candidate : order) candidate->levels = 0;
+    std::vector<Candidate*> chosen;
     double gain = 0;
     for (Candidate* candidate : order) {
-      choice.candidates.push_back(candidate);
-      if (!allows(choice.candidates, levels, round)) {
-        choice.candidates.pop_back();
+      candidate->levels = levels;
+      if (candidate->gain() <= 0 || !allows(question)) {
+        candidate->levels = 0;
         continue;
       }
-      gain += candidate->gain(levels);
-      const double net =
-          gain - round.ms_price * round.draft_costs[choice.candidates.size()].ms(levels);
+      chosen.push_back(candidate);
+      gain += candidate->gain();
+      const double net = gain - question.view.ms_price * question.costs[chosen.size()].ms(levels);
       if (net <= most) continue;
       most = net;
-      best = choice;
+      best = chosen;
+      best_levels = levels;
     }
+    for (Candidate* candidate : order) candidate->levels = 0;
   }
-  return best;
+  for (Candidate* candidate : best) candidate->levels = best_levels;
 }
 
 // A drafter that is not expected to pay for a sequence, or has too much to prefill, is asked for
 // one level now and then. Probes share their time, so those that have waited for half of their gap
 // go with one that is due.
-void PricedPlanner::probe(std::span<Candidate> candidates, Choice& choice, const Round& round) {
+void PricedPlanner::probe(Question& question) {
   bool is_due = false;
-  for (Candidate& candidate : candidates) {
-    OfDrafter& state = candidate.sequence.drafters[round.drafter];
-    if (choice.has(candidate))
-      state.gap = 0;
-    else if (state.gap == 0)
-      state.gap = state.n_until_probe = kGapMin;
+  for (Candidate& candidate : question.candidates) {
+    Trial& trial = candidate.sequence.trials[question.drafter];
+    if (candidate.levels > 0)
+      trial = {};
+    else if (trial.gap == 0)
+      trial.gap = kGapMin;
     else
-      is_due = --state.n_until_probe <= 0 || is_due;
+      is_due = ++trial.n_since >= trial.gap || is_due;
   }
   if (!is_due) return;
-  const auto n = static_cast<double>(candidates.size());
-  for (Candidate& candidate : candidates) {
-    OfDrafter& state = candidate.sequence.drafters[round.drafter];
-    if (choice.has(candidate) || 2 * state.n_until_probe > state.gap) continue;
+  const View& view = question.view;
+  const DraftCost& cost = question.costs.back();
+  for (Candidate& candidate : question.candidates) {
+    Trial& trial = candidate.sequence.trials[question.drafter];
+    if (candidate.levels > 0 || 2 * trial.n_since < trial.gap) continue;
     // Not where even a right guess would bring too little beside the tree, unless what the drafter
     // takes was measured in an earlier run: a slow moment then must not keep it away for ever.
     const double right[] = {1 - (candidate.tree.empty() ? 0 : std::ranges::max(candidate.tree))};
-    if (!round.draft_costs.back().is_old &&
-        candidate.ask.worth.level_gain(candidate.tree, right) <=
-            round.ms_price * round.draft_costs.back().fixed_ms / n)
-      continue;
+    const double price =
+        view.ms_price * cost.fixed_ms / static_cast<double>(question.candidates.size());
+    if (!cost.is_old && candidate.ask.worth.level_gain(candidate.tree, right) <= price) continue;
     candidate.ask.n_context = kProbeContext;
-    candidate.ask.limits->depth = 1;
-    candidate.prefill_ms = round.asked.n_to_prefill(candidate.planned.sequence, kProbeContext) *
-                           round.draft_costs[1].per_prefill_ms;
-    choice.candidates.push_back(&candidate);
-    if (!allows(choice.candidates, std::max(1, choice.levels), round)) {
-      choice.candidates.pop_back();
-      continue;
+    candidate.prefill_ms = question.asked.n_to_prefill(candidate.planned.sequence, kProbeContext) *
+                           question.costs[1].per_prefill_ms;
+    candidate.levels = 1;
+    if (allows(question)) {
+      trial.tried();
+      ++n_probes_;
+    } else {
+      candidate.levels = 0;
     }
-    state.n_until_probe = state.gap = longer(state.gap);
-    ++n_probes_;
   }
 }
 
 void PricedPlanner::prune(std::span<const PlannedSequence> sequences, const PassLoad& load) {
   if (curve_.empty()) return fixed_.prune(sequences, load);
   if (sequences.empty()) return;
-  const StepCosts costs(curve_, load);
+  const View view = this->view(sequences, load);
   std::vector<std::vector<double>> chances;
   for (const PlannedSequence& planned : sequences) chances.push_back(this->chances(planned));
   std::vector<RankedNode> nodes = rank_nodes(sequences, chances, load, options_);
   // The times of rows that are never checked stay as they were last estimated, be it wrongly: a few
   // rows are checked now and then even where they do not seem to pay.
-  const bool probes = !nodes.empty() && ++n_since_row_probe_ >= row_probe_gap_;
+  const bool probes = !nodes.empty() && ++row_trial_.n_since >= row_trial_.gap;
 
-  const std::vector<Sequence*> states = this->states(sequences);
   const int n_nodes = static_cast<int>(nodes.size());
-  std::vector<double> prices = costs.row_prices(n_nodes, tokens_per_ms(sequences, load));
+  std::vector<double> prices = view.costs.row_prices(n_nodes, view.ms_price);
   std::vector<double> values;
   std::vector<int> n_own;  // rows
   for (const PlannedSequence& planned : sequences)
@@ -402,16 +398,17 @@ void PricedPlanner::prune(std::span<const PlannedSequence> sequences, const Pass
   for (int n = 1; n <= n_nodes; ++n) {
     values.push_back(nodes[n - 1].chance);
     ++n_own[nodes[n - 1].sequence];
-    if (!allows(shares(states, n_own, costs), load))
+    if (!allows(shares(view.sequences, n_own, view.costs), load))
       prices[n] = HUGE_VAL;
     else if (n <= kProbeRows)
       n_probe = n;
   }
   int n_kept = best_gain(values, prices).n;
-  if (n_kept > 0 || probes) n_since_row_probe_ = 0;
-  if (n_kept == 0 && probes) {
+  if (n_kept > 0) {
+    row_trial_.n_since = 0;
+  } else if (probes) {
     n_kept = n_probe;
-    row_probe_gap_ = longer(row_probe_gap_);
+    row_trial_.tried();
   }
   nodes.resize(n_kept);
   keep_nodes(sequences, nodes);
@@ -423,18 +420,18 @@ std::vector<int> PricedPlanner::riders(int drafter, const Drafter& asked,
   std::vector<int> riders = fixed_.riders(drafter, asked, sequences, load, n_riders);
   if (curve_.empty()) return riders;
   rides_[drafter] = true;
-  const StepCosts costs(curve_, load);
-  const double price = tokens_per_ms(sequences, load);
+  const View view = this->view(sequences, load);
+  const StepCosts& costs = view.costs;
   std::vector<int> n_nodes;
   for (const PlannedSequence& planned : sequences) n_nodes.push_back(planned.tree->size() - 1);
-  std::vector<Guard::Share> shares = this->shares(states(sequences), n_nodes, costs);
+  std::vector<Guard::Share> shares = this->shares(view.sequences, n_nodes, costs);
   int n_before = std::accumulate(n_nodes.begin(), n_nodes.end(), n_riders);
   for (std::size_t i = 0; i < sequences.size(); ++i) {
     const int n_max = std::exchange(riders[i], 0);
     double most = 0;
     for (int n = 1; n_max > 0; n = std::min(2 * n, n_max)) {
       const double ms = costs.added_ms(n_before + n) - costs.added_ms(n_before);
-      const double gain = rider_gains_[drafter].expected(n) - price * ms;
+      const double gain = rider_gains_[drafter].expected(n) - view.ms_price * ms;
       std::vector<Guard::Share> with = shares;
       with[i].passes += ms / costs.plain_ms();
       if (gain > most && allows(with, load)) {
@@ -467,11 +464,10 @@ void PricedPlanner::observe(std::span<const DraftOutcome> outcomes, const PassLo
   curve_.refine(StepCosts::work(load, n_rows), forward_ms);
   n_vetoes_ += std::exchange(is_vetoed_, false);
   if (load.prompt_rows > 0) return;
-  ++n_since_plain_;
+  ++plain_trial_.n_since;
   if (n_rows > 0) return;
-  n_since_plain_ = 0;
+  plain_trial_.tried();
   n_plain_due_ = std::max(0, n_plain_due_ - 1);
-  plain_gap_ = longer(plain_gap_);
 }
 
 void PricedPlanner::count(std::span<const DraftOutcome> outcomes, const PassLoad& load,
@@ -495,13 +491,12 @@ void PricedPlanner::count(std::span<const DraftOutcome> outcomes, const PassLoad
     sequence.passes = kRecent * sequence.passes + passes;
     speeds += sequence.speed();
     for (std::size_t drafter = 0; drafter < rider_gains_.size(); ++drafter) {
-      OfDrafter& state = sequence.drafters[drafter];
-      if (state.gap == 0 || outcome.taken.empty() ||
+      Trial& trial = sequence.trials[drafter];
+      if (trial.gap == 0 || outcome.taken.empty() ||
           !outcome.drafted->guesses(static_cast<int>(drafter), outcome.taken[0]))
         continue;
       // What a probe has to prefill is computed by now: while it is right, the next step goes on.
-      state.gap = kGapMin;
-      state.n_until_probe = 1;
+      trial = {.gap = kGapMin, .n_since = kGapMin - 1};
     }
   }
   speed_ = speeds / static_cast<double>(outcomes.size());

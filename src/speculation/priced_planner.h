@@ -51,13 +51,15 @@ class PricedPlanner final : public Planner {
   }
 
  private:
-  struct OfDrafter {
-    int gap = 0;            // steps from the last probe to the next; 0: it is expected to pay
-    int n_until_probe = 0;  // of these, steps that are left
+  // Of what does not seem to pay, or is known, but is tried now and then: after 8 steps, then after
+  // twice as many, at last after every 64.
+  struct Trial {
+    int gap = 0, n_since = 0;  // steps; a gap of 0: it need not be tried
+    void tried();
   };
   struct Sequence {
     Calibration::Sequence belief;
-    std::vector<OfDrafter> drafters;
+    std::vector<Trial> trials;  // [drafters]: of one that is not expected to pay
     Guard::Account account = {};
     double tokens, passes;  // of recent steps
     // Of this step, in passes: what drafters took for it, and what prefilling for them; and its
@@ -65,20 +67,19 @@ class PricedPlanner final : public Planner {
     double drafting = 0, prefill = 0, per_level = 0;
     double speed() const { return std::max(1.0, tokens / passes); }
   };
+  struct View;
   struct Candidate;
-  struct Round;
-  struct Choice;
+  struct Question;
 
-  double tokens_per_ms(std::span<const PlannedSequence> sequences, const PassLoad& load) const;
+  View view(std::span<const PlannedSequence> planned, const PassLoad& load);
   std::vector<double> chances(const PlannedSequence& planned) const;
   bool allows(std::span<const Guard::Share> shares, const PassLoad& load);
-  bool allows(std::span<Candidate* const> candidates, int levels, const Round& round);
-  void choose_context(Candidate& candidate, const Round& round);
-  Choice best_choice(std::span<Candidate> candidates, const Round& round);
-  void probe(std::span<Candidate> candidates, Choice& choice, const Round& round);
+  bool allows(const Question& question);
+  void choose_context(Candidate& candidate, const Question& question);
+  void choose_levels(Question& question);
+  void probe(Question& question);
   static std::vector<Guard::Share> shares(std::span<Sequence* const> sequences,
                                           std::span<const int> rows, const StepCosts& costs);
-  std::vector<Sequence*> states(std::span<const PlannedSequence> planned);
   void count(std::span<const DraftOutcome> outcomes, const PassLoad& load,
              std::span<const int> rows);
 
@@ -93,7 +94,7 @@ class PricedPlanner final : public Planner {
   double n_answers_ = 1, answer_tokens_;  // that have ended recently, and their mean
   double speed_ = 1;                      // of the last step's sequences, their mean
   int n_plain_due_;                       // plain steps before anything is drafted
-  int n_since_plain_ = 0, plain_gap_ = 0, n_since_row_probe_ = 0, row_probe_gap_;
+  Trial plain_trial_, row_trial_;
   bool is_vetoed_ = false;  // this step
   long n_vetoes_ = 0, n_probes_ = 0;
 };
