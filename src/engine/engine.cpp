@@ -96,7 +96,8 @@ Engine::Engine(std::shared_ptr<Backend> target, std::vector<std::unique_ptr<Draf
     : target_(std::move(target)),
       drafters_(std::move(drafters)),
       options_(options),
-      planner_(make_planner(options.planner, passes_, static_cast<int>(drafters_.size()))) {}
+      planner_(std::make_unique<Planner>(options.planner, passes_,
+                                         static_cast<int>(drafters_.size()))) {}
 
 Engine::~Engine() {
   CHECK(living_.empty());
@@ -278,13 +279,13 @@ void Engine::set_drafters(std::vector<std::unique_ptr<Drafter>> drafters) {
   }
   drafters_ = std::move(drafters);
   for (Generation* generation : living_) show(*generation);
-  planner_ = make_planner(options_.planner, passes_, static_cast<int>(drafters_.size()));
+  planner_ =
+      std::make_unique<Planner>(options_.planner, passes_, static_cast<int>(drafters_.size()));
   for (const Generation* generation : living_) planner_->begin(generation->draft_sequence, 0);
 }
 
 Learned Engine::learned() const {
   Learned learned = planner_->learned();
-  learned.drafters.resize(drafters_.size());
   learned.passes = passes_.points();
   learned.logits_ms = passes_.logits_ms();
   learned.attention_ms = passes_.attention_ms();

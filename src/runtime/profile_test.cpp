@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "speculation/priced_planner.h"
+#include "speculation/planner.h"
 
 namespace outrider {
 namespace {
@@ -11,7 +11,7 @@ Profile profile() {
   CostCurve curve;
   for (const int rows : {1, 2, 8}) curve.measure(rows, 30 + rows);
   curve.measure_one_logit_row(8, 31);
-  Profile profile{.tuning = "avx512 processor", .learned = PricedPlanner({}, curve, 2).learned()};
+  Profile profile{.tuning = "avx512 processor", .learned = Planner({}, curve, 2).learned()};
   profile.learned.passes = curve.points();
   profile.learned.logits_ms = curve.logits_ms();
   profile.learned.attention_ms = curve.attention_ms();

@@ -1,4 +1,4 @@
-// What drafts may cost. Pricing (priced_planner.h) says which drafts are expected to pay; the guard
+// What drafts may cost. Pricing (planner.h) says which drafts are expected to pay; the guard
 // bounds what is lost where that was wrong, for each sequence and for all of them together, as in
 // conservative bandits (Wu et al. 2016, arXiv:1602.04282).
 //

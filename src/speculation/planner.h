@@ -1,27 +1,43 @@
-// How much to draft, and which drafted nodes to check. A planner decides how fast answers come,
+// How much to draft, and which drafted nodes to check. The planner decides how fast answers come,
 // never what they say.
+//
+// It drafts what is expected to pay. Time has a price: the tokens that the sequences of a step
+// would get from it at their recent speed, at least that of plain decoding. Of all choices of
+// (sequences, levels, rows) a step takes the one with the most expected tokens less price times
+// time: the condition for the most tokens per time of a renewal process (Cox 1962). What is
+// expected comes from a belief about acceptance, which each outcome refines (calibration.h). A
+// guard bounds what is lost where that was wrong (guard.h). Drafters that are not expected to pay
+// are probed.
+//
+// In a batch every sequence waits for the same passes, drafters' too, so time costs what all of
+// them would get from it. Prompt rows in the pass do not change that: they have to be computed
+// anyway.
 
 #pragma once
 
 #include <limits>
-#include <memory>
+#include <map>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "speculation/cost_curve.h"
 #include "speculation/drafter.h"
+#include "speculation/guard.h"
 #include "speculation/learned.h"
+#include "speculation/rider_gain.h"
 #include "speculation/step_costs.h"
 #include "speculation/tree.h"
 
 namespace outrider {
 
 struct PlannerOptions {
-  bool automatic = true;  // priced_planner.h; false: fixed_planner.h
-  int rows = 16;          // drafted nodes checked per sequence and step, and riders, together
-  int depth = 16;         // of drafts: edges from the root
-  int width = 4;          // children that one drafter proposes for a node
+  // Otherwise, and as long as no pass was timed, it drafts as much as the other options allow, in
+  // every step: no clocks, no guard, no belief, so that the same requests get the same drafts.
+  bool automatic = true;
+  int rows = 16;   // drafted nodes checked per sequence and step, and riders, together
+  int depth = 16;  // of drafts: edges from the root
+  int width = 4;   // children that one drafter proposes for a node
 };
 
 // A sequence that gets tokens in this step and has a token of its answer already.
@@ -34,6 +50,9 @@ struct PlannedSequence {
   int rows_max;               // drafted nodes and riders that its request allows; 0: no drafts
   int depth_max;              // of drafts, as context and token limit leave room
   int drawers = 0;            // drafters that draw for it: then its tree is not pruned
+
+  // Nodes that cannot be pruned any more.
+  int n_settled() const { return drawers > 0 ? tree->size() - 1 : 0; }
 };
 
 // What became of a sequence's drafts.
@@ -62,53 +81,100 @@ class Planner {
     long probes = 0;  // of drafters that were not expected to pay
   };
 
-  virtual ~Planner() = default;
+  // curve: T(n), which the caller measures and the planner refines. It must outlive the planner.
+  Planner(const PlannerOptions& options, CostCurve& curve, int n_drafters);
 
   // An answer begins, of whose prompt n_prefill tokens are not computed yet. If the sequence had
   // another answer, that has ended.
-  virtual void begin(DraftSequence sequence, int n_prefill) = 0;
+  void begin(DraftSequence sequence, int n_prefill);
   // Its answer has ended; nothing if that is known already.
-  virtual void end(DraftSequence sequence) = 0;
+  void end(DraftSequence sequence);
 
   // Whether this step should draft nothing, so that the time of a pass without drafts stays known.
-  virtual bool plain_step_is_due(const PassLoad& load) const = 0;
+  bool plain_step_is_due(const PassLoad& load) const;
 
   // What to ask of this drafter for each of these sequences, [sequences]. Their trees may hold
   // proposals of drafters before it.
-  virtual std::vector<Ask> ask(int drafter, const Drafter& asked,
-                               std::span<const PlannedSequence> sequences,
-                               const PassLoad& load) = 0;
+  std::vector<Ask> ask(int drafter, const Drafter& asked,
+                       std::span<const PlannedSequence> sequences, const PassLoad& load);
   // After the proposals of a drafter, for each of these sequences. levels: the depth of its deepest
   // proposal for any of them. prefill_guesses: what it would have guessed for tokens that it
   // prefilled.
-  virtual void learn(int drafter, DraftSequence sequence, int levels,
-                     std::span<const PrefillGuess> prefill_guesses) = 0;
+  void learn(int drafter, DraftSequence sequence, int levels,
+             std::span<const PrefillGuess> prefill_guesses);
 
   // Cuts the trees of a step to the nodes that shall be checked, perhaps none; not those of
   // sequences that draw.
-  virtual void prune(std::span<const PlannedSequence> sequences, const PassLoad& load) = 0;
+  void prune(std::span<const PlannedSequence> sequences, const PassLoad& load);
 
   // How many riders of the drafter each of these sequences may have beside its tree, which is
   // pruned, [sequences]. n_riders: those that other drafters have got already.
-  virtual std::vector<int> riders(int drafter, const Drafter& asked,
-                                  std::span<const PlannedSequence> sequences, const PassLoad& load,
-                                  int n_riders) = 0;
+  std::vector<int> riders(int drafter, const Drafter& asked,
+                          std::span<const PlannedSequence> sequences, const PassLoad& load,
+                          int n_riders);
 
   // After the step, whose pass took forward_ms with its choices. Outcomes of all sequences that got
   // tokens, those that got their first one too.
-  virtual void observe(std::span<const DraftOutcome> outcomes, const PassLoad& load,
-                       double forward_ms) = 0;
+  void observe(std::span<const DraftOutcome> outcomes, const PassLoad& load, double forward_ms);
 
   // What the next planner for the same models on the same machine may begin with. Passes are not
   // part of it.
-  virtual Learned learned() const { return {}; }
-  virtual void restore(const Learned&) {}
+  Learned learned() const;
+  void restore(const Learned& learned);  // of as many drafters
 
-  virtual Report report() const { return {}; }
+  Report report() const;
+  const Guard::Account& account(DraftSequence sequence) const {
+    return sequences_.at(sequence).account;
+  }
+
+ private:
+  // Of what does not seem to pay, or is known, but is tried now and then: after 8 steps, then after
+  // twice as many, at last after every 64.
+  struct Trial {
+    int gap = 0, n_since = 0;  // steps; a gap of 0: it need not be tried
+    void tried();
+  };
+  struct Sequence {
+    Calibration::Sequence belief;
+    std::vector<Trial> trials;  // [drafters]: of one that is not expected to pay
+    Guard::Account account = {};
+    double tokens, passes;  // of recent steps
+    // Of this step, in passes: what drafters took for it, and what prefilling for them; and its
+    // part of each further level of the drafter that was asked last, whose depth is not known yet.
+    double drafting = 0, prefill = 0, per_level = 0;
+    double speed() const { return std::max(1.0, tokens / passes); }
+  };
+  struct View;
+  struct Candidate;
+  struct Question;
+
+  bool prices() const { return options_.automatic && !curve_.empty(); }
+  View view(std::span<const PlannedSequence> planned, const PassLoad& load);
+  std::vector<double> chances(const PlannedSequence& planned) const;
+  bool allows(std::span<const Guard::Share> shares, const PassLoad& load);
+  bool allows(const Question& question);
+  void choose(Question& question, std::span<const PlannedSequence> planned, std::span<Ask> asks);
+  void choose_context(Candidate& candidate, const Question& question);
+  void choose_levels(Question& question);
+  void probe(Question& question);
+  static std::vector<Guard::Share> shares(std::span<Sequence* const> sequences,
+                                          std::span<const int> rows, const StepCosts& costs);
+  void count(std::span<const DraftOutcome> outcomes, const PassLoad& load,
+             std::span<const int> rows);
+
+  PlannerOptions options_;
+  CostCurve& curve_;
+  Calibration calibration_;
+  Guard guard_;
+  std::map<DraftSequence, Sequence> sequences_;
+  std::vector<RiderGain> rider_gains_;    // [drafters]
+  std::vector<bool> rides_;               // [drafters]: it was asked how many riders it may have
+  double n_answers_ = 1, answer_tokens_;  // that have ended recently, and their mean
+  double speed_ = 1;                      // of the last step's sequences, their mean
+  int n_plain_due_;                       // plain steps before anything is drafted
+  Trial plain_trial_, row_trial_;
+  bool is_vetoed_ = false;  // this step
+  long n_vetoes_ = 0, n_probes_ = 0;
 };
-
-// curve: T(n), which the caller measures and the planner refines. It must outlive the planner.
-std::unique_ptr<Planner> make_planner(const PlannerOptions& options, CostCurve& curve,
-                                      int n_drafters);
 
 }  // namespace outrider

@@ -190,7 +190,7 @@ TEST(PlannerSimulation, TheGuardHoldsWhateverDraftersDo) {
     std::mt19937 random(seed);
     CostCurve passes;
     for (const int rows : {1, 4, 16, 64}) passes.measure(rows, 1 + 0.03 * rows);
-    PricedPlanner planner({}, passes, 2);
+    Planner planner({}, passes, 2);
     AdversarialDrafter drafters[] = {AdversarialDrafter(random), AdversarialDrafter(random)};
     const int n = 1 + seed % 4;
     const bool is_hopeless = seed % 3 == 0;

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "speculation/drafters/excerpt.h"
-#include "speculation/priced_planner.h"
+#include "speculation/planner.h"
 
 namespace outrider {
 
@@ -316,9 +316,9 @@ struct World {
   Costs costs;
   FakeDrafter lookup, model;
   CostCurve curve;
-  PricedPlanner planner;
-  std::function<void(const PricedPlanner&)> check = {};  // after every step
-  double wasted = 0;                                     // drafting in steps that checked nothing
+  Planner planner;
+  std::function<void(const Planner&)> check = {};  // after every step
+  double wasted = 0;                               // drafting in steps that checked nothing
 };
 
 // Every step checks so many guesses of lookup and so many of the draft model, as far as they are

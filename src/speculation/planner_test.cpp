@@ -1,4 +1,4 @@
-#include "speculation/priced_planner.h"
+#include "speculation/planner.h"
 
 #include <gtest/gtest.h>
 
@@ -113,14 +113,14 @@ struct Setting {
   }
 
   CostCurve passes;
-  PricedPlanner planner;
+  Planner planner;
   int n_sequences;
   bool has_read_all = false;  // the drafter, in the last step
 };
 
 const Points kLikeReal = {{1, 30}, {4, 32}, {8, 40}, {16, 78}, {32, 150}};
 
-TEST(PricedPlanner, KeepsTheCountThatPays) {
+TEST(Planner, KeepsTheCountThatPays) {
   const std::vector<float> half(10, 0.5f), sure(10, 0.999f);
   EXPECT_EQ(Setting({{1, 30}, {64, 30}}).prune({chain(std::vector<float>(10, 0.9f))}, {1, 512})[0],
             10);
@@ -132,7 +132,7 @@ TEST(PricedPlanner, KeepsTheCountThatPays) {
 // Each of the first rows is judged by its own price, not by the mean over all; and none is free:
 // in a text that is as fast as may be, rows that seem to cost nothing are not checked for a chance
 // of one in a hundred.
-TEST(PricedPlanner, TheFirstRowsMayBeNearlyFree) {
+TEST(Planner, TheFirstRowsMayBeNearlyFree) {
   Setting knee({{1, 30}, {3, 30.2}, {17, 300}});
   EXPECT_EQ(knee.prune({chain(std::vector<float>(16, 0.3f))}, {1, 512})[0], 2);
   DraftTree tree(0);
@@ -147,14 +147,14 @@ TEST(PricedPlanner, TheFirstRowsMayBeNearlyFree) {
 }
 
 // Four siblings cannot each be taken with probability 0.9.
-TEST(PricedPlanner, SiblingsExcludeEachOther) {
+TEST(Planner, SiblingsExcludeEachOther) {
   DraftTree siblings(0);
   for (Token token = 0; token < 4; ++token) siblings.propose(0, token, {0, 0.9f});
   EXPECT_EQ(Setting({{1, 30}, {5, 60}}).prune({siblings}, {1, 512})[0], 1);
 }
 
 // As a batch fills, rows become dear and speculation fades: every sequence waits for them.
-TEST(PricedPlanner, FadesAsTheBatchFills) {
+TEST(Planner, FadesAsTheBatchFills) {
   int last = 100;
   for (int n : {1, 2, 4, 8, 16}) {
     Setting full({{1, 30}, {8, 31}, {64, 250}}, {}, 1, n);
@@ -168,17 +168,17 @@ TEST(PricedPlanner, FadesAsTheBatchFills) {
   EXPECT_EQ(last, 0);
 }
 
-TEST(PricedPlanner, KeepsLimitsAndRoom) {
+TEST(Planner, KeepsLimitsAndRoom) {
   const std::vector<float> confidences(20, 0.9f);
   for (const bool automatic : {true, false}) {
     CostCurve passes = curve({{1, 30}, {512, 30}});
-    const auto planner = make_planner({.automatic = automatic, .rows = 6}, passes, 1);
-    for (const int sequence : {0, 1}) planner->begin({sequence}, 0);
+    Planner planner({.automatic = automatic, .rows = 6}, passes, 1);
+    for (const int sequence : {0, 1}) planner.begin({sequence}, 0);
     const auto kept = [&](int n_trees, const PassLoad& load) {
       std::vector<DraftTree> trees(n_trees, chain(confidences));
       std::vector<PlannedSequence> planned;
       for (int i = 0; i < n_trees; ++i) planned.push_back(Setting::planned(i, trees[i]));
-      planner->prune(planned, load);
+      planner.prune(planned, load);
       std::vector<int> kept;
       for (const DraftTree& tree : trees) kept.push_back(tree.size() - 1);
       return kept;
@@ -190,34 +190,34 @@ TEST(PricedPlanner, KeepsLimitsAndRoom) {
   }
 }
 
-// Also the priced planner as long as no pass was timed.
-TEST(FixedPlanner, LooksAtNoClock) {
+// If it is not automatic, or as long as no pass was timed.
+TEST(Planner, FixedLooksAtNoClock) {
   for (const bool automatic : {true, false}) {
     CostCurve passes;
-    const auto planner = make_planner({.automatic = automatic, .rows = 8}, passes, 1);
-    planner->begin({0}, 100);
+    Planner planner({.automatic = automatic, .rows = 8}, passes, 1);
+    planner.begin({0}, 100);
     for (int i = 0; i < 50; ++i) {
       DraftTree tree = chain(std::vector<float>(8, 0.01f));
       const PlannedSequence planned[] = {Setting::planned(0, tree)};
       const auto asks =
-          planner->ask(0, PricedDrafter({1000, 1000, 1000}, 100000), planned, {1, 512});
+          planner.ask(0, PricedDrafter({1000, 1000, 1000}, 100000), planned, {1, 512});
       ASSERT_TRUE(asks[0].limits);
       EXPECT_EQ(asks[0].limits->nodes, 8);
       EXPECT_GT(asks[0].n_context, 1000000);
       EXPECT_TRUE(asks[0].worth.row_prices.empty());
-      EXPECT_FALSE(planner->plain_step_is_due({1, 512}));
-      planner->prune(planned, {1, 512});
+      EXPECT_FALSE(planner.plain_step_is_due({1, 512}));
+      planner.prune(planned, {1, 512});
       EXPECT_EQ(tree.size(), 9);
       if (automatic) continue;  // it would learn what a pass takes
       const std::vector<Token> taken{9};
       const DraftOutcome outcome{{0}, &tree, &tree, taken};
-      planner->observe({&outcome, 1}, {1, 512}, 1e6);
+      planner.observe({&outcome, 1}, {1, 512}, 1e6);
     }
     EXPECT_TRUE(passes.empty());
   }
 }
 
-TEST(PricedPlanner, RowsOrDepthOfNothingAskNobody) {
+TEST(Planner, RowsOrDepthOfNothingAskNobody) {
   for (const PlannerOptions& options : {PlannerOptions{.rows = 0}, PlannerOptions{.depth = 0}}) {
     Setting none(kLikeReal, options);
     DraftTree tree(0);
@@ -227,7 +227,7 @@ TEST(PricedPlanner, RowsOrDepthOfNothingAskNobody) {
 }
 
 // Also where it shares a drafter's levels with a sequence that has more room.
-TEST(PricedPlanner, ASequenceIsAskedForNoMoreLevelsThanItHasRoomFor) {
+TEST(Planner, ASequenceIsAskedForNoMoreLevelsThanItHasRoomFor) {
   Setting two({{1, 30}, {64, 31}}, {}, 1, 2);
   DraftTree trees[] = {DraftTree(0), DraftTree(0)};
   PlannedSequence planned[] = {Setting::planned(0, trees[0]), Setting::planned(1, trees[1])};
@@ -238,7 +238,7 @@ TEST(PricedPlanner, ASequenceIsAskedForNoMoreLevelsThanItHasRoomFor) {
   EXPECT_GT(asks[1].limits->depth, 2);
 }
 
-TEST(PricedPlanner, StopsAskingADrafterThatMissesAndProbesItEverLater) {
+TEST(Planner, StopsAskingADrafterThatMissesAndProbesItEverLater) {
   Setting missing(kLikeReal);
   const PricedDrafter drafter({10, 10});
   std::vector<int> asked;
@@ -256,7 +256,7 @@ TEST(PricedPlanner, StopsAskingADrafterThatMissesAndProbesItEverLater) {
 }
 
 // The first probe comes early: 8 steps after the last draft.
-TEST(PricedPlanner, TheFirstProbeComesEarly) {
+TEST(Planner, TheFirstProbeComesEarly) {
   Setting missing(kLikeReal);
   const PricedDrafter drafter({10, 10});
   int n_asked = 0, last = 0, first_probe = 0;
@@ -269,7 +269,7 @@ TEST(PricedPlanner, TheFirstProbeComesEarly) {
   EXPECT_EQ(first_probe - last, 9);  // kGapMin, counted from the first step without
 }
 
-TEST(PricedPlanner, GoesOnAskingADrafterThatPaysOrCostsNothing) {
+TEST(Planner, GoesOnAskingADrafterThatPaysOrCostsNothing) {
   Setting paying(kLikeReal), cheap(kLikeReal);
   for (int i = 0; i < 200; ++i) {
     EXPECT_TRUE(paying.step(PricedDrafter({10, 2}), 3));
@@ -279,7 +279,7 @@ TEST(PricedPlanner, GoesOnAskingADrafterThatPaysOrCostsNothing) {
 
 // What the trees hold already may leave nothing for a costly drafter to add; that is no fault of
 // its own, so it is asked as soon as they hold less, and not probed in between.
-TEST(PricedPlanner, LeavesOutACostlyDrafterWhereACheapOneSuffices) {
+TEST(Planner, LeavesOutACostlyDrafterWhereACheapOneSuffices) {
   Setting both(kLikeReal, {}, 2);
   const PricedDrafter cheap({0.01, 0}), costly({15, 15});
   for (int i = 0; i < 100; ++i) {
@@ -305,7 +305,7 @@ TEST(PricedPlanner, LeavesOutACostlyDrafterWhereACheapOneSuffices) {
 
 // A prompt is prefilled if the rest of the answer is expected to bring in what that takes, and the
 // guard allows it with a few drafts after it.
-TEST(PricedPlanner, PrefillsALongTextIfThatIsExpectedToPay) {
+TEST(Planner, PrefillsALongTextIfThatIsExpectedToPay) {
   const PricedDrafter with_prompt({8, 8, 0.5}, 400), prefilled({8, 8, 0.5}, 0);
   const auto prefills = [&](Setting& setting, const PricedDrafter& drafter, int n_answered,
                             int n_left) {
@@ -334,7 +334,7 @@ TEST(PricedPlanner, PrefillsALongTextIfThatIsExpectedToPay) {
 }
 
 // What its prompt took lets an answer lose more, so that a draft model may prefill it.
-TEST(PricedPlanner, ALongPromptAllowsMore) {
+TEST(Planner, ALongPromptAllowsMore) {
   for (const int n_prompt : {0, 60}) {
     Setting setting(kLikeReal);
     setting.planner.begin({0}, n_prompt);
@@ -344,7 +344,7 @@ TEST(PricedPlanner, ALongPromptAllowsMore) {
   }
 }
 
-TEST(PricedPlanner, PrefillIsNotWhatTimeCostsFromThenOn) {
+TEST(Planner, PrefillIsNotWhatTimeCostsFromThenOn) {
   const PricedDrafter with_prompt({8, 8, 0.5}, 60), prefilled({8, 8, 0.5}, 0);
   Setting setting(kLikeReal), other(kLikeReal);
   for (int i = 0; i < 30; ++i)
@@ -358,7 +358,7 @@ TEST(PricedPlanner, PrefillIsNotWhatTimeCostsFromThenOn) {
 
 // A row that does not pay alone does not pay beside a prompt either, which only makes the step
 // longer: what it costs is what a row adds.
-TEST(PricedPlanner, APromptMakesDraftsNoCheaper) {
+TEST(Planner, APromptMakesDraftsNoCheaper) {
   const auto n_kept = [](int n_prompt, double confidence) {
     Setting setting({{1, 30}, {1001, 10030}});
     setting.passes.measure_one_logit_row(1001, 9030);
@@ -374,7 +374,7 @@ TEST(PricedPlanner, APromptMakesDraftsNoCheaper) {
   }
 }
 
-TEST(PricedPlanner, PassesWithoutDraftsStayKnown) {
+TEST(Planner, PassesWithoutDraftsStayKnown) {
   Setting setting(kLikeReal);
   PassLoad reading = setting.load();
   reading.rows += 8;
@@ -398,7 +398,7 @@ TEST(PricedPlanner, PassesWithoutDraftsStayKnown) {
 }
 
 // One suffices where passes are known from before.
-TEST(PricedPlanner, ARestoredPlannerBeginsWithOnePlainStep) {
+TEST(Planner, ARestoredPlannerBeginsWithOnePlainStep) {
   Setting first(kLikeReal), next(kLikeReal);
   for (int i = 0; i < 50; ++i) first.step(PricedDrafter({8, 8}), 2);
   next.planner.restore(first.planner.learned());
@@ -411,7 +411,7 @@ TEST(PricedPlanner, ARestoredPlannerBeginsWithOnePlainStep) {
 
 // Rows that do not seem to pay are checked now and then, since their price may be wrong; three of
 // them, since the first may be all that costs.
-TEST(PricedPlanner, APriceThatSeemsTooHighIsTriedAgain) {
+TEST(Planner, APriceThatSeemsTooHighIsTriedAgain) {
   Setting setting({{1, 30}, {2, 80}, {17, 80}});
   int n_checked = 0, first = 0;
   for (int i = 0; i < 400; ++i) {
@@ -432,7 +432,7 @@ TEST(PricedPlanner, APriceThatSeemsTooHighIsTriedAgain) {
 
 // In a text that is fast by its drafts a millisecond is dear: what pays in a slow text does not
 // there. A new text begins at the speed of recent ones, which counts like one step.
-TEST(PricedPlanner, TheSpeedOfATextPricesItsTime) {
+TEST(Planner, TheSpeedOfATextPricesItsTime) {
   Setting setting({{1, 30}, {4, 31}, {5, 41}, {17, 161}}, {.depth = 3});
   const std::vector<float> chances = {0.97f, 0.97f, 0.97f, 0.55f};
   EXPECT_EQ(setting.prune({chain(chances)}, {1, 512})[0], 4);
@@ -446,7 +446,7 @@ TEST(PricedPlanner, TheSpeedOfATextPricesItsTime) {
 
 // A drafter that takes more than even a right guess brings is left alone, but once more is asked
 // where that was measured in an earlier run.
-TEST(PricedPlanner, TriesWhatWasDearInAnEarlierRun) {
+TEST(Planner, TriesWhatWasDearInAnEarlierRun) {
   for (const bool is_old : {false, true}) {
     Setting setting(kLikeReal);
     setting.plain_steps(3);
@@ -460,7 +460,7 @@ TEST(PricedPlanner, TriesWhatWasDearInAnEarlierRun) {
   }
 }
 
-TEST(PricedPlanner, RidersRideWhereTheyPay) {
+TEST(Planner, RidersRideWhereTheyPay) {
   PricedDrafter drafter({});
   drafter.n_riders = 60;
   const auto riders = [&](Setting& setting, DraftTree tree = chain({})) {
