@@ -123,7 +123,8 @@ PlannedSequence Step::planned_sequence(const SequenceStep& sequence, DraftTree& 
           .n_left = generation.stop.n_left(),
           .rows_max = sequence.rows_max,
           .depth_max = sequence.depth_max,
-          .drawers = sequence.drawers};
+          .drawers = sequence.drawers,
+          .n_riders = sequence.n_riders()};
 }
 
 // Drafters are asked in order; each sees what those before it proposed. Where sequences draw, those
@@ -234,18 +235,16 @@ void Step::plan() {
 void Step::add_riders() {
   if (is_measured_) return;
   const std::vector<SequenceStep*> sequences = drafting();
-  int n_riders = 0;
   for (int i = 0; i < std::ssize(engine_.drafters_); ++i) {
     Drafter& drafter = *engine_.drafters_[i];
     if (drafter.riders_max() == 0 || sequences.empty()) continue;
     std::vector<PlannedSequence> planned;
     for (SequenceStep* sequence : sequences) {
       planned.push_back(planned_sequence(*sequence, sequence->checked));
-      planned.back().rows_max -= sequence->n_riders();
       if (!sequence->generation->options.allows_drafter(drafter.name()))
         planned.back().rows_max = 0;
     }
-    const std::vector<int> limits = engine_.planner_->riders(i, drafter, planned, load_, n_riders);
+    const std::vector<int> limits = engine_.planner_->riders(i, drafter, planned, load_);
     for (std::size_t at = 0; at < sequences.size(); ++at) {
       SequenceStep& sequence = *sequences[at];
       if (limits[at] == 0 || sequence.depth_max < 1) continue;
@@ -260,7 +259,6 @@ void Step::add_riders() {
         CHECK(std::ssize(path) <= sequence.depth_max);
         rows.push_back({parent, std::move(path)});
       }
-      n_riders += static_cast<int>(riders.size());
     }
   }
 }

@@ -1,7 +1,6 @@
 #include "speculation/planner.h"
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
 #include <numeric>
 #include <utility>
@@ -15,14 +14,18 @@ constexpr double kRecent = 31.0 / 32;     // what a step leaves of the weight of
 constexpr int kGapMin = 8, kGapMax = 64;  // steps between trials
 constexpr int kPlainAtFirst = 2;          // steps; one suffices where passes are known from before
 constexpr int kProbeContext = 16;         // tokens of a text's end that a probed drafter reads
-constexpr int kProbeRows = 3;
+constexpr std::size_t kProbeRows = 3;
 // A prefill needs room for a draft of so many levels after it, or it would have to wait.
 constexpr int kLevelsAfterPrefill = 3;
 constexpr double kAnswerUsual = 48;  // tokens, before any answer has ended
 
+int sum(std::span<const int> values) {
+  return std::accumulate(values.begin(), values.end(), 0);
+}
+
 // That the pass had for it, the root's not among them.
 int rows_of(const DraftOutcome& outcome) {
-  return std::accumulate(outcome.riders.begin(), outcome.riders.end(), outcome.checked->size() - 1);
+  return outcome.checked->size() - 1 + sum(outcome.riders);
 }
 
 // Tokens that the step took from this drafter and would have had from no other.
@@ -37,49 +40,6 @@ int n_alone(const DraftOutcome& outcome, int drafter) {
     n += proposals.size() == 1 && proposals[0].drafter == drafter ? 1 : 0;
   }
   return n;
-}
-
-// A drafted node of one of several trees.
-struct RankedNode {
-  int sequence, node;
-  double chance;  // that it is accepted
-};
-
-// chances: [sequences][nodes]. The most likely nodes of all trees, the best first, as many as each
-// sequence, the pass and options.rows have room for. Parents come before their children. Sequences
-// that draw have their rows already and none in the result.
-std::vector<RankedNode> rank_nodes(std::span<const PlannedSequence> sequences,
-                                   const std::vector<std::vector<double>>& chances,
-                                   const PassLoad& load, const PlannerOptions& options) {
-  std::vector<RankedNode> all;
-  std::vector<int> room;
-  int n_drawn = 0;
-  for (int i = 0; i < static_cast<int>(sequences.size()); ++i) {
-    room.push_back(std::min(options.rows, sequences[i].rows_max));
-    n_drawn += sequences[i].n_settled();
-    if (sequences[i].drawers > 0) continue;
-    for (int node = 1; node < static_cast<int>(chances[i].size()); ++node)
-      all.push_back({i, node, chances[i][node]});
-  }
-  // A parent's chance is at least its child's, and its number is lower, so a stable sort puts it
-  // first.
-  std::ranges::stable_sort(all, std::greater<>{}, &RankedNode::chance);
-  const std::size_t n_max = std::max(0, load.rows_max - load.rows - n_drawn);
-  std::vector<RankedNode> ranked;
-  for (const RankedNode& node : all)
-    if (ranked.size() < n_max && room[node.sequence]-- > 0) ranked.push_back(node);
-  return ranked;
-}
-
-// Cuts the trees to these nodes, but not those of sequences that draw.
-void keep_nodes(std::span<const PlannedSequence> sequences, std::span<const RankedNode> nodes) {
-  std::vector<std::vector<bool>> kept;
-  for (const PlannedSequence& sequence : sequences) {
-    kept.emplace_back(sequence.tree->size(), sequence.drawers > 0);
-    kept.back()[0] = true;
-  }
-  for (const RankedNode& node : nodes) kept[node.sequence][node.node] = true;
-  for (std::size_t i = 0; i < sequences.size(); ++i) sequences[i].tree->keep(kept[i]);
 }
 
 }  // namespace
@@ -208,7 +168,7 @@ void Planner::learn(int drafter, DraftSequence number, int levels,
 // If so many rows of each are checked, [sequences].
 std::vector<Guard::Share> Planner::shares(std::span<Sequence* const> sequences,
                                           std::span<const int> rows, const StepCosts& costs) {
-  const int n_rows = std::accumulate(rows.begin(), rows.end(), 0);
+  const int n_rows = sum(rows);
   const double per_row = n_rows == 0 ? 0 : costs.added_ms(n_rows) / n_rows / costs.plain_ms();
   std::vector<Guard::Share> shares;
   for (std::size_t i = 0; i < sequences.size(); ++i) {
@@ -449,77 +409,95 @@ void Planner::probe(Question& question) {
   }
 }
 
-void Planner::prune(std::span<const PlannedSequence> sequences, const PassLoad& load) {
-  std::vector<std::vector<double>> chances;
-  for (const PlannedSequence& planned : sequences) chances.push_back(this->chances(planned));
-  std::vector<RankedNode> nodes = rank_nodes(sequences, chances, load, options_);
-  if (!prices() || nodes.empty()) return keep_nodes(sequences, nodes);
-  const View view = this->view(sequences, load);
-  // The times of rows that are never checked stay as they were last estimated, be it wrongly: a few
-  // rows are checked now and then even where they do not seem to pay.
-  const bool probes = ++row_trial_.n_since >= row_trial_.gap;
+// A row that a pass may have beside those that are settled.
+struct Planner::Row {
+  int sequence;     // among the planned ones
+  int node;         // of its tree; a rider is none
+  double expected;  // tokens that it brings
+};
 
-  const int n_nodes = static_cast<int>(nodes.size());
-  std::vector<double> prices = view.costs.row_prices(n_nodes, view.ms_price);
-  std::vector<double> values;
-  std::vector<int> n_own;  // rows
-  for (const PlannedSequence& planned : sequences) n_own.push_back(planned.n_settled());
-  int n_probe = 0;
-  for (int n = 1; n <= n_nodes; ++n) {
-    values.push_back(nodes[n - 1].chance);
-    ++n_own[nodes[n - 1].sequence];
-    if (!allows(shares(view.sequences, n_own, view.costs), load))
-      prices[n] = HUGE_VAL;
-    else if (n <= kProbeRows)
-      n_probe = n;
+// How many of these rows, the first ones, bring the most tokens less their price, as far as the
+// guard allows. settled: rows that each sequence has already.
+int Planner::n_that_pay(const View& view, std::span<const Row> rows, std::vector<int> settled,
+                        double ms_price) {
+  const int n_settled = sum(settled), n_max = static_cast<int>(rows.size());
+  const std::vector<double> prices = view.costs.row_prices(n_settled + n_max, ms_price);
+  int best = 0;
+  double tokens = 0, most = 0;
+  for (int n = 1; n <= n_max; ++n) {
+    tokens += rows[n - 1].expected;
+    ++settled[rows[n - 1].sequence];
+    const double gain = tokens - (prices[n_settled + n] - prices[n_settled]);
+    if (gain <= most || !allows(shares(view.sequences, settled, view.costs), view.load)) continue;
+    most = gain;
+    best = n;
   }
-  int n_kept = best_gain(values, prices).n;
-  if (n_kept > 0) {
-    row_trial_.n_since = 0;
-  } else if (probes) {
-    n_kept = n_probe;
-    row_trial_.tried();
+  return best;
+}
+
+void Planner::prune(std::span<const PlannedSequence> sequences, const PassLoad& load) {
+  std::vector<Row> all, rows;
+  std::vector<int> settled, room;
+  for (int i = 0; i < static_cast<int>(sequences.size()); ++i) {
+    settled.push_back(sequences[i].n_settled());
+    room.push_back(std::min(options_.rows, sequences[i].rows_max));
+    if (sequences[i].drawers > 0) continue;
+    const std::vector<double> chances = this->chances(sequences[i]);
+    for (int node = 1; node < static_cast<int>(chances.size()); ++node)
+      all.push_back({i, node, chances[node]});
   }
-  nodes.resize(n_kept);
-  keep_nodes(sequences, nodes);
+  // A parent's chance is at least its child's, and its number is lower, so a stable sort puts it
+  // first.
+  std::ranges::stable_sort(all, std::greater<>{}, &Row::expected);
+  int n_left = load.rows_left() - sum(settled);
+  for (const Row& row : all) {
+    if (n_left <= 0 || room[row.sequence] <= 0) continue;
+    --n_left, --room[row.sequence];
+    rows.push_back(row);
+  }
+  if (prices() && !rows.empty()) {
+    const View view = this->view(sequences, load);
+    int n = n_that_pay(view, rows, settled, view.ms_price);
+    if (n > 0) {
+      row_trial_.n_since = 0;
+    } else if (++row_trial_.n_since >= row_trial_.gap) {
+      // The times of rows that are never checked stay as they were last estimated, be it wrongly: a
+      // few rows are checked now and then as if they were free.
+      n = n_that_pay(view, std::span(rows).first(std::min(rows.size(), kProbeRows)), settled, 0);
+      row_trial_.tried();
+    }
+    rows.resize(n);
+  }
+  for (int i = 0; i < static_cast<int>(sequences.size()); ++i) {
+    if (sequences[i].drawers > 0) continue;
+    std::vector<bool> kept(sequences[i].tree->size());
+    kept[0] = true;
+    for (const Row& row : rows)
+      if (row.sequence == i) kept[row.node] = true;
+    sequences[i].tree->keep(kept);
+  }
 }
 
 std::vector<int> Planner::riders(int drafter, const Drafter& asked,
-                                 std::span<const PlannedSequence> sequences, const PassLoad& load,
-                                 int n_riders) {
-  int n_left = load.rows_left() - n_riders;
-  for (const PlannedSequence& sequence : sequences) n_left -= sequence.tree->size() - 1;
-  std::vector<int> riders;
-  for (const PlannedSequence& sequence : sequences) {
-    const int n_own = std::min(options_.rows, sequence.rows_max) - (sequence.tree->size() - 1);
-    riders.push_back(std::max(0, std::min({asked.riders_max(), n_own, n_left})));
-    n_left -= riders.back();
-  }
-  if (!prices()) return riders;
+                                 std::span<const PlannedSequence> sequences, const PassLoad& load) {
   rides_[drafter] = true;
-  const View view = this->view(sequences, load);
-  const StepCosts& costs = view.costs;
-  std::vector<int> n_nodes;
-  for (const PlannedSequence& planned : sequences) n_nodes.push_back(planned.tree->size() - 1);
-  std::vector<Guard::Share> shares = this->shares(view.sequences, n_nodes, costs);
-  int n_before = std::accumulate(n_nodes.begin(), n_nodes.end(), n_riders);
-  for (std::size_t i = 0; i < sequences.size(); ++i) {
-    const int n_max = std::exchange(riders[i], 0);
-    double most = 0;
-    for (int n = 1; n_max > 0; n = std::min(2 * n, n_max)) {
-      const double ms = costs.added_ms(n_before + n) - costs.added_ms(n_before);
-      const double gain = rider_gains_[drafter].expected(n) - view.ms_price * ms;
-      std::vector<Guard::Share> with = shares;
-      with[i].passes += ms / costs.plain_ms();
-      if (gain > most && allows(with, load)) {
-        most = gain;
-        riders[i] = n;
-      }
-      if (n == n_max) break;
+  std::vector<int> settled, riders;
+  for (const PlannedSequence& each : sequences)
+    settled.push_back(each.tree->size() - 1 + each.n_riders);
+  for (int i = 0; i < static_cast<int>(sequences.size()); ++i) {
+    const int n_own = std::min(options_.rows, sequences[i].rows_max) - settled[i];
+    int n = std::max(0, std::min({asked.riders_max(), n_own, load.rows_left() - sum(settled)}));
+    if (prices()) {
+      const RiderGain& gain = rider_gains_[drafter];
+      std::vector<Row> rows;
+      for (int k = 0; k < n; ++k)
+        rows.push_back(
+            {.sequence = i, .node = -1, .expected = gain.expected(k + 1) - gain.expected(k)});
+      const View view = this->view(sequences, load);
+      n = n_that_pay(view, rows, settled, view.ms_price);
     }
-    const double ms = costs.added_ms(n_before + riders[i]) - costs.added_ms(n_before);
-    shares[i].passes += ms / costs.plain_ms();
-    n_before += riders[i];
+    settled[i] += n;
+    riders.push_back(n);
   }
   return riders;
 }
@@ -529,7 +507,7 @@ void Planner::observe(std::span<const DraftOutcome> outcomes, const PassLoad& lo
   if (!options_.automatic) return;
   std::vector<int> rows;
   for (const DraftOutcome& outcome : outcomes) rows.push_back(rows_of(outcome));
-  const int n_rows = std::accumulate(rows.begin(), rows.end(), 0);
+  const int n_rows = sum(rows);
   // With the estimates that the step was planned with.
   if (!curve_.empty() && !outcomes.empty()) count(outcomes, load, rows);
   for (const DraftOutcome& outcome : outcomes) {

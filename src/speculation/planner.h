@@ -50,6 +50,7 @@ struct PlannedSequence {
   int rows_max;               // drafted nodes and riders that its request allows; 0: no drafts
   int depth_max;              // of drafts, as context and token limit leave room
   int drawers = 0;            // drafters that draw for it: then its tree is not pruned
+  int n_riders = 0;           // that drafters have got already
 
   // Nodes that cannot be pruned any more.
   int n_settled() const { return drawers > 0 ? tree->size() - 1 : 0; }
@@ -108,10 +109,9 @@ class Planner {
   void prune(std::span<const PlannedSequence> sequences, const PassLoad& load);
 
   // How many riders of the drafter each of these sequences may have beside its tree, which is
-  // pruned, [sequences]. n_riders: those that other drafters have got already.
+  // pruned, [sequences].
   std::vector<int> riders(int drafter, const Drafter& asked,
-                          std::span<const PlannedSequence> sequences, const PassLoad& load,
-                          int n_riders);
+                          std::span<const PlannedSequence> sequences, const PassLoad& load);
 
   // After the step, whose pass took forward_ms with its choices. Outcomes of all sequences that got
   // tokens, those that got their first one too.
@@ -147,6 +147,7 @@ class Planner {
   struct View;
   struct Candidate;
   struct Question;
+  struct Row;
 
   bool prices() const { return options_.automatic && !curve_.empty(); }
   View view(std::span<const PlannedSequence> planned, const PassLoad& load);
@@ -159,6 +160,8 @@ class Planner {
   void probe(Question& question);
   static std::vector<Guard::Share> shares(std::span<Sequence* const> sequences,
                                           std::span<const int> rows, const StepCosts& costs);
+  int n_that_pay(const View& view, std::span<const Row> rows, std::vector<int> settled,
+                 double ms_price);
   void count(std::span<const DraftOutcome> outcomes, const PassLoad& load,
              std::span<const int> rows);
 

@@ -465,7 +465,7 @@ TEST(Planner, RidersRideWhereTheyPay) {
   drafter.n_riders = 60;
   const auto riders = [&](Setting& setting, DraftTree tree = chain({})) {
     const PlannedSequence planned[] = {Setting::planned(0, tree)};
-    return setting.planner.riders(0, drafter, planned, setting.load(), 0)[0];
+    return setting.planner.riders(0, drafter, planned, setting.load())[0];
   };
   Setting flat({{1, 30}, {64, 30.1}}), steep({{1, 30}, {64, 30 * 64}}), real(kLikeReal);
   for (Setting* setting : {&flat, &steep, &real}) setting->plain_steps(3);
