@@ -1,5 +1,6 @@
 // What an engine has learned about costs and acceptance, as a value: to be kept, and to begin
-// another engine with for the same models, drafters, machine and settings.
+// another engine with for the same models, drafters, machine and settings. By default as before any
+// answer.
 
 #pragma once
 
@@ -20,10 +21,10 @@ struct Learned {
     RiderGain riders = {};
   };
   std::vector<OfDrafter> drafters;
-  double answers = 0;        // how many answer_tokens stands for; older ones count less
-  double answer_tokens = 0;  // of an answer, in the mean
-  double speed = 1;          // tokens of recent sequences in the time of a pass without drafts
-  double bank = 0;           // guard.h
+  double answers = 1;         // how many answer_tokens stands for; older ones count less
+  double answer_tokens = 48;  // of an answer, in the mean
+  double speed = 1;           // tokens of recent sequences in the time of a pass without drafts
+  double bank = 0;            // guard.h
 };
 
 }  // namespace outrider

@@ -17,7 +17,6 @@ constexpr int kProbeContext = 16;         // tokens of a text's end that a probe
 constexpr std::size_t kProbeRows = 3;
 // A prefill needs room for a draft of so many levels after it, or it would have to wait.
 constexpr int kLevelsAfterPrefill = 3;
-constexpr double kAnswerUsual = 48;  // tokens, before any answer has ended
 
 int sum(std::span<const int> values) {
   return std::accumulate(values.begin(), values.end(), 0);
@@ -52,17 +51,18 @@ Planner::Planner(const PlannerOptions& options, CostCurve& curve, int n_drafters
     : options_(options),
       curve_(curve),
       calibration_(n_drafters),
-      rider_gains_(n_drafters),
       rides_(n_drafters),
-      answer_tokens_(kAnswerUsual),
       n_plain_due_(kPlainAtFirst),
-      row_trial_{kGapMin} {}
+      row_trial_{kGapMin} {
+  learned_.drafters.resize(n_drafters);
+}
 
 // Its speed begins as that of recent sequences, with the weight of one step.
 void Planner::begin(DraftSequence number, int n_prefill) {
   end(number);
-  Sequence sequence{.belief = calibration_.begin(), .trials = {}, .tokens = speed_, .passes = 1};
-  sequence.trials.resize(rider_gains_.size());
+  Sequence sequence{
+      .belief = calibration_.begin(), .trials = {}, .tokens = learned_.speed, .passes = 1};
+  sequence.trials.resize(rides_.size());
   if (prices() && n_prefill > 0)
     sequence.account.prefill =
         curve_.ms({.rows = n_prefill, .without_logits = n_prefill - 1}) / curve_.ms(1);
@@ -74,36 +74,26 @@ void Planner::end(DraftSequence number) {
   if (found == sequences_.end()) return;
   if (const int n = found->second.account.n_tokens; n > 0) {
     calibration_.end(found->second.belief);
-    n_answers_ = kRecent * n_answers_ + 1;
-    answer_tokens_ += (n - answer_tokens_) / n_answers_;
+    learned_.answers = kRecent * learned_.answers + 1;
+    learned_.answer_tokens += (n - learned_.answer_tokens) / learned_.answers;
   }
   sequences_.erase(found);
 }
 
 Learned Planner::learned() const {
-  Learned learned{.passes = {},
-                  .drafters = {},
-                  .answers = n_answers_,
-                  .answer_tokens = answer_tokens_,
-                  .speed = speed_,
-                  .bank = guard_.bank()};
-  for (std::size_t drafter = 0; drafter < rider_gains_.size(); ++drafter)
-    learned.drafters.push_back({.passes = {},
-                                .acceptance = calibration_.of_drafter(drafter),
-                                .riders = rider_gains_[drafter]});
+  Learned learned = learned_;
+  learned.bank = guard_.bank();
+  for (std::size_t drafter = 0; drafter < learned.drafters.size(); ++drafter)
+    learned.drafters[drafter].acceptance = calibration_.of_drafter(drafter);
   return learned;
 }
 
 void Planner::restore(const Learned& learned) {
-  CHECK(learned.drafters.size() == rider_gains_.size());
-  for (std::size_t drafter = 0; drafter < rider_gains_.size(); ++drafter) {
-    calibration_.restore(drafter, learned.drafters[drafter].acceptance);
-    rider_gains_[drafter] = learned.drafters[drafter].riders;
-  }
-  n_answers_ = learned.answers;
-  answer_tokens_ = learned.answer_tokens;
-  speed_ = learned.speed;
+  CHECK(learned.drafters.size() == learned_.drafters.size());
+  learned_ = learned;
   guard_.restore(learned.bank);
+  for (std::size_t drafter = 0; drafter < learned.drafters.size(); ++drafter)
+    calibration_.restore(drafter, learned.drafters[drafter].acceptance);
   n_plain_due_ = 1;
 }
 
@@ -117,7 +107,7 @@ Planner::Report Planner::report() const {
 
 bool Planner::plain_step_is_due(const PassLoad& load) const {
   if (!prices() || load.prompt_rows > 0) return false;
-  return n_plain_due_ > 0 || plain_trial_.n_since >= plain_trial_.gap * speed_;
+  return n_plain_due_ > 0 || plain_trial_.n_since >= plain_trial_.gap * learned_.speed;
 }
 
 // What a step's decisions look at.
@@ -303,8 +293,9 @@ void Planner::choose_context(Candidate& candidate, const Question& question) {
   const auto price = [&](int levels) { return share * question.costs.back().ms(levels); };
   const BestGain with = candidate.prospect.best(price), without = as_it_is.best(price);
   // An answer goes on for as long as answers are, or as it has gone on already.
-  const double n_left = std::min<double>(std::max<double>(planned.n_answered, answer_tokens_),
-                                         planned.n_left.value_or(kWholeText));
+  const double n_left =
+      std::min<double>(std::max<double>(planned.n_answered, learned_.answer_tokens),
+                       planned.n_left.value_or(kWholeText));
   const double gain = n_left / (1 + with.tokens) * (with.gain - without.gain);
   candidate.levels = kLevelsAfterPrefill;
   const bool pays = gain > ms_price * candidate.prefill_ms && allows(question);
@@ -488,7 +479,7 @@ std::vector<int> Planner::riders(int drafter, const Drafter& asked,
     const int n_own = std::min(options_.rows, sequences[i].rows_max) - settled[i];
     int n = std::max(0, std::min({asked.riders_max(), n_own, load.rows_left() - sum(settled)}));
     if (prices()) {
-      const RiderGain& gain = rider_gains_[drafter];
+      const RiderGain& gain = learned_.drafters[drafter].riders;
       std::vector<Row> rows;
       for (int k = 0; k < n; ++k)
         rows.push_back(
@@ -512,10 +503,11 @@ void Planner::observe(std::span<const DraftOutcome> outcomes, const PassLoad& lo
   if (!curve_.empty() && !outcomes.empty()) count(outcomes, load, rows);
   for (const DraftOutcome& outcome : outcomes) {
     calibration_.observe(sequences_.at(outcome.sequence).belief, *outcome.drafted, outcome.taken);
-    for (std::size_t drafter = 0; drafter < rider_gains_.size(); ++drafter)
+    for (std::size_t drafter = 0; drafter < rides_.size(); ++drafter)
       if (rides_[drafter])
-        rider_gains_[drafter].observe(outcome.riders.empty() ? 0 : outcome.riders[drafter],
-                                      n_alone(outcome, static_cast<int>(drafter)));
+        learned_.drafters[drafter].riders.observe(
+            outcome.riders.empty() ? 0 : outcome.riders[drafter],
+            n_alone(outcome, static_cast<int>(drafter)));
   }
   curve_.refine(StepCosts::work(load, n_rows), forward_ms);
   n_vetoes_ += std::exchange(is_vetoed_, false);
@@ -546,7 +538,7 @@ void Planner::count(std::span<const DraftOutcome> outcomes, const PassLoad& load
     sequence.tokens = kRecent * sequence.tokens + static_cast<double>(outcome.taken.size());
     sequence.passes = kRecent * sequence.passes + passes;
     speeds += sequence.speed();
-    for (std::size_t drafter = 0; drafter < rider_gains_.size(); ++drafter) {
+    for (std::size_t drafter = 0; drafter < rides_.size(); ++drafter) {
       Trial& trial = sequence.trials[drafter];
       if (trial.gap == 0 || outcome.taken.empty() ||
           !outcome.drafted->guesses(static_cast<int>(drafter), outcome.taken[0]))
@@ -555,7 +547,7 @@ void Planner::count(std::span<const DraftOutcome> outcomes, const PassLoad& load
       trial = {.gap = kGapMin, .n_since = kGapMin - 1};
     }
   }
-  speed_ = speeds / static_cast<double>(outcomes.size());
+  learned_.speed = speeds / static_cast<double>(outcomes.size());
 }
 
 }  // namespace outrider

@@ -25,7 +25,6 @@
 #include "speculation/drafter.h"
 #include "speculation/guard.h"
 #include "speculation/learned.h"
-#include "speculation/rider_gain.h"
 #include "speculation/step_costs.h"
 #include "speculation/tree.h"
 
@@ -117,8 +116,8 @@ class Planner {
   // tokens, those that got their first one too.
   void observe(std::span<const DraftOutcome> outcomes, const PassLoad& load, double forward_ms);
 
-  // What the next planner for the same models on the same machine may begin with. Passes are not
-  // part of it.
+  // What the next planner for the same models on the same machine may begin with. Passes, which are
+  // a part of it, are left to the caller.
   Learned learned() const;
   void restore(const Learned& learned);  // of as many drafters
 
@@ -170,11 +169,9 @@ class Planner {
   Calibration calibration_;
   Guard guard_;
   std::map<DraftSequence, Sequence> sequences_;
-  std::vector<RiderGain> rider_gains_;    // [drafters]
-  std::vector<bool> rides_;               // [drafters]: it was asked how many riders it may have
-  double n_answers_ = 1, answer_tokens_;  // that have ended recently, and their mean
-  double speed_ = 1;                      // of the last step's sequences, their mean
-  int n_plain_due_;                       // plain steps before anything is drafted
+  Learned learned_;          // bank and acceptance are the guard's and the calibration's
+  std::vector<bool> rides_;  // [drafters]: it was asked how many riders it may have
+  int n_plain_due_;          // plain steps before anything is drafted
   Trial plain_trial_, row_trial_;
   bool is_vetoed_ = false;  // this step
   long n_vetoes_ = 0, n_probes_ = 0;
