@@ -18,13 +18,9 @@ constexpr std::size_t kProbeRows = 3;
 // A prefill needs room for a draft of so many levels after it, or it would have to wait.
 constexpr int kLevelsAfterPrefill = 3;
 
-int sum(std::span<const int> values) {
-  return std::accumulate(values.begin(), values.end(), 0);
-}
-
 // That the pass had for it, the root's not among them.
 int rows_of(const DraftOutcome& outcome) {
-  return outcome.checked->size() - 1 + sum(outcome.riders);
+  return std::accumulate(outcome.riders.begin(), outcome.riders.end(), outcome.checked->size() - 1);
 }
 
 // Tokens that the step took from this drafter and would have had from no other.
@@ -110,28 +106,80 @@ bool Planner::plain_step_is_due(const PassLoad& load) const {
   return n_plain_due_ > 0 || plain_trial_.n_since >= plain_trial_.gap * learned_.speed;
 }
 
-// What a step's decisions look at.
-struct Planner::View {
-  const PassLoad& load;
-  StepCosts costs;
-  std::vector<Sequence*> sequences;  // that are planned
-  // What all sequences would get from another millisecond without prompts; those that prefill
-  // theirs, or wait to, count as if they decoded without drafts.
-  double ms_price;
+// A sequence in a step's ledger.
+struct Planner::Entry {
+  Sequence* sequence;
+  int rows;  // of the pass, for its nodes and riders
+  const PlannedSequence* planned = nullptr;
+  // Of a drafter that may be asked for it:
+  Ask* ask = nullptr;
+  std::vector<double> tree = {};  // chances of the nodes that there are
+  int levels = 0;                 // that are asked for, a row for each; 0: it is not asked
+  int n_context = kWholeText;     // and with this:
+  double prefill_ms = 0, handicap = 0;
+  Prospect prospect = {};
+
+  double gain(int levels) const { return prospect.gains[prospect.at(levels)]; }
 };
 
-Planner::View Planner::view(std::span<const PlannedSequence> planned, const PassLoad& load) {
-  View view{load, StepCosts(curve_, load), {}, 0};
+// What a step takes as far as it is decided, beside what sequences have noted.
+struct Planner::Ledger {
+  const PassLoad& load;
+  StepCosts costs;
+  std::vector<Entry> entries = {};
+  // What all sequences would get from another millisecond without prompts; those that prefill
+  // theirs, or wait to, count as if they decoded without drafts.
+  double ms_price = 0;
+  std::vector<DraftCost> draft_costs = {{}};  // of the drafter, asked for so many together
+
+  int n_asked() const { return static_cast<int>(std::ranges::count_if(entries, &Entry::levels)); }
+  int n_rows() const {
+    int n = 0;
+    for (const Entry& entry : entries) n += entry.rows + entry.levels;
+    return n;
+  }
+  // Rows share what they all add to the pass; who is asked shares the drafter's time.
+  std::vector<Guard::Share> shares() const {
+    const double row_ms = costs.added_ms(n_rows()) / std::max(1, n_rows());
+    const int levels = entries.empty() ? 0 : std::ranges::max(entries, {}, &Entry::levels).levels;
+    const double draft_ms = draft_costs[n_asked()].ms(levels) / std::max(1, n_asked());
+    std::vector<Guard::Share> shares;
+    for (const Entry& entry : entries) {
+      double ms = (entry.rows + entry.levels) * row_ms;
+      if (entry.levels > 0) ms += draft_ms + entry.prefill_ms;
+      const Sequence& noted = *entry.sequence;
+      shares.push_back(
+          {&entry.sequence->account, noted.drafting + noted.prefill + ms / costs.plain_ms()});
+    }
+    return shares;
+  }
+};
+
+Planner::Ledger Planner::ledger(std::span<const PlannedSequence> planned, const PassLoad& load) {
+  Ledger ledger{load, StepCosts(curve_, load)};
   double speeds = load.sequences - static_cast<double>(planned.size());
   for (const PlannedSequence& each : planned) {
-    view.sequences.push_back(&sequences_.at(each.sequence));
-    speeds += view.sequences.back()->speed();
+    ledger.entries.push_back({&sequences_.at(each.sequence), each.n_settled(), &each});
+    speeds += ledger.entries.back().sequence->speed();
   }
-  view.ms_price = speeds / view.costs.plain_ms();
-  return view;
+  if (prices()) ledger.ms_price = speeds / ledger.costs.plain_ms();
+  return ledger;
 }
 
-// The probability of each node that it is accepted, [tree.size()]: as the drafters state it where
+// Rows that the sequence, and the pass, have left.
+int Planner::room(const Entry& entry, const Ledger& ledger) const {
+  return std::min(std::min(options_.rows, entry.planned->rows_max) - entry.rows,
+                  ledger.load.rows_left() - ledger.n_rows());
+}
+
+// Whether the guard does, if no draft is accepted.
+bool Planner::allows(const Ledger& ledger) {
+  const Guard::Bound bound = guard_.exceeded(ledger.shares(), ledger.load.sequences);
+  is_vetoed_ = is_vetoed_ || bound == Guard::Bound::patience;
+  return bound == Guard::Bound::none;
+}
+
+// The probability of each node but the root that it is accepted: as the drafters state it where
 // nothing has a price.
 std::vector<double> Planner::chances(const PlannedSequence& planned) const {
   const DraftTree& tree = *planned.tree;
@@ -142,6 +190,7 @@ std::vector<double> Planner::chances(const PlannedSequence& planned) const {
       chances[node] = std::ranges::max(tree[node].proposals, {}, &Proposal::confidence).confidence;
     chances[node] *= chances[tree[node].parent];
   }
+  chances.erase(chances.begin());
   return chances;
 }
 
@@ -155,220 +204,157 @@ void Planner::learn(int drafter, DraftSequence number, int levels,
                          Calibration::handicap(guess.n_known));
 }
 
-// If so many rows of each are checked, [sequences].
-std::vector<Guard::Share> Planner::shares(std::span<Sequence* const> sequences,
-                                          std::span<const int> rows, const StepCosts& costs) {
-  const int n_rows = sum(rows);
-  const double per_row = n_rows == 0 ? 0 : costs.added_ms(n_rows) / n_rows / costs.plain_ms();
-  std::vector<Guard::Share> shares;
-  for (std::size_t i = 0; i < sequences.size(); ++i) {
-    Sequence& sequence = *sequences[i];
-    shares.push_back({&sequence.account, sequence.drafting + sequence.prefill + rows[i] * per_row});
-  }
-  return shares;
-}
-
-// A sequence for which a drafter may be asked.
-struct Planner::Candidate {
-  std::size_t index;  // among the planned sequences
-  const PlannedSequence& planned;
-  Sequence& sequence;
-  Ask& ask;
-  std::vector<double> tree;  // chances of its nodes
-  // Chosen:
-  int levels = 0;  // 0: it is not asked for
-  double prefill_ms = 0;
-  Prospect prospect = {};  // with what it will have prefilled
-
-  Prospect expect(double handicap) const {
-    return ask.worth.prospect(tree, ask.limits->depth, handicap);
-  }
-  double gain() const { return prospect.gains[prospect.at(levels)]; }
-};
-
-struct Planner::Question {
-  const View& view;
-  int drafter;
-  const Drafter& asked;
-  std::vector<Candidate> candidates = {};
-  std::vector<DraftCost> costs = {{}};  // [candidates + 1]: for so many together
-
-  int n_chosen() const {
-    return static_cast<int>(std::ranges::count_if(candidates, &Candidate::levels));
-  }
-};
-
 // Proposals that will be pruned may be more than the pass has room for; draws share what room is
 // left.
 std::vector<Planner::Ask> Planner::ask(int drafter, const Drafter& asked,
                                        std::span<const PlannedSequence> sequences,
                                        const PassLoad& load) {
-  std::vector<Ask> asks;
-  int n_left = load.rows_left();
-  for (const PlannedSequence& sequence : sequences) n_left -= sequence.n_settled();
-  const int share = n_left / std::max(1, static_cast<int>(sequences.size()));
-  for (const PlannedSequence& sequence : sequences) {
-    Ask& ask = asks.emplace_back();
-    DraftLimits limits{std::min(options_.rows, sequence.rows_max),
-                       std::min(options_.depth, sequence.depth_max), options_.width};
-    if (sequence.drawers > 0 && asked.can_draw())
-      limits.nodes = std::min(limits.nodes - sequence.n_settled(), share) / sequence.drawers;
-    if (limits.nodes > 0 && limits.depth > 0 && limits.width > 0) ask.limits = limits;
+  std::vector<Ask> asks(sequences.size());
+  Ledger ledger = this->ledger(sequences, load);
+  const int n_left = load.rows_left() - ledger.n_rows();
+  for (std::size_t i = 0; i < asks.size(); ++i) {
+    const PlannedSequence& planned = sequences[i];
+    DraftLimits limits{std::min(options_.rows, planned.rows_max),
+                       std::min(options_.depth, planned.depth_max), options_.width};
+    if (planned.drawers > 0 && asked.can_draw())
+      limits.nodes =
+          std::min(limits.nodes - planned.n_settled(), n_left / static_cast<int>(asks.size())) /
+          planned.drawers;
+    if (limits.nodes > 0 && limits.depth > 0 && limits.width > 0) asks[i].limits = limits;
   }
-  if (!prices()) return asks;
-  const View view = this->view(sequences, load);
-  Question question{view, drafter, asked};
-  choose(question, sequences, asks);
+  if (prices()) choose(drafter, asked, ledger, asks);
   return asks;
 }
 
-// Leaves only the limits of sequences for which the drafter shall be asked.
-void Planner::choose(Question& question, std::span<const PlannedSequence> planned,
-                     std::span<Ask> asks) {
-  const View& view = question.view;
-  const double plain_ms = view.costs.plain_ms();
-  const int drafter = question.drafter;
-  const Drafter& asked = question.asked;
+// Leaves limits only to those sequences for which the drafter shall be asked.
+void Planner::choose(int drafter, const Drafter& asked, Ledger& ledger, std::span<Ask> asks) {
+  const double plain_ms = ledger.costs.plain_ms();
+  std::vector<Entry*> candidates;
   long length = 0;
-  for (std::size_t i = 0; i < planned.size(); ++i) {
+  for (std::size_t i = 0; i < asks.size(); ++i) {
+    Entry& entry = ledger.entries[i];
     if (!asks[i].limits) continue;
-    Sequence& sequence = *view.sequences[i];
-    const int rows = std::min(asks[i].limits->nodes, view.load.rows_left());
-    asks[i].worth = {&calibration_, &sequence.belief, drafter,
-                     view.costs.row_prices(rows, view.ms_price), view.ms_price};
-    std::vector<double> tree = chances(planned[i]);
-    tree.erase(tree.begin());
-    question.candidates.push_back({i, planned[i], sequence, asks[i], std::move(tree)});
-    length += planned[i].length;
+    const int rows = std::min(asks[i].limits->nodes, ledger.load.rows_left());
+    asks[i].worth = {&calibration_, &entry.sequence->belief, drafter,
+                     ledger.costs.row_prices(rows, ledger.ms_price), ledger.ms_price};
+    entry.ask = &asks[i];
+    entry.tree = chances(*entry.planned);
+    candidates.push_back(&entry);
+    length += entry.planned->length;
   }
-  const int n = static_cast<int>(question.candidates.size());
+  const int n = static_cast<int>(candidates.size());
   if (n == 0) return;
   for (int i = 1; i <= n; ++i)
-    question.costs.push_back(asked.cost(i, static_cast<int>(length / n)));
-  if (question.costs[n].ms(options_.depth) <= StepCosts::kRowMin * plain_ms) {
-    question.costs.assign(n + 1, {});  // next to no time
-    for (Candidate& candidate : question.candidates) candidate.levels = options_.depth;
-  } else {
-    for (Candidate& candidate : question.candidates) choose_context(candidate, question);
-    choose_levels(question);
-    probe(question);
+    ledger.draft_costs.push_back(asked.cost(i, static_cast<int>(length / n)));
+  const bool takes_time = ledger.draft_costs[n].ms(options_.depth) > StepCosts::kRowMin * plain_ms;
+  if (!takes_time) ledger.draft_costs.assign(n + 1, {});
+  for (Entry* candidate : candidates) {
+    look(*candidate, kWholeText, asked, ledger);
+    if (takes_time)
+      choose_context(*candidate, asked, ledger);
+    else
+      candidate->levels = options_.depth;
   }
-  const int n_chosen = question.n_chosen();
-  const DraftCost& cost = question.costs[n_chosen];
-  for (Candidate& candidate : question.candidates) {
-    DraftLimits& limits = *candidate.ask.limits;
-    if (candidate.levels == 0) {
-      candidate.ask.limits.reset();
+  if (takes_time) {
+    choose_levels(ledger);
+    probe(drafter, asked, ledger);
+  }
+  const DraftCost& cost = ledger.draft_costs[ledger.n_asked()];
+  for (Entry* candidate : candidates) {
+    std::optional<DraftLimits>& limits = candidate->ask->limits;
+    limits->depth = std::min(limits->depth, candidate->levels);
+    // What is drawn is checked, so it has as many rows as the choice was made for.
+    if (candidate->planned->drawers > 0 && asked.can_draw())
+      limits->nodes = std::min(limits->nodes, limits->depth);
+    if (candidate->levels == 0) {
+      limits.reset();
       continue;
     }
-    limits.depth = std::min(limits.depth, candidate.levels);
-    // What is drawn is checked, so it has as many rows as the choice was made for.
-    if (candidate.planned.drawers > 0 && asked.can_draw())
-      limits.nodes = std::min(limits.nodes, limits.depth);
-    Sequence& sequence = candidate.sequence;
-    sequence.belief.handicaps[drafter] =
-        Calibration::handicap(asked.n_known(candidate.planned.sequence, candidate.ask.n_context));
-    sequence.drafting += cost.fixed_ms / n_chosen / plain_ms;
-    sequence.per_level = cost.per_depth_ms / n_chosen / plain_ms;
-    sequence.prefill += candidate.prefill_ms / plain_ms;
+    candidate->ask->n_context = candidate->n_context;
+    Sequence& sequence = *candidate->sequence;
+    sequence.belief.handicaps[drafter] = candidate->handicap;
+    sequence.drafting += cost.fixed_ms / ledger.n_asked() / plain_ms;
+    sequence.per_level = cost.per_depth_ms / ledger.n_asked() / plain_ms;
+    sequence.prefill += candidate->prefill_ms / plain_ms;
   }
+}
+
+// What it takes and brings to ask with so much of the text known. A part of the text is prefilled
+// for probes alone.
+void Planner::look(Entry& entry, int n_context, const Drafter& asked, const Ledger& ledger) {
+  const DraftSequence sequence = entry.planned->sequence;
+  entry.n_context = n_context;
+  entry.prefill_ms = asked.n_to_prefill(sequence, n_context) * ledger.draft_costs[1].per_prefill_ms;
+  entry.handicap = Calibration::handicap(asked.n_known(sequence, n_context));
+  entry.prospect = {};
+  if (n_context == kWholeText || entry.prefill_ms == 0)
+    entry.prospect =
+        entry.ask->worth.prospect(entry.tree, entry.ask->limits->depth, entry.handicap);
 }
 
 // Prefilling all that the drafter lacks of a text is an investment, which the rest of the answer
 // has to bring in. Otherwise the drafter is asked with what it knows, if it knows the end.
-void Planner::choose_context(Candidate& candidate, const Question& question) {
-  const PlannedSequence& planned = candidate.planned;
-  const Drafter& asked = question.asked;
-  candidate.prospect = candidate.expect(0);
-  candidate.prefill_ms =
-      asked.n_to_prefill(planned.sequence, kWholeText) * question.costs[1].per_prefill_ms;
-  if (candidate.prefill_ms == 0) return;
-  Prospect as_it_is;
-  if (asked.n_to_prefill(planned.sequence, kProbeContext) == 0)
-    as_it_is =
-        candidate.expect(Calibration::handicap(asked.n_known(planned.sequence, kProbeContext)));
+void Planner::choose_context(Entry& entry, const Drafter& asked, const Ledger& ledger) {
+  if (entry.prefill_ms == 0) return;
   // What a step gains, where all that may be asked share the time.
-  const double ms_price = question.view.ms_price;
-  const double share = ms_price / static_cast<double>(question.candidates.size());
-  const auto price = [&](int levels) { return share * question.costs.back().ms(levels); };
-  const BestGain with = candidate.prospect.best(price), without = as_it_is.best(price);
+  const double share = ledger.ms_price / static_cast<double>(ledger.draft_costs.size() - 1);
+  const auto price = [&](int levels) { return share * ledger.draft_costs.back().ms(levels); };
+  Entry as_it_is = entry;
+  look(as_it_is, kProbeContext, asked, ledger);
+  const BestGain with = entry.prospect.best(price), without = as_it_is.prospect.best(price);
   // An answer goes on for as long as answers are, or as it has gone on already.
   const double n_left =
-      std::min<double>(std::max<double>(planned.n_answered, learned_.answer_tokens),
-                       planned.n_left.value_or(kWholeText));
+      std::min<double>(std::max<double>(entry.planned->n_answered, learned_.answer_tokens),
+                       entry.planned->n_left.value_or(kWholeText));
   const double gain = n_left / (1 + with.tokens) * (with.gain - without.gain);
-  candidate.levels = kLevelsAfterPrefill;
-  const bool pays = gain > ms_price * candidate.prefill_ms && allows(question);
-  candidate.levels = 0;
-  if (pays) return;
-  candidate.prefill_ms = 0;
-  candidate.ask.n_context = kProbeContext;
-  candidate.prospect = as_it_is;
-}
-
-// If no draft is accepted.
-bool Planner::allows(std::span<const Guard::Share> shares, const PassLoad& load) {
-  const Guard::Bound bound = guard_.exceeded(shares, load.sequences);
-  is_vetoed_ = is_vetoed_ || bound == Guard::Bound::patience;
-  return bound == Guard::Bound::none;
-}
-
-// The same for what is chosen, with a row for each level.
-bool Planner::allows(const Question& question) {
-  const View& view = question.view;
-  std::vector<int> rows(view.sequences.size());
-  for (const Candidate& candidate : question.candidates) rows[candidate.index] = candidate.levels;
-  const int n_chosen = question.n_chosen();
-  const double ms = question.costs[n_chosen].ms(std::ranges::max(rows)) / n_chosen;
-  std::vector<Guard::Share> shares = this->shares(view.sequences, rows, view.costs);
-  for (const Candidate& candidate : question.candidates)
-    if (candidate.levels > 0)
-      shares[candidate.index].passes += (ms + candidate.prefill_ms) / view.costs.plain_ms();
-  return allows(shares, view.load);
+  entry.levels = kLevelsAfterPrefill;
+  const bool pays = gain > ledger.ms_price * entry.prefill_ms && allows(ledger);
+  entry.levels = 0;
+  if (!pays) entry = std::move(as_it_is);
 }
 
 // The levels, alike for all that are asked for, and the sequences that bring most together.
-void Planner::choose_levels(Question& question) {
-  std::vector<Candidate*> order, best;
+void Planner::choose_levels(Ledger& ledger) {
+  std::vector<Entry*> best;
   double most = 0;
   int levels_max = 0, best_levels = 0;
-  for (Candidate& candidate : question.candidates) {
-    order.push_back(&candidate);
-    levels_max = std::max(levels_max, candidate.prospect.at(options_.depth));
-  }
+  for (const Entry& entry : ledger.entries)
+    levels_max = std::max(levels_max, entry.prospect.at(options_.depth));
   for (int levels = 1; levels <= levels_max; ++levels) {
-    for (Candidate* candidate : order) candidate->levels = levels;
-    std::ranges::stable_sort(order, std::greater<>{}, &Candidate::gain);
-    for (Candidate* candidate : order) candidate->levels = 0;
-    std::vector<Candidate*> chosen;
+    std::vector<Entry*> order, chosen;
+    for (Entry& entry : ledger.entries)
+      if (entry.gain(levels) > 0) order.push_back(&entry);
+    std::ranges::stable_sort(order, std::greater<>{},
+                             [&](const Entry* entry) { return entry->gain(levels); });
     double gain = 0;
-    for (Candidate* candidate : order) {
-      candidate->levels = levels;
-      if (candidate->gain() <= 0 || !allows(question)) {
-        candidate->levels = 0;
+    for (Entry* entry : order) {
+      entry->levels = levels;
+      if (!allows(ledger)) {
+        entry->levels = 0;
         continue;
       }
-      chosen.push_back(candidate);
-      gain += candidate->gain();
-      const double net = gain - question.view.ms_price * question.costs[chosen.size()].ms(levels);
+      chosen.push_back(entry);
+      gain += entry->gain(levels);
+      const double net = gain - ledger.ms_price * ledger.draft_costs[chosen.size()].ms(levels);
       if (net <= most) continue;
       most = net;
       best = chosen;
       best_levels = levels;
     }
-    for (Candidate* candidate : order) candidate->levels = 0;
+    for (Entry* entry : chosen) entry->levels = 0;
   }
-  for (Candidate* candidate : best) candidate->levels = best_levels;
+  for (Entry* entry : best) entry->levels = best_levels;
 }
 
 // A drafter that is not expected to pay for a sequence, or has too much to prefill, is asked for
 // one level now and then. Probes share their time, so those that have waited for half of their gap
 // go with one that is due.
-void Planner::probe(Question& question) {
+void Planner::probe(int drafter, const Drafter& asked, Ledger& ledger) {
   bool is_due = false;
-  for (Candidate& candidate : question.candidates) {
-    Trial& trial = candidate.sequence.trials[question.drafter];
-    if (candidate.levels > 0)
+  for (const Entry& entry : ledger.entries) {
+    Trial& trial = entry.sequence->trials[drafter];
+    if (!entry.ask) continue;
+    if (entry.levels > 0)
       trial = {};
     else if (trial.gap == 0)
       trial.gap = kGapMin;
@@ -376,26 +362,23 @@ void Planner::probe(Question& question) {
       is_due = ++trial.n_since >= trial.gap || is_due;
   }
   if (!is_due) return;
-  const View& view = question.view;
-  const DraftCost& cost = question.costs.back();
-  for (Candidate& candidate : question.candidates) {
-    Trial& trial = candidate.sequence.trials[question.drafter];
-    if (candidate.levels > 0 || 2 * trial.n_since < trial.gap) continue;
+  const DraftCost& cost = ledger.draft_costs.back();
+  const double price =
+      ledger.ms_price * cost.fixed_ms / static_cast<double>(ledger.draft_costs.size() - 1);
+  for (Entry& entry : ledger.entries) {
+    Trial& trial = entry.sequence->trials[drafter];
+    if (!entry.ask || entry.levels > 0 || 2 * trial.n_since < trial.gap) continue;
     // Not where even a right guess would bring too little beside the tree, unless what the drafter
     // takes was measured in an earlier run: a slow moment then must not keep it away for ever.
-    const double right[] = {1 - (candidate.tree.empty() ? 0 : std::ranges::max(candidate.tree))};
-    const double price =
-        view.ms_price * cost.fixed_ms / static_cast<double>(question.candidates.size());
-    if (!cost.is_old && candidate.ask.worth.level_gain(candidate.tree, right) <= price) continue;
-    candidate.ask.n_context = kProbeContext;
-    candidate.prefill_ms = question.asked.n_to_prefill(candidate.planned.sequence, kProbeContext) *
-                           question.costs[1].per_prefill_ms;
-    candidate.levels = 1;
-    if (allows(question)) {
+    const double right[] = {1 - (entry.tree.empty() ? 0 : std::ranges::max(entry.tree))};
+    if (!cost.is_old && entry.ask->worth.level_gain(entry.tree, right) <= price) continue;
+    look(entry, kProbeContext, asked, ledger);
+    entry.levels = 1;
+    if (allows(ledger)) {
       trial.tried();
       ++n_probes_;
     } else {
-      candidate.levels = 0;
+      entry.levels = 0;
     }
   }
 }
@@ -408,18 +391,17 @@ struct Planner::Row {
 };
 
 // How many of these rows, the first ones, bring the most tokens less their price, as far as the
-// guard allows. settled: rows that each sequence has already.
-int Planner::n_that_pay(const View& view, std::span<const Row> rows, std::vector<int> settled,
-                        double ms_price) {
-  const int n_settled = sum(settled), n_max = static_cast<int>(rows.size());
-  const std::vector<double> prices = view.costs.row_prices(n_settled + n_max, ms_price);
+// guard allows, beside the rows of the ledger.
+int Planner::n_that_pay(Ledger ledger, std::span<const Row> rows, double ms_price) {
+  const int n_before = ledger.n_rows(), n_max = static_cast<int>(rows.size());
+  const std::vector<double> prices = ledger.costs.row_prices(n_before + n_max, ms_price);
   int best = 0;
   double tokens = 0, most = 0;
   for (int n = 1; n <= n_max; ++n) {
     tokens += rows[n - 1].expected;
-    ++settled[rows[n - 1].sequence];
-    const double gain = tokens - (prices[n_settled + n] - prices[n_settled]);
-    if (gain <= most || !allows(shares(view.sequences, settled, view.costs), view.load)) continue;
+    ++ledger.entries[rows[n - 1].sequence].rows;
+    const double gain = tokens - (prices[n_before + n] - prices[n_before]);
+    if (gain <= most || !allows(ledger)) continue;
     most = gain;
     best = n;
   }
@@ -428,38 +410,36 @@ int Planner::n_that_pay(const View& view, std::span<const Row> rows, std::vector
 
 void Planner::prune(std::span<const PlannedSequence> sequences, const PassLoad& load) {
   std::vector<Row> all, rows;
-  std::vector<int> settled, room;
-  for (int i = 0; i < static_cast<int>(sequences.size()); ++i) {
-    settled.push_back(sequences[i].n_settled());
-    room.push_back(std::min(options_.rows, sequences[i].rows_max));
+  for (int i = 0; i < std::ssize(sequences); ++i) {
     if (sequences[i].drawers > 0) continue;
     const std::vector<double> chances = this->chances(sequences[i]);
-    for (int node = 1; node < static_cast<int>(chances.size()); ++node)
-      all.push_back({i, node, chances[node]});
+    for (int node = 1; node < sequences[i].tree->size(); ++node)
+      all.push_back({i, node, chances[node - 1]});
   }
   // A parent's chance is at least its child's, and its number is lower, so a stable sort puts it
   // first.
   std::ranges::stable_sort(all, std::greater<>{}, &Row::expected);
-  int n_left = load.rows_left() - sum(settled);
+  Ledger full = ledger(sequences, load);
   for (const Row& row : all) {
-    if (n_left <= 0 || room[row.sequence] <= 0) continue;
-    --n_left, --room[row.sequence];
+    Entry& entry = full.entries[row.sequence];
+    if (room(entry, full) <= 0) continue;
+    ++entry.rows;
     rows.push_back(row);
   }
   if (prices() && !rows.empty()) {
-    const View view = this->view(sequences, load);
-    int n = n_that_pay(view, rows, settled, view.ms_price);
+    const Ledger ledger = this->ledger(sequences, load);
+    int n = n_that_pay(ledger, rows, ledger.ms_price);
     if (n > 0) {
       row_trial_.n_since = 0;
     } else if (++row_trial_.n_since >= row_trial_.gap) {
       // The times of rows that are never checked stay as they were last estimated, be it wrongly: a
       // few rows are checked now and then as if they were free.
-      n = n_that_pay(view, std::span(rows).first(std::min(rows.size(), kProbeRows)), settled, 0);
+      n = n_that_pay(ledger, std::span(rows).first(std::min(rows.size(), kProbeRows)), 0);
       row_trial_.tried();
     }
     rows.resize(n);
   }
-  for (int i = 0; i < static_cast<int>(sequences.size()); ++i) {
+  for (int i = 0; i < std::ssize(sequences); ++i) {
     if (sequences[i].drawers > 0) continue;
     std::vector<bool> kept(sequences[i].tree->size());
     kept[0] = true;
@@ -472,22 +452,21 @@ void Planner::prune(std::span<const PlannedSequence> sequences, const PassLoad& 
 std::vector<int> Planner::riders(int drafter, const Drafter& asked,
                                  std::span<const PlannedSequence> sequences, const PassLoad& load) {
   rides_[drafter] = true;
-  std::vector<int> settled, riders;
-  for (const PlannedSequence& each : sequences)
-    settled.push_back(each.tree->size() - 1 + each.n_riders);
-  for (int i = 0; i < static_cast<int>(sequences.size()); ++i) {
-    const int n_own = std::min(options_.rows, sequences[i].rows_max) - settled[i];
-    int n = std::max(0, std::min({asked.riders_max(), n_own, load.rows_left() - sum(settled)}));
+  const RiderGain& gain = learned_.drafters[drafter].riders;
+  Ledger ledger = this->ledger(sequences, load);
+  for (Entry& entry : ledger.entries)
+    entry.rows = entry.planned->tree->size() - 1 + entry.planned->n_riders;
+  std::vector<int> riders;
+  for (int i = 0; i < std::ssize(sequences); ++i) {
+    Entry& entry = ledger.entries[i];
+    int n = std::clamp(room(entry, ledger), 0, asked.riders_max());
     if (prices()) {
-      const RiderGain& gain = learned_.drafters[drafter].riders;
       std::vector<Row> rows;
       for (int k = 0; k < n; ++k)
-        rows.push_back(
-            {.sequence = i, .node = -1, .expected = gain.expected(k + 1) - gain.expected(k)});
-      const View view = this->view(sequences, load);
-      n = n_that_pay(view, rows, settled, view.ms_price);
+        rows.push_back({i, /*node=*/-1, gain.expected(k + 1) - gain.expected(k)});
+      n = n_that_pay(ledger, rows, ledger.ms_price);
     }
-    settled[i] += n;
+    entry.rows += n;
     riders.push_back(n);
   }
   return riders;
@@ -496,18 +475,22 @@ std::vector<int> Planner::riders(int drafter, const Drafter& asked,
 void Planner::observe(std::span<const DraftOutcome> outcomes, const PassLoad& load,
                       double forward_ms) {
   if (!options_.automatic) return;
-  std::vector<int> rows;
-  for (const DraftOutcome& outcome : outcomes) rows.push_back(rows_of(outcome));
-  const int n_rows = sum(rows);
-  // With the estimates that the step was planned with.
-  if (!curve_.empty() && !outcomes.empty()) count(outcomes, load, rows);
+  if (prices()) count(outcomes, load);  // with the estimates that the step was planned with
+  int n_rows = 0;
   for (const DraftOutcome& outcome : outcomes) {
-    calibration_.observe(sequences_.at(outcome.sequence).belief, *outcome.drafted, outcome.taken);
-    for (std::size_t drafter = 0; drafter < rides_.size(); ++drafter)
+    n_rows += rows_of(outcome);
+    Sequence& sequence = sequences_.at(outcome.sequence);
+    calibration_.observe(sequence.belief, *outcome.drafted, outcome.taken);
+    for (int drafter = 0; drafter < std::ssize(rides_); ++drafter) {
       if (rides_[drafter])
         learned_.drafters[drafter].riders.observe(
-            outcome.riders.empty() ? 0 : outcome.riders[drafter],
-            n_alone(outcome, static_cast<int>(drafter)));
+            outcome.riders.empty() ? 0 : outcome.riders[drafter], n_alone(outcome, drafter));
+      // What a probe has to prefill is computed by now: while it is right, the next step goes on.
+      Trial& trial = sequence.trials[drafter];
+      if (trial.gap > 0 && !outcome.taken.empty() &&
+          outcome.drafted->guesses(drafter, outcome.taken[0]))
+        trial = {.gap = kGapMin, .n_since = kGapMin - 1};
+    }
   }
   curve_.refine(StepCosts::work(load, n_rows), forward_ms);
   n_vetoes_ += std::exchange(is_vetoed_, false);
@@ -518,36 +501,28 @@ void Planner::observe(std::span<const DraftOutcome> outcomes, const PassLoad& lo
   n_plain_due_ = std::max(0, n_plain_due_ - 1);
 }
 
-void Planner::count(std::span<const DraftOutcome> outcomes, const PassLoad& load,
-                    std::span<const int> rows) {
-  std::vector<Sequence*> sequences;
+// What a step's drafts took and brought, for the guard and for what time costs from now on.
+void Planner::count(std::span<const DraftOutcome> outcomes, const PassLoad& load) {
+  Ledger ledger{load, StepCosts(curve_, load)};
   for (const DraftOutcome& outcome : outcomes)
-    sequences.push_back(&sequences_.at(outcome.sequence));
-  std::vector<Guard::Share> shares = this->shares(sequences, rows, StepCosts(curve_, load));
+    ledger.entries.push_back({&sequences_.at(outcome.sequence), rows_of(outcome)});
+  std::vector<Guard::Share> shares = ledger.shares();
   double passes = 1;  // that the step took; a prefill is sunk
   for (std::size_t i = 0; i < outcomes.size(); ++i) {
+    Sequence& sequence = *ledger.entries[i].sequence;
     shares[i].n_tokens = static_cast<int>(outcomes[i].taken.size());
-    passes += shares[i].passes - sequences[i]->prefill;
-    sequences[i]->drafting = sequences[i]->prefill = 0;
+    passes += shares[i].passes - sequence.prefill;
+    sequence.drafting = sequence.prefill = 0;
   }
   guard_.count(shares, load.sequences);
   double speeds = 0;
   for (std::size_t i = 0; i < outcomes.size(); ++i) {
-    const DraftOutcome& outcome = outcomes[i];
-    Sequence& sequence = *sequences[i];
-    sequence.tokens = kRecent * sequence.tokens + static_cast<double>(outcome.taken.size());
+    Sequence& sequence = *ledger.entries[i].sequence;
+    sequence.tokens = kRecent * sequence.tokens + shares[i].n_tokens;
     sequence.passes = kRecent * sequence.passes + passes;
     speeds += sequence.speed();
-    for (std::size_t drafter = 0; drafter < rides_.size(); ++drafter) {
-      Trial& trial = sequence.trials[drafter];
-      if (trial.gap == 0 || outcome.taken.empty() ||
-          !outcome.drafted->guesses(static_cast<int>(drafter), outcome.taken[0]))
-        continue;
-      // What a probe has to prefill is computed by now: while it is right, the next step goes on.
-      trial = {.gap = kGapMin, .n_since = kGapMin - 1};
-    }
   }
-  learned_.speed = speeds / static_cast<double>(outcomes.size());
+  if (!outcomes.empty()) learned_.speed = speeds / static_cast<double>(outcomes.size());
 }
 
 }  // namespace outrider

@@ -143,26 +143,22 @@ class Planner {
     double drafting = 0, prefill = 0, per_level = 0;
     double speed() const { return std::max(1.0, tokens / passes); }
   };
-  struct View;
-  struct Candidate;
-  struct Question;
+  struct Entry;
+  struct Ledger;
   struct Row;
 
   bool prices() const { return options_.automatic && !curve_.empty(); }
-  View view(std::span<const PlannedSequence> planned, const PassLoad& load);
+  Ledger ledger(std::span<const PlannedSequence> planned, const PassLoad& load);
+  int room(const Entry& entry, const Ledger& ledger) const;
+  bool allows(const Ledger& ledger);
   std::vector<double> chances(const PlannedSequence& planned) const;
-  bool allows(std::span<const Guard::Share> shares, const PassLoad& load);
-  bool allows(const Question& question);
-  void choose(Question& question, std::span<const PlannedSequence> planned, std::span<Ask> asks);
-  void choose_context(Candidate& candidate, const Question& question);
-  void choose_levels(Question& question);
-  void probe(Question& question);
-  static std::vector<Guard::Share> shares(std::span<Sequence* const> sequences,
-                                          std::span<const int> rows, const StepCosts& costs);
-  int n_that_pay(const View& view, std::span<const Row> rows, std::vector<int> settled,
-                 double ms_price);
-  void count(std::span<const DraftOutcome> outcomes, const PassLoad& load,
-             std::span<const int> rows);
+  void choose(int drafter, const Drafter& asked, Ledger& ledger, std::span<Ask> asks);
+  void look(Entry& entry, int n_context, const Drafter& asked, const Ledger& ledger);
+  void choose_context(Entry& entry, const Drafter& asked, const Ledger& ledger);
+  void choose_levels(Ledger& ledger);
+  void probe(int drafter, const Drafter& asked, Ledger& ledger);
+  int n_that_pay(Ledger ledger, std::span<const Row> rows, double ms_price);
+  void count(std::span<const DraftOutcome> outcomes, const PassLoad& load);
 
   PlannerOptions options_;
   CostCurve& curve_;

@@ -21,8 +21,9 @@ PassWork StepCosts::work(const PassLoad& load, int n_nodes) {
 StepCosts::StepCosts(const CostCurve& curve, const PassLoad& load)
     : curve_(curve),
       load_(load),
-      plain_ms_(curve.ms({.rows = std::max(1, load.rows - load.prompt_rows),
-                          .attended = load.attended - load.prompt_attended})) {}
+      plain_ms_(curve.empty() ? 0
+                              : curve.ms({.rows = std::max(1, load.rows - load.prompt_rows),
+                                          .attended = load.attended - load.prompt_attended})) {}
 
 double StepCosts::added_ms(int n) const {
   if (n == 0) return 0;

@@ -22,7 +22,7 @@ struct PassLoad {
   int rows_left() const { return rows_max > rows ? rows_max - rows : 0; }
 };
 
-// The curve is not empty and outlives this.
+// The curve outlives this. While it is empty, nothing has a cost that may be asked for.
 class StepCosts {
  public:
   // What a row is taken to cost at least, as a share of a pass.
