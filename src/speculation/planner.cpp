@@ -56,9 +56,10 @@ Planner::Planner(const PlannerOptions& options, CostCurve& curve, int n_drafters
 // Its speed begins as that of recent sequences, with the weight of one step.
 void Planner::begin(DraftSequence number, int n_prefill) {
   end(number);
-  Sequence sequence{
-      .belief = calibration_.begin(), .trials = {}, .tokens = learned_.speed, .passes = 1};
-  sequence.trials.resize(rides_.size());
+  Sequence sequence{.belief = calibration_.begin(),
+                    .trials = std::vector<Trial>(rides_.size()),
+                    .tokens = learned_.speed,
+                    .passes = 1};
   if (prices() && n_prefill > 0)
     sequence.account.prefill =
         curve_.ms({.rows = n_prefill, .without_logits = n_prefill - 1}) / curve_.ms(1);
@@ -130,8 +131,9 @@ struct Planner::Ledger {
   // What all sequences would get from another millisecond without prompts; those that prefill
   // theirs, or wait to, count as if they decoded without drafts.
   double ms_price = 0;
-  std::vector<DraftCost> draft_costs = {{}};  // of the drafter, asked for so many together
+  std::vector<DraftCost> draft_costs = {{}};  // [candidates + 1]: if asked for so many together
 
+  int n_candidates() const { return static_cast<int>(draft_costs.size()) - 1; }
   int n_asked() const { return static_cast<int>(std::ranges::count_if(entries, &Entry::levels)); }
   int n_rows() const {
     int n = 0;
@@ -248,40 +250,37 @@ void Planner::choose(int drafter, const Drafter& asked, Ledger& ledger, std::spa
     ledger.draft_costs.push_back(asked.cost(i, static_cast<int>(length / n)));
   const bool takes_time = ledger.draft_costs[n].ms(options_.depth) > StepCosts::kRowMin * plain_ms;
   if (!takes_time) ledger.draft_costs.assign(n + 1, {});
-  for (Entry* candidate : candidates) {
-    look(*candidate, kWholeText, asked, ledger);
-    if (takes_time)
-      choose_context(*candidate, asked, ledger);
-    else
-      candidate->levels = options_.depth;
-  }
+  for (Entry* candidate : candidates) weigh(*candidate, kWholeText, asked, ledger);
   if (takes_time) {
+    for (Entry* candidate : candidates) choose_context(*candidate, asked, ledger);
     choose_levels(ledger);
     probe(drafter, asked, ledger);
+  } else {
+    for (Entry* candidate : candidates) candidate->levels = options_.depth;
   }
-  const DraftCost& cost = ledger.draft_costs[ledger.n_asked()];
+  const int n_asked = ledger.n_asked();
   for (Entry* candidate : candidates) {
-    std::optional<DraftLimits>& limits = candidate->ask->limits;
-    limits->depth = std::min(limits->depth, candidate->levels);
-    // What is drawn is checked, so it has as many rows as the choice was made for.
-    if (candidate->planned->drawers > 0 && asked.can_draw())
-      limits->nodes = std::min(limits->nodes, limits->depth);
     if (candidate->levels == 0) {
-      limits.reset();
+      candidate->ask->limits.reset();
       continue;
     }
+    DraftLimits& limits = *candidate->ask->limits;
+    limits.depth = std::min(limits.depth, candidate->levels);
+    // What is drawn is checked, so it has as many rows as the choice was made for.
+    if (candidate->planned->drawers > 0 && asked.can_draw())
+      limits.nodes = std::min(limits.nodes, limits.depth);
     candidate->ask->n_context = candidate->n_context;
     Sequence& sequence = *candidate->sequence;
     sequence.belief.handicaps[drafter] = candidate->handicap;
-    sequence.drafting += cost.fixed_ms / ledger.n_asked() / plain_ms;
-    sequence.per_level = cost.per_depth_ms / ledger.n_asked() / plain_ms;
+    sequence.drafting += ledger.draft_costs[n_asked].fixed_ms / n_asked / plain_ms;
+    sequence.per_level = ledger.draft_costs[n_asked].per_depth_ms / n_asked / plain_ms;
     sequence.prefill += candidate->prefill_ms / plain_ms;
   }
 }
 
-// What it takes and brings to ask with so much of the text known. A part of the text is prefilled
-// for probes alone.
-void Planner::look(Entry& entry, int n_context, const Drafter& asked, const Ledger& ledger) {
+// What asking takes and brings if the drafter knows so much of the text. A part that it lacks is
+// prefilled for probes alone.
+void Planner::weigh(Entry& entry, int n_context, const Drafter& asked, const Ledger& ledger) {
   const DraftSequence sequence = entry.planned->sequence;
   entry.n_context = n_context;
   entry.prefill_ms = asked.n_to_prefill(sequence, n_context) * ledger.draft_costs[1].per_prefill_ms;
@@ -297,10 +296,10 @@ void Planner::look(Entry& entry, int n_context, const Drafter& asked, const Ledg
 void Planner::choose_context(Entry& entry, const Drafter& asked, const Ledger& ledger) {
   if (entry.prefill_ms == 0) return;
   // What a step gains, where all that may be asked share the time.
-  const double share = ledger.ms_price / static_cast<double>(ledger.draft_costs.size() - 1);
+  const double share = ledger.ms_price / ledger.n_candidates();
   const auto price = [&](int levels) { return share * ledger.draft_costs.back().ms(levels); };
   Entry as_it_is = entry;
-  look(as_it_is, kProbeContext, asked, ledger);
+  weigh(as_it_is, kProbeContext, asked, ledger);
   const BestGain with = entry.prospect.best(price), without = as_it_is.prospect.best(price);
   // An answer goes on for as long as answers are, or as it has gone on already.
   const double n_left =
@@ -363,8 +362,7 @@ void Planner::probe(int drafter, const Drafter& asked, Ledger& ledger) {
   }
   if (!is_due) return;
   const DraftCost& cost = ledger.draft_costs.back();
-  const double price =
-      ledger.ms_price * cost.fixed_ms / static_cast<double>(ledger.draft_costs.size() - 1);
+  const double price = ledger.ms_price * cost.fixed_ms / ledger.n_candidates();
   for (Entry& entry : ledger.entries) {
     Trial& trial = entry.sequence->trials[drafter];
     if (!entry.ask || entry.levels > 0 || 2 * trial.n_since < trial.gap) continue;
@@ -372,7 +370,7 @@ void Planner::probe(int drafter, const Drafter& asked, Ledger& ledger) {
     // takes was measured in an earlier run: a slow moment then must not keep it away for ever.
     const double right[] = {1 - (entry.tree.empty() ? 0 : std::ranges::max(entry.tree))};
     if (!cost.is_old && entry.ask->worth.level_gain(entry.tree, right) <= price) continue;
-    look(entry, kProbeContext, asked, ledger);
+    weigh(entry, kProbeContext, asked, ledger);
     entry.levels = 1;
     if (allows(ledger)) {
       trial.tried();
@@ -419,7 +417,8 @@ void Planner::prune(std::span<const PlannedSequence> sequences, const PassLoad& 
   // A parent's chance is at least its child's, and its number is lower, so a stable sort puts it
   // first.
   std::ranges::stable_sort(all, std::greater<>{}, &Row::expected);
-  Ledger full = ledger(sequences, load);
+  const Ledger ledger = this->ledger(sequences, load);
+  Ledger full = ledger;
   for (const Row& row : all) {
     Entry& entry = full.entries[row.sequence];
     if (room(entry, full) <= 0) continue;
@@ -427,7 +426,6 @@ void Planner::prune(std::span<const PlannedSequence> sequences, const PassLoad& 
     rows.push_back(row);
   }
   if (prices() && !rows.empty()) {
-    const Ledger ledger = this->ledger(sequences, load);
     int n = n_that_pay(ledger, rows, ledger.ms_price);
     if (n > 0) {
       row_trial_.n_since = 0;

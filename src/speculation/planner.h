@@ -15,6 +15,7 @@
 
 #pragma once
 
+#include <algorithm>
 #include <limits>
 #include <map>
 #include <optional>
@@ -127,8 +128,8 @@ class Planner {
   }
 
  private:
-  // Of what does not seem to pay, or is known, but is tried now and then: after 8 steps, then after
-  // twice as many, at last after every 64.
+  // Of what is tried now and then though it does not seem to pay, or is known: after 8 steps, then
+  // after twice as many, at last after every 64.
   struct Trial {
     int gap = 0, n_since = 0;  // steps; a gap of 0: it need not be tried
     void tried();
@@ -138,8 +139,8 @@ class Planner {
     std::vector<Trial> trials;  // [drafters]: of one that is not expected to pay
     Guard::Account account = {};
     double tokens, passes;  // of recent steps
-    // Of this step, in passes: what drafters took for it, and what prefilling for them; and its
-    // part of each further level of the drafter that was asked last, whose depth is not known yet.
+    // Of this step, in passes: what drafters took for it, and prefilling for them; and its part of
+    // each further level of the drafter that was asked last, whose depth is not known yet.
     double drafting = 0, prefill = 0, per_level = 0;
     double speed() const { return std::max(1.0, tokens / passes); }
   };
@@ -153,7 +154,7 @@ class Planner {
   bool allows(const Ledger& ledger);
   std::vector<double> chances(const PlannedSequence& planned) const;
   void choose(int drafter, const Drafter& asked, Ledger& ledger, std::span<Ask> asks);
-  void look(Entry& entry, int n_context, const Drafter& asked, const Ledger& ledger);
+  void weigh(Entry& entry, int n_context, const Drafter& asked, const Ledger& ledger);
   void choose_context(Entry& entry, const Drafter& asked, const Ledger& ledger);
   void choose_levels(Ledger& ledger);
   void probe(int drafter, const Drafter& asked, Ledger& ledger);

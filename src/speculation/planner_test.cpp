@@ -356,6 +356,23 @@ TEST(Planner, PrefillIsNotWhatTimeCostsFromThenOn) {
   EXPECT_DOUBLE_EQ(setting.planner.learned().speed, other.planner.learned().speed);
 }
 
+// A drafter that stops early, since its guesses do not please it, takes no more than that.
+TEST(Planner, DraftsTakeWhatTheyTookAsDeepAsTheyGot) {
+  for (const int levels : {0, 1, 3}) {
+    Setting setting(kLikeReal);
+    DraftTree tree(0);
+    const PlannedSequence planned[] = {Setting::planned(0, tree)};
+    const auto asks = setting.planner.ask(0, PricedDrafter({6, 3}), planned, setting.load());
+    ASSERT_TRUE(asks[0].limits);
+    EXPECT_GT(asks[0].limits->depth, 3);
+    setting.planner.learn(0, {0}, levels, {});
+    setting.plain_steps(1);
+    EXPECT_DOUBLE_EQ(setting.planner.account({0}).loss, levels == 3 ? 12 / 30.0 : 6 / 30.0);
+    setting.plain_steps(1);
+    EXPECT_DOUBLE_EQ(setting.planner.account({0}).loss, levels == 3 ? 12 / 30.0 : 6 / 30.0);
+  }
+}
+
 // A row that does not pay alone does not pay beside a prompt either, which only makes the step
 // longer: what it costs is what a row adds.
 TEST(Planner, APromptMakesDraftsNoCheaper) {
@@ -463,8 +480,10 @@ TEST(Planner, TriesWhatWasDearInAnEarlierRun) {
 TEST(Planner, RidersRideWhereTheyPay) {
   PricedDrafter drafter({});
   drafter.n_riders = 60;
+  int n_of_others = 0;
   const auto riders = [&](Setting& setting, DraftTree tree = chain({})) {
-    const PlannedSequence planned[] = {Setting::planned(0, tree)};
+    PlannedSequence planned[] = {Setting::planned(0, tree)};
+    planned[0].n_riders = n_of_others;
     return setting.planner.riders(0, drafter, planned, setting.load())[0];
   };
   Setting flat({{1, 30}, {64, 30.1}}), steep({{1, 30}, {64, 30 * 64}}), real(kLikeReal);
@@ -474,6 +493,9 @@ TEST(Planner, RidersRideWhereTheyPay) {
   EXPECT_LE(n_flat, 16);
   EXPECT_LE(riders(flat, chain(std::vector<float>(13, 0.9f))), 3);  // 16 rows are all that it has
   EXPECT_EQ(riders(flat, chain(std::vector<float>(16, 0.9f))), 0);
+  n_of_others = 15;
+  EXPECT_EQ(riders(flat), 1);
+  n_of_others = 0;
   EXPECT_EQ(riders(steep), 0);
   EXPECT_GE(riders(real), 2);
   EXPECT_LE(riders(real), 8);
