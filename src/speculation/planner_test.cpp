@@ -1,8 +1,10 @@
 #include "speculation/planner.h"
 
 #include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -33,8 +35,10 @@ class PricedDrafter final : public Drafter {
   }
   DraftCost cost(int, int) const override { return cost_; }
   int riders_max() const override { return n_riders; }
+  bool can_draw() const override { return draws; }
 
   int n_riders = 0;
+  bool draws = false;
 
  private:
   DraftCost cost_;
@@ -325,6 +329,11 @@ TEST(Planner, PrefillsALongTextIfThatIsExpectedToPay) {
   const PricedDrafter dear({8, 8, 0.9}, 400);
   EXPECT_TRUE(prefills(setting, dear, 200, 400));
   EXPECT_FALSE(prefills(setting, dear, 2, 400));
+  // Not of 8, either.
+  const PricedDrafter costly({16, 16, 1}, 30);
+  Setting first(kLikeReal), second(kLikeReal);
+  EXPECT_TRUE(prefills(first, costly, 2, 400));
+  EXPECT_FALSE(prefills(second, costly, 2, 8));
 
   Setting fresh(kLikeReal);
   EXPECT_TRUE(prefills(fresh, PricedDrafter({8, 8, 2}, 4), 200, 200));  // a short one
@@ -530,6 +539,91 @@ TEST(Planner, RidersRideWhereTheyPay) {
   const DraftOutcome outcome{{0}, &both, &both, taken};
   two.planner.observe({&outcome, 1}, two.load(), 30);
   EXPECT_EQ(two.planner.learned().drafters[0].riders.tokens, at_first);
+}
+
+// Random proposals within what was asked for.
+void propose_something(DraftTree& tree, int drafter, const DraftLimits& limits, bool draws) {
+  const int n_nodes = *rc::gen::inRange(0, limits.nodes + 1);
+  const auto q = std::make_shared<const Distribution>(Distribution{{0, 0.5f}, {1, 0.5f}});
+  for (int n = 0; n < n_nodes; ++n) {
+    const int parent = *rc::gen::inRange(0, tree.size());
+    if (tree[parent].depth >= limits.depth) continue;
+    const float confidence = static_cast<float>(*rc::gen::inRange(1, 100)) / 100;
+    tree.propose(parent, *rc::gen::inRange<Token>(0, 2),
+                 {drafter, confidence, draws ? q : std::shared_ptr<const Distribution>()});
+  }
+}
+
+// Whatever costs, trees and requests are: what is asked for, kept and rides along has room in the
+// pass, in the flags and in the requests, and what was drawn is kept.
+RC_GTEST_PROP(PlannerProperties, WhatIsAskedForAndKeptHasRoom, ()) {
+  const PlannerOptions options{.automatic = *rc::gen::arbitrary<bool>(),
+                               .rows = *rc::gen::inRange(0, 20),
+                               .depth = *rc::gen::inRange(0, 8),
+                               .width = *rc::gen::inRange(1, 4)};
+  CostCurve passes;
+  if (*rc::gen::arbitrary<bool>())
+    for (const int rows : {1, 8, 64}) passes.measure(rows, *rc::gen::inRange(10, 20) + rows / 8);
+  Planner planner(options, passes, 2);
+  const int n = *rc::gen::inRange(1, 4);
+  for (int i = 0; i < n; ++i) planner.begin({i}, *rc::gen::inRange(0, 300));
+  for (int step = *rc::gen::inRange(1, 12); step > 0; --step) {
+    const PassLoad load{.rows = n, .rows_max = n + *rc::gen::inRange(0, 40), .sequences = n};
+    std::vector<DraftTree> drafted(n, DraftTree(0)), checked;
+    std::vector<PlannedSequence> planned;
+    for (int i = 0; i < n; ++i) {
+      planned.push_back(Setting::planned(i, drafted[i]));
+      planned.back().rows_max = *rc::gen::inRange(0, 24);
+      planned.back().depth_max = *rc::gen::inRange(0, 10);
+    }
+    const auto rows_of = [&](int i) { return std::min(options.rows, planned[i].rows_max); };
+    // The first drafter's proposals are chosen, the second draws for some sequences.
+    PricedDrafter chosen({}), drawing({*rc::gen::inRange(0, 9) * 1.0, 1, 0.5});
+    drawing.draws = true;
+    chosen.n_riders = *rc::gen::inRange(0, 30);
+    for (int drafter = 0; drafter < 2; ++drafter) {
+      if (drafter == 1) {
+        planner.prune(planned, load);
+        for (PlannedSequence& each : planned) each.drawers = *rc::gen::inRange(0, 2);
+      }
+      const auto asks = planner.ask(drafter, drafter == 0 ? chosen : drawing, planned, load);
+      int levels = 0;
+      for (int i = 0; i < n; ++i) {
+        if (!asks[i].limits) continue;
+        RC_ASSERT(asks[i].limits->nodes <= rows_of(i));
+        RC_ASSERT(asks[i].limits->depth <= std::min(options.depth, planned[i].depth_max));
+        RC_ASSERT(asks[i].limits->width <= options.width);
+        propose_something(drafted[i], drafter, *asks[i].limits, planned[i].drawers > 0);
+        levels = std::max(levels, drafted[i].depth(drafter));
+      }
+      for (int i = 0; i < n; ++i) planner.learn(drafter, {i}, levels, {});
+    }
+    checked = drafted;
+    for (int i = 0; i < n; ++i) planned[i].tree = &checked[i];
+    planner.prune(planned, load);
+    int n_rows = n;
+    for (int i = 0; i < n; ++i) {
+      checked[i].check_integrity();
+      if (planned[i].drawers > 0) RC_ASSERT(checked[i].size() == drafted[i].size());
+      RC_ASSERT(checked[i].size() - 1 <= rows_of(i));
+      n_rows += checked[i].size() - 1;
+    }
+    RC_ASSERT(n_rows <= load.rows_max);
+    const std::vector<int> riders = planner.riders(0, chosen, planned, load);
+    std::vector<DraftOutcome> outcomes;
+    std::vector<std::vector<Token>> taken(n);
+    for (int i = 0; i < n; ++i) {
+      RC_ASSERT(riders[i] >= 0 && riders[i] <= chosen.n_riders);
+      RC_ASSERT(checked[i].size() - 1 + riders[i] <= rows_of(i));
+      n_rows += riders[i];
+      for (int node = 0; !checked[i].children(node).empty() && *rc::gen::arbitrary<bool>();)
+        taken[i].push_back(checked[i][node = checked[i].children(node)[0]].token);
+      taken[i].push_back(2);
+      outcomes.push_back({{i}, &drafted[i], &checked[i], taken[i], {riders[i], 0}});
+    }
+    RC_ASSERT(n_rows <= load.rows_max);
+    planner.observe(outcomes, load, *rc::gen::inRange(5, 40));
+  }
 }
 
 }  // namespace
