@@ -359,8 +359,8 @@ class TooEager final : public Verifier {
   class Eager final : public Chance {
    public:
     explicit Eager(const Chance& chance) : chance_(chance) {}
-    bool accepts(int node, int draw, double probability) const override {
-      return chance_.accepts(node, draw, probability > 0 ? 1 : 0);
+    bool accepts(int node, double probability) const override {
+      return chance_.accepts(node, probability > 0 ? 1 : 0);
     }
     std::size_t pick(int node, std::span<const double> weights) const override {
       return chance_.pick(node, weights);

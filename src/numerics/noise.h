@@ -28,7 +28,7 @@ std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> counter, st
 enum class NoiseUse : std::uint32_t {
   choice = 0,      // of the target, and of drafters that guess it
   draft = 1,       // a drafter's draw from a distribution of its own
-  acceptance = 2,  // of such a draw
+  acceptance = 2,  // of a drafted node
   residual = 3,    // the token in place of the drafted ones
 };
 

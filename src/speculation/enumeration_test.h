@@ -84,11 +84,11 @@ class EnumeratedChance final : public Chance {
  public:
   EnumeratedChance(Enumeration& enumeration, int length)
       : enumeration_(enumeration), length_(length) {}
-  bool accepts(int node, int draw, double probability) const override {
+  bool accepts(int node, double probability) const override {
     EXPECT_GE(probability, 0);
     EXPECT_LE(probability, 1);
     const double weights[] = {1 - probability, probability};
-    return enumeration_.pick({NoiseUse::acceptance, length_, node, draw}, weights) == 1;
+    return enumeration_.pick({NoiseUse::acceptance, length_, node, 0}, weights) == 1;
   }
   std::size_t pick(int node, std::span<const double> weights) const override {
     return enumeration_.pick({NoiseUse::residual, length_, node, 0}, weights);

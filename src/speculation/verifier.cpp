@@ -10,22 +10,22 @@ PhiloxChance::PhiloxChance(std::uint64_t seed, std::uint32_t stream, int length)
 namespace {
 
 // Uniform in (0, 1).
-double number(NoiseKey key, NoiseUse use, int node, int draw) {
+double number(NoiseKey key, NoiseUse use, int node) {
   key.use = use;
   key.node = static_cast<std::uint32_t>(node);
-  return (noise_bits(key, draw) + 0.5) * 0x1p-32;
+  return (noise_bits(key, 0) + 0.5) * 0x1p-32;
 }
 
 }  // namespace
 
-bool PhiloxChance::accepts(int node, int draw, double probability) const {
-  return number(key_, NoiseUse::acceptance, node, draw) < probability;
+bool PhiloxChance::accepts(int node, double probability) const {
+  return number(key_, NoiseUse::acceptance, node) < probability;
 }
 
 std::size_t PhiloxChance::pick(int node, std::span<const double> weights) const {
   double sum = 0;
   for (const double weight : weights) sum += weight;
-  double left = sum * number(key_, NoiseUse::residual, node, 0);
+  double left = sum * number(key_, NoiseUse::residual, node);
   std::size_t last = weights.size();
   for (std::size_t i = 0; i < weights.size(); ++i) {
     if (weights[i] <= 0) continue;

@@ -1,5 +1,5 @@
-// Which drafted tokens become text. One walk down a checked tree, from what the target said at its
-// nodes.
+// Which drafted tokens become text. One walk through a checked tree, from what the target said at
+// its nodes.
 
 #pragma once
 
@@ -35,10 +35,10 @@ struct Verdict {
 class Chance {
  public:
   virtual ~Chance() = default;
-  // True with this probability, 0 to 1. draw: which of the proposals for the node's children.
-  virtual bool accepts(int node, int draw, double probability) const = 0;
-  // An index with a probability in proportion to its weight. Weights are at least 0, their sum is
-  // above 0.
+  // Whether the node is accepted: true with this probability, 0 to 1. At most once per node.
+  virtual bool accepts(int node, double probability) const = 0;
+  // An index, for the token after the node, with a probability in proportion to its weight. Weights
+  // are at least 0, their sum is above 0.
   virtual std::size_t pick(int node, std::span<const double> weights) const = 0;
 };
 
@@ -46,7 +46,7 @@ class Chance {
 class PhiloxChance final : public Chance {
  public:
   PhiloxChance(std::uint64_t seed, std::uint32_t stream, int length);
-  bool accepts(int node, int draw, double probability) const override;
+  bool accepts(int node, double probability) const override;
   std::size_t pick(int node, std::span<const double> weights) const override;
 
  private:
@@ -84,11 +84,13 @@ class Verifier {
 std::shared_ptr<const Verifier> coupled_verifier();
 
 // Rejection sampling: Leviathan et al. 2023, arXiv:2211.17192; Chen et al. 2023, arXiv:2302.01318.
-// A token drawn from q is accepted with probability min(1, r(x) / q(x)), r being the target's
-// probabilities; otherwise r becomes norm(max(r - q, 0)), and the node's next proposal is tried. A
-// chosen token is a draw from a point mass. Draws are without replacement within a drafter: Jeon et
-// al. 2024, arXiv:2402.14160. At the end r is sampled. Where a node has one draw and no other
-// proposal, the chain that begins there is verified as a block: Sun et al. 2024, arXiv:2403.10444.
+// Paths are accepted or rejected as a whole, from the leaves up: traversal verification, Weng et
+// al. 2025, arXiv:2505.12398. Of a chain that is block verification, Sun et al. 2024,
+// arXiv:2403.10444, and of proposals for one node recursive rejection: a token drawn from q is
+// accepted with probability min(1, r(x) / q(x)), r being the target's probabilities; otherwise r
+// becomes norm(max(r - q, 0)), and the next one is tried. Draws are without replacement within a
+// drafter: Jeon et al. 2024, arXiv:2402.14160. A chosen token is a draw from a point mass. After
+// the accepted node what is left of r is sampled.
 std::shared_ptr<const Verifier> rejection_verifier();
 
 // Typical acceptance, which is lossy: Cai et al. 2024, arXiv:2401.10774. A token is accepted if the

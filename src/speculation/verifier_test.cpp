@@ -64,6 +64,10 @@ enum class Mutant {
   merged,              // drafters tell the mean of theirs and of the uniform distribution
   drops_repeats,       // a draw that is proposed already is not handed over
   no_removal,          // draws without replacement count as draws with it
+  loses_weight,        // what remains to be drawn from is not scaled to 1
+  keeps_probability,   // a node may stand as probably as before a child was rejected
+  begins_anew,         // a child may stand as if its parent did for sure
+  whole_residual,      // what follows a node is left as if it stood for sure
   keyed_by_position,   // noise depends on the position that is decided, not on step and node
   shares_noise,        // acceptance and residual have the same noise
 };
@@ -210,11 +214,15 @@ std::vector<Way> ways(const Languages& s) {
 // What the first n_tokens of a text are, with which probability.
 using TextChances = std::map<Tokens, double>;
 
-TextChances target_texts(const Languages& s) {
-  TextChances texts{{{}, 1}};
+// The target goes on to n_tokens where a text is shorter.
+TextChances completed(const Languages& s, TextChances texts) {
   for (int i = 0; i < s.n_tokens; ++i) {
     TextChances longer;
     for (const auto& [text, probability] : texts) {
+      if (std::ssize(text) > i) {
+        longer[text] += probability;
+        continue;
+      }
       const Distribution target = s.target.after(joined({0}, text));
       double sum = 0;
       for (const auto& [token, p] : target) sum += p;
@@ -226,7 +234,38 @@ TextChances target_texts(const Languages& s) {
   return texts;
 }
 
-// Recursive rejection as the papers write it, without replacement, in few lines and with mutants.
+TextChances target_texts(const Languages& s) {
+  return completed(s, {{{}, 1}});
+}
+
+constexpr std::size_t kMost = 4;  // tokens
+
+void normalize(std::vector<double>& weights) {
+  const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+  if (sum > 0)
+    for (double& weight : weights) weight /= sum;
+}
+
+std::vector<double> dense(const Distribution& distribution) {
+  std::vector<double> all(kMost);
+  for (const auto& [token, p] : distribution) all[static_cast<std::size_t>(token)] = p;
+  normalize(all);
+  return all;
+}
+
+// What the proposals for a node's children were drawn from, by drafter.
+class Drafts {
+ public:
+  std::vector<double>& of(const Proposal& proposal, Token token) {
+    if (!proposal.drawn_from) return drafts_[proposal.drafter] = dense({{token, 1}});
+    return drafts_.try_emplace(proposal.drafter, dense(*proposal.drawn_from)).first->second;
+  }
+
+ private:
+  std::map<int, std::vector<double>> drafts_;
+};
+
+// Traversal verification as the paper writes it, in few lines and with mutants.
 class Textbook final : public Verifier {
  public:
   explicit Textbook(Mutant mutant) : mutant_(mutant) {}
@@ -237,41 +276,82 @@ class Textbook final : public Verifier {
   Verdict verify(const DraftTree& tree, std::span<const NodeAnswer> answers,
                  const Chance& chance) const override {
     Verdict verdict;
-    int node = 0;
-    for (;;) {
+    // Whether the node or one below it is accepted, if the node may stand with probability p.
+    const std::function<bool(int, double)> visit = [&](int node, double p) {
       const std::vector<DraftTree::Offer> offers = tree.offers(node);
-      if (offers.empty()) {
-        verdict.next = answers[node].choice;
-        if (mutant_ != Mutant::bonus_from_draft || node == 0) return verdict;
-        const auto& drawn_from = tree[node].proposals[0].drawn_from;
-        if (!drawn_from) return verdict;
-        const std::vector<double> bonus = dense(*drawn_from);
-        verdict.next = static_cast<Token>(chance.pick(node, bonus));
-        return verdict;
-      }
       std::vector<double> rest = dense(answers[node].probabilities);
-      std::map<int, std::vector<double>> drafts;
-      std::optional<int> accepted;
-      for (std::size_t i = 0; i < offers.size() && !accepted; ++i) {
-        const auto& [child, proposal] = offers[i];
+      Drafts drafts;
+      for (const auto& [child, proposal] : offers) {
         const auto token = static_cast<std::size_t>(tree[child].token);
-        std::vector<double> point(kMost);
-        point[token] = 1;
-        std::vector<double>& draft =
-            drafts
-                .try_emplace(proposal.drafter,
-                             proposal.drawn_from ? dense(*proposal.drawn_from) : point)
-                .first->second;
-        if (!proposal.drawn_from) draft = point;
-        if (chance.accepts(node, static_cast<int>(i), std::min(1.0, rest[token] / draft[token])))
-          accepted = child;
-        for (std::size_t t = 0; t < kMost; ++t)
-          rest[t] = std::max(
-              0.0, mutant_ == Mutant::wrong_sign ? draft[t] - rest[t] : rest[t] - draft[t]);
-        if (!accepted && std::accumulate(rest.begin(), rest.end(), 0.0) <= 1e-12)
-          accepted = child;  // of probability 0
+        std::vector<double>& draft = drafts.of(proposal, tree[child].token);
+        const double above = mutant_ == Mutant::begins_anew ? 1 : p;
+        const double stands = std::min(1.0, above * rest[token] / draft[token]);
+        if (stands > 0 && visit(child, stands)) {
+          verdict.accepted.insert(verdict.accepted.begin(), child);
+          return true;
+        }
+        const double share = mutant_ == Mutant::whole_residual ? 1 : p;
+        double sum = 0;
+        for (std::size_t t = 0; t < kMost; ++t) {
+          const double excess = share * rest[t] - draft[t];
+          sum += rest[t] = std::max(0.0, mutant_ == Mutant::wrong_sign ? -excess : excess);
+        }
+        if (sum <= 0) {  // nothing is left of p, or this has probability 0
+          verdict.next = tree[child].token;
+          return p == 1;
+        }
         normalize(rest);
+        if (mutant_ != Mutant::keeps_probability) p = sum / (sum + (1 - p));
         if (mutant_ == Mutant::no_removal) continue;
+        draft[token] = 0;
+        if (mutant_ != Mutant::loses_weight) normalize(draft);
+      }
+      if (!chance.accepts(node, p)) return false;
+      verdict.next = answers[node].choice;
+      if (!offers.empty())
+        verdict.next = static_cast<Token>(chance.pick(node, rest));
+      else if (mutant_ == Mutant::bonus_from_draft && node != 0 &&
+               tree[node].proposals[0].drawn_from)
+        verdict.next =
+            static_cast<Token>(chance.pick(node, dense(*tree[node].proposals[0].drawn_from)));
+      return true;
+    };
+    visit(0, 1);
+    return verdict;
+  }
+
+ private:
+  Mutant mutant_;
+};
+
+// Recursive rejection, node by node from the root, of trees that one drafter drew.
+class Recursive final : public Verifier {
+ public:
+  std::string_view name() const override { return "recursive"; }
+  Guarantee guarantee() const override { return Guarantee::same_distribution; }
+  bool wants_probabilities(const DraftTree&, int) const override { return true; }
+
+  Verdict verify(const DraftTree& tree, std::span<const NodeAnswer> answers,
+                 const Chance& chance) const override {
+    Verdict verdict;
+    for (int node = 0;;) {
+      const std::vector<DraftTree::Offer> offers = tree.offers(node);
+      verdict.next = answers[node].choice;
+      if (offers.empty()) return verdict;
+      std::vector<double> rest = dense(answers[node].probabilities);
+      Drafts drafts;
+      std::optional<int> accepted;
+      for (const auto& [child, proposal] : offers) {
+        const auto token = static_cast<std::size_t>(tree[child].token);
+        std::vector<double>& draft = drafts.of(proposal, tree[child].token);
+        std::vector<double> left(kMost);
+        for (std::size_t t = 0; t < kMost; ++t) left[t] = std::max(0.0, rest[t] - draft[t]);
+        if (chance.accepts(child, std::min(1.0, rest[token] / draft[token])) ||
+            std::ranges::max(left) <= 0) {  // of probability 0
+          accepted = child;
+          break;
+        }
+        normalize(rest = left);
         draft[token] = 0;
         normalize(draft);
       }
@@ -282,22 +362,6 @@ class Textbook final : public Verifier {
       verdict.accepted.push_back(node = *accepted);
     }
   }
-
- private:
-  static constexpr std::size_t kMost = 4;  // tokens
-  static std::vector<double> dense(const Distribution& distribution) {
-    std::vector<double> all(kMost);
-    for (const auto& [token, p] : distribution) all[static_cast<std::size_t>(token)] = p;
-    normalize(all);
-    return all;
-  }
-  static void normalize(std::vector<double>& weights) {
-    const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
-    if (sum > 0)
-      for (double& weight : weights) weight /= sum;
-  }
-
-  Mutant mutant_;
 };
 
 // Numbers whose keys are wrong.
@@ -305,20 +369,21 @@ class MutantChance final : public Chance {
  public:
   MutantChance(Enumeration& enumeration, Mutant mutant, const DraftTree& tree, int length)
       : enumeration_(enumeration), mutant_(mutant), tree_(tree), length_(length) {}
-  bool accepts(int node, int draw, double probability) const override {
+  bool accepts(int node, double probability) const override {
     const double weights[] = {1 - probability, probability};
-    return enumeration_.pick(key(NoiseUse::acceptance, node, draw), weights) == 1;
+    return enumeration_.pick(key(NoiseUse::acceptance, node), weights) == 1;
   }
   std::size_t pick(int node, std::span<const double> weights) const override {
     const bool shares = mutant_ == Mutant::shares_noise;
-    return enumeration_.pick(key(shares ? NoiseUse::acceptance : NoiseUse::residual, node, 0),
+    return enumeration_.pick(key(shares ? NoiseUse::acceptance : NoiseUse::residual, node),
                              weights);
   }
 
  private:
-  DecisionKey key(NoiseUse use, int node, int draw) const {
-    if (mutant_ == Mutant::keyed_by_position) return {use, length_ + tree_[node].depth, 0, draw};
-    return {use, length_, node, draw};
+  DecisionKey key(NoiseUse use, int node) const {
+    const DraftNode& of = tree_[node];
+    if (mutant_ == Mutant::keyed_by_position) return {use, length_ + of.depth, of.token, 0};
+    return {use, length_, node, 0};
   }
 
   Enumeration& enumeration_;
@@ -351,7 +416,27 @@ struct Steps {
     return result;
   }
 
-  void step(Enumeration& enumeration, Tokens& text) const {
+  // The same if the target goes on alone after one step.
+  struct FirstStep {
+    TextChances texts = {};
+    double accepted = 0;  // nodes, in the mean
+  };
+  FirstStep first_step() const {
+    FirstStep result;
+    Enumeration enumeration;
+    enumeration.run([&] {
+      Tokens text{0};
+      const auto n_accepted = static_cast<double>(step(enumeration, text));
+      if (std::ssize(text) > languages.n_tokens + 1) text.resize(languages.n_tokens + 1);
+      result.accepted += enumeration.probability() * n_accepted;
+      result.texts[Tokens(text.begin() + 1, text.end())] += enumeration.probability();
+    });
+    result.texts = completed(languages, std::move(result.texts));
+    return result;
+  }
+
+  // Returns how many nodes it accepts.
+  std::size_t step(Enumeration& enumeration, Tokens& text) const {
     DraftTree tree(text.back());
     Drafting drafting{enumeration, text, tree, mutant};
     way.draft(drafting);
@@ -378,6 +463,7 @@ struct Steps {
       EXPECT_FALSE(tree.children(last).empty());
     }
     text.push_back(*verdict.next);
+    return verdict.accepted.size();
   }
 };
 
@@ -448,16 +534,13 @@ TEST(Rejection, GivesTheTargetsDistributionOverRandomTrees) {
 TEST(Rejection, MutantsAreFound) {
   for (int number = 0; number <= static_cast<int>(Mutant::shares_noise); ++number) {
     const auto mutant = static_cast<Mutant>(number);
+    const Textbook textbook(mutant);
     bool is_found = false;
     for (const auto& [vocabulary, n_tokens] : {std::pair{3, 2}, {2, 3}}) {
       const Languages s = languages(vocabulary, n_tokens, 0);
       const TextChances expected = target_texts(s);
       for (const Way& way : ways(s)) {
-        // Only blocks look at positions that the next step decides again.
-        const Textbook textbook(mutant);
-        const Verifier& verifier =
-            mutant == Mutant::keyed_by_position ? *rejection_verifier() : textbook;
-        const auto [texts, repeats_noise] = Steps{s, way, verifier, mutant}.result();
+        const auto [texts, repeats_noise] = Steps{s, way, textbook, mutant}.result();
         is_found = is_found || repeats_noise || distance(texts, expected) > 1e-3;
         if (mutant == Mutant::none) {
           EXPECT_LT(distance(texts, expected), kExact) << way.name;
@@ -468,36 +551,165 @@ TEST(Rejection, MutantsAreFound) {
   }
 }
 
-// Block verification keeps no less of a chain than token by token: Sun et al. 2024.
-TEST(Rejection, BlocksKeepMoreOfAChain) {
-  const auto accepted = [](const Languages& s, const Verifier& verifier) {
-    double mean = 0;
+// One drafter's draws, `width` or as many as a function of the path says, below each node.
+struct DrawnTree {
+  int depth, width;
+  std::optional<std::uint64_t> shape = {};  // a seed; nothing: all nodes are as wide
+  int nodes_max = 100;
+
+  Way way(const Languages& s) const {
+    return {"drawn", [this, &s](Drafting& d) {
+              for (int node = 0; node < d.tree.size(); ++node)
+                if (d.tree[node].depth < depth)
+                  d.draw(kFirst, s.first, node, n_draws(d.tree, node));
+            }};
+  }
+  int n_draws(const DraftTree& tree, int node) const {
+    if (!shape) return width;
+    std::uint64_t hash = *shape;
+    for (const Token token : tree.path(node)) hash = hash * 31 + token + 1;
+    const auto n = static_cast<int>(std::mt19937_64(hash)() % (width + 1));
+    return std::min(std::max(n, node == 0 ? 1 : 0), nodes_max + 1 - tree.size());
+  }
+};
+
+TEST(Rejection, GivesTheTargetsDistributionOverDrawnTrees) {
+  struct Case {
+    int vocabulary;
+    DrawnTree tree;
+  };
+  std::vector<Case> cases{{4, {2, 2}}, {3, {2, 3}}, {2, {3, 2}}};
+  for (std::uint64_t seed = 0; seed < 30; ++seed) cases.push_back({3, {3, 3, seed, 6}});
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    SCOPED_TRACE(i);
+    const auto& [vocabulary, tree] = cases[i];
+    const Languages s = languages(vocabulary, tree.depth + 1, i);
+    const Way way = tree.way(s);
+    const TextChances expected = target_texts(s);
+    EXPECT_LT(distance(Steps{s, way, *rejection_verifier()}.first_step().texts, expected), kExact);
+  }
+}
+
+// Each of two drafters goes on below one child of the root, and below the other one if it drew
+// token 0 there: for one it is the first child, for the other the second. So no order of nodes is
+// theirs in which how many draws a node gets is known before its first.
+TEST(Rejection, DraftersMayGoOnInOppositeOrders) {
+  for (std::uint64_t seed = 0; seed < 6; ++seed) {
+    const Languages s = languages(3, 3, seed);
+    const Way way{"opposite orders", [&s](Drafting& d) {
+                    const auto go_on = [&](int drafter, const Language& draft, int node,
+                                           int other) {
+                      const std::vector<int> drawn = d.draw(drafter, draft, node, 1);
+                      if (d.tree[drawn[0]].token == 0) d.draw(drafter, draft, other, 1);
+                    };
+                    const std::vector<int> nodes = d.draw(kFirst, s.first, 0, 2);
+                    d.draw(kSecond, s.second, 0, 2);
+                    go_on(kFirst, s.first, nodes.back(), nodes[0]);
+                    for (const int node : nodes)
+                      if (d.tree[node].proposals.size() < 2) return;
+                    go_on(kSecond, s.second, nodes[0], nodes.back());
+                  }};
+    const auto texts = Steps{s, way, *rejection_verifier()}.first_step().texts;
+    EXPECT_LT(distance(texts, target_texts(s)), kExact);
+  }
+}
+
+// A chain is verified as a block: Sun et al. 2024. h[i] is the probability that i nodes are
+// accepted if no more are.
+TEST(Rejection, ChainsAreBlocks) {
+  constexpr std::size_t kLength = 3;
+  for (std::uint64_t seed = 0; seed < 6; ++seed) {
+    const Languages s = languages(3, 3, seed);
+    std::map<Tokens, std::vector<double>> found;  // by chain: with how many accepted nodes
     Enumeration enumeration;
     enumeration.run([&] {
       const Tokens text{0};
       DraftTree tree(0);
       Drafting drafting{enumeration, text, tree, Mutant::none};
-      int node = 0;
-      for (int i = 0; i < 3; ++i) node = drafting.draw(kFirst, s.first, node, 1)[0];
+      int last = 0;
+      for (std::size_t i = 0; i < kLength; ++i) last = drafting.draw(kFirst, s.first, last, 1)[0];
       std::vector<NodeAnswer> answers;
-      for (node = 0; node < tree.size(); ++node)
+      for (int node = 0; node < tree.size(); ++node)
         answers.push_back({0, s.target.after(joined(text, tree.path(node)))});
       const EnumeratedChance chance(enumeration, 1);
-      const auto n = std::ssize(verifier.verify(tree, answers, chance).accepted);
-      mean += enumeration.probability() * static_cast<double>(n);
+      const std::size_t n = rejection_verifier()->verify(tree, answers, chance).accepted.size();
+      found.try_emplace(tree.path(last), kLength + 1).first->second[n] += enumeration.probability();
     });
-    return mean;
-  };
-  double blocks = 0, tokens = 0;
-  for (std::uint64_t seed = 0; seed < 5; ++seed) {
-    const Languages s = languages(3, 3, seed);
-    const double block = accepted(s, *rejection_verifier());
-    const double token = accepted(s, Textbook(Mutant::none));
-    EXPECT_GE(block, token - kExact);
-    blocks += block;
-    tokens += token;
+    for (auto& [chain, chances] : found) {
+      normalize(chances);
+      double p = 1;
+      std::vector<double> h;
+      Tokens text{0};
+      for (const Token token : chain) {
+        const std::vector<double> target = dense(s.target.after(text));
+        const std::vector<double> draft = dense(s.first.after(text));
+        double excess = 0;
+        for (std::size_t t = 0; t < kMost; ++t) excess += std::max(p * target[t] - draft[t], 0.0);
+        h.push_back(p == 1 ? 1 : excess / (excess + 1 - p));
+        const auto index = static_cast<std::size_t>(token);
+        p = std::min(1.0, p * target[index] / draft[index]);
+        text.push_back(token);
+      }
+      h.push_back(p);
+      double no_more = 1;
+      for (std::size_t n = kLength + 1; n-- > 0; no_more *= 1 - h[n])
+        EXPECT_NEAR(chances[n], no_more * h[n], kExact);
+    }
   }
-  EXPECT_GT(blocks, 1.02 * tokens);
+}
+
+// Traversal keeps more than recursive rejection does. Of chains this is proven (Sun et al. 2024);
+// of trees it is true in the mean, and there are distributions for which it keeps a little less.
+TEST(Rejection, TraversalKeepsMore) {
+  struct Case {
+    const char* name;
+    DrawnTree tree;
+    double least_gain;
+  };
+  const Case cases[] = {
+      {"chain", {3, 1}, 1.05}, {"two below each", {2, 2}, 1.01}, {"random", {3, 3, 0, 6}, 1.02}};
+  for (const auto& [name, shape, least_gain] : cases) {
+    SCOPED_TRACE(name);
+    double traversal = 0, recursive = 0;
+    int n_less = 0;
+    for (std::uint64_t seed = 0; seed < 30; ++seed) {
+      const Languages s = languages(3, 1, seed);
+      DrawnTree tree = shape;
+      if (tree.shape) tree.shape = seed;
+      const Way way = tree.way(s);
+      const double more = Steps{s, way, *rejection_verifier()}.first_step().accepted;
+      const double less = Steps{s, way, Recursive()}.first_step().accepted;
+      n_less += more < less - kExact;
+      traversal += more;
+      recursive += less;
+    }
+    if (shape.width == 1) {
+      EXPECT_EQ(n_less, 0);
+    }
+    EXPECT_GT(traversal, least_gain * recursive);
+  }
+}
+
+// The draft has a little more of each token than the target, as sums are rounded.
+TEST(Rejection, TakesTheDrawWhereRoundingLeavesNothing) {
+  const auto drawn_from = std::make_shared<Distribution>(Distribution{{1, 1}, {2, 2e-17f}});
+  DraftTree tree(0);
+  const int child = tree.propose(0, 2, {0, 0.5f, drawn_from});
+  int n_rejected = 0;
+  Enumeration enumeration;
+  enumeration.run([&] {
+    const EnumeratedChance chance(enumeration, 1);
+    const Verdict verdict = rejection_verifier()->verify(
+        tree, std::vector<NodeAnswer>{{1, {{1, 1}, {2, 1e-17f}}}, {3, {}}}, chance);
+    if (verdict.accepted.empty()) {
+      ++n_rejected;
+      EXPECT_EQ(verdict.next, 2);
+    } else {
+      EXPECT_EQ(verdict.accepted, std::vector{child});
+      EXPECT_EQ(verdict.next, 3);
+    }
+  });
+  EXPECT_EQ(n_rejected, 1);
 }
 
 TEST(Rejection, StopsAtAnUnusableRow) {
@@ -636,7 +848,7 @@ TEST(PhiloxChance, FollowsProbabilities) {
   std::vector<int> picked(std::size(weights));
   for (int i = 0; i < kDraws; ++i) {
     const PhiloxChance chance(5, 1, i / 100);
-    accepted += chance.accepts(i % 100, 2, 0.3);
+    accepted += chance.accepts(i % 100, 0.3);
     ++picked[chance.pick(i % 100, weights)];
   }
   const auto expect_share = [](int n, double share) {
@@ -645,8 +857,8 @@ TEST(PhiloxChance, FollowsProbabilities) {
   expect_share(accepted, 0.3);
   for (std::size_t i = 0; i < picked.size(); ++i) expect_share(picked[i], weights[i] / 8);
   const PhiloxChance chance(5, 1, 3);
-  EXPECT_TRUE(chance.accepts(0, 0, 1));
-  EXPECT_FALSE(chance.accepts(0, 0, 0));
+  EXPECT_TRUE(chance.accepts(0, 1));
+  EXPECT_FALSE(chance.accepts(0, 0));
 }
 
 }  // namespace

@@ -12,6 +12,8 @@ namespace {
 class Weights {
  public:
   explicit Weights(const Distribution& distribution) {
+    tokens_.reserve(distribution.size());
+    weights_.reserve(distribution.size());
     for (const auto& [token, probability] : distribution) {
       tokens_.push_back(token);
       weights_.push_back(probability);
@@ -24,36 +26,36 @@ class Weights {
   Token token(std::size_t index) const { return tokens_[index]; }
 
   double probability(Token token) const {
-    const auto found = std::ranges::lower_bound(tokens_, token);
-    if (found == tokens_.end() || *found != token) return 0;
-    return weights_[static_cast<std::size_t>(found - tokens_.begin())] / sum_;
+    const auto found = find(token);
+    return found ? weights_[*found] / sum_ : 0;
   }
 
-  Weights without(Token token) const {
-    Weights rest = *this;
-    const auto found = std::ranges::lower_bound(tokens_, token);
-    if (found == tokens_.end() || *found != token) return rest;
-    rest.weights_[static_cast<std::size_t>(found - tokens_.begin())] = 0;
-    rest.add_up();
-    return rest;
+  void remove(Token token) {
+    if (const auto found = find(token)) weights_[*found] = 0;
+    add_up();
   }
 
-  // max(scale * own probability - the other's, 0), token by token.
-  Weights excess(double scale, const Weights& other) const {
-    Weights excess = *this;
+  // Leaves max(scale * own probability - the other's, 0), token by token.
+  void subtract(double scale, const Weights& other) {
+    const double sum = sum_, other_sum = other.sum_;
+    sum_ = 0;
     std::size_t at = 0;
     for (std::size_t i = 0; i < tokens_.size(); ++i) {
       while (at < other.tokens_.size() && other.tokens_[at] < tokens_[i]) ++at;
-      double rest = scale * weights_[i] / sum_;
+      double left = scale * (weights_[i] / sum);
       if (at < other.tokens_.size() && other.tokens_[at] == tokens_[i])
-        rest -= other.weights_[at] / other.sum_;
-      excess.weights_[i] = std::max(rest, 0.0);
+        left -= other.weights_[at] / other_sum;
+      weights_[i] = std::max(left, 0.0);
+      sum_ += weights_[i];
     }
-    excess.add_up();
-    return excess;
   }
 
  private:
+  std::optional<std::size_t> find(Token token) const {
+    const auto found = std::ranges::lower_bound(tokens_, token);
+    if (found == tokens_.end() || *found != token) return std::nullopt;
+    return static_cast<std::size_t>(found - tokens_.begin());
+  }
   void add_up() {
     sum_ = 0;
     for (const double weight : weights_) sum_ += weight;
@@ -62,6 +64,60 @@ class Weights {
   std::vector<Token> tokens_;
   std::vector<double> weights_;
   double sum_ = 0;
+};
+
+// Traversal verification. Let p be the probability with which a node may stand, r what follows it,
+// and q what its next proposal x was drawn from: a point mass if x was chosen. Then x may stand
+// with probability min(1, p r(x) / q(x)). Over all x, it or a node below it is accepted with
+// min(q(x), p r(x)), and all of them are rejected with S + 1 - p, S being the sum of max(p r - q,
+// 0). After a rejection r becomes max(p r - q, 0) / S, p becomes S / (S + 1 - p), and the next
+// proposal has its turn. A node without any left is accepted with p. So p r follows the node,
+// whatever is proposed at it or below.
+struct Traversal {
+  const DraftTree& tree;
+  std::span<const NodeAnswer> answers;
+  const Chance& chance;
+  Verdict verdict = {};  // accepted nodes from the last one up
+
+  // Whether the node or one below it is accepted; `stands` is p.
+  bool visit(int node, double stands) {
+    const NodeAnswer& answer = answers[node];
+    const std::vector<DraftTree::Offer> offers = tree.offers(node);
+    if (offers.empty() || !answer.choice) {
+      verdict.next = answer.choice;
+      return chance.accepts(node, stands);
+    }
+    Weights rest(answer.probabilities.empty() ? Distribution{{*answer.choice, 1}}
+                                              : answer.probabilities);
+    std::map<int, Weights> drafts;  // by drafter: what its next draw comes from
+    for (const auto& [child, proposal] : offers) {
+      const Token token = tree[child].token;
+      Weights point(Distribution{{token, 1}});
+      Weights& draft =
+          proposal.drawn_from
+              ? drafts.try_emplace(proposal.drafter, *proposal.drawn_from).first->second
+              : point;
+      CHECK(draft.probability(token) > 0);
+      // A child that is proposed again after it was rejected has no probability left.
+      const double child_stands =
+          std::min(1.0, stands * rest.probability(token) / draft.probability(token));
+      if (child_stands > 0 && visit(child, child_stands)) {
+        verdict.accepted.push_back(child);
+        return true;
+      }
+      rest.subtract(stands, draft);
+      draft.remove(token);
+      // Of a node that stands for sure nothing is left only where the child did, but for rounding.
+      if (rest.sum() <= 0) {
+        verdict.next = token;
+        return stands == 1;
+      }
+      stands = rest.sum() / (rest.sum() + (1 - stands));
+    }
+    if (!chance.accepts(node, stands)) return false;
+    verdict.next = rest.token(chance.pick(node, rest.values()));
+    return true;
+  }
 };
 
 class Rejection final : public Verifier {
@@ -76,105 +132,11 @@ class Rejection final : public Verifier {
   Verdict verify(const DraftTree& tree, std::span<const NodeAnswer> answers,
                  const Chance& chance) const override {
     CHECK(static_cast<int>(answers.size()) == tree.size());
-    const Walk walk{tree, answers, chance};
-    Verdict verdict;
-    for (int node = 0;;) {
-      if (!answers[node].choice) return verdict;
-      const std::vector<DraftTree::Offer> offers = tree.offers(node);
-      if (offers.empty()) {
-        verdict.next = answers[node].choice;
-        return verdict;
-      }
-      const std::size_t n_accepted = verdict.accepted.size();
-      if (offers.size() == 1 && offers[0].proposal.drawn_from)
-        verdict.next = walk.verify_block(node, verdict.accepted);
-      else
-        verdict.next = walk.verify_offers(node, offers, verdict.accepted);
-      if (verdict.next || verdict.accepted.size() == n_accepted) return verdict;
-      node = verdict.accepted.back();
-    }
+    Traversal traversal{tree, answers, chance};
+    CHECK(traversal.visit(0, 1));
+    std::ranges::reverse(traversal.verdict.accepted);
+    return traversal.verdict;
   }
-
- private:
-  struct Walk {
-    const DraftTree& tree;
-    std::span<const NodeAnswer> answers;
-    const Chance& chance;
-
-    Weights target(int node) const {
-      const NodeAnswer& answer = answers[node];
-      return Weights(answer.probabilities.empty() ? Distribution{{*answer.choice, 1}}
-                                                  : answer.probabilities);
-    }
-
-    // Recursive rejection at one node: appends the accepted child, or returns the token in its
-    // place.
-    std::optional<Token> verify_offers(int node, std::span<const DraftTree::Offer> offers,
-                                       std::vector<int>& accepted) const {
-      Weights rest = target(node);
-      std::map<int, Weights> drafts;  // by drafter: what its next draw comes from
-      for (std::size_t i = 0; i < offers.size(); ++i) {
-        const auto& [child, proposal] = offers[i];
-        const Token token = tree[child].token;
-        double probability = rest.probability(token);
-        Weights* draft = nullptr;
-        if (proposal.drawn_from) {
-          draft = &drafts.try_emplace(proposal.drafter, *proposal.drawn_from).first->second;
-          CHECK(draft->probability(token) > 0);
-          probability = std::min(1.0, probability / draft->probability(token));
-        }
-        if (chance.accepts(node, static_cast<int>(i), probability)) {
-          accepted.push_back(child);
-          return std::nullopt;
-        }
-        Weights left = draft ? rest.excess(1, *draft) : rest.without(token);
-        if (draft) *draft = draft->without(token);
-        // Nothing is left only where the proposal was sure to be accepted but for rounding.
-        if (left.sum() <= 0) {
-          accepted.push_back(child);
-          return std::nullopt;
-        }
-        rest = std::move(left);
-      }
-      return rest.token(chance.pick(node, rest.values()));
-    }
-
-    // Block verification of the chain that begins at `start`: as long as a node has one draw and no
-    // other proposal. Appends the accepted nodes; returns the token after them, unless all were.
-    std::optional<Token> verify_block(int start, std::vector<int>& accepted) const {
-      std::vector<int> nodes{start};
-      // reached[i]: with what probability the block up to nodes[i] may stand, given its tokens.
-      std::vector<double> reached{1};
-      std::vector<Weights> excess;  // [i]: what follows nodes[i] if the next one does not stand
-      for (;;) {
-        const int node = nodes.back();
-        const std::vector<DraftTree::Offer> offers = tree.offers(node);
-        if (offers.size() != 1 || !offers[0].proposal.drawn_from || !answers[node].choice) break;
-        const Weights own = target(node), draft(*offers[0].proposal.drawn_from);
-        const Token token = tree[offers[0].child].token;
-        CHECK(draft.probability(token) > 0);
-        excess.push_back(own.excess(reached.back(), draft));
-        nodes.push_back(offers[0].child);
-        reached.push_back(
-            std::min(1.0, reached.back() * own.probability(token) / draft.probability(token)));
-      }
-      const std::size_t last = nodes.size() - 1;
-      std::size_t n = last;
-      for (; n > 0; --n) {
-        double probability = reached[n];
-        if (n < last) {
-          const double more = excess[n].sum(), others = more + 1 - reached[n];
-          probability = others > 0 ? std::min(1.0, more / others) : 1;
-        }
-        if (chance.accepts(nodes[n - 1], 0, probability)) break;
-      }
-      if (n < last && excess[n].sum() <= 0) n = last;  // as above
-      accepted.insert(accepted.end(), nodes.begin() + 1,
-                      nodes.begin() + 1 + static_cast<std::ptrdiff_t>(n));
-      if (n == last) return std::nullopt;
-      return excess[n].token(chance.pick(nodes[n], excess[n].values()));
-    }
-  };
 };
 
 }  // namespace
