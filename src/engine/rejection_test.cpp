@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <boost/math/special_functions/gamma.hpp>
 #include <cmath>
 #include <map>
 #include <random>
@@ -294,6 +295,84 @@ TEST(EngineRejection, GivesTheTargetsDistribution) {
       ASSERT_NE(same, expected.end());
       EXPECT_NEAR(chance, same->second, 1e-12);
     }
+  }
+}
+
+// The same with real noise, seed by seed: draws, acceptance and what remains must be independent of
+// each other, which the enumeration takes for granted.
+TEST(EngineRejection, NoiseGivesTheTargetsDistribution) {
+  const PlannerOptions chain{.automatic = false, .rows = 4, .depth = 3, .width = 1};
+  const PlannerOptions tree{.automatic = false, .rows = 12, .depth = 3, .width = 3};
+  const RejectionCase cases[] = {
+      {.name = "a model, chains", .planner = chain, .sampling = top(3)},
+      {.name = "a model, trees", .planner = tree, .sampling = top(3)},
+      {.name = "look-up beside a model, chains",
+       .planner = chain,
+       .prompt = {5, 6, 7, 5, 6, 8, 5, 6},
+       .looks_up = true,
+       .sampling = top(3)},
+      {.name = "look-up beside a model, trees",
+       .planner = tree,
+       .prompt = {5, 6, 7, 5, 6, 8, 5, 6},
+       .looks_up = true,
+       .sampling = top(3)},
+      {.name = "a prediction beside two models",
+       .planner = tree,
+       .prediction = {5, 6, 7},
+       .n_models = 2,
+       .sampling = top(3)},
+      {.name = "own layers beside lookahead",
+       .planner = tree,
+       .looks_ahead = true,
+       .skips_layers = true,
+       .n_models = 0,
+       .sampling = top(3)},
+  };
+  constexpr int kSamples = 20000;
+  constexpr double kFalseAlarm = 1e-8;
+  for (const RejectionCase& of : cases) {
+    SCOPED_TRACE(of.name);
+    const RejectionRun run{of, of.n_tokens};
+    std::vector<std::unique_ptr<Drafter>> drafters;
+    const auto backend = std::make_shared<FakeBackend>(run.target, LoadOptions{.context = 64});
+    if (of.looks_up) drafters.push_back(std::make_unique<LookupDrafter>(LookupOptions{}));
+    if (of.looks_ahead) drafters.push_back(std::make_unique<LookaheadDrafter>());
+    if (!of.prediction.empty()) drafters.push_back(std::make_unique<PredictionDrafter>());
+    for (int i = 0; i < of.n_models; ++i) {
+      FakeModel draft = run.target;
+      draft.disagreement = 0.5f;
+      draft.opinion = static_cast<std::uint64_t>(i);
+      drafters.push_back(std::make_unique<ModelDrafter>(
+          std::make_unique<FakeBackend>(draft, LoadOptions{.context = 64, .n_sequences = 2}),
+          ModelDrafterOptions{.target_vocabulary = draft.vocabulary, .memory_bytes = 1 << 16}));
+    }
+    if (of.skips_layers) drafters.push_back(std::make_unique<SelfDrafter>(backend, std::vector{1}));
+    Engine engine(backend, std::move(drafters), {.planner = of.planner});
+    FakeTokenizer tokenizer = words();
+    tokenizer.end_tokens.clear();
+    std::map<Answer, int> found;
+    long n_accepted = 0;
+    for (int i = 0; i < kSamples; ++i) {
+      SamplingParams sampling = of.sampling;
+      sampling.seed = static_cast<std::uint64_t>(i);
+      const auto generation =
+          engine.begin(of.prompt, sampling, StopRules(tokenizer, {.n_predict = of.n_tokens}),
+                       {.prediction = of.prediction, .verifier = rejection_verifier()});
+      Generation* const all[] = {generation.get()};
+      while (!generation->ended()) engine.step(all);
+      ASSERT_FALSE(generation->error);
+      n_accepted += generation->counters.accepted;
+      ++found[{generation->tokens.begin() + std::ssize(of.prompt), generation->tokens.end()}];
+    }
+    double statistic = 0;  // Pearson's
+    const AnswerChances expected = run.expected();
+    for (const auto& [answer, chance] : expected) {
+      const double wanted = chance * kSamples, n = found[answer];
+      statistic += (n - wanted) * (n - wanted) / wanted;
+    }
+    EXPECT_GT(boost::math::gamma_q(static_cast<double>(expected.size() - 1) / 2, statistic / 2),
+              kFalseAlarm);
+    EXPECT_GT(n_accepted, kSamples / 10);
   }
 }
 
