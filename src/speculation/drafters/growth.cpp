@@ -206,7 +206,7 @@ GrowingDrafter::GrowingDrafter(std::shared_ptr<Backend> backend, Options options
   }
 }
 
-void GrowingDrafter::begin(DraftSequence number, SequenceId id) {
+void GrowingDrafter::add(DraftSequence number, SequenceId id) {
   CHECK(sequences_.try_emplace(number, Sequence{id, SuffixText(options_.memory_bytes)}).second);
 }
 

@@ -152,7 +152,7 @@ class GrowingDrafter : public Drafter {
   // Several drafters may share a backend on one thread.
   GrowingDrafter(std::shared_ptr<Backend> backend, Options options);
 
-  void begin(DraftSequence sequence, SequenceId id);
+  void add(DraftSequence sequence, SequenceId id);
   // Makes a sequence ready for rows after its text: sets its length and how many rows it may have.
   // False: it gets no proposals. n_promised: pages of the backend that others were promised.
   virtual bool prepare(const DraftRequest& request, Sequence& sequence,

@@ -47,7 +47,7 @@ std::optional<int> ModelDrafter::Known::begins(int n) const {
 }
 
 void ModelDrafter::begin(DraftSequence number, CacheScope scope) {
-  GrowingDrafter::begin(number, backend_->begin(scope));
+  add(number, backend_->begin(scope));
   Known known;
   if (vocabulary_ && vocabulary_->first()) known.read = {*vocabulary_->first()};
   CHECK(known_.try_emplace(number, std::move(known)).second);

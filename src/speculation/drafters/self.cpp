@@ -15,7 +15,7 @@ SelfDrafter::SelfDrafter(std::shared_ptr<Backend> target, std::vector<int> layer
                               .passes = {.layers = std::move(layers)}}) {}
 
 void SelfDrafter::begin(DraftSequence sequence, CacheScope) {
-  GrowingDrafter::begin(sequence, {});
+  add(sequence, {});
 }
 
 void SelfDrafter::bind(DraftSequence sequence, SequenceId target) {
@@ -72,7 +72,7 @@ std::vector<int> parse_layers(std::string_view text) {
     text.remove_prefix(part.size() + 1);
   }
   std::ranges::sort(layers);
-  layers.erase(std::ranges::unique(layers).begin(), layers.end());
+  layers.erase(std::unique(layers.begin(), layers.end()), layers.end());
   return layers;
 }
 
