@@ -3,9 +3,12 @@
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <set>
+#include <string>
 
 #include "engine/engine.h"
 #include "engine/plain_decoding_test.h"
@@ -13,6 +16,7 @@
 #include "speculation/drafters/lookup.h"
 #include "speculation/drafters/model.h"
 #include "speculation/drafters/prediction.h"
+#include "speculation/drafters/rest.h"
 #include "speculation/drafters/self.h"
 
 namespace outrider {
@@ -54,6 +58,20 @@ class KnowingDrafter final : public Drafter {
   const std::vector<int> right_;  // by step, round and round
   std::size_t length_ = 0, n_steps_ = 0;
 };
+
+// Of one document.
+std::shared_ptr<const Datastore> datastore(std::span<const Token> document,
+                                           const Tokenizer& tokenizer) {
+  const auto file =
+      std::filesystem::temp_directory_path() / ("properties-" + std::to_string(getpid()) + ".rest");
+  DatastoreBuilder builder(tokenizer);
+  builder.add(document);
+  builder.write(file, {});
+  auto datastore =
+      std::make_shared<const Datastore>(file, vocabulary_fingerprint(tokenizer), tokenizer.size());
+  std::filesystem::remove(file);  // it stays mapped
+  return datastore;
+}
 
 rc::Gen<Token> a_token() {
   return rc::gen::inRange<Token>(0, 23);
@@ -100,10 +118,16 @@ RC_GTEST_PROP(Properties, TextIsThatOfPlainDecoding, ()) {
   if (*rc::gen::arbitrary<bool>()) {
     FakeModel draft = target;
     draft.disagreement = 0.4f;
+    ModelDrafterOptions options{.target_vocabulary = 23};
+    if (*rc::gen::arbitrary<bool>()) {
+      options.mask = 22;
+      options.n_parallel = *rc::gen::inRange(1, 5);
+    }
     drafters.push_back(std::make_unique<ModelDrafter>(
-        std::make_unique<FakeBackend>(draft, LoadOptions{.context = context}),
-        ModelDrafterOptions{23}));
+        std::make_unique<FakeBackend>(draft, LoadOptions{.context = context}), options));
   }
+  if (*rc::gen::arbitrary<bool>())
+    drafters.push_back(std::make_unique<RestDrafter>(datastore(wanted.tokens, tokenizer)));
   const auto right =
       *rc::gen::nonEmpty(rc::gen::container<std::vector<int>>(rc::gen::inRange(0, 9)));
   if (*rc::gen::arbitrary<bool>())
