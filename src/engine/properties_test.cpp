@@ -3,15 +3,13 @@
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <set>
-#include <string>
 
 #include "engine/engine.h"
 #include "engine/plain_decoding_test.h"
+#include "speculation/datastore_test.h"
 #include "speculation/drafters/lookahead.h"
 #include "speculation/drafters/lookup.h"
 #include "speculation/drafters/model.h"
@@ -58,20 +56,6 @@ class KnowingDrafter final : public Drafter {
   const std::vector<int> right_;  // by step, round and round
   std::size_t length_ = 0, n_steps_ = 0;
 };
-
-// Of one document.
-std::shared_ptr<const Datastore> datastore(std::span<const Token> document,
-                                           const Tokenizer& tokenizer) {
-  const auto file =
-      std::filesystem::temp_directory_path() / ("properties-" + std::to_string(getpid()) + ".rest");
-  DatastoreBuilder builder(tokenizer);
-  builder.add(document);
-  builder.write(file, {});
-  auto datastore =
-      std::make_shared<const Datastore>(file, vocabulary_fingerprint(tokenizer), tokenizer.size());
-  std::filesystem::remove(file);  // it stays mapped
-  return datastore;
-}
 
 rc::Gen<Token> a_token() {
   return rc::gen::inRange<Token>(0, 23);
@@ -127,7 +111,7 @@ RC_GTEST_PROP(Properties, TextIsThatOfPlainDecoding, ()) {
         std::make_unique<FakeBackend>(draft, LoadOptions{.context = context}), options));
   }
   if (*rc::gen::arbitrary<bool>())
-    drafters.push_back(std::make_unique<RestDrafter>(datastore(wanted.tokens, tokenizer)));
+    drafters.push_back(std::make_unique<RestDrafter>(datastore_of(wanted.tokens, tokenizer)));
   const auto right =
       *rc::gen::nonEmpty(rc::gen::container<std::vector<int>>(rc::gen::inRange(0, 9)));
   if (*rc::gen::arbitrary<bool>())

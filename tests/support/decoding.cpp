@@ -1,12 +1,10 @@
 #include "support/decoding.h"
 
-#include <unistd.h>
-
-#include <filesystem>
 #include <set>
 
 #include "base/error.h"
 #include "engine/engine.h"
+#include "speculation/datastore_test.h"
 #include "speculation/drafters/lookahead.h"
 #include "speculation/drafters/lookup.h"
 #include "speculation/drafters/model.h"
@@ -22,24 +20,6 @@ std::string Way::name() const {
       rows, width, depth, planner_automatic ? "auto" : "fixed", n_threads, prompt_chunk, n_mates,
       outrider::name(isa));
 }
-
-namespace {
-
-// Of one document.
-std::shared_ptr<const Datastore> datastore(std::span<const Token> document,
-                                           const Tokenizer& tokenizer) {
-  const auto file =
-      std::filesystem::temp_directory_path() / fmt::format("decoding-{}.rest", getpid());
-  DatastoreBuilder builder(tokenizer);
-  builder.add(document);
-  builder.write(file, {});
-  const auto datastore =
-      std::make_shared<const Datastore>(file, vocabulary_fingerprint(tokenizer), tokenizer.size());
-  std::filesystem::remove(file);  // it stays mapped
-  return datastore;
-}
-
-}  // namespace
 
 Decoded decode(const Task& task, const Way& way) {
   const int context = static_cast<int>(task.prompt.size()) + task.n_predict + 64;
@@ -68,7 +48,8 @@ Decoded decode(const Task& task, const Way& way) {
     drafters.push_back(std::make_unique<LookupDrafter>(LookupOptions{kMemory, earlier}));
   }
   if (names("rest"))
-    drafters.push_back(std::make_unique<RestDrafter>(datastore(task.prediction, *task.tokenizer)));
+    drafters.push_back(
+        std::make_unique<RestDrafter>(datastore_of(task.prediction, *task.tokenizer)));
   if (names("lookahead")) drafters.push_back(std::make_unique<LookaheadDrafter>());
   if (names("prediction")) drafters.push_back(std::make_unique<PredictionDrafter>());
   if (names("self")) {
