@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -356,6 +357,8 @@ TEST(Gguf, MalformedFilesGiveOneClearLine) {
        "rows of 128 elements"},
       {"type that is not read", one_tensor({32}, 39, 0, 64),
        "tensor t has type MXFP4, which is not read; choose a file in F32, F16,"},
+      {"type of numbers that are no weights", one_tensor({32}, 28, 0, 256),
+       "tensor t has type F64, which is not read; choose a file in F32, F16,"},
       {"type that GGUF dropped", one_tensor({32}, 4, 0, 64),
        "tensor t has type Q4_2, which is not read"},
       {"type that nobody knows", one_tensor({32}, 0xffffffff, 0, 64),
@@ -488,8 +491,38 @@ TEST(TensorType, TraitsAgreeWithTheNumbering) {
   }
   EXPECT_EQ(tensor_type_from_gguf(39), std::nullopt);
   EXPECT_EQ(gguf_type_name(39), "MXFP4");
-  for (const TensorType type : {TensorType::q4_128, TensorType::q8_256})
+  for (const TensorType type :
+       {TensorType::q4_128, TensorType::q8_256, TensorType::u8, TensorType::boolean})
     EXPECT_EQ(tensor_type_from_gguf(static_cast<std::uint32_t>(type)), std::nullopt);
+}
+
+// Tables are read, and nothing that goes through the types of weights meets them.
+TEST(TensorType, TablesAreNoWeights) {
+  EXPECT_EQ(tensor_type_from_gguf(26), TensorType::i32);
+  EXPECT_EQ(tensor_type_from_gguf(27), TensorType::i64);
+  EXPECT_EQ(gguf_type_name(26), traits(TensorType::i32).name);
+  EXPECT_EQ(gguf_type_name(27), traits(TensorType::i64).name);
+  EXPECT_EQ(table_types().size(), 4u);
+  for (const TensorTypeTraits& table : table_types()) {
+    SCOPED_TRACE(table.name);
+    EXPECT_EQ(&traits(table.type), &table);
+    EXPECT_FALSE(is_weight_type(table.type));
+    EXPECT_EQ(table.block_elements, 1u);
+  }
+  for (const TensorTypeTraits& weights : all_tensor_types())
+    EXPECT_TRUE(is_weight_type(weights.type)) << weights.name;
+
+  GgufWriter out;
+  const std::vector<std::int64_t> ids = {7, -1, std::int64_t{1} << 40};
+  out.add_tensor("d2t", TensorType::i64, std::vector<std::int64_t>{3},
+                 std::as_bytes(std::span(ids)));
+  const std::vector<std::byte> bytes = out.bytes();
+  const Checkpoint file = read_gguf(bytes, "head.gguf");
+  const TensorView* table = file.find("d2t");
+  ASSERT_NE(table, nullptr);
+  EXPECT_EQ(table->type, TensorType::i64);
+  EXPECT_EQ(table->shape, (std::vector<std::int64_t>{3}));
+  EXPECT_TRUE(std::ranges::equal(table->bytes, std::as_bytes(std::span(ids))));
 }
 
 // A real file of every vocabulary and family that the catalogue has.

@@ -1,5 +1,6 @@
 #include "formats/tensor_type.h"
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "base/error.h"
@@ -38,6 +39,18 @@ constexpr TensorTypeTraits kTypes[] = {
     {TensorType::q4_128, "Q4_128", 128, 70},
     {TensorType::q8_256, "Q8_256", 256, 274},
 };
+constexpr TensorTypeTraits kTableTypes[] = {
+    {TensorType::i32, "I32", 1, 4},
+    {TensorType::i64, "I64", 1, 8},
+    {TensorType::u8, "U8", 1, 1},
+    {TensorType::boolean, "BOOL", 1, 1},
+};
+constexpr std::uint32_t kGgufNumbersEnd = 1000;  // larger numbers are ours
+
+const TensorTypeTraits* find_type(std::span<const TensorTypeTraits> types, TensorType type) {
+  const auto found = std::ranges::find(types, type, &TensorTypeTraits::type);
+  return found == types.end() ? nullptr : &*found;
+}
 
 // All types of GGUF, so that a message can name one that is not read.
 struct NumberedName {
@@ -66,19 +79,26 @@ std::span<const TensorTypeTraits> gguf_tensor_types() {
   return all_tensor_types().first(std::size(kTypes) - kOnlyInMemory);
 }
 
+std::span<const TensorTypeTraits> table_types() {
+  return kTableTypes;
+}
+
 const TensorTypeTraits& traits(TensorType type) {
-  for (const TensorTypeTraits& t : kTypes) {
-    if (t.type == type) return t;
-  }
-  CHECK(!"a tensor type of ours");
-  std::abort();
+  const TensorTypeTraits* found = find_type(kTypes, type);
+  if (found == nullptr) found = find_type(kTableTypes, type);
+  CHECK(found != nullptr);
+  return *found;
+}
+
+bool is_weight_type(TensorType type) {
+  return find_type(kTypes, type) != nullptr;
 }
 
 std::optional<TensorType> tensor_type_from_gguf(std::uint32_t number) {
-  for (const TensorTypeTraits& t : gguf_tensor_types()) {
-    if (static_cast<std::uint32_t>(t.type) == number) return t.type;
-  }
-  return std::nullopt;
+  const auto type = static_cast<TensorType>(number);
+  const bool is_read =
+      number < kGgufNumbersEnd && (find_type(kTypes, type) || find_type(kTableTypes, type));
+  return is_read ? std::optional(type) : std::nullopt;
 }
 
 std::string gguf_type_name(std::uint32_t number) {

@@ -1,5 +1,5 @@
-// The element types that tensors have: those of model files, by GGUF's names and numbers, and two
-// that only memory holds.
+// The element types that tensors have: those of model files, by GGUF's names and numbers, those of
+// tables that lie beside weights, and two that only memory holds.
 
 #pragma once
 
@@ -38,6 +38,11 @@ enum class TensorType : std::uint32_t {
   tq1_0 = 34,
   tq2_0 = 35,
   q1_0 = 41,
+  // Of tables, such as the vocabulary of a draft head: read, but no weights.
+  i32 = 26,
+  i64 = 27,
+  u8 = 1002,       // safetensors files alone
+  boolean = 1003,  // these, too: a byte, 0 or 1
   // Not GGUF's, and in no file.
   q4_128 = 1000,  // what a draft model's weights are encoded in (numerics/encode.h)
   q8_256 = 1001,  // what IQ1 to IQ3 are unpacked to (cpu/panel.h)
@@ -53,10 +58,14 @@ struct TensorTypeTraits {
 };
 
 const TensorTypeTraits& traits(TensorType type);
+bool is_weight_type(TensorType type);  // false: of tables
+// Of weights.
 std::span<const TensorTypeTraits> all_tensor_types();
 std::span<const TensorTypeTraits> gguf_tensor_types();  // those that are read from files
+// Of tables.
+std::span<const TensorTypeTraits> table_types();
 
-// The type that GGUF numbers `number`, if this program reads it.
+// The type that GGUF numbers `number`, if this program reads it, also of tables.
 std::optional<TensorType> tensor_type_from_gguf(std::uint32_t number);
 
 // "MXFP4", for messages: of every type that GGUF has, read or not; "number 99" for others.

@@ -133,6 +133,10 @@ void check_tensor(const std::string& origin, const TensorView& tensor, Role role
     throw Error("{}: tensor {} is [{}], but the metadata asks for [{}]; convert the model again",
                 origin, tensor.name, fmt::join(tensor.shape, ", "), fmt::join(expected, ", "));
   }
+  if (!is_weight_type(tensor.type)) {
+    throw Error("{}: tensor {} is {}, expected weights; convert the model again", origin,
+                tensor.name, traits(tensor.type).name);
+  }
   // Vectors enter float operations directly, and all converters write them as F32.
   if (!is_matrix(role) && tensor.type != TensorType::f32) {
     throw Error("{}: tensor {} is {}, expected F32; convert the model again", origin, tensor.name,

@@ -382,6 +382,21 @@ TEST(Understand, RefusesEveryTensorOfAnotherShape) {
   }
 }
 
+TEST(Understand, RefusesTablesInThePlaceOfWeights) {
+  for (const TensorType type : {TensorType::i32, TensorType::i64}) {
+    const File whole = small_file("llama");
+    for (const auto& [name, part] : whole.tensors) {
+      File file = whole;
+      file.tensors[name].type = type;
+      expect_problem(file,
+                     fmt::format("tensor {} is {}, expected weights", name, traits(type).name));
+    }
+    File file = whole;
+    file.tensors["d2t"] = {type, {4}};
+    expect_problem(file, "tensor d2t has no place in architecture \"llama\"");
+  }
+}
+
 TEST(Understand, RefusesVectorsThatAreNoFloats) {
   for (const char* family : kFamilies) {
     const File whole = small_file(family);
