@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
@@ -12,13 +11,12 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
-#include "formats/parse_json.h"
+#include "formats/config_file.h"
 
 namespace outrider {
 namespace {
 
 constexpr std::size_t kLookedAt = 2 << 20;  // headers of safetensors files of 70B have 0.1 MB
-constexpr std::size_t kConfigMax = 1 << 20;
 constexpr int kEntriesMax = 1000;
 
 constexpr const char* kConvert =
@@ -26,6 +24,7 @@ constexpr const char* kConvert =
 constexpr const char* kFetch = "fetch the file itself again";
 constexpr const char* kUnpackIt =
     "unpack it and give the .gguf file that was in it, if there is one";
+constexpr const char* kChoose = "choose a GGUF file of the model";
 
 // Formats that are known by some bytes at a place.
 struct Magic {
@@ -42,9 +41,9 @@ constexpr Magic kMagics[] = {
     {0, "tjgg"sv, "a file of GGJT, which came before GGUF", "convert the original model again"},
     {0, "algg"sv, "an adapter (LoRA) of GGLA, which came before GGUF",
      "merge it into its model and convert that"},
-    {0, "\x89HDF\r\n\x1a\n"sv, "an HDF5 file", "choose a GGUF file of the model"},
-    {4, "TFL3"sv, "a TensorFlow Lite file", "choose a GGUF file of the model"},
-    {0, "\x93NUMPY"sv, "a NumPy array", "choose a GGUF file of the model"},
+    {0, "\x89HDF\r\n\x1a\n"sv, "an HDF5 file", kChoose},
+    {4, "TFL3"sv, "a TensorFlow Lite file", kChoose},
+    {0, "\x93NUMPY"sv, "a NumPy array", kChoose},
     {0, "\x1f\x8b"sv, "compressed by gzip", kUnpackIt},
     {0, "\x28\xb5\x2f\xfd"sv, "compressed by zstd", kUnpackIt},
     {0, "\xfd\x37zXZ\0"sv, "compressed by xz", kUnpackIt},
@@ -74,16 +73,9 @@ bool begins_markup(std::string_view text, std::string_view lower) {
 }
 
 // Null if it is no JSON, or larger or deeper than a config.json is.
-nlohmann::json config_beside(const std::filesystem::path& folder) {
-  std::error_code problem;
-  const std::filesystem::path path = folder / "config.json";
-  if (!std::filesystem::is_regular_file(path, problem)) return {};
-  std::string text(kConfigMax, '\0');
-  std::ifstream file(path, std::ios::binary);
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(file.gcount()));
+nlohmann::json config_beside(const std::filesystem::path& weights) {
   try {
-    return parse_json(text, path.string());
+    return read_config(weights).value_or(nlohmann::json());
   } catch (const Error&) {  // then the file itself is all that is known
     return {};
   }
@@ -119,12 +111,34 @@ std::optional<std::string> quantization_of(std::string_view header) {
   return std::nullopt;
 }
 
-std::string refusal(const std::string& what, const std::optional<std::string>& quantization) {
-  if (!quantization) return fmt::format("is {}, expected a GGUF file; {}", what, kConvert);
+// What to do, in the words for what was asked for.
+std::string_view advice_for(Wanted wanted, std::string_view advice) {
+  if (wanted == Wanted::model) return advice;
+  if (advice == kChoose) return "give the head's .safetensors or .gguf file";
+  if (advice == kUnpackIt)
+    return "unpack it and give the .safetensors or .gguf file that was in it, if there is one";
+  return advice;
+}
+
+std::string refusal(std::string_view what, std::string_view advice, Wanted wanted) {
+  return fmt::format("is {}, expected {}; {}", what,
+                     wanted == Wanted::model ? "a GGUF file" : "a safetensors or GGUF file",
+                     advice_for(wanted, advice));
+}
+
+// Of a model's weights in a format of Hugging Face's.
+std::string refusal_of_weights(const std::string& what,
+                               const std::optional<std::string>& quantization) {
+  if (!quantization) return refusal(what, kConvert, Wanted::model);
   return fmt::format(
       "is {}; {} weights are not read, choose a GGUF file of the model or convert the one that it "
       "was quantized from",
       what, *quantization);
+}
+
+std::string convert_head_command(const std::filesystem::path& path) {
+  return fmt::format("convert it: outrider convert-head {}",
+                     path.empty() ? "FILE" : printable(path.string(), 200));
 }
 
 bool is_safetensors(std::string_view text) {
@@ -140,73 +154,111 @@ bool is_onnx(std::string_view text) {
          contains("\x12\x1a\x22\x3a\x42", text.substr(2, 1));
 }
 
-// Zip archives: PyTorch's checkpoints, NumPy's arrays and others. The first member's name says it.
-std::string refusal_of_zip(std::string_view text, const std::optional<std::string>& quantization) {
-  constexpr std::size_t kName = 30;  // where the name of the first member begins
-  const std::string_view names = text.substr(std::min(kName, text.size()), 4096);
-  if (contains(names, "data.pkl")) return refusal("a PyTorch checkpoint", quantization);
-  if (contains(names.substr(0, 256), ".npy"))
-    return "is a NumPy archive, expected a GGUF file; choose a GGUF file of the model";
-  return fmt::format("is a zip archive, expected a GGUF file; {}", kUnpackIt);
+constexpr std::string_view kZip = "PK\x03\x04";
+
+// What the first members of a zip archive are called.
+std::string_view member_names(std::string_view text) {
+  constexpr std::size_t kName = 30;  // where the name of the first begins
+  return text.substr(std::min(kName, text.size()), 4096);
+}
+
+bool is_pytorch_archive(std::string_view text) {
+  return text.starts_with(kZip) && contains(member_names(text), "data.pkl");
+}
+
+bool is_pickle(std::string_view text) {
+  return text.size() > 1 && text[0] == '\x80' && text[1] >= 2 && text[1] <= 5;
+}
+
+// Whether a folder's entry is called as PyTorch's files of weights are.
+bool has_pytorch_name(const std::filesystem::path& name) {
+  const std::filesystem::path extension = name.extension();
+  return extension == ".bin" || extension == ".pt" || extension == ".pth";
 }
 
 }  // namespace
 
-std::string refusal_of_file(std::span<const std::byte> bytes, const std::filesystem::path& path) {
+bool is_pytorch_file(std::span<const std::byte> bytes) {
+  const std::string_view text = text_of(bytes);
+  return is_pytorch_archive(text) || is_pickle(text);
+}
+
+std::string refusal_of_file(std::span<const std::byte> bytes, const std::filesystem::path& path,
+                            Wanted wanted) {
   const std::string_view text = text_of(bytes);
   if (text.empty()) return "the file is empty; fetch it again";
   if ("GGUF"sv.starts_with(text))
     return fmt::format("is cut off after {} bytes; fetch it again", text.size());
-  const auto quantization = [&] {
-    return path.empty() ? std::nullopt : quantization_in(config_beside(path.parent_path()));
+  // Of formats that hold a model's weights.
+  const auto weights = [&](const std::string& what) {
+    if (wanted == Wanted::head) return refusal(what, convert_head_command(path), wanted);
+    return refusal_of_weights(what,
+                              path.empty() ? std::nullopt : quantization_in(config_beside(path)));
   };
-  if (is_safetensors(text)) {
-    const auto said = quantization();
-    return refusal("a safetensors file", said ? said : quantization_of(text.substr(8)));
+  if (wanted == Wanted::head && text.starts_with("GGUF"))
+    return "is a GGUF file, expected a safetensors file";
+  if (wanted == Wanted::model && is_safetensors(text)) {
+    const auto said = path.empty() ? std::nullopt : quantization_in(config_beside(path));
+    return refusal_of_weights("a safetensors file", said ? said : quantization_of(text.substr(8)));
   }
-  if (text.starts_with("PK\x03\x04")) return refusal_of_zip(text, quantization());
-  if (text[0] == '\x80' && text.size() > 1 && text[1] >= 2 && text[1] <= 5)
-    return refusal("a PyTorch checkpoint or another Python pickle", quantization());
+  if (is_pytorch_archive(text)) return weights("a PyTorch checkpoint");
+  if (is_pickle(text)) return weights("a PyTorch checkpoint or another Python pickle");
+  if (text.starts_with(kZip)) {
+    const bool has_arrays = contains(member_names(text).substr(0, 256), ".npy");
+    return has_arrays ? refusal("a NumPy archive", kChoose, wanted)
+                      : refusal("a zip archive", kUnpackIt, wanted);
+  }
   for (const Magic& magic : kMagics)
     if (text.size() > magic.at && text.substr(magic.at).starts_with(magic.bytes))
-      return fmt::format("is {}, expected a GGUF file; {}", magic.what, magic.advice);
-  if (is_onnx(text) || path.extension() == ".onnx")
-    return "is an ONNX file, expected a GGUF file; choose a GGUF file of the model";
+      return refusal(magic.what, magic.advice, wanted);
+  if (is_onnx(text) || path.extension() == ".onnx") return refusal("an ONNX file", kChoose, wanted);
   for (const char* tag : {"<!doctype html", "<html", "<?xml"})
     if (begins_markup(text, tag))
       return fmt::format(
           "is a web page that a server gave in the place of the file, as for a login; {}", kFetch);
   if (begins_markup(text, "{")) {
-    if (contains(text, "\"weight_map\""))
-      return refusal("an index of safetensors files", quantization());
-    return fmt::format("is a JSON text, expected a GGUF file; {}", kFetch);
+    if (wanted == Wanted::model && contains(text, "\"weight_map\""))
+      return weights("an index of safetensors files");
+    return refusal("a JSON text", kFetch, wanted);
   }
   if (text.substr(0, 4096).find_first_not_of('\0') == std::string_view::npos)
     return "begins with zeros; its download has not ended or has failed, fetch it again";
+  if (wanted == Wanted::head)
+    return refusal(fmt::format("a file that begins with \"{}\"", printable(text.substr(0, 4))),
+                   kChoose, wanted);
   return fmt::format("begins with \"{}\", expected \"GGUF\"; give the path of a .gguf file",
                      printable(text.substr(0, 4)));
 }
 
-std::string refusal_of_folder(const std::filesystem::path& path) {
+std::string refusal_of_folder(const std::filesystem::path& path, Wanted wanted) {
   bool has_config = false, has_weights = false;
-  std::vector<std::string> models;
+  std::vector<std::string> models, pickles;
   std::error_code problem;
   std::filesystem::directory_iterator entry(path, problem), end;
   for (int n = 0; !problem && entry != end && n < kEntriesMax; ++n, entry.increment(problem)) {
     const std::filesystem::path name = entry->path().filename();
     has_config |= name == "config.json";
     has_weights |= name.extension() == ".safetensors" || name.extension() == ".bin";
+    if (has_pytorch_name(name)) pickles.push_back(name.string());
     if (name.extension() == ".gguf" && !contains(name.native(), "mmproj"))
       models.push_back(name.string());
   }
   if (problem) return fmt::format("cannot be read: {}", problem.message());
+  const bool is_head = wanted == Wanted::head;
   if (!models.empty()) {
     std::ranges::sort(models);
-    return fmt::format("is a folder, expected a GGUF file; give one of its files, as {}",
+    return fmt::format("is a folder, expected a {} file; give one of its files, as {}",
+                       is_head ? "safetensors or GGUF" : "GGUF",
                        (path / printable(models.front())).string());
   }
+  if (is_head && !pickles.empty()) {
+    return refusal("a folder with a PyTorch checkpoint",
+                   convert_head_command(path / std::ranges::min(pickles)), wanted);
+  }
+  if (is_head) return "is a folder, expected a .safetensors file in it; give the path of one";
   if (has_config && has_weights)
-    return refusal("a folder with a Hugging Face checkpoint", quantization_in(config_beside(path)));
+    return refusal_of_weights("a folder with a Hugging Face checkpoint",
+                              quantization_in(config_beside(path)));
   return "is a folder, expected a GGUF file; give the path of a .gguf file";
 }
 

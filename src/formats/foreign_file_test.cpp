@@ -126,6 +126,49 @@ TEST(ForeignFile, IsNamedByItsFirstBytes) {
   }
 }
 
+// The same files where the weights of a draft head were asked for.
+TEST(ForeignFile, OfAHeadIsNamedByWhatToDo) {
+  struct Case {
+    std::string name, content, expected;
+  };
+  const std::string wanted = ", expected a safetensors or GGUF file; ";
+  const std::string give = wanted + "give the head's .safetensors or .gguf file";
+  const Case cases[] = {
+      {"empty", "", "the file is empty; fetch it again"},
+      {"PyTorch", zip("archive/data.pkl"),
+       "is a PyTorch checkpoint" + wanted + "convert it: outrider convert-head dir/head.pt"},
+      {"pickle", "\x80\x02\x8a\x0a\x6c\xfc"s,
+       "is a PyTorch checkpoint or another Python pickle" + wanted +
+           "convert it: outrider convert-head dir/head.pt"},
+      {"GGUF", "GGUF\3\0\0\0"s, "is a GGUF file, expected a safetensors file"},
+      {"npz", zip("weight.npy"), "is a NumPy archive" + give},
+      {"zip", zip("head.safetensors"),
+       "is a zip archive" + wanted +
+           "unpack it and give the .safetensors or .gguf file that was in it, if there is one"},
+      {"gzip", "\x1f\x8b\x08"s,
+       "is compressed by gzip" + wanted +
+           "unpack it and give the .safetensors or .gguf file that was in it, if there is one"},
+      {"ONNX", "\x08\x07\x12\x07pytorch"s, "is an ONNX file" + give},
+      {"Git LFS", "version https://git-lfs.github.com/spec/v1\n",
+       "is a pointer of Git LFS, which stands for the file" + wanted +
+           "fetch the file with git lfs pull"},
+      {"HTML", "<html>",
+       "is a web page that a server gave in the place of the file, as for a login; fetch the file "
+       "itself again"},
+      {"JSON", "{\"error\": 1}", "is a JSON text" + wanted + "fetch the file itself again"},
+      {"zeros", std::string(5000, '\0'),
+       "begins with zeros; its download has not ended or has failed, fetch it again"},
+      {"text", "\x1b[31m", "is a file that begins with \"\\x1b[31\"" + give},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.name);
+    EXPECT_EQ(refusal_of_file(std::as_bytes(std::span(c.content)), "dir/head.pt", Wanted::head),
+              c.expected);
+    EXPECT_EQ(is_pytorch_file(std::as_bytes(std::span(c.content))),
+              c.name == "PyTorch" || c.name == "pickle");
+  }
+}
+
 // Only so much of a file is looked at.
 TEST(ForeignFile, IsJudgedByItsBeginning) {
   const auto after = [](std::size_t n_bytes) {
@@ -145,9 +188,11 @@ TEST(ForeignFile, AnyBytesGiveOneLine) {
       while (content.size() < size) content += static_cast<char>(random());
       // A copy of exactly this length, so that a sanitizer sees a read beyond it.
       const std::vector<char> bytes(content.begin(), content.end());
-      const std::string line = refusal_of_file(std::as_bytes(std::span(bytes)), {});
-      EXPECT_LT(line.size(), 300u);
-      for (const unsigned char c : line) EXPECT_TRUE(c >= ' ' && c != 127) << line;
+      for (const Wanted wanted : {Wanted::model, Wanted::head}) {
+        const std::string line = refusal_of_file(std::as_bytes(std::span(bytes)), {}, wanted);
+        EXPECT_LT(line.size(), 300u);
+        for (const unsigned char c : line) EXPECT_TRUE(c >= ' ' && c != 127) << line;
+      }
     }
   }
 }
