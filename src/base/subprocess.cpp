@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -15,6 +16,7 @@
 #include <optional>
 #include <thread>
 
+#include "base/bytes.h"
 #include "base/error.h"
 
 namespace outrider {
@@ -201,6 +203,18 @@ SubprocessResult run_subprocess(const Subprocess& subprocess) {
   }
   result.status = child.poll().value_or(128 + SIGTERM);
   return result;
+}
+
+std::string complaint(std::string_view errors) {
+  std::string_view last, last_error;
+  while (!errors.empty()) {
+    const std::size_t end = std::min(errors.find('\n'), errors.size());
+    const std::string_view line = errors.substr(0, end);
+    if (line.find_first_not_of(" \t\r") != line.npos) last = line;
+    if (line.starts_with("ERROR")) last_error = line;
+    errors.remove_prefix(std::min(end + 1, errors.size()));
+  }
+  return printable(last_error.empty() ? last : last_error, 240);
 }
 
 }  // namespace outrider

@@ -6,6 +6,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -33,5 +34,9 @@ struct SubprocessResult {
 // callback threw is thrown again. If the calling thread dies, the program gets SIGTERM. Throws
 // Error if the system has no more processes or pipes.
 SubprocessResult run_subprocess(const Subprocess& subprocess);
+
+// The line of a program's errors that is shown: the last that begins with ERROR, as pip's do, else
+// the last that is not empty.
+std::string complaint(std::string_view errors);
 
 }  // namespace outrider

@@ -281,7 +281,7 @@ std::vector<Flag> make_flags() {
 
   add({"--chunks"}, "N", generation, named, optional_integer(&Settings::chunks, 1, INT_MAX, "all"),
       "chunks of the text, at most");
-  add({"--out"}, "FILE", output, named, optional_text(&Settings::out), "the file to write");
+  add({"-o", "--out"}, "FILE", output, named, optional_text(&Settings::out), "the file to write");
   add({"--logits-out"}, "FILE", output, named, optional_text(&Settings::logits_out),
       "store the logits of all predictions as a matrix in NumPy's format (.npy)");
   add({"--kl-divergence-base"}, "FILE", output, named, optional_text(&Settings::kl_divergence_base),

@@ -35,7 +35,7 @@ int manual(const Machine&, const Settings&) {
   page += ".SH NAME\noutrider \\- run language models on CPUs, speculatively and exactly\n";
   page += ".SH SYNOPSIS\n";
   for (const Command& command : commands()) {
-    page += fmt::format(".B outrider {}\n{}[\\fIFLAGS\\fR]\n.br\n", command.name,
+    page += fmt::format(".B outrider {}\n{}[\\fIFLAGS\\fR]\n.br\n", roff(command.name),
                         command.arguments.empty() ? "" : roff(command.arguments) + " ");
   }
   page += ".B outrider \\-\\-version\n";

@@ -11,7 +11,6 @@
 #include <thread>
 #include <vector>
 
-#include "base/bytes.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/subprocess.h"
@@ -63,19 +62,6 @@ class ScratchFolder {
  private:
   std::filesystem::path path_;
 };
-
-// The line of a program's errors that is shown: the last that begins with ERROR, else the last.
-std::string complaint(const std::string& errors) {
-  std::string last, last_error;
-  for (std::size_t begin = 0; begin < errors.size();) {
-    const std::size_t end = std::min(errors.find('\n', begin), errors.size());
-    const std::string line = errors.substr(begin, end - begin);
-    if (line.find_first_not_of(" \t\r") != std::string::npos) last = line;
-    if (line.rfind("ERROR", 0) == 0) last_error = line;
-    begin = end + 1;
-  }
-  return printable(last_error.empty() ? last : last_error, 240);
-}
 
 class Puller {
  public:

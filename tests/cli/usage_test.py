@@ -9,7 +9,7 @@ import unittest
 from program import OUTRIDER, TestCase, environment, outrider
 
 COMMANDS = ["run", "serve", "prove", "bench bandwidth", "bench curve", "bench generate", "pull", "list", "rm", "inspect",
-            "tokenize", "datastore build", "tune self", "profile show", "profile clear", "history show",
+            "tokenize", "datastore build", "convert-head", "tune self", "profile show", "profile clear", "history show",
             "history clear", "completions", "manual"]
 
 
@@ -74,6 +74,8 @@ class Usage(TestCase):
             (["pull"], "NAME… is missing"),
             (["pull", "smolm2:135m"], 'did you mean "smollm2:135m"?'),
             (["completions", "tcsh"], "expected bash or zsh or fish"),
+            (["convert-head"], "FILE is missing"),
+            (["convert-head", "a", "b"], "b: takes no such argument"),
             (["inspect", "a", "b"], "b: takes no such argument"),
             (["inspect", "a", "-m", "b"], "a: --model b is given, too"),
             (["prove", "hello"], "write the prompt after -p"),
