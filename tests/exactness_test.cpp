@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "formats/gguf.h"
 #include "support/decoding.h"
+#include "support/tiny_head.h"
 #include "support/tiny_model.h"
 
 namespace outrider::testing {
@@ -38,9 +39,9 @@ SamplingParams sampling(int kind) {
   return params;
 }
 
-const char* const kEverything = "lookup+rest+lookahead+prediction+self+parallel+model";
-const char* const kDrafts[] = {"off",        "lookup", "history",  "rest",  "lookahead",
-                               "prediction", "self",   "parallel", "model", kEverything};
+const char* const kEverything = "lookup+rest+lookahead+prediction+self+parallel+model+eagle";
+const char* const kDrafts[] = {"off",  "lookup",   "history", "rest",  "lookahead", "prediction",
+                               "self", "parallel", "model",   "eagle", kEverything};
 
 std::vector<Token> with_a_mistake(std::vector<Token> tokens) {
   tokens[tokens.size() / 2] ^= 1;
@@ -53,6 +54,7 @@ class Matrix {
   explicit Matrix(Task task) : task_(std::move(task)), plain_(decode(task_, {})) {
     EXPECT_EQ(static_cast<int>(plain_.tokens.size()), task_.n_predict);
     task_.prediction = with_a_mistake(plain_.tokens);
+    task_.head = tiny_head_to_load(*task_.target, {.taps = {0, 1}});
   }
 
   void check(const Way& way) {
@@ -183,6 +185,7 @@ void cover(const Model& target, const std::vector<const Model*>& drafts, const C
   const auto table = pairwise({static_cast<int>(std::size(kDrafts)), 3, 2, 2, 2, 2,
                                static_cast<int>(isas.size()), 3, 2, static_cast<int>(drafts.size()),
                                2, static_cast<int>(covering.cache_types.size())});
+  const auto head = tiny_head_to_load(target, {.taps = {0, target.spec.n_layers() - 1}});
   std::map<std::pair<int, CacheType>, std::vector<Token>> plain;  // by kind of sampling
   long accepted = 0;
   for (std::size_t i = 0; i < std::min(table.size(), covering.most_rows); ++i) {
@@ -192,6 +195,7 @@ void cover(const Model& target, const std::vector<const Model*>& drafts, const C
     const int n = isa == Isa::reference ? std::min(covering.n_predict, 8) : covering.n_predict;
     Task task{.target = &target,
               .draft = drafts[row[9]],
+              .head = head,
               .tokenizer = tokenizer.get(),
               .prompt = prompt,
               .sampling = sampling(kind),

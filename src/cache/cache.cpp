@@ -102,13 +102,14 @@ std::uint64_t Cache::hash(const CacheScope& scope, int before,
   return hash & limits_.hash_mask;
 }
 
-int Cache::find_cached(const CacheScope& scope, int before, std::span<const Token> tokens) const {
+int Cache::find_cached(const CacheScope& scope, const LayerSet& layers, int before,
+                       std::span<const Token> tokens) const {
   const std::uint64_t wanted = hash(scope, before, tokens);
   int page = buckets_[wanted % buckets_.size()];
   for (; page != kNone; page = pages_[page].next_of_hash) {
     const Page& cached = pages_[page];
     if (cached.hash == wanted && cached.before == before && cached.scope == scope &&
-        std::ranges::equal(tokens_of(page), tokens))
+        cached.layers == layers && std::ranges::equal(tokens_of(page), tokens))
       break;
   }
   return page;
@@ -121,7 +122,8 @@ void Cache::make_cached(Sequence& sequence) {
   const std::size_t n_before = sequence.pages.size() - 1;
   const int before = n_before == 0 ? kNone : sequence.pages[n_before - 1];
   const auto tokens = std::span<const Token>(sequence.tokens).last(kPagePositions);
-  if (const int cached = find_cached(sequence.scope, before, tokens); cached != kNone) {
+  const int cached = find_cached(sequence.scope, sequence.layers, before, tokens);
+  if (cached != kNone) {
     use(cached);
     sequence.pages.back() = cached;
     return drop_page(page);
@@ -130,6 +132,7 @@ void Cache::make_cached(Sequence& sequence) {
   Page& added = pages_[page];
   added.is_cached = true;
   added.scope = sequence.scope;
+  added.layers = sequence.layers;
   added.before = before;
   added.hash = hash(sequence.scope, before, tokens);
   added.next_of_hash = bucket(added.hash);
@@ -153,7 +156,14 @@ SequenceId Cache::begin(CacheScope scope) {
   CHECK(place != sequences_.end());
   place->alive = true;
   place->scope = scope;
+  place->layers = all_layers_;
   return {static_cast<int>(place - sequences_.begin())};
+}
+
+void Cache::set_layers(SequenceId id, const LayerSet& layers) {
+  Sequence& sequence = at(id);
+  CHECK(sequence.committed == 0 && sequence.slots.empty() && (layers & ~all_layers_).none());
+  sequence.layers = layers;
 }
 
 void Cache::end(SequenceId id) {
@@ -165,6 +175,7 @@ SequenceId Cache::fork(SequenceId id) {
   const SequenceId copy = begin(at(id).scope);
   const Sequence& from = at(id);
   Sequence& to = at(copy);
+  to.layers = from.layers;
   to.committed = from.committed;
   to.pages = from.pages;
   to.tokens = from.tokens;
@@ -183,8 +194,8 @@ int Cache::reuse_prefix(SequenceId id, std::span<const Token> tokens) {
     const auto begin = static_cast<std::size_t>(n_full) * kPagePositions;
     if (begin + kPagePositions > tokens.size()) return sequence.committed;
     const auto next = tokens.subspan(begin, kPagePositions);
-    const int cached =
-        find_cached(sequence.scope, n_full == 0 ? kNone : sequence.pages[n_full - 1], next);
+    const int cached = find_cached(sequence.scope, sequence.layers,
+                                   n_full == 0 ? kNone : sequence.pages[n_full - 1], next);
     if (cached == kNone) return sequence.committed;
     use(cached);
     if (sequence.committed % kPagePositions != 0) {  // its own page with a part of the same tokens
@@ -247,6 +258,20 @@ SlotId Cache::add_slot(SequenceId id, Token token, std::optional<SlotId> parent,
   return {slot};
 }
 
+void Cache::add_layers(SequenceId id, SlotId slot, const LayerSet& layers) {
+  Sequence& sequence = at(id);
+  CHECK(slot.value >= 0 && slot.value < static_cast<int>(sequence.slots.size()));
+  Slot& written = sequence.slots[slot.value];
+  CHECK(!written.parent || (layers & ~sequence.slots[*written.parent].layers).none());
+  written.layers |= layers;
+}
+
+const LayerSet& Cache::layers(SequenceId id, SlotId slot) const {
+  const Sequence& sequence = at(id);
+  CHECK(slot.value >= 0 && slot.value < static_cast<int>(sequence.slots.size()));
+  return sequence.slots[slot.value].layers;
+}
+
 // Whether the next slot may lie where it would as history.
 bool Cache::may_go_in_place(const Sequence& sequence, std::optional<SlotId> parent) const {
   const int n = static_cast<int>(sequence.slots.size());
@@ -264,7 +289,7 @@ std::vector<CacheCopy> Cache::commit(SequenceId id, std::span<const SlotId> path
   for (const SlotId slot : path) {
     CHECK(slot.value >= 0 && slot.value < static_cast<int>(sequence.slots.size()));
     const Slot& from = sequence.slots[slot.value];
-    CHECK(from.parent == parent && from.layers == all_layers_);
+    CHECK(from.parent == parent && from.layers == sequence.layers);
     parent = slot.value;
 
     const int offset = sequence.committed % kPagePositions;
@@ -396,7 +421,7 @@ void Cache::check_integrity() const {
       const bool is_full = (i + 1) * kPagePositions <= sequence.tokens.size();
       const Page& page = pages_[sequence.pages[i]];
       if (!is_full) continue;
-      CHECK(page.is_cached && page.scope == sequence.scope);
+      CHECK(page.is_cached && page.scope == sequence.scope && page.layers == sequence.layers);
       CHECK(page.before == (i == 0 ? kNone : sequence.pages[i - 1]));
       CHECK(std::ranges::equal(
           tokens_of(sequence.pages[i]),
@@ -411,11 +436,11 @@ void Cache::check_integrity() const {
     CHECK(as_known[i] == (page.is_cached ? 1 : 0));
     CHECK(as_unused_known[i] == (page.uses == 0 && page.is_cached ? 1 : 0));
     if (!page.is_cached) continue;
-    CHECK(find_cached(page.scope, page.before, tokens_of(static_cast<int>(i))) ==
+    CHECK(find_cached(page.scope, page.layers, page.before, tokens_of(static_cast<int>(i))) ==
           static_cast<int>(i));
     if (page.before == kNone) continue;
     const Page& before = pages_[page.before];
-    CHECK(before.is_cached && before.scope == page.scope);
+    CHECK(before.is_cached && before.scope == page.scope && before.layers == page.layers);
     CHECK(before.uses >= 1 || page.uses == 0);
     if (before.uses == 0) {
       const auto place = [&](int wanted) { return std::ranges::find(unused, wanted); };

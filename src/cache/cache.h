@@ -11,7 +11,8 @@
 //                             next commit (which moves its path to history), discard or truncate
 //
 // With CacheLimits::shares_texts each full page of history is *cached*: its key is its scope, its
-// tokens and all tokens before them, and no two cached pages have the same key. A cached page that
+// tokens and all tokens before them, and the layers that wrote it; no two cached pages have the
+// same key. A cached page that
 // no sequence uses can be taken for others, the least recently used one first; until then a
 // sequence that begins alike can reuse it. Keys are found by a hash and then compared, so equal
 // hashes never mix up pages. The page before a cached page is cached, too, and was used at least as
@@ -85,6 +86,8 @@ class Cache {
   //
   // fork(): a sequence with the same history, whose pages the two share; without its scratch.
   SequenceId begin(CacheScope scope = {});
+  // Of an empty sequence: the layers that write each row before it becomes history. At first all.
+  void set_layers(SequenceId sequence, const LayerSet& layers);
   void end(SequenceId sequence);
   SequenceId fork(SequenceId sequence);
 
@@ -92,6 +95,9 @@ class Cache {
   // `layers`, or the last committed position.
   SlotId add_slot(SequenceId sequence, Token token, std::optional<SlotId> parent,
                   const LayerSet& layers);
+  // The row is written by these layers, too, as its parent is.
+  void add_layers(SequenceId sequence, SlotId slot, const LayerSet& layers);
+  const LayerSet& layers(SequenceId sequence, SlotId slot) const;
 
   // Drops scratch, and extends history by the cached pages of the tokens that follow it in
   // `tokens`, which begins with the history's. Returns how many tokens are committed then.
@@ -136,6 +142,7 @@ class Cache {
   struct Sequence {  // its vectors have the capacity for all that limits allow
     bool alive = false;
     CacheScope scope;
+    LayerSet layers;  // that write its history
     int committed = 0;
     std::vector<int> pages;
     std::vector<int> scratch_pages;
@@ -146,8 +153,9 @@ class Cache {
   static constexpr int kNone = -1;
   struct Page {
     int uses = 0;
-    bool is_cached = false;  // its key: the next two, and its tokens in page_tokens_
+    bool is_cached = false;  // its key: the next three, and its tokens in page_tokens_
     CacheScope scope;
+    LayerSet layers;
     int before = kNone;  // the cached page with the 64 tokens before; kNone: the text begins here
     std::uint64_t hash = 0;            // of the key
     int next_of_hash = kNone;          // in the same bucket
@@ -166,7 +174,8 @@ class Cache {
   std::span<const Token> tokens_of(int page) const;
   std::uint64_t hash(const CacheScope& scope, int before, std::span<const Token> tokens) const;
   int& bucket(std::uint64_t hash) { return buckets_[hash % buckets_.size()]; }
-  int find_cached(const CacheScope& scope, int before, std::span<const Token> tokens) const;
+  int find_cached(const CacheScope& scope, const LayerSet& layers, int before,
+                  std::span<const Token> tokens) const;
   void make_cached(Sequence& sequence);
   void forget(int page);
 

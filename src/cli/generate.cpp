@@ -14,6 +14,7 @@
 #include "cli/text_input.h"
 #include "cli/thread_count.h"
 #include "formats/known_pairs.h"
+#include "runtime/head_file.h"
 #include "runtime/sampling_defaults.h"
 #include "speculation/verifier.h"
 
@@ -44,9 +45,12 @@ namespace {
 std::vector<std::string> every_draft(const Settings& settings) {
   std::vector<std::string> drafts{"off"};
   for (const DrafterKind* kind : drafter_kinds()) {
+    const bool is_head = names_head(settings.model_draft.value_or(""));
     const bool is_there = kind->value_is_prediction ? settings.prompts_file.has_value()
-                          : kind->runs_model()      ? kind->is_automatic && settings.model_draft
-                                               : kind->value.empty() || kind->value_is_optional;
+                          : kind->runs_head()       ? is_head
+                          : kind->runs_model()
+                              ? kind->is_automatic && settings.model_draft && !is_head
+                              : kind->value.empty() || kind->value_is_optional;
     if (is_there) drafts.push_back(kind->name);
   }
   drafts.emplace_back("auto");
@@ -108,14 +112,12 @@ void check_draft_flags(const Settings& settings, std::span<const DraftSetting> d
         if (choice.kind->value_is_prediction && draft.text != "auto" && draft.prediction.empty())
           throw UsageError("--draft {0}: {1} has no text; write {1}={2}", draft.text,
                            choice.kind->name, choice.kind->value);
-  if (settings.given.contains("--model-draft") && !any_asks_for([](const DrafterKind& kind) {
-        return kind.runs_model() && !kind.copies_target;
-      }))
+  if (settings.given.contains("--model-draft") &&
+      !any_asks_for([](const DrafterKind& kind) { return kind.names_file(); }))
     throw UsageError("--model-draft: no --draft asks for a model; write --draft auto");
   // How a draft model is loaded is the same for all kinds that have one of their own.
   const auto takes_flags_of = [](const DrafterKind& asked, const DrafterKind& kind) {
-    return &asked == &kind ||
-           (kind.is_automatic && kind.runs_model() && asked.runs_model() && !asked.copies_target);
+    return &asked == &kind || (kind.is_automatic && kind.runs_model() && asked.names_file());
   };
   for (const DrafterKind* kind : drafter_kinds())
     for (const DrafterFlag& flag : kind->flags)
@@ -226,7 +228,7 @@ SamplingParams Workbench::read_sampling() const {
 
 std::optional<std::string> misalignment(std::string_view drafter, const DrafterCounts& counts) {
   const bool is_model = std::ranges::any_of(drafter_kinds(), [&](const DrafterKind* kind) {
-    return kind->name == drafter && kind->runs_model();
+    return kind->name == drafter && (kind->runs_model() || kind->runs_head());
   });
   if (!is_model || !is_misaligned(counts)) return {};
   return fmt::format(

@@ -36,12 +36,14 @@ ProductInput QuantizedForms::input(MatrixView<const float> floats) const {
 
 // The widest rows that any layer asks for.
 struct Activations::Widths {
-  explicit Widths(const ModelSpec& spec) : embedding(spec.embedding) {
+  explicit Widths(const ModelSpec& spec) : embedding(spec.embedding), normed(embedding) {
     const auto widen = [](std::size_t& width, int n, int size) {
       width = std::max(width, static_cast<std::size_t>(n) * static_cast<std::size_t>(size));
     };
+    if (spec.eagle) widen(normed, static_cast<int>(spec.eagle->taps.size()), spec.eagle->tap_width);
     for (const LayerSpec& layer : spec.layers) {
       for (const Operation& operation : layer.operations) {
+        if (operation.reads_token) widen(normed, 2, spec.embedding);
         if (const auto* attention = std::get_if<Attention>(&operation.body)) {
           widen(q, attention->n_heads, attention->key_dim);
           widen(k, attention->n_kv_heads, attention->key_dim);
@@ -54,7 +56,7 @@ struct Activations::Widths {
     }
   }
 
-  std::size_t embedding, q = 0, k = 0, v = 0, attended = 0, mlp = 0;
+  std::size_t embedding, normed, q = 0, k = 0, v = 0, attended = 0, mlp = 0;
 };
 
 Activations::Activations(const ModelSpec& spec, std::size_t rows, BumpAllocator& memory)
@@ -63,14 +65,14 @@ Activations::Activations(const ModelSpec& spec, std::size_t rows, BumpAllocator&
 // The rows of a matrix begin on lines of the cache, which are as wide as panels.
 Activations::Activations(const Widths& widths, std::size_t rows, BumpAllocator& memory)
     : stream(memory.take<float>(rows, widths.embedding)),
-      normed(memory.take<float>(rows, widths.embedding)),
+      normed(memory.take<float>(rows, widths.normed)),
       q(memory.take<float>(rows, widths.q)),
       k(memory.take<float>(rows, widths.k)),
       v(memory.take<float>(rows, widths.v)),
       attended(memory.take<float>(rows, widths.attended)),
       gated(memory.take<float>(rows, widths.mlp)),
       output(memory.take<float>(rows, widths.embedding)),
-      input_forms(rows, std::max(widths.embedding, widths.attended), memory),
+      input_forms(rows, std::max(widths.normed, widths.attended), memory),
       gated_forms(rows, widths.mlp, memory) {}
 
 std::size_t Activations::bytes(const ModelSpec& spec, std::size_t rows) {

@@ -46,8 +46,10 @@ struct Activations {
   Activations(const ModelSpec& spec, std::size_t rows, BumpAllocator& memory);
   static std::size_t bytes(const ModelSpec& spec, std::size_t rows);
 
-  MatrixView<float> stream;    // the residual stream, [embedding]
-  MatrixView<float> normed;    // input of an operation or of the head, [embedding]
+  MatrixView<float> stream;  // the residual stream, [embedding]
+  // Input of an operation or of the output matrix, [embedding]; of a head also features, or a token
+  // beside the stream.
+  MatrixView<float> normed;
   MatrixView<float> q, k;      // [n_heads * key_dim], [n_kv_heads * key_dim]
   MatrixView<float> v;         // [n_kv_heads * value_dim]
   MatrixView<float> attended;  // [n_heads * value_dim]

@@ -158,7 +158,7 @@ class BlockAttention {
   // Merges each tile, ascending, into what state_for(tile) says.
   template <typename StateFor>
   void run(Range tiles, StateFor state_for) {
-    first_ = attention_.window ? std::max(0, block_.first_position - *attention_.window + 1) : 0;
+    first_ = first_visible(attention_, block_.first_position);
     if (static_cast<int>(tiles.end) > first_path_tile_) score_path(tiles);
     for (int tile = tiles.begin; tile < static_cast<int>(tiles.end); ++tile) {
       add(tile, tile + 1 < static_cast<int>(tiles.end), state_for(tile));
@@ -255,7 +255,7 @@ class BlockAttention {
     }
     for (std::size_t i = 0; i < n_; i += group_) {
       const int position = row(i / group_).position;
-      const int first = attention_.window ? position - *attention_.window + 1 : 0;
+      const int first = first_visible(attention_, position);
       std::fill_n(&memory_.present[i], group_, places(first - start, position + 1 - start));
     }
     const TileScores scores{attention_, memory_.present, p};

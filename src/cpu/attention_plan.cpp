@@ -19,7 +19,7 @@ constexpr std::size_t kCutsMax = 4;
 // Whether both need the same tiles and the same working memory.
 bool same_work(const Attention& a, const Attention& b) {
   return a.n_heads == b.n_heads && a.n_kv_heads == b.n_kv_heads && a.key_dim == b.key_dim &&
-         a.value_dim == b.value_dim && a.window == b.window;
+         a.value_dim == b.value_dim && a.window == b.window && a.first_key == b.first_key;
 }
 
 }  // namespace
@@ -142,12 +142,11 @@ void AttentionPlan::cut_into_blocks(const Sequence& sequence, std::size_t n_bloc
 }
 
 void AttentionPlan::list_items(Work& work) const {
-  const std::optional<int> window = work.attention.window;
   work.items.clear();
   work.cost = 0;
   for (int kv_head = 0; kv_head < work.attention.n_kv_heads; ++kv_head) {
     for (const Block& block : blocks_) {
-      const int first = window ? std::max(0, block.first_position - *window + 1) : 0;
+      const int first = first_visible(work.attention, block.first_position);
       work.items.push_back(
           {&block, kv_head, tile_of(first), tile_of(block.last_position) + 1, work.cost});
       work.cost += work.items.back().cost();

@@ -17,6 +17,13 @@ Activations activations_in(HugeBuffer& buffer, const ModelSpec& spec, std::size_
   return {spec, rows, memory};
 }
 
+// Where a row stands in an ascending list that has it.
+std::size_t place_of(int row, std::span<const int> rows) {
+  const auto at = std::ranges::lower_bound(rows, row);
+  CHECK(at != rows.end() && *at == row);
+  return static_cast<std::size_t>(at - rows.begin());
+}
+
 }  // namespace
 
 std::size_t Forward::working_bytes(const ModelSpec& spec, const LoadOptions& options) {
@@ -62,6 +69,7 @@ class Forward::Worker {
 
   void run(std::span<const int> layers) {
     embed();
+    if (!f_.feature_rows_.empty()) fuse_features();
     for (const int layer : layers) {
       for (const Operation& operation : f_.spec_.layers[layer].operations) {
         if (const auto* attention = std::get_if<Attention>(&operation.body)) {
@@ -113,6 +121,38 @@ class Forward::Worker {
     multiply_head();
   }
 
+  // The streams of a head's rows with features begin with the product of these, which comes to
+  // x_.output.
+  void fuse_features() {
+    const PackedMatrix& fusion = matrix(Role::feature_fusion, 0);
+    thread_.announce(fusion);
+    thread_.for_each_row(PassPart::features, [&](std::size_t row) {
+      const auto& features = rows_[row].features;
+      if (features.empty()) return;
+      const std::size_t i = f_.feature_index(static_cast<int>(row));
+      const std::span<float> joined = x_.normed[i].first(fusion.columns);
+      const std::size_t width = joined.size() / features.size();
+      for (std::size_t tap = 0; tap < features.size(); ++tap)
+        std::ranges::copy(features[tap], joined.subspan(tap * width, width).begin());
+      norm_features(joined, width);
+      quantize(joined, i, {0, joined.size()}, x_.input_forms, {&fusion});
+    });
+    thread_.multiply_all(fusion, x_.input_forms.input(x_.normed), f_.feature_rows_.size(),
+                         x_.output);
+    thread_.done(PassPart::features);
+  }
+
+  void norm_features(std::span<float> joined, std::size_t tap_width) {
+    const EagleInput::Norm kind = f_.spec_.eagle->feature_norm;
+    if (kind == EagleInput::Norm::none) return;
+    const std::size_t width = kind == EagleInput::Norm::whole ? joined.size() : tap_width;
+    const std::span<const float> weights = f_.weights_.vector(Role::feature_norm, 0);
+    for (std::size_t first = 0; first < joined.size(); first += width) {
+      const std::span<float> part = joined.subspan(first, width);
+      norm(part, weights.subspan(first, width), part);
+    }
+  }
+
   // What the stream does not have yet; the next norm adds it.
   void embed() { missing_ = {}; }
   void add_to_stream(const Operation& operation, int layer) { missing_ = {&operation, layer}; }
@@ -143,14 +183,24 @@ class Forward::Worker {
                  std::initializer_list<const PackedMatrix*> readers) {
     thread_.for_each_row(part, [&](std::size_t row) {
       complete_stream(row);
-      const std::span<float> normed = x_.normed[row];
+      const std::span<float> input = x_.normed[row].first((*readers.begin())->columns);
+      const std::span<float> normed = input.last(x_.stream.columns());
+      if (operation.reads_token) norm_token(row, layer, input.first(input.size() - normed.size()));
       if (operation.pre_norm) {
         norm(x_.stream[row], *operation.pre_norm, layer, normed);
       } else if (!operation.shares_input) {
         std::copy(x_.stream[row].begin(), x_.stream[row].end(), normed.begin());
       }
-      quantize(normed, row, {0, x_.normed.columns()}, x_.input_forms, readers);
+      const EagleInput* const eagle = operation.reads_token ? &*f_.spec_.eagle : nullptr;
+      if (eagle && eagle->residual_is_normed) std::ranges::copy(normed, x_.stream[row].begin());
+      quantize(input, row, {0, input.size()}, x_.input_forms, readers);
     });
+  }
+
+  void norm_token(std::size_t row, int layer, std::span<float> out) {
+    f_.weights_.embed(rows_[row].token, out);
+    if (f_.spec_.embedding_scale != 1) vectors_.scale(f_.spec_.embedding_scale, out);
+    norm(out, Role::token_norm, layer, out);
   }
 
   // Rows that want logits are packed together.
@@ -158,11 +208,26 @@ class Forward::Worker {
     thread_.announce(f_.weights_.head());
     thread_.for_each_row(PassPart::head_in, [&](std::size_t row) {
       complete_stream(row);
+      const std::span<float> tap = tap_of(f_.spec_.n_layers(), row);
+      if (!tap.empty()) norm(x_.stream[row], Role::output_norm, 0, tap);
       if (!rows_[row].wants_logits) return;
       const std::size_t i = f_.logit_index(static_cast<int>(row));
-      norm(x_.stream[row], Role::output_norm, 0, x_.normed[i]);
-      quantize(x_.normed[i], i, {0, x_.normed.columns()}, x_.input_forms, {&f_.weights_.head()});
+      const std::span<float> normed = x_.normed[i].first(x_.stream.columns());
+      norm(x_.stream[row], Role::output_norm, 0, normed);
+      quantize(normed, i, {0, normed.size()}, x_.input_forms, {&f_.weights_.head()});
     });
+  }
+
+  // Where a row's part of a tap goes; empty: it is not kept.
+  std::span<float> tap_of(int tap, std::size_t row) {
+    const auto found = std::ranges::find(taps_, tap);
+    if (found == taps_.end()) return {};
+    const std::size_t width = f_.spec_.embedding, index = found - taps_.begin();
+    return std::span(f_.taps_).subspan((index * rows_.size() + row) * width, width);
+  }
+  void keep_tap(int tap, std::size_t row) {
+    const std::span<float> kept = tap_of(tap, row);
+    if (!kept.empty()) std::ranges::copy(x_.stream[row], kept.begin());
   }
 
   // y = the norm of x with the weights of a role, and its bias if it has one. y may be x.
@@ -188,9 +253,8 @@ class Forward::Worker {
     const std::span<float> stream = x_.stream[row];
     const auto [operation, layer] = missing_;
     if (operation == nullptr) {
-      f_.weights_.embed(rows_[row].token, stream);
-      if (f_.spec_.embedding_scale != 1) vectors_.scale(f_.spec_.embedding_scale, stream);
-      return;
+      begin_stream(row);
+      return keep_tap(kEmbeddingTap, row);
     }
     const std::span<float> output = x_.output[row];
     const bool is_attention = std::holds_alternative<Attention>(operation->body);
@@ -198,12 +262,20 @@ class Forward::Worker {
     if (operation->post_norm) norm(output, *operation->post_norm, layer, output);
     if (f_.spec_.output_scale != 1) vectors_.scale(f_.spec_.output_scale, output);
     vectors_.add(output, stream);
-    if (operation != &f_.spec_.layers[layer].operations.back()) return;
-    for (std::size_t tap = 0; tap < taps_.size(); ++tap) {
-      if (taps_[tap] != layer) continue;
-      std::copy(stream.begin(), stream.end(),
-                &f_.taps_[(tap * rows_.size() + row) * f_.spec_.embedding]);
+    if (operation == &f_.spec_.layers[layer].operations.back()) keep_tap(layer, row);
+  }
+
+  void begin_stream(std::size_t row) {
+    const std::span<float> stream = x_.stream[row];
+    if (!f_.spec_.eagle) {
+      f_.weights_.embed(rows_[row].token, stream);
+      if (f_.spec_.embedding_scale != 1) vectors_.scale(f_.spec_.embedding_scale, stream);
+      return;
     }
+    const bool has_features = !rows_[row].features.empty();
+    const std::span<const float> state =
+        has_features ? x_.output[f_.feature_index(static_cast<int>(row))] : rows_[row].state;
+    std::ranges::copy(state.first(stream.size()), stream.begin());
   }
 
   // Columns of x, whole groups of them, in the forms that the readers ask for. x: row `row`.
@@ -450,8 +522,10 @@ void Forward::run(std::span<const ForwardRow> rows, std::span<const int> layers,
   CHECK(rows.size() <= batch_rows_);
   n_rows_ = rows.size();
   logit_rows_.clear();
+  feature_rows_.clear();
   for (std::size_t row = 0; row < rows.size(); ++row) {
     if (rows[row].wants_logits) logit_rows_.push_back(static_cast<int>(row));
+    if (!rows[row].features.empty()) feature_rows_.push_back(static_cast<int>(row));
   }
   logits_.resize(std::max(logits_.size(), logit_rows_.size() * weights_.head().panels() * kPanel));
   taps_.resize(taps.size() * rows.size() * spec_.embedding);
@@ -462,9 +536,11 @@ void Forward::run(std::span<const ForwardRow> rows, std::span<const int> layers,
 }
 
 std::size_t Forward::logit_index(int row) const {
-  const auto at = std::lower_bound(logit_rows_.begin(), logit_rows_.end(), row);
-  CHECK(at != logit_rows_.end() && *at == row);
-  return static_cast<std::size_t>(at - logit_rows_.begin());
+  return place_of(row, logit_rows_);
+}
+
+std::size_t Forward::feature_index(int row) const {
+  return place_of(row, feature_rows_);
 }
 
 std::span<const float> Forward::logits(int row) const {

@@ -24,6 +24,10 @@ struct ForwardRow {
   Token token = 0;
   RowContext context;  // its own place is the end of context.path
   bool wants_logits = false;
+  // Of a head (EagleInput), what its stream begins with: its own state, [embedding], or features,
+  // [taps] of [tap_width].
+  std::span<const float> state = {};
+  std::vector<std::span<const float>> features = {};
 };
 
 class Forward {
@@ -33,7 +37,8 @@ class Forward {
   Forward(const ModelSpec& spec, const Weights& weights, CacheMemory& memory,
           const Kernels& kernels, ThreadTeam& team, const LoadOptions& options);
 
-  // At most batch_rows rows. layers: to run, ascending. taps: layers whose output is kept.
+  // At most batch_rows rows. layers: to run, ascending. taps: what is kept (kEmbeddingTap in
+  // spec.h).
   // prefetch: of weights, where the products have a choice; no result depends on it. What depends
   // on the rows is allocated before the team starts: throws Error or std::bad_alloc if that cannot
   // be had.
@@ -41,7 +46,7 @@ class Forward {
            PrefetchPattern prefetch, PassTimer& timer);
 
   // Of the last run, for row `row`: its logits, which it must have wanted, [outputs of the head];
-  // the output of layer taps[tap], [embedding].
+  // what taps[tap] names, [embedding].
   std::span<const float> logits(int row) const;
   std::span<const float> tap(int tap, int row) const;
 
@@ -51,7 +56,9 @@ class Forward {
  private:
   class Worker;  // one thread's part of a run
 
-  std::size_t logit_index(int row) const;  // which of the rows that wanted logits
+  // Which of the rows that wanted logits, or that have features.
+  std::size_t logit_index(int row) const;
+  std::size_t feature_index(int row) const;
 
   const ModelSpec& spec_;
   const Weights& weights_;
@@ -69,9 +76,9 @@ class Forward {
   std::vector<ThreadMemory> thread_memories_;
   PagedAttention attention_;
 
-  std::vector<int> logit_rows_;  // rows of the last run that wanted logits
-  std::vector<float> logits_;    // [logit_rows][padded vocabulary]
-  std::vector<float> taps_;      // [taps][rows][embedding]
+  std::vector<int> logit_rows_, feature_rows_;  // of the last run
+  std::vector<float> logits_;                   // [logit_rows][padded vocabulary]
+  std::vector<float> taps_;                     // [taps][rows][embedding]
   std::size_t n_rows_ = 0;
 };
 

@@ -23,6 +23,7 @@ struct Shape {
   std::optional<int> window = {};
   std::optional<double> softcap = {};
   int value_dim = key_dim;
+  int first_key = 0;
 };
 
 // Rows of a pass: how many, and how they hang together.
@@ -49,6 +50,7 @@ class Scene {
         random_(seed),
         attention_{.n_heads = c.shape.n_kv_heads * c.shape.group,
                    .n_kv_heads = c.shape.n_kv_heads,
+                   .first_key = c.shape.first_key,
                    .key_dim = c.shape.key_dim,
                    .value_dim = c.shape.value_dim,
                    .scale = 0.173,
@@ -194,7 +196,8 @@ class Scene {
                              .softcap = attention_.softcap
                                             ? std::optional(static_cast<float>(*attention_.softcap))
                                             : std::nullopt,
-                             .window = attention_.window};
+                             .window = attention_.window,
+                             .first_key = attention_.first_key};
     std::vector<float> expected(value_dim);
     attention_reference(queries.subspan(head * key_dim, key_dim), position, keys, rule, type_,
                         expected);
@@ -224,6 +227,11 @@ TEST(PagedAttention, EqualsTheReference) {
       {2100, 0, 1, Kind::chain, {1, 1, 32}},
       {1100, 0, 1, Kind::chain, {3, 3, 64}},
       {2100, 0, 1, Kind::chain, {1, 2, 16, 1300}},
+      // Without the first key.
+      {0, 0, 1, Kind::chain, {1, 2, 32, {}, {}, 32, 1}},
+      {0, 0, 150, Kind::chain, {1, 6, 32, {}, {}, 32, 1}},
+      {70, 3, 9, Kind::mixed, {2, 2, 64, {}, {}, 64, 1}},
+      {100, 2, 8, Kind::bushes, {2, 2, 64, 40, {}, 64, 66}},
       // Chains over several pages, aligned and not, longer than a block.
       {0, 0, 150, Kind::chain, {1, 6, 32}},
       {128, 0, 100, Kind::chain, {2, 2, 64}},

@@ -9,12 +9,19 @@ namespace outrider {
 namespace {
 
 constexpr std::string_view kNames[kPassParts] = {
-    "plan",      "attention: add, norm, quantize",
-    "q, k, v",   "rope, store",
-    "attention", "output: quantize",
-    "output",    "mlp: add, norm, quantize",
-    "gate, up",  "activate, quantize",
-    "down",      "head: add, norm, quantize",
+    "plan",
+    "features",
+    "attention: add, norm, quantize",
+    "q, k, v",
+    "rope, store",
+    "attention",
+    "output: quantize",
+    "output",
+    "mlp: add, norm, quantize",
+    "gate, up",
+    "activate, quantize",
+    "down",
+    "head: add, norm, quantize",
     "head",
 };
 
@@ -28,6 +35,7 @@ std::optional<PassPart> part_of(Role role) {
     case Role::mlp_gate:
     case Role::mlp_up: return PassPart::gate_up;
     case Role::mlp_down: return PassPart::down;
+    case Role::feature_fusion: return PassPart::features;
     default: return {};
   }
 }

@@ -16,6 +16,7 @@ namespace outrider {
 // In the order of a pass.
 enum class PassPart {
   plan,          // bookkeeping of cache and rows, waking the threads
+  features,      // of a head: norm, quantization and product
   attention_in,  // embedding or residual, norm, quantization
   qkv,           // products
   heads,         // bias, head norms, rope, storing keys and values

@@ -73,6 +73,7 @@ Generation::Generation(Engine& engine, DraftSequence draft_sequence, SamplingPar
       state(this->sampling),
       stop(std::move(stop)) {
   engine.living_.reserve(engine.living_.size() + 1);
+  if (engine.uses_head()) engine.target_->use_head(sequence, true);
   std::size_t n_begun = 0;
   try {
     for (; n_begun < engine.drafters_.size(); ++n_begun)
@@ -101,6 +102,10 @@ Engine::Engine(std::shared_ptr<Backend> target, std::vector<std::unique_ptr<Draf
 
 Engine::~Engine() {
   CHECK(living_.empty());
+}
+
+bool Engine::uses_head() const {
+  return std::ranges::any_of(drafters_, [](const auto& drafter) { return drafter->uses_head(); });
 }
 
 std::unique_ptr<Generation> Engine::begin(std::span<const Token> prompt, SamplingParams sampling,
@@ -192,7 +197,8 @@ int Engine::pages_wanted(const Generation& generation, int n_prefill) const {
   const int n_drafted = drafters_.empty() ? 0 : draft_rows_max(generation);
   const int chunk =
       options_.prompt_chunk > 0 ? std::min(n_prefill, options_.prompt_chunk) : n_prefill;
-  return target_->pages_wanted(generation.sequence, 1 + chunk + n_drafted,
+  const int n_of_head = uses_head() ? 1 : 0;  // beside the rows of the target
+  return target_->pages_wanted(generation.sequence, 1 + chunk + n_drafted + n_of_head,
                                1 + n_prefill + n_drafted);
 }
 
@@ -265,6 +271,7 @@ std::optional<double> Engine::pass_ms(std::span<const Part> parts) const {
 }
 
 void Engine::set_drafters(std::vector<std::unique_ptr<Drafter>> drafters) {
+  const bool used_head = uses_head();
   for (const auto& drafter : drafters_)
     for (const Generation* generation : living_) drafter->end(generation->draft_sequence);
   drafters_.clear();
@@ -278,6 +285,11 @@ void Engine::set_drafters(std::vector<std::unique_ptr<Drafter>> drafters) {
     generation->counters.drafters.resize(drafters.size());
   }
   drafters_ = std::move(drafters);
+  for (const Generation* generation : living_) {
+    if (uses_head() == used_head) break;
+    target_->truncate(generation->sequence, 0);  // it is computed again, with the head or without
+    target_->use_head(generation->sequence, uses_head());
+  }
   for (Generation* generation : living_) show(*generation);
   planner_ =
       std::make_unique<Planner>(options_.planner, passes_, static_cast<int>(drafters_.size()));

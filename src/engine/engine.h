@@ -140,6 +140,7 @@ class Engine {
  private:
   friend struct Generation;
   friend class Step;
+  bool uses_head() const;  // whether a drafter does
   void start(Generation& generation, std::span<const Token> prompt, AnswerOptions options);
 
   std::shared_ptr<Backend> target_;

@@ -36,6 +36,7 @@ void Step::run() {
     forward();
     verify();
     emit();
+    run_head();
     commit();
     learn();
   } catch (const Error& error) {
@@ -463,17 +464,50 @@ void Step::score_answer(SequenceStep& sequence) {
   }
 }
 
-// The text that was computed becomes history: all but the last token.
+// The rows of the text that was computed: all but the last token's.
+std::vector<int> Step::history_rows(const SequenceStep& sequence) {
+  const Generation& generation = *sequence.generation;
+  if (generation.error) return {};
+  std::vector<int> rows = sequence.token_rows;
+  if (generation.finish_reason && !sequence.generates) rows.pop_back();
+  for (std::size_t i = 0; i + 1 < generation.emitted.size(); ++i)
+    rows.push_back(sequence.node_rows[sequence.verdict.accepted[i]]);
+  return rows;
+}
+
+// A head of the target goes on from what the pass computed, which cannot be had later.
+void Step::run_head() {
+  const Stopwatch watch;
+  for (const auto& drafter : engine_.drafters_) {
+    if (!drafter->uses_head()) continue;
+    std::vector<std::vector<int>> rows;
+    for (const SequenceStep& sequence : sequences_) rows.push_back(history_rows(sequence));
+    std::vector<ComputedText> texts;
+    for (std::size_t i = 0; i < sequences_.size(); ++i) {
+      const SequenceStep& sequence = sequences_[i];
+      const Generation& generation = *sequence.generation;
+      if (rows[i].empty()) continue;
+      const std::span<const Token> tokens = generation.tokens;
+      const std::size_t end = static_cast<std::size_t>(sequence.first) + rows[i].size();
+      const bool is_last = end + 1 == tokens.size() && !generation.ended();
+      texts.push_back(
+          {.sequence = generation.draft_sequence,
+           .first = sequence.first,
+           .tokens = tokens.subspan(static_cast<std::size_t>(sequence.first), rows[i].size()),
+           .rows = rows[i],
+           .next = is_last ? std::optional(tokens.back()) : std::nullopt});
+    }
+    if (!texts.empty()) drafter->computed(pass_, texts);
+    forward_ms_ += watch.ms();
+  }
+}
+
+// The text that was computed becomes history.
 void Step::commit() {
   for (const SequenceStep& sequence : sequences_) {
-    const Generation& generation = *sequence.generation;
     std::vector<SlotId> path;
-    if (!generation.error)
-      for (int row : sequence.token_rows) path.push_back(pass_.slots[row]);
-    if (generation.finish_reason && !sequence.generates) path.pop_back();
-    for (std::size_t i = 0; i + 1 < generation.emitted.size(); ++i)
-      path.push_back(pass_.slots[sequence.node_rows[sequence.verdict.accepted[i]]]);
-    engine_.target_->commit(generation.sequence, path);
+    for (const int row : history_rows(sequence)) path.push_back(pass_.slots[row]);
+    engine_.target_->commit(sequence.generation->sequence, path);
   }
 }
 

@@ -67,6 +67,7 @@ class Step {
   void forward();
   void verify();
   void emit();
+  void run_head();
   void commit();
   void learn();
 
@@ -75,6 +76,7 @@ class Step {
   void add_riders();
   void ask(int drafter, std::span<SequenceStep* const> sequences);
   std::vector<Row> lay_out_rows();
+  static std::vector<int> history_rows(const SequenceStep& sequence);
   Choice logits_of(int row);
   void score_prompt(SequenceStep& sequence);
   void score_answer(SequenceStep& sequence);

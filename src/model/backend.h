@@ -34,6 +34,13 @@ struct EarlierRow {
 };  // of the same batch and sequence
 using Parent = std::variant<CommittedEnd, EarlierRow, SlotId>;
 
+// The state that a head's row goes on from (EagleInput in model/spec.h).
+struct KeptFeatures {};  // the features of the last committed position; zeros if there is none
+struct TargetRow {
+  int row;
+};  // the features of a row of the target's last pass, of the same sequence
+using StateBefore = std::variant<KeptFeatures, TargetRow, std::span<const float>>;  // or its own
+
 // One token to compute. It attends to the committed positions and to its ancestors, nothing else,
 // so its logits have the bits that plain decoding of its path would give.
 struct Row {
@@ -42,14 +49,17 @@ struct Row {
   int position = 0;  // its parent's + 1; after the committed end: committed(sequence)
   Parent parent = CommittedEnd{};
   bool wants_logits = false;
+  // Of a head:
+  StateBefore before = KeptFeatures{};
+  // The slot of a row of the target, which the head's layers write, too; nothing: a new one.
+  std::optional<SlotId> slot = {};
 };
 
 struct ForwardOptions {
   // Layers to run, ascending; nothing: all. A row's parent must have been written by at least
   // these.
   std::optional<std::vector<int>> layers = {};
-  // Layers, of those that run, whose output (the residual stream, [rows, embedding]) is kept for
-  // read_tap.
+  // What is kept for read_tap (kEmbeddingTap in model/spec.h); layers of those that run.
   std::vector<int> taps = {};
   // If set, where this pass's time went is added to it; a device may leave it empty.
   PassProfile* profile = nullptr;
@@ -60,7 +70,11 @@ struct ForwardOptions {
 struct Pass {
   std::vector<SlotId> slots;  // [rows], in row order
   std::uint64_t number = 0;   // set by the backend, which refuses a pass that is over
+  // Rows whose slots a head's layers have written already: see Backend::truncate.
+  std::vector<int> completed = {};
 };
+
+struct HeadToLoad;
 
 struct LoadOptions {
   int context = 4096;   // positions a sequence can have, at most 2^20
@@ -89,6 +103,15 @@ struct LoadOptions {
   // What Backend::tuning() gave for this model on this machine, which saves measuring it again, up
   // to 0.3 s. Anything else is as if empty.
   std::string tuning = {};
+  // A head that is loaded beside the model (Backend::head).
+  std::shared_ptr<const HeadToLoad> head = {};
+};
+
+// A learned head with its own options, of which those count that say how weights are loaded:
+// requantize, and those of outputs.
+struct HeadToLoad {
+  Model model;  // spec.eagle is set, and its taps are the target's
+  LoadOptions options = {};
 };
 
 class Backend {
@@ -110,7 +133,7 @@ class Backend {
   // A choice per request, in order.
   virtual std::vector<Choice> choose(const Pass& pass, std::span<const ChoiceRequest> requests) = 0;
 
-  // Output of layer forward_options.taps[tap] for one row: [embedding].
+  // What forward_options.taps[tap] names, for one row: [embedding].
   virtual std::vector<float> read_tap(const Pass& pass, int tap, int row) const = 0;
 
   // Gives these tokens logits from the next forward pass on. Tokens that have some, that are beyond
@@ -118,6 +141,17 @@ class Backend {
   virtual void add_outputs(std::span<const Token> tokens) = 0;
   // Takes away the logits that add_outputs() gave. If it gave any, the last pass is over.
   virtual void remove_added_outputs() = 0;
+
+  // The head that was loaded with the model; null: none. It is a backend whose sequences are this
+  // one's: of those that use it, forward() writes the head's keys and values into slots that the
+  // model's last pass has written, or into new ones, which are scratch; the calls of the cache are
+  // this backend's. The features of a model's pass can be read (TargetRow) until its next forward
+  // pass.
+  virtual Backend* head() { return nullptr; }
+  // Of an empty sequence: whether it uses the head. Its rows must then be written by the head
+  // before they are committed. At first none does. Sequences that do and those that do not share
+  // no pages.
+  virtual void use_head(SequenceId, bool /*uses*/) {}
 
   // The cache (cache/cache.h). A new sequence is empty. It may share pages with others of its
   // scope.
@@ -140,7 +174,9 @@ class Backend {
   // layers, into history; drops all other scratch of the sequence.
   virtual void commit(SequenceId sequence, std::span<const SlotId> path) = 0;
   virtual void discard(SequenceId sequence) = 0;
-  // Keeps the first `length` committed positions; drops scratch.
+  // Keeps the first `length` committed positions; drops scratch. Of a sequence that uses a head one
+  // position less where the features of the last one are not kept, inside a page: the model
+  // computes it again, and Pass::completed says that the head need not.
   virtual void truncate(SequenceId sequence, int length) = 0;
   virtual int committed(SequenceId sequence) const = 0;
   // Scratch rows that the sequence may still write before its next commit, discard or truncate.

@@ -17,7 +17,7 @@ namespace outrider {
 namespace {
 
 bool once_per_model(Role role) {
-  return role <= Role::rope_factors_short;
+  return role <= Role::feature_norm;
 }
 
 using Shape = std::vector<std::int64_t>;
@@ -45,6 +45,9 @@ class Shapes {
       case Role::rope_factors:
       case Role::rope_factors_long:
       case Role::rope_factors_short: return rope_factors();
+      case Role::feature_fusion:
+      case Role::feature_norm:
+      case Role::token_norm: return std::nullopt;  // of heads (model/head.h)
       case Role::attention_norm:
       case Role::attention_post_norm:
       case Role::mlp_norm:
@@ -180,6 +183,7 @@ bool is_matrix(Role role) {
   switch (role) {
     case Role::token_embedding:
     case Role::output:
+    case Role::feature_fusion:
     case Role::attention_q:
     case Role::attention_k:
     case Role::attention_v:

@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <variant>
@@ -10,8 +11,8 @@
 
 namespace outrider {
 
-// What a tensor is for. One of each per layer, but for those up to rope_factors_short, which a
-// model has once.
+// What a tensor is for. One of each per layer, but for those up to feature_norm, which a model has
+// once.
 enum class Role {
   token_embedding,  // [embedding, vocabulary]
   output_norm,      // [embedding], as all norms and their biases below unless noted
@@ -20,6 +21,9 @@ enum class Role {
   rope_factors,  // [dims / 2]; the spec's rope is made with them (rope_spec.h), as with the next
   rope_factors_long,
   rope_factors_short,
+  feature_fusion,  // [taps * tap_width, embedding]: of a head, as EagleInput says
+  feature_norm,    // [taps * tap_width]
+  token_norm,      // of a token's embedding beside the stream (Operation::reads_token)
   attention_norm,
   attention_norm_bias,
   attention_q,
@@ -90,6 +94,7 @@ struct QueryGrowth {
 // Grouped-query attention (Ainslie et al. 2023, arXiv:2305.13245) with all that families add to it.
 struct Attention {
   int n_heads = 0, n_kv_heads = 0;
+  int first_key = 0;              // rows see no earlier position but their own
   int key_dim = 0;                // channels of a head's query and key
   int value_dim = 0;              // channels of a head's value and output, mostly as many
   double scale = 0;               // of the scores, normally 1 / sqrt(key_dim)
@@ -102,6 +107,12 @@ struct Attention {
   bool has_output_bias = false;
   bool operator==(const Attention&) const = default;
 };
+
+// The first position that a row at this one sees.
+inline int first_visible(const Attention& attention, int position) {
+  const int first = std::min(attention.first_key, position);
+  return attention.window ? std::max(first, position - *attention.window + 1) : first;
+}
 
 // down(activation(gate x) * (up x)), Shazeer 2020, arXiv:2002.05202; not gated: down(activation(up
 // x)).
@@ -122,6 +133,9 @@ struct Operation {
   // Reads what the operation before it read, norm included, as where attention and MLP stand side
   // by side (Wang and Komatsuzaki 2021, GPT-J). It has no norm of its own before it.
   bool shares_input = false;
+  // Reads [the token's embedding, normed with Role::token_norm; the stream, normed as above]: twice
+  // as wide. Of a head's first layer.
+  bool reads_token = false;
   bool operator==(const Operation&) const = default;
 };
 
@@ -140,6 +154,24 @@ inline const Attention* attention_of(const LayerSpec& layer) {
 
 enum class NormKind { rms, layer };  // numerics/norm.h
 
+// What a head reads of its target: the output of the layer of that number, from 0 to n_layers - 1;
+// kEmbeddingTap: the stream before the first layer; n_layers: the stream after the output norm.
+inline constexpr int kEmbeddingTap = -1;
+
+// A head that continues a target (EAGLE-3, Li et al. 2025, arXiv:2503.01840). Its row at position p
+// takes token p and the state before it: where the target has computed position p - 1, the features
+// that it has there, which feature_fusion multiplies; otherwise the head's own state at p - 1. Its
+// stream begins with that state, not with an embedding.
+struct EagleInput {
+  std::vector<int> taps;  // of the target; their concatenation are the features
+  int tap_width = 0;      // the target's embedding
+  enum class Norm { none, whole, each };
+  Norm feature_norm = Norm::none;   // of the features before the fusion: all together, or each tap
+  bool residual_is_normed = false;  // the first layer adds to the state after its norm
+  bool state_is_normed = false;     // the head's own state is its stream after the output norm
+  bool operator==(const EagleInput&) const = default;
+};
+
 struct ModelSpec {
   std::string family;  // GGUF's general.architecture
   int vocabulary = 0;  // rows of the output matrix
@@ -153,6 +185,7 @@ struct ModelSpec {
   float logit_scale = 1;                // of the logits, before the soft cap
   std::optional<double> logit_softcap;  // of the logits
   std::vector<LayerSpec> layers;
+  std::optional<EagleInput> eagle;  // the model is such a head
 
   bool operator==(const ModelSpec&) const = default;
   int n_layers() const { return static_cast<int>(layers.size()); }

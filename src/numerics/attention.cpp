@@ -130,6 +130,7 @@ void attention_reference(std::span<const float> q, int position, std::span<const
       for (const AttentionKey& key : keys) {
         if (key.position < begin || key.position >= begin + static_cast<int>(kTile)) continue;
         if (rule.window && position - key.position >= *rule.window) continue;
+        if (key.position < std::min(rule.first_key, position)) continue;
         tile[static_cast<std::size_t>(key.position - begin)] = &key;
       }
       if (auto of_tile = attend_tile(q, tile, out.size(), rule, type))

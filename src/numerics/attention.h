@@ -35,6 +35,7 @@ struct AttentionRule {
   float scale = 1;                    // of the scores: the float nearest the spec's double
   std::optional<float> softcap = {};  // c: a score s becomes c * tanh(s / c)
   std::optional<int> window = {};     // w: a key counts if row position - key position < w
+  int first_key = 0;                  // keys of earlier positions do not count, but the row's own
 };
 
 // Key (after rope) and value of a position on the row's path, its own included, before conversion

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/nearest_name.h"
+#include "runtime/head_file.h"
 
 // The kinds in the order in which --draft auto asks them: lookup stands for lookup_kind(), which
 // the drafter's file defines.
@@ -17,7 +18,8 @@
   row(lookahead)               \
   row(self)                    \
   row(model)                   \
-  row(parallel)
+  row(parallel)                \
+  row(eagle)
 // clang-format on
 
 namespace outrider {
@@ -82,8 +84,8 @@ DraftChoice parse_part(std::string_view part, std::string_view draft_model) {
       throw Error("{}: takes no value, but \"{}\" was given", name, choice.value);
     return choice;
   }
-  if (choice.value.empty() && choice.kind->runs_model()) choice.value = draft_model;
-  if (choice.value.empty() && choice.kind->runs_model())
+  if (choice.value.empty() && choice.kind->names_file()) choice.value = draft_model;
+  if (choice.value.empty() && choice.kind->names_file())
     throw Error(Remedy::draft_model, "{0}: names no model; write {0}={1} or choose a draft model",
                 name, choice.kind->value);
   if (choice.value.empty())
@@ -97,10 +99,11 @@ std::vector<DraftChoice> parse_draft(std::string_view text, std::string_view dra
   std::vector<DraftChoice> choices;
   if (text == "off") return choices;
   if (text == "auto") {
+    const bool is_head = names_head(draft_model);
     for (const DrafterKind* kind : drafter_kinds()) {
       if (!kind->is_automatic) continue;
       if (kind->value.empty() || kind->value_is_prediction) choices.push_back({kind, ""});
-      if (kind->runs_model() && !draft_model.empty())
+      if ((is_head ? kind->runs_head() : kind->runs_model()) && !draft_model.empty())
         choices.push_back({kind, std::string(draft_model)});
     }
     return choices;

@@ -8,6 +8,7 @@
 #include "base/machine.h"
 #include "base/processor.h"
 #include "formats/catalog.h"
+#include "runtime/head_file.h"
 #include "runtime/history_store.h"
 #include "runtime/memory.h"
 #include "speculation/drafters/late.h"
@@ -67,6 +68,7 @@ Runtime::Runtime(RuntimeOptions options, ChooseFactory choose_factory, Progress 
     progress_.note(fmt::format("{}: without its parts for {}", target_model_.name,
                                fmt::join(target_model_.model.left_out, ", ")));
   note_warnings(target_model_, progress_);
+  load_options_.head = open_heads();
   choose_context();
   if (options_.keeps || options_.reads_profiles) {
     try {
@@ -88,7 +90,7 @@ ProfileKey Runtime::profile_key(std::span<const DraftChoice> drafters) {
   add_file(target_model_);
   for (const DraftChoice& choice : drafters) {
     key.drafters.push_back(choice.kind->name);
-    if (choice.kind->uses_target && !choice.kind->copies_target)
+    if (choice.kind->uses_target && !choice.kind->copies_target && !choice.kind->runs_head())
       key.settings["layers"] = choice.value.empty()
                                    ? layers_text(self_layers().value_or(std::vector<int>()))
                                    : choice.value;
@@ -96,6 +98,8 @@ ProfileKey Runtime::profile_key(std::span<const DraftChoice> drafters) {
       key.files.push_back(identify_unopened(choice.value));
     else if (choice.kind->runs_model())
       add_file(open_draft(choice));
+    else if (choice.kind->runs_head())
+      key.files.push_back(identify(choice.value, *load_options_.head->model.checkpoint));
   }
   key.processor = processor_name();
   key.n_processors = usable_cores();
@@ -169,6 +173,24 @@ const OpenedModel& Runtime::open_draft(const DraftChoice& choice) {
   OpenedModel opened = open_model(name, {options_.offline, progress_}, draft_text_);
   note_warnings(opened, progress_);
   return draft_models_.emplace(name, std::move(opened)).first->second;
+}
+
+// The head that the options' drafters name; null: none.
+std::shared_ptr<const HeadToLoad> Runtime::open_heads() const {
+  const DraftChoice* found = nullptr;
+  for (const DraftChoice& choice : options_.drafters) {
+    if (!choice.kind->runs_head()) continue;
+    if (found && *found != choice)
+      throw Error("{} and {} are two heads, and a model can have one at a time", found->value,
+                  choice.value);
+    found = &choice;
+  }
+  if (!found) return {};
+  Head head = open_head(found->value, target_model_.model);
+  LoadOptions options =
+      found->kind->head_options(head, *target_model_.tokenizer, options_.drafter_flags);
+  return std::make_shared<const HeadToLoad>(
+      HeadToLoad{.model = std::move(head.model), .options = std::move(options)});
 }
 
 // Throws Error if a copy that is loaded with these options is not much smaller than the target.

@@ -93,6 +93,7 @@ class Runtime {
 
  private:
   const OpenedModel& open_draft(const DraftChoice& choice);
+  std::shared_ptr<const HeadToLoad> open_heads() const;
   void check_copy(const LoadOptions& options) const;
   LoadOptions draft_load_options(const DraftChoice& choice);
   using Need = std::function<MemoryNeed(int context, int n_pages)>;

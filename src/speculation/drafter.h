@@ -20,6 +20,8 @@
 
 namespace outrider {
 
+struct Pass;  // model/backend.h
+
 // The engine's number for a sequence; unrelated to a backend's SequenceId.
 struct DraftSequence {
   int value = -1;
@@ -66,6 +68,17 @@ struct DraftRequest {
 struct Rider {
   Token token;
   int parent;  // an earlier rider of its list; -1: the last token of the text
+};
+
+// Tokens that a pass of the target has computed and that are about to become history.
+struct ComputedText {
+  DraftSequence sequence;
+  int first;                      // position of the first of them
+  std::span<const Token> tokens;  // not empty
+  std::span<const int> rows;      // of the pass, one for each
+  // The last token of the text, which follows them and which the next pass computes. Nothing: more
+  // of the prompt follows, or the answer has ended.
+  std::optional<Token> next;
 };
 
 // Milliseconds that a proposal takes, as the drafter measured so far; 0 where it does not know yet.
@@ -116,6 +129,11 @@ class Drafter {
   // used. It is the target's choice, with the noise of its place, where the verifier follows
   // choices (Guarantee::same_text), and otherwise the most likely token, which depends on no noise.
   virtual void answered(DraftSequence, std::span<const std::optional<Token>> /*answers*/) {}
+  // Whether it runs the target's head (Backend::head), which the target's sequences then use.
+  virtual bool uses_head() const { return false; }
+  // Of a drafter that does: after each pass of the target, before what it computed is committed.
+  // The drafter has the head write all rows of these texts, which are not observed yet.
+  virtual void computed(const Pass& /*pass*/, std::span<const ComputedText> /*texts*/) {}
   // Keeps the first `length` tokens of the sequence.
   virtual void truncate(DraftSequence sequence, int length) = 0;
   // The sequence is preempted: gives back its pages of a cache, keeps its tokens.

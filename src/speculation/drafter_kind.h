@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "model/backend.h"
+#include "model/head.h"
 #include "speculation/drafter.h"
 #include "speculation/drafters/earlier_answers.h"
 #include "text/tokenizer.h"
@@ -70,6 +71,10 @@ struct DrafterKind {
   LoadOptions (*load_options)(LoadOptions target, const Tokenizer& target_tokenizer,
                               const ModelSpec& spec, const Tokenizer& tokenizer,
                               const DrafterFlagValues& flags) = nullptr;
+  // Kinds whose value names a head of the target (Backend::head) say how it is loaded. Null: the
+  // value names none.
+  LoadOptions (*head_options)(const Head& head, const Tokenizer& target_tokenizer,
+                              const DrafterFlagValues& flags) = nullptr;
   // Throws Error if the model and the target do not go together.
   std::unique_ptr<Drafter> (*make)(const DrafterContext& context);
 
@@ -79,6 +84,9 @@ struct DrafterKind {
   const DrafterKind* (*of_value)(std::string_view value) = nullptr;
 
   bool runs_model() const { return load_options != nullptr; }
+  bool runs_head() const { return head_options != nullptr; }
+  // Its value names a file of weights.
+  bool names_file() const { return runs_head() || (runs_model() && !copies_target); }
   // "lookup", "prediction[=FILE]", "model=MODEL".
   std::string usage() const {
     if (value.empty()) return name;

@@ -7,7 +7,7 @@
 namespace outrider {
 
 double time_pass(Backend& backend, SequenceId sequence, int n_rows, int n_logits,
-                 const ForwardOptions& options) {
+                 const ForwardOptions& options, const StateBefore& before) {
   const int first = backend.committed(sequence);
   std::vector<Row> rows;
   std::vector<ChoiceRequest> requests;
@@ -17,7 +17,8 @@ double time_pass(Backend& backend, SequenceId sequence, int n_rows, int n_logits
                     .token = i % backend.spec().vocabulary,
                     .position = first + i,
                     .parent = i == 0 ? Parent{CommittedEnd{}} : Parent{EarlierRow{i - 1}},
-                    .wants_logits = wants_logits});
+                    .wants_logits = wants_logits,
+                    .before = before});
     if (wants_logits) requests.push_back({.row = i});
   }
   const struct Discard {

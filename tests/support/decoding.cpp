@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "engine/engine.h"
 #include "speculation/datastore_test.h"
+#include "speculation/drafters/eagle.h"
 #include "speculation/drafters/lookahead.h"
 #include "speculation/drafters/lookup.h"
 #include "speculation/drafters/model.h"
@@ -31,9 +32,11 @@ Decoded decode(const Task& task, const Way& way) {
     options.n_threads = way.n_threads;
     return load_cpu(model, options, way.isa);
   };
-  const std::shared_ptr<Backend> target = load(*task.target, {});
   std::vector<std::unique_ptr<Drafter>> drafters;
   const auto names = [&](const char* drafter) { return way.draft.find(drafter) != way.draft.npos; };
+  LoadOptions target_options;
+  if (names("eagle")) target_options.head = task.head;
+  const std::shared_ptr<Backend> target = load(*task.target, target_options);
   constexpr std::size_t kMemory = std::size_t{1} << 24;
   if (names("lookup")) {
     drafters.push_back(std::make_unique<LookupDrafter>(LookupOptions{.memory_bytes = kMemory}));
@@ -64,6 +67,7 @@ Decoded decode(const Task& task, const Way& way) {
     drafters.push_back(
         std::make_unique<ModelDrafter>(load(*task.draft, task.draft_options), options));
   }
+  if (names("eagle")) drafters.push_back(std::make_unique<EagleDrafter>(target));
   CHECK(!drafters.empty() || way.draft == "off");
   Engine engine(target, std::move(drafters),
                 {.planner = {.automatic = way.planner_automatic,

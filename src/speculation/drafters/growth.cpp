@@ -177,6 +177,8 @@ void GrowingDrafter::Batch::ask(Draft& draft, int parent, Token token, SuffixTex
                   .position = sequence.length - 1 + depth,
                   .parent = parent_row,
                   .wants_logits = true});
+  if (const std::vector<float>& state = sequence.said[parent].state; !state.empty())
+    rows.back().before = std::span<const float>(state);
   sequence.said.push_back({token, parent, depth, end});
 }
 
@@ -342,17 +344,18 @@ bool GrowingDrafter::grow(std::span<Draft> drafts, double& passes) {
     const DraftLimits& limits = draft.request->limits;
     const Sequence& sequence = *draft.sequence;
     std::vector<Draft::Parent> parents;
-    int n_left =
-        std::min({limits.width, free_rows(sequence), backend_->options().batch_rows - n_rows});
+    const int n_text_end = missing_text_end(sequence) ? 1 : 0;
+    int n_left = std::min({limits.width, free_rows(sequence) - n_text_end,
+                           backend_->options().batch_rows - n_rows - n_text_end});
     for (const Draft::Parent& parent : draft.parents()) {
       const int depth = sequence.tree[parent.node].depth;
-      if (n_left == 0 || sequence.length - 1 + depth >= backend_->options().context) break;
+      if (n_left <= 0 || sequence.length - 1 + depth >= backend_->options().context) break;
       --n_left;
       parents.push_back(parent);
     }
     const double gain = draft.level_gain(parents);
     if (gain <= 0) continue;
-    n_rows += static_cast<int>(parents.size());
+    n_rows += static_cast<int>(parents.size()) + n_text_end;
     length += sequence.length;
     growing.push_back({&draft, std::move(parents), gain});
   }
@@ -368,23 +371,36 @@ bool GrowingDrafter::grow(std::span<Draft> drafts, double& passes) {
 
   Batch batch;
   std::vector<Draft*> guessing;
+  struct TextEnd {
+    Sequence* sequence;
+    int row;
+  };
+  std::vector<TextEnd> text_ends;
   for (const auto& [draft, parents, gain] : growing) {
     Sequence& sequence = *draft->sequence;
     guessing.push_back(draft);
     batch.length += sequence.length;
+    const std::optional<Row> text_end = missing_text_end(sequence);
+    if (text_end) {
+      text_ends.push_back({&sequence, static_cast<int>(batch.rows.size())});
+      batch.rows.push_back(*text_end);
+    }
     for (const Draft::Parent& next : parents) {
       Node& node = sequence.tree[next.node];
       const int parent = *sequence.tree[node.parent].said;
       const Said& said = sequence.said[parent];
       node.said = static_cast<int>(sequence.said.size());
-      batch.ask(*draft, parent, node.token, sequence.index.after(said.end, node.token),
-                said.slot ? Parent{*said.slot} : Parent{CommittedEnd{}},
+      Parent parent_row = CommittedEnd{};
+      if (said.slot) parent_row = *said.slot;
+      if (text_end && parent == 0) parent_row = EarlierRow{text_ends.back().row};
+      batch.ask(*draft, parent, node.token, sequence.index.after(said.end, node.token), parent_row,
                 node.value / sequence.tree[parents[0].node].value);
     }
   }
   add_guesses(batch, guessing);
   const PassWork work = work_of(batch);
-  compute(batch);
+  const Pass pass = compute(batch);
+  for (const auto& [sequence, row] : text_ends) sequence->said[0].slot = pass.slots[row];
   curve_.refine(work, watch.ms());
   passes += curve_.ms(work) / usual_pass_ms(std::ssize(growing), batch.length);
   return true;
@@ -448,13 +464,13 @@ PassWork GrowingDrafter::work_of(const Batch& batch) const {
   return work;
 }
 
-Pass GrowingDrafter::compute(const Batch& batch) {
+Pass GrowingDrafter::compute(const Batch& batch, const ForwardOptions& passes) {
   ++n_passes_;
   std::vector<Row> rows = batch.rows;
   for (const Batch::Asked& asked : batch.asked)
     if (asked.draft->sequence->said[asked.said].depth > 0)
       rows[asked.row].token = *own(rows[asked.row].token);
-  Pass pass = backend_->forward(rows, options_.passes);
+  Pass pass = backend_->forward(rows, passes);
   std::vector<std::vector<TokenCount>> counts(batch.asked.size());
   std::vector<ChoiceRequest> questions;
   for (std::size_t i = 0; i < batch.asked.size(); ++i) {
@@ -466,6 +482,8 @@ Pass GrowingDrafter::compute(const Batch& batch) {
     const auto& asked = batch.asked[i];
     Said& said = asked.draft->sequence->said[asked.said];
     said.slot = pass.slots[asked.row];
+    if (options_.has_state && !passes.taps.empty())
+      said.state = backend_->read_tap(pass, 0, asked.row);
     if (!choices[i].token) continue;
     said.best = choices[i].best;
     if (asked.draft->request->draws) {
@@ -505,17 +523,17 @@ ChoiceRequest GrowingDrafter::question(const Draft& draft, int said, int row,
   return question;
 }
 
-void GrowingDrafter::time_passes(SequenceId sequence) {
+void GrowingDrafter::time_passes(SequenceId sequence, const StateBefore& before) {
   backend_->discard(sequence);
   const LoadOptions& options = backend_->options();
   const int room = std::min(
       {options.context - backend_->committed(sequence), options.batch_rows, options.n_slots});
   if (room <= 0) return;
-  time_pass(*backend_, sequence, 1, 1, options_.passes);  // first touches of memory
+  time_pass(*backend_, sequence, 1, 1, options_.passes, before);  // first touches of memory
   for (const int timed : kTimedRows) {
     const int rows = std::min(timed, room);
-    curve_.measure(
-        rows, time_pass(*backend_, sequence, rows, std::min(rows, kUsualCatchUp), options_.passes));
+    curve_.measure(rows, time_pass(*backend_, sequence, rows, std::min(rows, kUsualCatchUp),
+                                   options_.passes, before));
   }
 }
 
@@ -525,8 +543,10 @@ double GrowingDrafter::passes_beside(const PassWork& work, int n_rows, std::size
          usual_pass_ms(n_sequences, length);
 }
 
-// What levels after the first are counted in: a pass over two rows of each sequence.
+// What levels after the first are counted in: a pass over two rows of each sequence. 0 before the
+// first.
 double GrowingDrafter::usual_pass_ms(std::size_t n_sequences, long length) const {
+  if (curve_.empty()) return 0;
   const auto n = static_cast<int>(n_sequences);
   return curve_.ms(
       {.rows = 2 * n, .attended = n * attended(backend_->spec(), static_cast<int>(length / n), 2)});

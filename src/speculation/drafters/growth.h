@@ -1,7 +1,7 @@
 // Grows draft trees from what a model says, level by level, where a path is most likely to be
 // accepted (EAGLE-2, Li et al. 2024, arXiv:2406.16858). Derived classes say which model that is and
-// what it knows of a text: a draft model with a cache of its own (model.h), or the target's own
-// layers (self.h).
+// what it knows of a text: a draft model with a cache of its own (model.h), the target's own layers
+// (self.h), or a head that goes on from the target's features (eagle.h).
 
 #pragma once
 
@@ -64,6 +64,8 @@ class GrowingDrafter : public Drafter {
     // known yet, and for how many tokens it guesses at most. Nothing: it guesses the next one.
     std::optional<Token> mask = {};
     int n_parallel = 1;
+    // Of a head: each of its rows goes on from the state that it has where the row before is.
+    bool has_state = false;
   };
   // What the model said after the text and a path of tokens from its end.
   struct Said {
@@ -75,6 +77,7 @@ class GrowingDrafter : public Drafter {
     // Empty: the row cannot be used. If the sequence draws: the draws, as many as a node may get.
     std::vector<Candidate> best = {};
     std::shared_ptr<const Distribution> distribution = {};  // that these were drawn from
+    std::vector<float> state = {};                          // a head's, [embedding]
   };
   // A node of a tree in the making. The root is the text's last token.
   struct Node {
@@ -160,6 +163,9 @@ class GrowingDrafter : public Drafter {
   // One pass over what lies before the trees; the last one asks their roots. True once all are
   // asked. Rows beside those of the text take time, which is added to `passes`, in usual passes.
   virtual bool prefill(std::span<Draft> drafts, double& passes) = 0;
+  // The row of a text's last token, if neither history nor scratch has it: a level that goes on
+  // from it computes it, too.
+  virtual std::optional<Row> missing_text_end(const Sequence& /*sequence*/) const { return {}; }
   // The drafts are handed over.
   virtual void finish(std::span<const Draft> /*drafts*/) {}
   // The model's token for one of the target's; nothing: it has none.
@@ -170,12 +176,13 @@ class GrowingDrafter : public Drafter {
   int free_rows(const Sequence& sequence) const;
   void add_guesses(Batch& batch, std::span<Draft* const> drafts) const;
   PassWork work_of(const Batch& batch) const;
-  // The pass, and what the model said in it.
-  Pass compute(const Batch& batch);
+  // The pass, and what the model said in it. Of a head whose passes keep a tap, that is its state.
+  Pass compute(const Batch& batch) { return compute(batch, options_.passes); }
+  Pass compute(const Batch& batch, const ForwardOptions& passes);
   // Of what a pass of `work` takes, that of rows beside n_rows.
   double passes_beside(const PassWork& work, int n_rows, std::size_t n_sequences,
                        long length) const;
-  void time_passes(SequenceId sequence);
+  void time_passes(SequenceId sequence, const StateBefore& before = KeptFeatures{});
   static float confidence(const std::vector<Candidate>& best, std::size_t candidate);
 
   const std::shared_ptr<Backend> backend_;

@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+# requirements: gguf==0.19.0 numpy==2.4.6
+"""Makes an EAGLE-3 head with random weights for a model, in the layout of SpecForge, to measure sizes and times.
+
+    scripts/random_head.py MODEL.gguf FOLDER [--rows 16384] [--ffn N]
+
+--rows: of its output matrix, the model's first tokens. --ffn: width of its MLP; not given: the model's.
+"""
+
+import argparse
+import json
+import pathlib
+import struct
+
+import gguf
+import numpy as np
+
+
+def write_safetensors(path, tensors):
+    header, offset = {}, 0
+    for name, array in tensors.items():
+        kind = {"float16": "F16", "int64": "I64"}[str(array.dtype)]
+        header[name] = {"dtype": kind, "shape": list(array.shape), "data_offsets": [offset, offset + array.nbytes]}
+        offset += array.nbytes
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        for array in tensors.values():
+            file.write(array.tobytes())
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("model")
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("--rows", type=int, default=16384)
+    parser.add_argument("--ffn", type=int)
+    options = parser.parse_args()
+    reader = gguf.GGUFReader(options.model)
+    family = reader.fields["general.architecture"].contents()
+
+    def number(key):
+        return reader.fields[f"{family}.{key}"].contents()
+
+    width, heads, kv_heads = number("embedding_length"), number("attention.head_count"), number("attention.head_count_kv")
+    vocabulary = next(tensor.shape[1] for tensor in reader.tensors if tensor.name == "token_embd.weight")
+    head_dim, ffn = width // heads, options.ffn or number("feed_forward_length")
+    chance = np.random.default_rng(8)
+
+    def matrix(rows, columns):
+        values = chance.standard_normal((rows, columns), np.float32) / np.sqrt(columns)
+        return values.astype(np.float16)
+
+    norm = np.ones(width, np.float16)
+    tensors = {
+        "d2t": np.zeros(options.rows, np.int64),
+        "fc.weight": matrix(width, 3 * width),
+        "lm_head.weight": matrix(options.rows, width),
+        "norm.weight": norm,
+        "midlayer.hidden_norm.weight": norm,
+        "midlayer.input_layernorm.weight": norm,
+        "midlayer.post_attention_layernorm.weight": norm,
+        "midlayer.self_attn.q_proj.weight": matrix(heads * head_dim, 2 * width),
+        "midlayer.self_attn.k_proj.weight": matrix(kv_heads * head_dim, 2 * width),
+        "midlayer.self_attn.v_proj.weight": matrix(kv_heads * head_dim, 2 * width),
+        "midlayer.self_attn.o_proj.weight": matrix(width, heads * head_dim),
+        "midlayer.mlp.gate_proj.weight": matrix(ffn, width),
+        "midlayer.mlp.up_proj.weight": matrix(ffn, width),
+        "midlayer.mlp.down_proj.weight": matrix(width, ffn),
+    }
+    options.folder.mkdir(parents=True, exist_ok=True)
+    write_safetensors(options.folder / "model.safetensors", tensors)
+    config = {
+        "architectures": ["LlamaForCausalLMEagle3"],
+        "hidden_size": width,
+        "intermediate_size": ffn,
+        "num_attention_heads": heads,
+        "num_key_value_heads": kv_heads,
+        "num_hidden_layers": 1,
+        "rms_norm_eps": 1e-6,
+        "rope_theta": 10000,
+        "vocab_size": int(vocabulary),
+        "draft_vocab_size": options.rows,
+    }
+    (options.folder / "config.json").write_text(json.dumps(config, indent=1))
+
+
+if __name__ == "__main__":
+    main()

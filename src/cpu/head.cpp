@@ -1,0 +1,213 @@
+#include "cpu/head.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "base/error.h"
+#include "cpu/batch.h"
+#include "cpu/pass_timer.h"
+
+namespace outrider {
+namespace {
+
+std::size_t n_features(const ModelSpec& spec) {
+  return spec.eagle->taps.size() * static_cast<std::size_t>(spec.eagle->tap_width);
+}
+
+}  // namespace
+
+LoadOptions CpuHead::options_beside(const LoadOptions& target, const HeadToLoad& head) {
+  LoadOptions options = target;
+  options.head = {};
+  // The rows of a pass of the target, and what follows each text.
+  options.batch_rows = target.batch_rows + target.n_sequences;
+  options.requantize = head.options.requantize;
+  options.output_ids = head.options.output_ids;
+  options.output_names = head.options.output_names;
+  options.n_names = head.options.n_names;
+  options.output_room = head.options.output_room;
+  return options;
+}
+
+MemoryNeed CpuHead::memory_need(const HeadToLoad& head, const LoadOptions& target, int n_pages) {
+  MemoryNeed need = LoadedModel::memory_need(head.model, options_beside(target, head), n_pages);
+  need.cache += n_features(head.model.spec) * sizeof(float) * static_cast<std::size_t>(n_pages);
+  return need;
+}
+
+CpuHead::CpuHead(const HeadToLoad& head, const LoadOptions& options, Target target, int n_pages,
+                 Isa isa, ThreadTeam& team, const LoadProgress& progress)
+    : target_(std::move(target)),
+      model_(head.model, options_beside(options, head), n_pages, isa, team, progress),
+      first_layer_(target_.model.spec().n_layers()),
+      tap_width_(static_cast<std::size_t>(spec().eagle->tap_width)),
+      n_features_(n_features(spec())),
+      all_layers_(spec().n_layers()),
+      page_features_(n_features_ * static_cast<std::size_t>(n_pages)),
+      no_features_(n_features_),
+      sequences_(static_cast<std::size_t>(options.n_sequences)) {
+  std::iota(all_layers_.begin(), all_layers_.end(), 0);
+}
+
+void CpuHead::use(SequenceId sequence, bool uses) {
+  LayerSet layers;
+  const int n_layers = first_layer_ + (uses ? spec().n_layers() : 0);
+  for (int layer = 0; layer < n_layers; ++layer) layers.set(layer);
+  target_.cache.set_layers(sequence, layers);
+  of(sequence) = {.is_used = uses};
+}
+
+void CpuHead::computed(std::span<const Row> rows, int first_tap, Pass& pass) {
+  first_tap_ = first_tap;
+  LayerSet layers;
+  for (const int layer : all_layers_) layers.set(first_layer_ + layer);
+  for (std::size_t row = 0; row < rows.size(); ++row) {
+    const SequenceId sequence = rows[row].sequence;
+    const SlotId slot = pass.slots[row];
+    rows_.push_back({sequence, slot});
+    const auto& completed = of(sequence).completed;
+    if (!completed || !std::holds_alternative<CommittedEnd>(rows[row].parent)) continue;
+    const CacheRun place = target_.cache.place(sequence, slot);
+    if (place.page != completed->page || place.offset != completed->offset) {
+      const CacheCopy copy{completed->page, completed->offset, place.page, place.offset, 1};
+      model_.memory().copy({&copy, 1});
+    }
+    target_.cache.add_layers(sequence, slot, layers);
+    pass.completed.push_back(static_cast<int>(row));
+  }
+}
+
+std::span<float> CpuHead::page_features(int page) {
+  return std::span(page_features_)
+      .subspan(n_features_ * static_cast<std::size_t>(page), n_features_);
+}
+
+std::span<const float> CpuHead::kept_features(SequenceId sequence) {
+  const int length = target_.cache.committed(sequence);
+  if (length == 0) return no_features_;
+  if (length % kPagePositions == 0)
+    return page_features(target_.cache.pages(sequence)[length / kPagePositions - 1]);
+  CHECK(of(sequence).features);
+  return *of(sequence).features;
+}
+
+void CpuHead::read_features(int row, std::span<float> out) const {
+  for (std::size_t tap = 0; tap < taps().size(); ++tap)
+    std::ranges::copy(target_.model.tap(first_tap_ + static_cast<int>(tap), row),
+                      out.subspan(tap * tap_width_, tap_width_).begin());
+}
+
+void CpuHead::committed(SequenceId sequence, std::span<const SlotId> path, int first,
+                        std::span<const CacheCopy> copies) {
+  model_.memory().copy(copies);
+  if (path.empty()) return;
+  of(sequence).completed.reset();
+  const int last = first + static_cast<int>(path.size()) - 1;
+  for (int position = first; position <= last; ++position) {
+    const bool ends_page = position % kPagePositions == kPagePositions - 1;
+    if (!ends_page && position != last) continue;
+    const SlotId slot = path[static_cast<std::size_t>(position - first)];
+    const auto row = std::ranges::find_if(rows_, [&](const RowOfPass& each) {
+      return each.sequence == sequence && each.slot == slot;
+    });
+    CHECK(row != rows_.end());
+    const int index = static_cast<int>(row - rows_.begin());
+    if (ends_page) {
+      read_features(index, page_features(target_.cache.pages(sequence)[position / kPagePositions]));
+    } else {
+      std::optional<std::vector<float>>& features = of(sequence).features;
+      if (!features) features.emplace(n_features_);
+      read_features(index, *features);
+    }
+  }
+}
+
+int CpuHead::length_kept(SequenceId sequence, int length) {
+  Sequence& cut = of(sequence);
+  if (length == target_.cache.committed(sequence)) return length;
+  cut.features.reset();
+  cut.completed.reset();
+  if (length % kPagePositions == 0) return length;
+  const int last = length - 1, offset = last % kPagePositions;
+  if (offset != 0) cut.completed = {target_.cache.pages(sequence)[last / kPagePositions], offset};
+  return last;
+}
+
+void CpuHead::reused(SequenceId sequence) {
+  if (target_.cache.committed(sequence) % kPagePositions != 0) return;
+  of(sequence).features.reset();
+  of(sequence).completed.reset();
+}
+
+// What the row's stream begins with.
+void CpuHead::set_state(const Row& row, ForwardRow& prepared) {
+  if (const auto* own = std::get_if<std::span<const float>>(&row.before)) {
+    CHECK(own->size() == static_cast<std::size_t>(spec().embedding));
+    prepared.state = *own;
+    return;
+  }
+  prepared.features.reserve(taps().size());
+  if (const auto* before = std::get_if<TargetRow>(&row.before)) {
+    CHECK(before->row >= 0 && static_cast<std::size_t>(before->row) < rows_.size());
+    CHECK(rows_[static_cast<std::size_t>(before->row)].sequence == row.sequence);
+    for (std::size_t tap = 0; tap < taps().size(); ++tap)
+      prepared.features.push_back(
+          target_.model.tap(first_tap_ + static_cast<int>(tap), before->row));
+    return;
+  }
+  const std::span<const float> kept = kept_features(row.sequence);
+  for (std::size_t tap = 0; tap < taps().size(); ++tap)
+    prepared.features.push_back(kept.subspan(tap * tap_width_, tap_width_));
+}
+
+Pass CpuHead::forward(std::span<const Row> rows, const ForwardOptions& options) {
+  ScratchOfBatch scratch(target_.cache, rows);
+  PassTimer timer(options.profile, this->options().n_threads, model_.weights());
+  CHECK(!rows.empty() && rows.size() <= static_cast<std::size_t>(this->options().batch_rows));
+  const std::vector<int>& layers = options.layers ? *options.layers : all_layers_;
+  LayerSet written;
+  for (const int layer : layers) {
+    CHECK(layer >= 0 && layer < spec().n_layers());
+    written.set(first_layer_ + layer);
+  }
+  Pass pass{.slots = {}, .number = model_.pass_number() + 1};
+  pass.slots.reserve(rows.size());
+  std::vector<ForwardRow> prepared(rows.size());
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const Row& row = rows[i];
+    CHECK(row.token >= 0 && row.token < spec().vocabulary && is_used_by(row.sequence));
+    SlotId slot;
+    if (row.slot) {
+      slot = *row.slot;
+      target_.cache.add_layers(row.sequence, slot, written);
+    } else {
+      slot = target_.cache.add_slot(row.sequence, row.token, parent_slot(rows, i, pass.slots),
+                                    written);
+    }
+    pass.slots.push_back(slot);
+    prepared[i] = {.token = row.token,
+                   .context = context_of(target_.cache, row.sequence, slot),
+                   .wants_logits = row.wants_logits};
+    CHECK(prepared[i].context.position == row.position);
+    set_state(row, prepared[i]);
+  }
+  model_.run(prepared, layers, options.taps, target_.prefetch(), timer);
+  scratch.keep();
+  timer.finish();
+  return pass;
+}
+
+std::vector<float> CpuHead::read_tap(const Pass& pass, int tap, int row) const {
+  CHECK(pass.number == model_.pass_number());
+  const std::span<const float> values = model_.tap(tap, row);
+  return {values.begin(), values.end()};
+}
+
+SequenceId CpuHead::begin(CacheScope scope) {
+  const SequenceId sequence = target_.backend.begin(scope);
+  target_.backend.use_head(sequence, true);
+  return sequence;
+}
+
+}  // namespace outrider

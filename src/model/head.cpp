@@ -1,0 +1,588 @@
+#include "model/head.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numbers>
+#include <optional>
+#include <unordered_set>
+#include <utility>
+
+#include "base/bytes.h"
+#include "base/error.h"
+#include "cache/cache.h"
+#include "model/head_config.h"
+#include "numerics/dequantize.h"
+#include "numerics/rope.h"
+
+namespace outrider {
+namespace {
+
+constexpr std::string_view kGgufArchitecture = "eagle3";
+
+// What a producer calls the tensor of each role. "{}" stands for the layer.
+struct HeadTensorName {
+  Role role;
+  std::string_view name;
+};
+constexpr HeadTensorName kNames[] = {
+    {Role::token_embedding, "embed_tokens.weight"},
+    {Role::output_norm, "norm.weight"},
+    {Role::output, "lm_head.weight"},
+    {Role::feature_fusion, "fc.weight"},
+    {Role::token_norm, "{}.input_layernorm.weight"},
+    {Role::attention_norm, "{}.hidden_norm.weight"},
+    {Role::attention_q, "{}.self_attn.q_proj.weight"},
+    {Role::attention_k, "{}.self_attn.k_proj.weight"},
+    {Role::attention_v, "{}.self_attn.v_proj.weight"},
+    {Role::attention_q_bias, "{}.self_attn.q_proj.bias"},
+    {Role::attention_k_bias, "{}.self_attn.k_proj.bias"},
+    {Role::attention_v_bias, "{}.self_attn.v_proj.bias"},
+    {Role::attention_q_norm, "{}.self_attn.q_norm.weight"},
+    {Role::attention_k_norm, "{}.self_attn.k_norm.weight"},
+    {Role::attention_output, "{}.self_attn.o_proj.weight"},
+    {Role::attention_output_bias, "{}.self_attn.o_proj.bias"},
+    {Role::mlp_norm, "{}.post_attention_layernorm.weight"},
+    {Role::mlp_gate, "{}.mlp.gate_proj.weight"},
+    {Role::mlp_up, "{}.mlp.up_proj.weight"},
+    {Role::mlp_down, "{}.mlp.down_proj.weight"},
+};
+constexpr HeadTensorName kGgufNames[] = {
+    {Role::token_embedding, "token_embd.weight"},
+    {Role::output_norm, "output_norm.weight"},
+    {Role::output, "output.weight"},
+    {Role::feature_fusion, "fc.weight"},
+    {Role::token_norm, "blk.{}.attn_norm.weight"},
+    {Role::attention_norm, "blk.{}.attn_norm_2.weight"},
+    {Role::attention_q, "blk.{}.attn_q.weight"},
+    {Role::attention_k, "blk.{}.attn_k.weight"},
+    {Role::attention_v, "blk.{}.attn_v.weight"},
+    {Role::attention_q_norm, "blk.{}.attn_q_norm.weight"},
+    {Role::attention_k_norm, "blk.{}.attn_k_norm.weight"},
+    {Role::attention_output, "blk.{}.attn_output.weight"},
+    {Role::mlp_norm, "blk.{}.ffn_norm.weight"},
+    {Role::mlp_gate, "blk.{}.ffn_gate.weight"},
+    {Role::mlp_up, "blk.{}.ffn_up.weight"},
+    {Role::mlp_down, "blk.{}.ffn_down.weight"},
+};
+// Tensors that say nothing that others do not.
+constexpr std::string_view kIgnored[] = {"t2d", "d2t"};
+constexpr std::string_view kInverseFrequencies = "rotary_emb.inv_freq";
+
+// The keys of a GGUF file as config.json calls them.
+nlohmann::json config_of_gguf(const Metadata& metadata) {
+  nlohmann::json config = nlohmann::json::object();
+  const auto key = [](std::string_view name) {
+    return fmt::format("{}.{}", kGgufArchitecture, name);
+  };
+  const auto take_integer = [&](std::string_view from, const char* to) {
+    if (const auto value = metadata.integer(key(from))) config[to] = *value;
+  };
+  const auto take_number = [&](std::string_view from, const char* to) {
+    if (const auto value = metadata.number(key(from))) config[to] = *value;
+  };
+  const auto take_flag = [&](std::string_view from, const char* to) {
+    if (const auto value = metadata.boolean(key(from))) config[to] = *value;
+  };
+  take_integer("block_count", "num_hidden_layers");
+  take_integer("embedding_length", "hidden_size");
+  take_integer("feed_forward_length", "intermediate_size");
+  take_integer("attention.head_count", "num_attention_heads");
+  take_integer("attention.head_count_kv", "num_key_value_heads");
+  take_integer("attention.key_length", "head_dim");
+  take_integer("target_hidden_size", "target_hidden_size");
+  take_number("attention.layer_norm_rms_epsilon", "rms_norm_eps");
+  take_number("rope.freq_base", "rope_theta");
+  take_flag("norm_before_residual", "norm_before_residual");
+  take_flag("norm_before_fc", "norm_before_fc");
+  for (const char* name : {"target_layers", "extract_layers"})
+    if (const auto* layers = metadata.integers(key(name)))
+      config["eagle_aux_hidden_state_layer_ids"] = *layers;
+  return config;
+}
+
+// Frequencies of `dims` channels as config.json has them: rope_theta, and rope_scaling or
+// rope_parameters.
+Rope rope_of(const HeadConfig& config, int dims, RopePairing pairing) {
+  constexpr double kBaseUsual = 10000, kBaseMax = 1e12;
+  const auto parameters = config.object("rope_parameters");
+  const auto scaling = parameters ? parameters : config.object("rope_scaling");
+  std::optional<double> base = config.number("rope_theta", 1, kBaseMax);
+  if (!base && parameters) base = parameters->number("rope_theta", 1, kBaseMax);
+  Rope rope{.pairing = pairing,
+            .frequencies = rope_frequencies(dims, base.value_or(kBaseUsual)),
+            .longer = {}};
+  if (!scaling) return rope;
+  std::optional<std::string> type = scaling->text("rope_type");
+  if (!type) type = scaling->text("type");
+  if (!type || *type == "default") return rope;
+  const double factor = scaling->number("factor", 1, 1e6).value_or(1);
+  if (*type == "linear") {
+    for (double& frequency : rope.frequencies) frequency /= factor;
+  } else if (*type == "llama3") {
+    // Long waves are slowed down by the factor, short ones kept, with a ramp between.
+    const double low = scaling->number("low_freq_factor", 1e-3, 1e6).value_or(1);
+    const double high = scaling->number("high_freq_factor", 1e-3, 1e6).value_or(4);
+    const double length = scaling->required_integer("original_max_position_embeddings", 1, 1 << 24);
+    for (double& frequency : rope.frequencies) {
+      const double turns = length * frequency / (2 * std::numbers::pi);
+      const double kept = std::clamp((turns - low) / (high - low), 0.0, 1.0);
+      frequency *= kept + (1 - kept) / factor;
+    }
+  } else if (*type == "yarn") {
+    rope.frequencies =
+        yarn_frequencies(dims, base.value_or(kBaseUsual),
+                         {.factor = factor,
+                          .trained_length = scaling->required_integer(
+                              "original_max_position_embeddings", 1, 1 << 24),
+                          .turns_kept = scaling->number("beta_fast", 1e-3, 1e6).value_or(32),
+                          .turns_slowed = scaling->number("beta_slow", 1e-3, 1e6).value_or(1)});
+    rope.magnitude =
+        scaling->number("attention_factor", 0.01, 100).value_or(yarn_magnitude(factor));
+  } else {
+    throw Error(
+        "{}: {} is \"{}\", which is not supported in this version; expected default, "
+        "linear, llama3 or yarn",
+        config.origin(), scaling->name("rope_type"), printable(*type));
+  }
+  return rope;
+}
+
+// A tensor of which this program has made the bytes.
+struct OwnedTensor {
+  TensorView view;
+  std::vector<std::byte> bytes;
+};
+
+class HeadReader {
+ public:
+  HeadReader(std::shared_ptr<const Checkpoint> checkpoint, const nlohmann::json& config,
+             const Model& target)
+      : file_(*checkpoint),
+        target_(target),
+        is_gguf_(is_head(file_.metadata)),
+        top_(is_gguf_ ? config_of_gguf(file_.metadata) : config, origin()),
+        config_(top_.object("transformer_layer_config").value_or(top_)) {
+    head_.model.checkpoint = std::move(checkpoint);
+  }
+
+  Head read() {
+    find_layout();
+    read_spec();
+    read_tensors();
+    read_taps();
+    read_output_tokens();
+    check_nothing_else();
+    return std::move(head_);
+  }
+
+ private:
+  const std::string& origin() const { return file_.metadata.origin(); }
+  ModelSpec& spec() { return head_.model.spec; }
+  EagleInput& eagle() { return *spec().eagle; }
+
+  // --- the layout: what tensors are called
+
+  void find_layout() {
+    if (is_gguf_) {
+      head_.producer = "llama.cpp";
+      layer_pattern_ = "{}";
+    } else if (file_.find("midlayer.self_attn.q_proj.weight")) {
+      head_.producer = top_.has("eagle_config") ? "SpecForge" : "SafeAILab";
+      layer_pattern_ = "midlayer";
+    } else if (file_.find("layers.0.self_attn.q_proj.weight")) {
+      const bool is_speculators = top_.has("speculators_model_type") ||
+                                  top_.has("speculators_config") ||
+                                  top_.has("transformer_layer_config");
+      head_.producer = is_speculators                 ? "speculators"
+                       : top_.has("target_layer_ids") ? "DeepSpec"
+                                                      : "vLLM";
+      layer_pattern_ = "layers.{}";
+    } else {
+      throw Error(
+          "{}: is no EAGLE-3 head: it has neither midlayer.self_attn.q_proj.weight nor "
+          "layers.0.self_attn.q_proj.weight",
+          origin());
+    }
+    if (!file_.find("fc.weight"))
+      throw Error(
+          "{}: tensor fc.weight is missing; a head that reads no layers of its target is "
+          "not supported in this version",
+          origin());
+  }
+
+  std::string tensor_name(Role role, int layer) const {
+    if (is_gguf_) {
+      for (const auto& [known, name] : kGgufNames)
+        if (known == role) return fmt::format(fmt::runtime(name), layer);
+      return {};
+    }
+    // Further layers read the stream alone, as decoders' do.
+    if (role == Role::attention_norm && layer > 0) role = Role::token_norm;
+    for (const auto& [known, name] : kNames)
+      if (known == role)
+        return fmt::format(fmt::runtime(name), fmt::format(fmt::runtime(layer_pattern_), layer));
+    return {};
+  }
+
+  const TensorView* find(Role role, int layer = 0) const {
+    return file_.find(tensor_name(role, layer));
+  }
+
+  // --- numbers
+
+  void read_spec() {
+    const std::string activation = config_.text("hidden_act").value_or("silu");
+    if (activation != "silu")
+      throw Error("{}: {} is \"{}\", expected \"silu\"", origin(), config_.name("hidden_act"),
+                  printable(activation));
+    const int n_layers = config_.integer("num_hidden_layers", 1, kMaxLayers).value_or(1);
+    if (n_layers + target_.spec.n_layers() > kMaxLayers)
+      throw Error("{}: {} layers and the target's {} are more than {}", origin(), n_layers,
+                  target_.spec.n_layers(), kMaxLayers);
+    const TensorView& fusion = *file_.find("fc.weight");
+    spec().family = std::string(kGgufArchitecture);
+    spec().vocabulary = target_.spec.vocabulary;
+    spec().embedding = config_.required_integer("hidden_size", 1, 1 << 20);
+    spec().context_trained = target_.spec.context_trained;
+    spec().norm_eps = static_cast<float>(config_.number("rms_norm_eps", 1e-30, 1).value_or(1e-6));
+    spec().eagle.emplace();
+    eagle().tap_width = target_.spec.embedding;
+    if (const auto width = top_.integer("target_hidden_size", 1, 1 << 20);
+        width && *width != eagle().tap_width)
+      throw Error("{}: is for a target of width {}, but {} has {}", origin(), *width,
+                  target_.checkpoint->metadata.origin(), eagle().tap_width);
+    if (fusion.columns() % eagle().tap_width != 0 || fusion.columns() == 0)
+      throw Error(
+          "{}: fc.weight reads {} numbers, no multiple of the width {} of {}: the head is "
+          "for another model",
+          origin(), fusion.columns(), eagle().tap_width, target_.checkpoint->metadata.origin());
+    eagle().taps.resize(static_cast<std::size_t>(fusion.columns() / eagle().tap_width));
+    eagle().residual_is_normed = top_.boolean("norm_before_residual").value_or(false);
+    // In EAGLE-3.1 alone: SpecForge writes the key for something else.
+    const bool norms_taps = file_.find("fc_norm.0.weight") != nullptr;
+    eagle().state_is_normed = norms_taps && top_.boolean("norm_output").value_or(false);
+    if (norms_taps) eagle().feature_norm = EagleInput::Norm::each;
+    if (file_.find("input_norm.weight")) eagle().feature_norm = EagleInput::Norm::whole;
+    // DeepSpec's heads for Gemma scale their own embedding.
+    if (head_.producer == "DeepSpec") spec().embedding_scale = own_embedding_scale();
+
+    const Attention attention = read_attention();
+    const Mlp mlp{.width = config_.required_integer("intermediate_size", 1, 1 << 24)};
+    for (int layer = 0; layer < n_layers; ++layer)
+      spec().layers.push_back({{{.pre_norm = Role::attention_norm,
+                                 .body = attention,
+                                 .post_norm = {},
+                                 .reads_token = layer == 0},
+                                {.pre_norm = Role::mlp_norm, .body = mlp, .post_norm = {}}}});
+  }
+
+  float own_embedding_scale() const {
+    const bool has_own = file_.find("embed_tokens.weight") != nullptr;
+    return has_own ? target_.spec.embedding_scale : 1.0f;
+  }
+
+  Attention read_attention() const {
+    Attention attention;
+    attention.n_heads = config_.required_integer("num_attention_heads", 1, 4096);
+    attention.n_kv_heads =
+        config_.integer("num_key_value_heads", 1, 4096).value_or(attention.n_heads);
+    if (attention.n_heads % attention.n_kv_heads != 0)
+      throw Error("{}: {} heads cannot share {} key and value heads evenly", origin(),
+                  attention.n_heads, attention.n_kv_heads);
+    const int hidden = config_.required_integer("hidden_size", 1, 1 << 20);
+    attention.key_dim = config_.integer("head_dim", 2, kHeadDimMax)
+                            .value_or(std::max(2, hidden / attention.n_heads));
+    if (attention.key_dim % 2 != 0 || attention.key_dim > kHeadDimMax)
+      throw Error("{}: heads have {} channels, expected an even number up to {}", origin(),
+                  attention.key_dim, kHeadDimMax);
+    attention.value_dim = attention.key_dim;
+    attention.scale = 1 / std::sqrt(static_cast<double>(attention.key_dim));
+    attention.first_key = 1;  // position 0 has no state before it, so no row
+    attention.rope =
+        rope_of(config_, attention.key_dim, is_gguf_ ? RopePairing::adjacent : RopePairing::halves);
+    if (is_gguf_) divide_by_factors(*attention.rope);
+    attention.has_bias = find(Role::attention_q_bias) != nullptr;
+    attention.has_output_bias = find(Role::attention_output_bias) != nullptr;
+    if (find(Role::attention_q_norm)) attention.qk_norm = HeadNorm::shared;
+    return attention;
+  }
+
+  void divide_by_factors(Rope& rope) const {
+    const TensorView* factors = file_.find("rope_freqs.weight");
+    if (!factors) return;
+    if (factors->type != TensorType::f32 || factors->elements() != std::ssize(rope.frequencies))
+      throw Error("{}: tensor rope_freqs.weight is {} [{}], expected F32 [{}]", origin(),
+                  traits(factors->type).name, fmt::join(factors->shape, ", "),
+                  rope.frequencies.size());
+    for (std::size_t i = 0; i < rope.frequencies.size(); ++i) {
+      float factor;
+      std::memcpy(&factor, &factors->bytes[i * sizeof(factor)], sizeof(factor));
+      if (!(factor >= 0.7f && factor <= 1e6f))
+        throw Error("{}: tensor rope_freqs.weight holds {}, expected numbers from 0.7 to 1e6",
+                    origin(), factor);
+      rope.frequencies[i] /= factor;
+    }
+  }
+
+  // --- tensors
+
+  void read_tensors() {
+    Model& model = head_.model;
+    model.weights.assign(spec().layers.size() * kRoles, nullptr);
+    const std::int64_t width = spec().embedding;
+    const Attention& attention = *attention_of(spec().layers[0]);
+    const Mlp& mlp = std::get<Mlp>(spec().layers[0].operations[1].body);
+    const std::int64_t q = std::int64_t{attention.n_heads} * attention.key_dim;
+    const std::int64_t kv = std::int64_t{attention.n_kv_heads} * attention.key_dim;
+    const std::int64_t features = std::ssize(eagle().taps) * std::int64_t{eagle().tap_width};
+    take(Role::feature_fusion, 0, {features, width});
+    take(Role::output_norm, 0, {width});
+    take_feature_norm(features);
+    take_embedding();
+    take_output();
+    for (int layer = 0; layer < spec().n_layers(); ++layer) {
+      const std::int64_t in = layer == 0 ? 2 * width : width;
+      if (layer == 0) take(Role::token_norm, layer, {width});
+      take(Role::attention_norm, layer, {width});
+      take(Role::attention_q, layer, {in, q});
+      take(Role::attention_k, layer, {in, kv});
+      take(Role::attention_v, layer, {in, kv});
+      if (attention.has_bias) {
+        take(Role::attention_q_bias, layer, {q});
+        take(Role::attention_k_bias, layer, {kv});
+        take(Role::attention_v_bias, layer, {kv});
+      }
+      if (attention.qk_norm == HeadNorm::shared) {
+        take(Role::attention_q_norm, layer, {attention.key_dim});
+        take(Role::attention_k_norm, layer, {attention.key_dim});
+      }
+      take(Role::attention_output, layer, {q, width});
+      if (attention.has_output_bias) take(Role::attention_output_bias, layer, {width});
+      take(Role::mlp_norm, layer, {width});
+      take(Role::mlp_gate, layer, {width, mlp.width});
+      take(Role::mlp_up, layer, {width, mlp.width});
+      take(Role::mlp_down, layer, {mlp.width, width});
+    }
+  }
+
+  const TensorView*& place(Role role, int layer) {
+    const std::size_t index =
+        static_cast<std::size_t>(layer) * kRoles + static_cast<std::size_t>(role);
+    return head_.model.weights[index];
+  }
+
+  void take(Role role, int layer, const std::vector<std::int64_t>& shape) {
+    const std::string name = tensor_name(role, layer);
+    const TensorView* tensor = file_.find(name);
+    if (!tensor) throw Error("{}: tensor {} is missing", origin(), name);
+    place(role, layer) = checked(*tensor, shape);
+  }
+
+  // The tensor, or a copy of it where it is not aligned.
+  const TensorView* checked(const TensorView& tensor, const std::vector<std::int64_t>& shape) {
+    used_.insert(&tensor);
+    if (tensor.shape != shape)
+      throw Error(
+          "{}: tensor {} is [{}], expected [{}]: the head is for another model, or its "
+          "config.json is another head's",
+          origin(), printable(tensor.name), fmt::join(tensor.shape, ", "), fmt::join(shape, ", "));
+    if (!is_weight_type(tensor.type))
+      throw Error("{}: tensor {} is {}, expected weights", origin(), printable(tensor.name),
+                  traits(tensor.type).name);
+    check_finite(tensor);
+    constexpr std::uintptr_t kAlignment = 4;  // of the numbers in files
+    if (reinterpret_cast<std::uintptr_t>(tensor.bytes.data()) % kAlignment == 0) return &tensor;
+    return keep(tensor, {tensor.bytes.begin(), tensor.bytes.end()});
+  }
+
+  const TensorView* keep(TensorView view, std::vector<std::byte> bytes) {
+    auto owned = std::make_shared<OwnedTensor>(OwnedTensor{std::move(view), std::move(bytes)});
+    owned->view.bytes = owned->bytes;
+    head_.model.parts.push_back(std::shared_ptr<const TensorView>(owned, &owned->view));
+    return head_.model.parts.back().get();
+  }
+
+  void check_finite(const TensorView& tensor) const {
+    const std::size_t row_bytes = tensor.bytes.size() / static_cast<std::size_t>(tensor.rows());
+    std::vector<float> values(static_cast<std::size_t>(tensor.columns()));
+    std::vector<std::byte> aligned(row_bytes);
+    for (std::int64_t row = 0; row < tensor.rows(); ++row) {
+      const auto bytes = tensor.bytes.subspan(static_cast<std::size_t>(row) * row_bytes, row_bytes);
+      std::ranges::copy(bytes, aligned.begin());
+      dequantize(tensor.type, aligned, values);
+      // A sum is finite if all are, and seldom otherwise.
+      float sum = 0;
+      for (const float value : values) sum += value * 0;
+      if (sum != 0)
+        throw Error("{}: tensor {} holds NaN or infinite numbers", origin(),
+                    printable(tensor.name));
+    }
+  }
+
+  void take_feature_norm(std::int64_t features) {
+    if (eagle().feature_norm == EagleInput::Norm::whole) {
+      place(Role::feature_norm, 0) = checked(*file_.find("input_norm.weight"), {features});
+    } else if (eagle().feature_norm == EagleInput::Norm::each) {
+      std::vector<float> joined;
+      for (std::size_t tap = 0; tap < eagle().taps.size(); ++tap) {
+        const std::string name = fmt::format("fc_norm.{}.weight", tap);
+        const TensorView* tensor = file_.find(name);
+        if (!tensor) throw Error("{}: tensor {} is missing", origin(), name);
+        const TensorView* norm = checked(*tensor, {eagle().tap_width});
+        joined.resize(joined.size() + static_cast<std::size_t>(eagle().tap_width));
+        dequantize(norm->type, norm->bytes,
+                   std::span(joined).last(static_cast<std::size_t>(eagle().tap_width)));
+      }
+      const auto bytes = std::as_bytes(std::span(joined));
+      place(Role::feature_norm, 0) =
+          keep({.name = "fc_norm", .type = TensorType::f32, .shape = {features}, .bytes = {}},
+               {bytes.begin(), bytes.end()});
+    }
+    if (top_.boolean("norm_before_fc").value_or(false) &&
+        eagle().feature_norm == EagleInput::Norm::none)
+      throw Error("{}: {} is true, but tensor input_norm.weight is missing", origin(),
+                  top_.name("norm_before_fc"));
+  }
+
+  // The target's tensor, which stays alive with the head.
+  const TensorView* of_target(Role role) {
+    const TensorView* tensor = target_.weight(role);
+    if (!tensor && role == Role::output) tensor = target_.weight(Role::token_embedding);
+    head_.model.parts.push_back(std::shared_ptr<const TensorView>(target_.checkpoint, tensor));
+    return tensor;
+  }
+
+  void take_embedding() {
+    if (const TensorView* own = find(Role::token_embedding)) {
+      place(Role::token_embedding, 0) = checked(*own, {spec().embedding, spec().vocabulary});
+      return;
+    }
+    if (spec().embedding != target_.spec.embedding)
+      throw Error("{}: has no embedding of its own, and its width is {}, but that of {} is {}",
+                  origin(), spec().embedding, target_.checkpoint->metadata.origin(),
+                  target_.spec.embedding);
+    place(Role::token_embedding, 0) = of_target(Role::token_embedding);
+  }
+
+  void take_output() {
+    const TensorView* own = find(Role::output);
+    if (!own && spec().embedding != target_.spec.embedding)
+      throw Error("{}: tensor {} is missing", origin(), tensor_name(Role::output, 0));
+    if (!own) {
+      place(Role::output, 0) = of_target(Role::output);
+      return;
+    }
+    const bool has_table = file_.find("d2t") != nullptr;
+    const std::int64_t rows = has_table ? file_.find("d2t")->elements() : spec().vocabulary;
+    if (const auto draft = top_.integer("draft_vocab_size", 1, 1 << 24); draft && *draft != rows)
+      throw Error("{}: {} is {}, but {}", origin(), top_.name("draft_vocab_size"), *draft,
+                  has_table ? fmt::format("d2t names {} tokens", rows)
+                            : fmt::format("there is no d2t, and the target has {} tokens", rows));
+    place(Role::output, 0) = checked(*own, {spec().embedding, rows});
+  }
+
+  // --- taps, as outputs of layers
+
+  void read_taps() {
+    const int n_layers = target_.spec.n_layers();
+    const int n = static_cast<int>(eagle().taps.size());
+    const auto nested = top_.object("eagle_config");
+    std::optional<std::vector<int>> outputs, inputs;
+    std::string key;
+    const auto read = [&](const HeadConfig& from, std::string_view name) {
+      key = from.name(name);
+      return from.integers(name, -1, n_layers);
+    };
+    if (nested) outputs = read(*nested, "eagle_aux_hidden_state_layer_ids");
+    if (!outputs) outputs = read(top_, "target_layer_ids");
+    if (!outputs) inputs = read(top_, "eagle_aux_hidden_state_layer_ids");
+    if (inputs) {
+      outputs.emplace();
+      for (const int input : *inputs) outputs->push_back(input == n_layers ? n_layers : input - 1);
+    }
+    if (!outputs && nested && nested->boolean("use_aux_hidden_state") == false && n == 1)
+      outputs = {{n_layers}};
+    if (!outputs) {
+      key.clear();
+      if (n != 3 || n_layers < 5)
+        throw Error(
+            "{}: fc.weight reads {} layers of the target, but config.json does not say "
+            "which",
+            origin(), n);
+      outputs = {{1, n_layers / 2 - 1, n_layers - 4}};
+    }
+    if (std::ssize(*outputs) != n)
+      throw Error("{}: {} names {} layers, but fc.weight reads {}", origin(), key, outputs->size(),
+                  n);
+    for (const int tap : *outputs) {
+      if (tap >= kEmbeddingTap && tap <= n_layers) continue;
+      throw Error("{}: {} names a layer that {} does not have: its {} layers are 0 to {}", origin(),
+                  key, target_.checkpoint->metadata.origin(), n_layers, n_layers - 1);
+    }
+    eagle().taps = *outputs;
+  }
+
+  // --- the draft vocabulary
+
+  void read_output_tokens() {
+    const TensorView* table = file_.find("d2t");
+    if (!table || !find(Role::output)) return;
+    if (table->type != TensorType::i64)
+      throw Error("{}: tensor d2t is {}, expected I64", origin(), traits(table->type).name);
+    std::vector<bool> is_named(static_cast<std::size_t>(spec().vocabulary));
+    for (std::int64_t row = 0; row < table->elements(); ++row) {
+      std::int64_t token;
+      std::memcpy(&token, &table->bytes[static_cast<std::size_t>(row) * sizeof(token)],
+                  sizeof(token));
+      // llama.cpp writes the tokens themselves, everybody else how far they are from the row.
+      const bool overflows = token > spec().vocabulary || token < -spec().vocabulary;
+      if (!is_gguf_ && !overflows) token += row;
+      if (token < 0 || token >= spec().vocabulary)
+        throw Error(
+            "{}: d2t names a token for row {} that the target does not have: its "
+            "vocabulary has {}; the head is for another vocabulary",
+            origin(), row, spec().vocabulary);
+      if (is_named[static_cast<std::size_t>(token)])
+        throw Error("{}: d2t names token {} twice", origin(), token);
+      is_named[static_cast<std::size_t>(token)] = true;
+      head_.output_tokens.push_back(static_cast<Token>(token));
+    }
+  }
+
+  void check_nothing_else() {
+    for (const TensorView& tensor : file_.tensors) {
+      const bool is_ignored = std::ranges::find(kIgnored, tensor.name) != std::end(kIgnored) ||
+                              tensor.name.ends_with(kInverseFrequencies) ||
+                              (is_gguf_ && tensor.name == "rope_freqs.weight");
+      if (is_ignored || used_.contains(&tensor)) continue;
+      throw Error(
+          "{}: tensor {} has no place in an EAGLE-3 head; this variant is not supported "
+          "in this version",
+          origin(), printable(tensor.name));
+    }
+  }
+
+  Head head_;
+  const Checkpoint& file_;
+  const Model& target_;
+  const bool is_gguf_;
+  const HeadConfig top_, config_;  // of the document, and of the layer
+  std::string layer_pattern_;
+  std::unordered_set<const TensorView*> used_;
+};
+
+}  // namespace
+
+bool is_head(const Metadata& metadata) {
+  const MetadataValue* architecture = metadata.find("general.architecture");
+  const auto* name = architecture ? std::get_if<std::string>(architecture) : nullptr;
+  return name && *name == kGgufArchitecture;
+}
+
+Head interpret_head(std::shared_ptr<const Checkpoint> checkpoint, const nlohmann::json& config,
+                    const Model& target) {
+  return HeadReader(std::move(checkpoint), config, target).read();
+}
+
+}  // namespace outrider

@@ -1,0 +1,38 @@
+// Learned heads as their producers write them: which layers they have, what these read of the
+// target, and for which tokens they have logits (docs/heads.md).
+
+#pragma once
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "base/token.h"
+#include "formats/checkpoint.h"
+#include "model/model.h"
+
+namespace outrider {
+
+struct Head {
+  // spec.eagle is set; the vocabulary is the target's, and so is the checkpoint that tensors come
+  // from which the head does not have.
+  Model model;
+  std::string producer;  // by whose conventions the file was read: "speculators", "SpecForge"
+  // The target's tokens that the rows of the output matrix stand for, each once; empty: all, in
+  // order (d2t in EAGLE-3's files).
+  std::vector<Token> output_tokens = {};
+};
+
+// Whether a checkpoint in GGUF is a head, no model.
+bool is_head(const Metadata& metadata);
+
+// Reads an EAGLE-3 head (Li et al. 2025, arXiv:2503.01840) for this target, which must outlive
+// nothing: what the head needs of it stays alive with the result. `config` is the config.json
+// beside safetensors; not looked at where the checkpoint is GGUF. Layouts: SafeAILab, SpecForge,
+// speculators and vLLM, DeepSpec; GGUF as llama.cpp writes it. Throws Error: one line that names
+// the file and what is missing, contradictory or made for another target.
+Head interpret_head(std::shared_ptr<const Checkpoint> checkpoint, const nlohmann::json& config,
+                    const Model& target);
+
+}  // namespace outrider

@@ -1,0 +1,41 @@
+// Numbers of a head's config.json (or of the keys of a GGUF file), read with checks.
+
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace outrider {
+
+// One object of a config.json. Every getter throws Error, naming the file and the key, if the value
+// has another type or lies outside its limits.
+class HeadConfig {
+ public:
+  // `path` leads to the object from the document's top: "transformer_layer_config".
+  HeadConfig(const nlohmann::json& object, std::string origin, std::string path = "");
+
+  const std::string& origin() const { return origin_; }
+  bool has(std::string_view key) const;
+  std::optional<int> integer(std::string_view key, int least, int most) const;
+  int required_integer(std::string_view key, int least, int most) const;
+  std::optional<double> number(std::string_view key, double least, double most) const;
+  std::optional<bool> boolean(std::string_view key) const;
+  std::optional<std::string> text(std::string_view key) const;
+  std::optional<std::vector<int>> integers(std::string_view key, int least, int most) const;
+  // Nothing if the key is absent or null.
+  std::optional<HeadConfig> object(std::string_view key) const;
+  std::string name(std::string_view key) const;  // with its path, as messages call it
+
+ private:
+  const nlohmann::json* find(std::string_view key) const;
+  [[noreturn]] void refuse(std::string_view key, const nlohmann::json& value,
+                           std::string_view expected) const;
+
+  nlohmann::json object_;
+  std::string origin_, path_;
+};
+
+}  // namespace outrider

@@ -1,0 +1,44 @@
+#include "runtime/head_file.h"
+
+#include <filesystem>
+
+#include "base/error.h"
+#include "formats/config_file.h"
+#include "formats/gguf.h"
+#include "formats/safetensors.h"
+
+namespace outrider {
+namespace {
+
+bool is_gguf(const std::filesystem::path& path) {
+  return path.extension() == ".gguf";
+}
+
+}  // namespace
+
+bool names_head(std::string_view name) {
+  const std::filesystem::path path(name);
+  std::error_code error;
+  if (name.empty() || !std::filesystem::exists(path, error)) return false;
+  if (std::filesystem::is_directory(path, error)) return true;
+  if (path.extension() == ".safetensors" || path.extension() == ".json") return true;
+  if (!is_gguf(path)) return false;
+  try {
+    return is_head(read_gguf(path).metadata);
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+Head open_head(const std::string& name, const Model& target) {
+  const std::filesystem::path path(name);
+  if (is_gguf(path))
+    return interpret_head(std::make_shared<Checkpoint>(read_gguf(path)), {}, target);
+  auto checkpoint = std::make_shared<Checkpoint>(read_safetensors(path));
+  const auto config = read_config(path);
+  if (!config)
+    throw Error("{}: there is no config.json beside the head, which says how it is built", name);
+  return interpret_head(std::move(checkpoint), *config, target);
+}
+
+}  // namespace outrider

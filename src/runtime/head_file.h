@@ -1,0 +1,19 @@
+// A head's file, found and understood for a target.
+
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "model/head.h"
+
+namespace outrider {
+
+// Whether what somebody named as a draft model is a head: a folder, a file in safetensors or the
+// index of several, or a GGUF file that says so. Throws nothing: what cannot be read is none.
+bool names_head(std::string_view name);
+
+// Throws Error.
+Head open_head(const std::string& name, const Model& target);
+
+}  // namespace outrider

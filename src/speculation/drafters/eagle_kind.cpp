@@ -1,0 +1,50 @@
+// eagle=HEAD: how a head is asked for and loaded.
+
+#include <numeric>
+
+#include "speculation/draft_weights.h"
+#include "speculation/drafter_kind.h"
+#include "speculation/drafters/eagle.h"
+
+namespace outrider {
+
+const DrafterKind& eagle_kind();
+
+namespace {
+
+// Outputs where neither the head nor a flag says which. A level of a head is so cheap that all
+// outputs would be most of it: 15 to 21 % of T(1).
+constexpr int kOutputs = 16384;
+
+LoadOptions head_options(const Head& head, const Tokenizer& tokenizer,
+                         const DrafterFlagValues& flags) {
+  LoadOptions options;
+  options.requantize = draft_type(flags);
+  const int vocabulary = head.model.spec.vocabulary;
+  if (head.output_tokens.empty()) {
+    limit_outputs(options, tokenizer, vocabulary, flags, kOutputs);
+    return options;
+  }
+  options.output_ids.resize(head.output_tokens.size());
+  std::iota(options.output_ids.begin(), options.output_ids.end(), 0);
+  options.output_names = head.output_tokens;
+  options.n_names = vocabulary;
+  return options;
+}
+
+}  // namespace
+
+const DrafterKind& eagle_kind() {
+  static const DrafterKind kind{
+      .name = "eagle",
+      .value = "HEAD",
+      .help = "a head that goes on from the model's own layers (EAGLE-3)",
+      .head_options = head_options,
+      .make = [](const DrafterContext& context) -> std::unique_ptr<Drafter> {
+        return std::make_unique<EagleDrafter>(context.target);
+      },
+      .uses_target = true};
+  return kind;
+}
+
+}  // namespace outrider

@@ -1,0 +1,275 @@
+// A head proposes what it would in a fresh engine that is given the same text as a prompt, however
+// its target came to the text: in chunks, from cached pages, after a cut, a fork or a preemption,
+// beside other texts, in few slots.
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "cpu/backend.h"
+#include "engine/engine.h"
+#include "model/backend.h"
+#include "sampling/fake_tokenizer.h"
+#include "speculation/drafters/eagle.h"
+#include "support/tiny_head.h"
+#include "support/tiny_model.h"
+
+namespace outrider::testing {
+namespace {
+
+constexpr int kVocabulary = 277;
+
+// What was proposed after a text: token, parent and confidence of each node.
+struct Drafted {
+  Token token;
+  int parent;
+  float confidence;
+  bool operator==(const Drafted&) const = default;
+};
+std::ostream& operator<<(std::ostream& out, const Drafted& drafted) {
+  return out << drafted.token << " under " << drafted.parent << " at " << drafted.confidence;
+}
+using Tree = std::vector<Drafted>;
+
+std::vector<Token> random_text(int length, int seed) {
+  std::vector<Token> text;
+  for (int i = 0; i < length; ++i) text.push_back((i * i * 31 + i * 17 + seed * 101 + i / 7) % 256);
+  return text;
+}
+
+struct SceneOptions {
+  LoadOptions load = {};
+  EngineOptions engine = {.planner = {.automatic = false, .rows = 8, .depth = 3, .width = 3},
+                          .prompt_chunk = 0};
+};
+
+const Model& target_model() {
+  static const Model model =
+      tiny_model({.types = {TensorType::f16}, .n_layers = 3, .embedding = 64});
+  return model;
+}
+
+// An engine whose proposals are kept by text.
+class Scene {
+ public:
+  explicit Scene(SceneOptions options = {}) {
+    options.load.context = 256;
+    options.load.cache_type = CacheType::f32;
+    options.load.n_threads = 2;
+    options.load.head = tiny_head_to_load(target_model());
+    target_ = load_cpu(target_model(), options.load);
+    std::vector<std::unique_ptr<Drafter>> drafters;
+    drafters.push_back(std::make_unique<EagleDrafter>(target_));
+    engine_ = std::make_unique<Engine>(target_, std::move(drafters), options.engine);
+    engine_->on_step([this](const StepReport& report) {
+      for (const StepReport::Sequence& sequence : report.sequences) {
+        if (sequence.n_proposed == 0) continue;
+        Tree tree;
+        for (const StepReport::Node& node : sequence.nodes)
+          tree.push_back({node.token, node.parent, node.proposals[0].confidence});
+        const Generation& generation = *texts_.at(sequence.id);
+        // Near its end an answer gets fewer levels.
+        const int n_left = *generation.stop.n_left() + static_cast<int>(sequence.emitted.size());
+        if (n_left <= engine_->options().planner.depth) continue;
+        const std::vector<Token> text(generation.tokens.begin(),
+                                      generation.tokens.end() - std::ssize(sequence.emitted));
+        trees_[text] = std::move(tree);
+      }
+    });
+  }
+
+  Engine& engine() { return *engine_; }
+  Backend& target() { return *target_; }
+  const std::map<std::vector<Token>, Tree>& trees() const { return trees_; }
+  void forget_trees() { trees_.clear(); }
+
+  static SamplingParams greedy() {
+    SamplingParams sampling;
+    sampling.filters.temperature = 0;
+    return sampling;
+  }
+  StopRules stop(int n_predict) {
+    return StopRules(tokenizer_, {.n_predict = n_predict, .ignore_eos = true});
+  }
+  std::unique_ptr<Generation> begin(std::span<const Token> prompt, int n_predict = 16) {
+    auto generation = engine_->begin(prompt, greedy(), stop(n_predict));
+    texts_[generation->draft_sequence] = generation.get();
+    return generation;
+  }
+  void run(std::vector<Generation*> generations) {
+    while (std::erase_if(generations, [](const Generation* each) { return each->ended(); }),
+           !generations.empty())
+      engine_->step(generations);
+  }
+
+ private:
+  const FakeTokenizer tokenizer_{std::vector<std::string>(kVocabulary, "x")};
+  std::shared_ptr<Backend> target_;
+  std::unique_ptr<Engine> engine_;
+  std::map<DraftSequence, const Generation*> texts_;
+  std::map<std::vector<Token>, Tree> trees_;
+};
+
+// What a fresh engine proposes after a text, whose last token is its own answer to the others.
+Tree fresh_tree(const std::vector<Token>& text) {
+  Scene scene;
+  const auto generation = scene.begin(std::span(text).first(text.size() - 1), 8);
+  scene.engine().step(std::vector{generation.get()});
+  EXPECT_EQ(generation->tokens, text);
+  scene.engine().step(std::vector{generation.get()});
+  return scene.trees().at(text);
+}
+
+void expect_fresh_trees(const Scene& scene, std::size_t n_least) {
+  EXPECT_GE(scene.trees().size(), n_least);
+  for (const auto& [text, tree] : scene.trees()) {
+    SCOPED_TRACE(fmt::format("text of {}", text.size()));
+    EXPECT_FALSE(tree.empty());
+    ASSERT_EQ(tree, fresh_tree(text));
+  }
+}
+
+TEST(Head, ProposesAfterAnyChunksWhatAFreshEngineDoes) {
+  for (const int chunk : {1, 13, 64, 0}) {
+    SCOPED_TRACE(chunk);
+    SceneOptions options;
+    options.engine.prompt_chunk = chunk;
+    Scene scene(options);
+    const auto generation = scene.begin(random_text(120, 1));
+    scene.run({generation.get()});
+    expect_fresh_trees(scene, 6);
+  }
+}
+
+// The answer grows beyond the ends of pages; an accepted path may hold one.
+TEST(Head, ProposesOverTheEndsOfPages) {
+  Scene scene;
+  const auto generation = scene.begin(random_text(58, 4), 80);
+  scene.run({generation.get()});
+  expect_fresh_trees(scene, 30);
+}
+
+TEST(Head, ProposesBehindCachedPages) {
+  SceneOptions options;
+  options.load.n_sequences = 2;
+  options.load.n_pages = 24;
+  options.load.shares_texts = true;
+  Scene scene(options);
+  std::vector<Token> prompt = random_text(140, 2);
+  {
+    const auto first = scene.begin(prompt);
+    scene.run({first.get()});
+  }
+  scene.forget_trees();
+  for (const int n_shared : {64, 128}) {
+    std::vector<Token> other(prompt.begin(), prompt.begin() + n_shared);
+    for (const Token token : random_text(20, 3 + n_shared)) other.push_back(token);
+    const auto second = scene.begin(other);
+    EXPECT_EQ(second->cached_tokens, n_shared);
+    scene.run({second.get()});
+  }
+  expect_fresh_trees(scene, 12);
+}
+
+// One row of the target is computed again, in its own place or, where a fork shares the page, in
+// another one.
+TEST(Head, ProposesAfterACutInsideAPage) {
+  for (const int kept : {100, 65, 64, 128, 129, 131}) {
+    for (const bool is_shared : {false, true}) {
+      SCOPED_TRACE(fmt::format("kept {} shared {}", kept, is_shared));
+      SceneOptions options;
+      options.load.n_sequences = 2;
+      Scene scene(options);
+      const std::vector<Token> text = random_text(150, 5);
+      const auto generation = scene.begin(text);
+      scene.run({generation.get()});
+      scene.forget_trees();
+      std::optional<SequenceId> fork;
+      if (is_shared) fork = scene.target().fork(generation->sequence);
+      std::vector<Token> prompt(text.begin(), text.begin() + kept);
+      for (const Token token : random_text(9, 6)) prompt.push_back(token + 1);
+      scene.engine().restart(*generation, prompt, Scene::greedy(), scene.stop(16));
+      EXPECT_EQ(generation->cached_tokens, kept % 64 == 0 ? kept : kept - 1);
+      scene.run({generation.get()});
+      expect_fresh_trees(scene, 6);
+      if (fork) scene.target().end(*fork);
+    }
+  }
+}
+
+TEST(Head, ProposesAfterTwoCuts) {
+  Scene scene;
+  const std::vector<Token> text = random_text(150, 5);
+  const auto generation = scene.begin(text);
+  scene.run({generation.get()});
+  scene.forget_trees();
+  for (const int kept : {120, 90})
+    scene.engine().restart(*generation, std::span(text).first(kept + 1), Scene::greedy(),
+                           scene.stop(16));
+  EXPECT_EQ(generation->cached_tokens, 89);
+  scene.run({generation.get()});
+  expect_fresh_trees(scene, 6);
+}
+
+TEST(Head, ProposesAfterAPreemption) {
+  Scene scene;
+  const auto generation = scene.begin(random_text(90, 7), 24);
+  for (int step = 0; !generation->ended(); ++step) {
+    if (step == 3 || step == 9) scene.engine().suspend(*generation);
+    scene.engine().step(std::vector{generation.get()});
+  }
+  expect_fresh_trees(scene, 8);
+}
+
+TEST(Head, ProposesForTextsThatSharePasses) {
+  SceneOptions options;
+  options.load.n_sequences = 3;
+  options.engine.prompt_chunk = 40;
+  Scene scene(options);
+  const auto a = scene.begin(random_text(30, 8)), b = scene.begin(random_text(127, 9), 24),
+             c = scene.begin(random_text(64, 10));
+  scene.run({a.get(), b.get(), c.get()});
+  expect_fresh_trees(scene, 18);
+}
+
+// A pass that fills all slots leaves none for the text's last token.
+TEST(Head, ProposesWithFewSlots) {
+  SceneOptions options;
+  options.load.n_slots = 16;
+  options.engine.planner.rows = 15;
+  options.engine.planner.width = 4;
+  options.engine.planner.depth = 4;
+  Scene scene(options);
+  const auto generation = scene.begin(random_text(70, 11), 24);
+  scene.run({generation.get()});
+  EXPECT_GE(scene.trees().size(), 8u);
+  for (const auto& [text, tree] : scene.trees()) {
+    Scene fresh({.load = {}, .engine = options.engine});
+    const auto other = fresh.begin(std::span(text).first(text.size() - 1), 8);
+    fresh.engine().step(std::vector{other.get()});
+    fresh.engine().step(std::vector{other.get()});
+    ASSERT_EQ(tree, fresh.trees().at(text));
+  }
+}
+
+// A conversation may go on with other drafters and come back to the head.
+TEST(Head, ProposesAfterOtherDrafters) {
+  Scene scene;
+  const std::vector<Token> prompt = random_text(90, 12);
+  const auto generation = scene.begin(prompt);
+  scene.run({generation.get()});
+  scene.engine().set_drafters({});
+  scene.engine().restart(*generation, prompt, Scene::greedy(), scene.stop(8));
+  scene.run({generation.get()});
+  std::vector<std::unique_ptr<Drafter>> drafters;
+  drafters.push_back(std::make_unique<EagleDrafter>(
+      std::shared_ptr<Backend>(std::shared_ptr<void>(), &scene.target())));
+  scene.engine().set_drafters(std::move(drafters));
+  scene.forget_trees();
+  scene.engine().restart(*generation, prompt, Scene::greedy(), scene.stop(16));
+  scene.run({generation.get()});
+  expect_fresh_trees(scene, 6);
+}
+
+}  // namespace
+}  // namespace outrider::testing

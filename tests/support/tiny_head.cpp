@@ -1,0 +1,108 @@
+#include "support/tiny_head.h"
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <random>
+
+#include "base/error.h"
+#include "numerics/half.h"
+#include "runtime/drafter_registry.h"
+#include "sampling/fake_tokenizer.h"
+
+namespace outrider::testing {
+namespace {
+
+constexpr int kHeadHeads = 4, kHeadKvHeads = 2, kHeadDim = 32;
+
+struct HeadInMemory {
+  std::vector<std::vector<std::byte>> tensors;
+  Checkpoint checkpoint;
+};
+
+}  // namespace
+
+Head tiny_head(const Model& target, const TinyHeadOptions& options) {
+  const auto file = std::make_shared<HeadInMemory>();
+  file->checkpoint.metadata = Metadata("tiny head");
+  std::mt19937_64 random(options.seed);
+  const auto add = [&](const std::string& name, TensorType type, std::vector<std::int64_t> shape,
+                       const auto& fill) {
+    TensorView view{.name = name, .type = type, .shape = std::move(shape), .bytes = {}};
+    const auto n = static_cast<std::size_t>(view.elements());
+    std::vector<std::byte> bytes(n * traits(type).block_bytes);
+    for (std::size_t i = 0; i < n; ++i) fill(i, &bytes[i * traits(type).block_bytes]);
+    file->tensors.push_back(std::move(bytes));
+    view.bytes = file->tensors.back();
+    file->checkpoint.tensor_index[name] = file->checkpoint.tensors.size();
+    file->checkpoint.tensors.push_back(std::move(view));
+  };
+  const auto add_weights = [&](const std::string& name, std::vector<std::int64_t> shape,
+                               double mean, double deviation) {
+    std::normal_distribution<float> normal(static_cast<float>(mean), static_cast<float>(deviation));
+    add(name, options.type, std::move(shape), [&](std::size_t, std::byte* into) {
+      const float value = normal(random);
+      const std::uint16_t half = float_to_half(value);
+      CHECK(options.type == TensorType::f32 || options.type == TensorType::f16);
+      if (options.type == TensorType::f32) std::memcpy(into, &value, sizeof(value));
+      if (options.type == TensorType::f16) std::memcpy(into, &half, sizeof(half));
+    });
+  };
+  const std::int64_t width = target.spec.embedding, ffn = 2 * width;
+  const auto matrix = [&](const std::string& name, std::int64_t columns, std::int64_t rows) {
+    add_weights(name, {columns, rows}, 0, 1 / std::sqrt(static_cast<double>(columns)));
+  };
+  const auto norm = [&](const std::string& name) { add_weights(name, {width}, 1, 0.3); };
+  matrix("fc.weight", width * std::ssize(options.taps), width);
+  norm("norm.weight");
+  if (options.rows > 0) {
+    matrix("lm_head.weight", width, options.rows);
+    add("d2t", TensorType::i64, {options.rows}, [&](std::size_t row, std::byte* into) {
+      // Every other token, then the rest from the end.
+      const auto token = static_cast<std::int64_t>(2 * row < 256 ? 2 * row : 2 * row - 255);
+      const std::int64_t apart = token - static_cast<std::int64_t>(row);
+      std::memcpy(into, &apart, sizeof(apart));
+    });
+  }
+  for (int layer = 0; layer < options.n_layers; ++layer) {
+    const std::string prefix = fmt::format("layers.{}.", layer);
+    const std::int64_t in = layer == 0 ? 2 * width : width;
+    norm(prefix + "input_layernorm.weight");
+    if (layer == 0) norm(prefix + "hidden_norm.weight");
+    matrix(prefix + "self_attn.q_proj.weight", in, kHeadHeads * kHeadDim);
+    matrix(prefix + "self_attn.k_proj.weight", in, kHeadKvHeads * kHeadDim);
+    matrix(prefix + "self_attn.v_proj.weight", in, kHeadKvHeads * kHeadDim);
+    matrix(prefix + "self_attn.o_proj.weight", kHeadHeads * kHeadDim, width);
+    norm(prefix + "post_attention_layernorm.weight");
+    matrix(prefix + "mlp.gate_proj.weight", width, ffn);
+    matrix(prefix + "mlp.up_proj.weight", width, ffn);
+    matrix(prefix + "mlp.down_proj.weight", ffn, width);
+  }
+  std::vector<int> inputs;  // ids as speculators means them
+  for (const int tap : options.taps) inputs.push_back(tap + 1);
+  const nlohmann::json config = {{"speculators_model_type", "eagle3"},
+                                 {"norm_before_residual", options.norm_before_residual},
+                                 {"eagle_aux_hidden_state_layer_ids", inputs},
+                                 {"transformer_layer_config",
+                                  {{"hidden_size", width},
+                                   {"intermediate_size", ffn},
+                                   {"num_attention_heads", kHeadHeads},
+                                   {"num_key_value_heads", kHeadKvHeads},
+                                   {"head_dim", kHeadDim},
+                                   {"num_hidden_layers", options.n_layers},
+                                   {"rms_norm_eps", 1e-6},
+                                   {"rope_theta", 10000.0}}}};
+  return interpret_head(std::shared_ptr<const Checkpoint>(file, &file->checkpoint), config, target);
+}
+
+std::shared_ptr<const HeadToLoad> tiny_head_to_load(const Model& target,
+                                                    const TinyHeadOptions& options) {
+  const DrafterKind& kind = *parse_draft("eagle=tiny", "").at(0).kind;
+  Head head = tiny_head(target, options);
+  const FakeTokenizer tokenizer(
+      std::vector<std::string>(static_cast<std::size_t>(target.spec.vocabulary), "x"));
+  LoadOptions load = kind.head_options(head, tokenizer, {{"--draft-quantize", "off"}});
+  return std::make_shared<const HeadToLoad>(HeadToLoad{std::move(head.model), std::move(load)});
+}
+
+}  // namespace outrider::testing

@@ -1,0 +1,27 @@
+// Small random heads for small targets.
+
+#pragma once
+
+#include <cstdint>
+
+#include "model/backend.h"
+#include "model/head.h"
+
+namespace outrider::testing {
+
+struct TinyHeadOptions {
+  std::uint64_t seed = 1;
+  int n_layers = 1;
+  std::vector<int> taps = {0, 1, 2};  // outputs of the target's layers
+  int rows = 100;                     // of the output matrix; 0: the target's outputs
+  bool norm_before_residual = false;
+  TensorType type = TensorType::f16;
+};
+
+// In the layout of speculators, from memory. What it reads of the target stays alive with it.
+Head tiny_head(const Model& target, const TinyHeadOptions& options = {});
+// The same as eagle= loads it, with weights as they are.
+std::shared_ptr<const HeadToLoad> tiny_head_to_load(const Model& target,
+                                                    const TinyHeadOptions& options = {});
+
+}  // namespace outrider::testing
