@@ -171,13 +171,13 @@ def converter(folder):
     return conversion.get_model_class
 
 
-def convert(get_model_class, name, folder, out, change=lambda made: None):
-    """change: is given the converter before it writes."""
+def convert(get_model_class, name, folder, out, change=lambda made: None, file_type="MOSTLY_F16", **options):
+    """change: is given the converter before it writes; options: the converter's."""
     import gguf
     architecture = json.loads((folder / "config.json").read_text())["architectures"][0]
     kind = get_model_class(architecture)
     with torch.inference_mode():
-        made = kind(folder, gguf.LlamaFileType.MOSTLY_F16, out, model_name="golden")
+        made = kind(folder, gguf.LlamaFileType[file_type], out, model_name="golden", **options)
         made.set_vocab = lambda: None
         if hasattr(made, "impl"):
             made.impl.set_vocab = lambda: None
