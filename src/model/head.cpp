@@ -30,6 +30,7 @@ constexpr HeadTensorName kNames[] = {
     {Role::output_norm, "norm.weight"},
     {Role::output, "lm_head.weight"},
     {Role::feature_fusion, "fc.weight"},
+    {Role::feature_norm, "input_norm.weight"},
     {Role::token_norm, "{}.input_layernorm.weight"},
     {Role::attention_norm, "{}.hidden_norm.weight"},
     {Role::attention_q, "{}.self_attn.q_proj.weight"},
@@ -52,6 +53,7 @@ constexpr HeadTensorName kGgufNames[] = {
     {Role::output_norm, "output_norm.weight"},
     {Role::output, "output.weight"},
     {Role::feature_fusion, "fc.weight"},
+    {Role::feature_norm, "enc.output_norm.weight"},
     {Role::token_norm, "blk.{}.attn_norm.weight"},
     {Role::attention_norm, "blk.{}.attn_norm_2.weight"},
     {Role::attention_q, "blk.{}.attn_q.weight"},
@@ -259,11 +261,9 @@ class HeadReader {
           origin(), fusion.columns(), eagle().tap_width, target_.checkpoint->metadata.origin());
     eagle().taps.resize(static_cast<std::size_t>(fusion.columns() / eagle().tap_width));
     eagle().residual_is_normed = top_.boolean("norm_before_residual").value_or(false);
-    // In EAGLE-3.1 alone: SpecForge writes the key for something else.
-    const bool norms_taps = file_.find("fc_norm.0.weight") != nullptr;
-    eagle().state_is_normed = norms_taps && top_.boolean("norm_output").value_or(false);
-    if (norms_taps) eagle().feature_norm = EagleInput::Norm::each;
-    if (file_.find("input_norm.weight")) eagle().feature_norm = EagleInput::Norm::whole;
+    if (file_.find("fc_norm.0.weight")) eagle().feature_norm = EagleInput::Norm::each;
+    if (find(Role::feature_norm)) eagle().feature_norm = EagleInput::Norm::whole;
+    read_norm_output();
     // DeepSpec's heads for Gemma scale their own embedding.
     if (head_.producer == "DeepSpec") spec().embedding_scale = own_embedding_scale();
 
@@ -275,6 +275,18 @@ class HeadReader {
                                  .post_norm = {},
                                  .reads_token = layer == 0},
                                 {.pre_norm = Role::mlp_norm, .body = mlp, .post_norm = {}}}});
+  }
+
+  // The key says whether the state that goes on is normed, but SpecForge's says whether logits come
+  // from a normed one, and its heads go on with the state as it is.
+  void read_norm_output() {
+    const std::optional<bool> norm_output = top_.boolean("norm_output");
+    if (layer_pattern_ != "midlayer") {
+      eagle().state_is_normed = norm_output.value_or(false);
+    } else if (norm_output == false) {
+      throw Error("{}: {} is false, logits without a norm, which is not supported in this version",
+                  origin(), top_.name("norm_output"));
+    }
   }
 
   float own_embedding_scale() const {
@@ -422,7 +434,7 @@ class HeadReader {
 
   void take_feature_norm(std::int64_t features) {
     if (eagle().feature_norm == EagleInput::Norm::whole) {
-      place(Role::feature_norm, 0) = checked(*file_.find("input_norm.weight"), {features});
+      take(Role::feature_norm, 0, {features});
     } else if (eagle().feature_norm == EagleInput::Norm::each) {
       std::vector<float> joined;
       for (std::size_t tap = 0; tap < eagle().taps.size(); ++tap) {
@@ -441,8 +453,8 @@ class HeadReader {
     }
     if (top_.boolean("norm_before_fc").value_or(false) &&
         eagle().feature_norm == EagleInput::Norm::none)
-      throw Error("{}: {} is true, but tensor input_norm.weight is missing", origin(),
-                  top_.name("norm_before_fc"));
+      throw Error("{}: {} is true, but tensor {} is missing", origin(), top_.name("norm_before_fc"),
+                  tensor_name(Role::feature_norm, 0));
   }
 
   // The target's tensor, which stays alive with the head.

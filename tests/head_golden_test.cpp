@@ -1,0 +1,144 @@
+// Heads say what the reference classes of their producers say: small random heads in each layout,
+// teacher-forced over one text that crosses the end of a page (scripts/golden/heads.py).
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "cpu/backend.h"
+#include "formats/gguf.h"
+#include "formats/npy.h"
+#include "runtime/drafter_registry.h"
+#include "runtime/head_file.h"
+#include "sampling/fake_tokenizer.h"
+
+namespace outrider {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int kDepths = 3;
+constexpr float kTolerance = 1e-4f;  // of the largest logit
+
+std::string folder_of(const std::string& name) {
+  return OUTRIDER_GOLDEN_DIR "/heads/" + name;
+}
+
+class HeadGolden : public ::testing::TestWithParam<const char*> {
+ protected:
+  HeadGolden() {
+    const Json expected = Json::parse(std::ifstream(folder_ + "/expected.json"));
+    tokens_ = expected["tokens"].get<std::vector<Token>>();
+    columns_ = expected["columns"].get<std::vector<Token>>();
+    model_ = interpret_checkpoint(std::make_shared<const Checkpoint>(
+        read_gguf(folder_of(expected["target"]) + "/model.gguf")));
+    const std::string folder = folder_ + "/head", file = folder_ + "/head.gguf";
+    Head head = open_head(std::filesystem::exists(file) ? file : folder, model_);
+    const DrafterKind& kind = *parse_draft("eagle=head", "").at(0).kind;
+    const FakeTokenizer tokenizer(
+        std::vector<std::string>(static_cast<std::size_t>(model_.spec.vocabulary), "x"));
+    LoadOptions options =
+        kind.head_options(head, tokenizer, {{"--draft-quantize", "off"}, {"--draft-vocab", "all"}});
+    backend_ = load_cpu(model_, {.context = 128,
+                                 .n_slots = 256,
+                                 .batch_rows = 128,
+                                 .cache_type = CacheType::f32,
+                                 .n_threads = 2,
+                                 .head = std::make_shared<const HeadToLoad>(
+                                     HeadToLoad{std::move(head.model), std::move(options)})});
+    sequence_ = backend_->head()->begin();
+  }
+
+  NpyMatrix expected_of(int depth) const {
+    return NpyMatrix(fmt::format("{}/depth{}.npy", folder_, depth));
+  }
+
+  Pass compute_target() {
+    std::vector<Row> rows;
+    for (int i = 0; i < std::ssize(tokens_); ++i)
+      rows.push_back({.sequence = sequence_,
+                      .token = tokens_[i],
+                      .position = i,
+                      .parent = i == 0 ? Parent{CommittedEnd{}} : Parent{EarlierRow{i - 1}}});
+    return backend_->forward(rows);
+  }
+
+  const std::string folder_ = folder_of(GetParam());
+  std::vector<Token> tokens_, columns_;  // columns_: tokens of the expected logits
+  Model model_;
+  std::unique_ptr<Backend> backend_;
+  SequenceId sequence_;
+};
+
+// Depth 1 goes on from the target's features at every position; depth d from the head's own state
+// of depth d - 1, along the text.
+TEST_P(HeadGolden, SaysWhatTheReferenceSays) {
+  const Pass target = compute_target();
+  Backend& head = *backend_->head();
+  const int n = static_cast<int>(tokens_.size());
+  const ModelSpec& spec = head.spec();
+  const int state = spec.eagle->state_is_normed ? spec.n_layers() : spec.n_layers() - 1;
+  std::vector<SlotId> slots;  // of the rows of one depth, by the position they began at
+  std::vector<std::vector<float>> states;  // the head's there
+  for (int depth = 1; depth <= kDepths; ++depth) {
+    SCOPED_TRACE(fmt::format("depth {}", depth));
+    std::vector<Row> rows;
+    if (depth == 1)
+      rows.push_back(
+          {.sequence = sequence_, .token = tokens_[0], .position = 0, .slot = target.slots[0]});
+    const int n_before = static_cast<int>(rows.size());
+    // Row i begins at position i + 1.
+    for (int i = 0; i + depth < n; ++i) {
+      Row& row = rows.emplace_back(Row{.sequence = sequence_,
+                                       .token = tokens_[i + depth],
+                                       .position = i + depth,
+                                       .wants_logits = true});
+      if (depth == 1) {
+        row.before = TargetRow{i};
+        row.slot = target.slots[i + 1];
+      } else {
+        row.before = std::span<const float>(states[i]);
+        row.parent = slots[i];
+      }
+    }
+    const Pass pass = head.forward(rows, {.taps = {state}});
+    std::vector<std::vector<float>> next;
+    std::vector<ChoiceRequest> requests;
+    for (int row = n_before; row < std::ssize(rows); ++row) {
+      next.push_back(head.read_tap(pass, 0, row));
+      requests.push_back({.row = row, .filters = {.temperature = 0}, .wants_logits = true});
+    }
+    const std::vector<Choice> choices = head.choose(pass, requests);
+    const NpyMatrix expected = expected_of(depth);
+    ASSERT_EQ(expected.rows(), choices.size());
+    float largest = 0;
+    for (std::size_t row = 0; row < expected.rows(); ++row)
+      for (const float logit : expected.row(row)) largest = std::max(largest, std::abs(logit));
+    for (std::size_t row = 0; row < choices.size(); ++row) {
+      const std::vector<float> logits = expected.row(row);
+      ASSERT_EQ(logits.size(), columns_.size());
+      for (std::size_t column = 0; column < logits.size(); ++column)
+        ASSERT_NEAR(choices[row].logits.at(columns_[column]), logits[column], kTolerance * largest)
+            << "row " << row << " token " << columns_[column];
+    }
+    states = std::move(next);
+    slots.assign(pass.slots.begin() + n_before, pass.slots.end());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Eagle, HeadGolden,
+                         ::testing::Values("speculators", "speculators-residual",
+                                           "speculators-input-norm", "speculators-qwen3",
+                                           "speculators-eagle31", "specforge", "specforge-fc-norm",
+                                           "official", "deepspec", "gguf", "gguf-input-norm"),
+                         [](const auto& tested) {
+                           std::string name = tested.param;
+                           std::ranges::replace(name, '-', '_');
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace outrider
