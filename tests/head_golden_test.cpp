@@ -39,7 +39,8 @@ class HeadGolden : public ::testing::TestWithParam<const char*> {
         read_gguf(folder_of(expected["target"]) + "/model.gguf")));
     const std::string folder = folder_ + "/head", file = folder_ + "/head.gguf";
     Head head = open_head(std::filesystem::exists(file) ? file : folder, model_);
-    const DrafterKind& kind = *parse_draft("eagle=head", "").at(0).kind;
+    const DrafterKind& kind =
+        *parse_draft(head.model.spec.medusa ? "medusa=head" : "eagle=head", "").at(0).kind;
     const FakeTokenizer tokenizer(
         std::vector<std::string>(static_cast<std::size_t>(model_.spec.vocabulary), "x"));
     LoadOptions options =
@@ -52,6 +53,21 @@ class HeadGolden : public ::testing::TestWithParam<const char*> {
                                  .head = std::make_shared<const HeadToLoad>(
                                      HeadToLoad{std::move(head.model), std::move(options)})});
     sequence_ = backend_->head()->begin();
+  }
+
+  // Logits with the rows from `first` on of what is expected.
+  void compare(const std::vector<Choice>& choices, const NpyMatrix& expected, std::size_t first) {
+    float largest = 0;
+    for (std::size_t row = 0; row < expected.rows(); ++row)
+      for (const float logit : expected.row(row)) largest = std::max(largest, std::abs(logit));
+    ASSERT_LE(first + choices.size(), expected.rows());
+    for (std::size_t row = 0; row < choices.size(); ++row) {
+      const std::vector<float> logits = expected.row(first + row);
+      ASSERT_EQ(logits.size(), columns_.size());
+      for (std::size_t column = 0; column < logits.size(); ++column)
+        ASSERT_NEAR(choices[row].logits.at(columns_[column]), logits[column], kTolerance * largest)
+            << "row " << first + row << " token " << columns_[column];
+    }
   }
 
   NpyMatrix expected_of(int depth) const {
@@ -114,33 +130,52 @@ TEST_P(HeadGolden, SaysWhatTheReferenceSays) {
       requests.push_back({.row = row, .filters = {.temperature = 0}, .wants_logits = true});
     }
     const std::vector<Choice> choices = head.choose(pass, requests);
-    const NpyMatrix expected = expected_of(depth);
-    ASSERT_EQ(expected.rows(), choices.size());
-    float largest = 0;
-    for (std::size_t row = 0; row < expected.rows(); ++row)
-      for (const float logit : expected.row(row)) largest = std::max(largest, std::abs(logit));
-    for (std::size_t row = 0; row < choices.size(); ++row) {
-      const std::vector<float> logits = expected.row(row);
-      ASSERT_EQ(logits.size(), columns_.size());
-      for (std::size_t column = 0; column < logits.size(); ++column)
-        ASSERT_NEAR(choices[row].logits.at(columns_[column]), logits[column], kTolerance * largest)
-            << "row " << row << " token " << columns_[column];
-    }
+    compare(choices, expected_of(depth), 0);
     states = std::move(next);
     slots.assign(pass.slots.begin() + n_before, pass.slots.end());
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Eagle, HeadGolden,
+// Each head from the state of each position, one token of the text after another.
+class MedusaGolden : public HeadGolden {};
+
+TEST_P(MedusaGolden, SaysWhatTheReferenceSays) {
+  Backend& head = *backend_->head();
+  const int n_heads = head.spec().medusa->n_heads;
+  for (int position = 0; position < std::ssize(tokens_); ++position) {
+    SCOPED_TRACE(fmt::format("position {}", position));
+    const Row row{.sequence = sequence_, .token = tokens_[position], .position = position};
+    const Pass target = backend_->forward({&row, 1});
+    backend_->commit(sequence_, target.slots);
+    std::vector<Row> rows;
+    std::vector<ChoiceRequest> requests;
+    for (int i = 0; i < n_heads; ++i) {
+      rows.push_back(
+          {.sequence = sequence_, .token = 0, .position = position + 1 + i, .wants_logits = true});
+      requests.push_back({.row = i, .filters = {.temperature = 0}, .wants_logits = true});
+    }
+    const std::vector<Choice> choices = head.choose(head.forward(rows), requests);
+    for (int i = 0; i < n_heads; ++i)
+      compare({choices[i]}, expected_of(i + 1), static_cast<std::size_t>(position));
+  }
+}
+
+std::string test_name(const ::testing::TestParamInfo<const char*>& tested) {
+  std::string name = tested.param;
+  std::ranges::replace(name, '-', '_');
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(, MedusaGolden,
+                         ::testing::Values("medusa", "medusa-tgi", "medusa-vllm",
+                                           "medusa-vllm-shared"),
+                         test_name);
+INSTANTIATE_TEST_SUITE_P(, HeadGolden,
                          ::testing::Values("speculators", "speculators-residual",
                                            "speculators-input-norm", "speculators-qwen3",
                                            "speculators-eagle31", "specforge", "specforge-fc-norm",
                                            "official", "deepspec", "gguf", "gguf-input-norm"),
-                         [](const auto& tested) {
-                           std::string name = tested.param;
-                           std::ranges::replace(name, '-', '_');
-                           return name;
-                         });
+                         test_name);
 
 }  // namespace
 }  // namespace outrider

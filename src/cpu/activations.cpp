@@ -89,7 +89,7 @@ ThreadMemory::ThreadMemory(const Weights& weights, const ProductKernels& kernels
     n_lines = std::max(n_lines, kernels.lines(matrix, chunk));
     n_rows = std::max(n_rows, chunk);
   };
-  make_room_for(weights.head());
+  for (std::size_t head = 0; head < weights.n_heads(); ++head) make_room_for(weights.head(head));
   for (int layer = 0; layer < weights.n_layers(); ++layer) {
     for (int role = 0; role < kRoles; ++role) {
       const PackedMatrix& matrix = weights.matrix(static_cast<Role>(role), layer);

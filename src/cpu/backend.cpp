@@ -42,7 +42,7 @@ CacheLimits limits(const Model& model, const LoadOptions& options) {
       .context = options.context,
       .n_sequences = options.n_sequences,
       .n_slots = options.n_slots,
-      .n_layers = model.spec.n_layers() + (options.head ? options.head->model.spec.n_layers() : 0),
+      .n_layers = model.spec.n_layers() + (options.head ? CpuHead::layers_in_cache(options.head->model.spec) : 0),
       .n_pages = options.n_pages,
       .shares_texts = options.shares_texts};
 }

@@ -68,6 +68,7 @@ class Forward::Worker {
                 forward.thread_memories_[static_cast<std::size_t>(thread)], timer) {}
 
   void run(std::span<const int> layers) {
+    if (f_.spec_.medusa) return run_medusa(*f_.spec_.medusa);
     embed();
     if (!f_.feature_rows_.empty()) fuse_features();
     for (const int layer : layers) {
@@ -118,7 +119,21 @@ class Forward::Worker {
 
   void run_head() {
     norm_for_head();
-    multiply_head();
+    multiply_head({0, f_.logit_rows_.size()}, f_.weights_.head());
+  }
+
+  void run_medusa(const MedusaHeads& heads) {
+    for (int block = 0; block < heads.n_blocks; ++block) {
+      read_block_input(heads, block);
+      for (int head = 0; head < heads.n_heads; ++head) multiply_block(heads, head, block);
+    }
+    read_block_input(heads, heads.n_blocks);
+    if (f_.weights_.n_heads() == 1) return multiply_head({0, rows_.size()}, f_.weights_.head());
+    for (int head = 0; head < heads.n_heads; ++head) {
+      if (rows_of_head(head).begin == rows_of_head(head).end) return;  // nor of further ones
+      if (head > 0) thread_.barrier();
+      multiply_head(rows_of_head(head), f_.weights_.head(static_cast<std::size_t>(head)));
+    }
   }
 
   // The streams of a head's rows with features begin with the product of these, which comes to
@@ -468,15 +483,58 @@ class Forward::Worker {
     thread_.done(PassPart::down);
   }
 
-  // --- head
+  // --- Medusa's heads
 
-  void multiply_head() {
-    const PackedMatrix& head = f_.weights_.head();
+  Range rows_of_head(int head) const {
+    const auto found = std::ranges::equal_range(rows_, head, {}, &ForwardRow::medusa_head);
+    const auto begin = static_cast<std::size_t>(found.begin() - rows_.begin());
+    return {begin, begin + found.size()};
+  }
+  static int block_layer(const MedusaHeads& heads, int head, int block) {
+    return head * heads.n_blocks + block;
+  }
+
+  // x_.normed, in the form that the next block asks for or, after the last, the output matrix: the
+  // features at first, then with what each block adds.
+  void read_block_input(const MedusaHeads& heads, int block) {
+    thread_.for_each_row(PassPart::features, [&](std::size_t row) {
+      const int head = rows_[row].medusa_head;
+      const std::span<float> x = x_.normed[row];
+      if (block == 0) {
+        std::ranges::copy(rows_[row].features[0], x.begin());
+      } else {
+        const std::span<float> added = x_.output[row], ones = x_.stream[row];
+        add_bias(Role::medusa_block_bias, block_layer(heads, head, block - 1), added);
+        std::ranges::fill(ones, 1.0f);
+        vectors_.silu_times(added, ones, added);
+        vectors_.add(added, x);
+      }
+      const PackedMatrix& reader = block < heads.n_blocks
+                                       ? matrix(Role::medusa_block, block_layer(heads, head, block))
+                                       : f_.weights_.head();
+      quantize(x, row, {0, x.size()}, x_.input_forms, {&reader});
+    });
+  }
+
+  void multiply_block(const MedusaHeads& heads, int head, int block) {
+    const Range rows = rows_of_head(head);
+    if (rows.begin == rows.end) return;
+    if (head > 0) thread_.barrier();
+    const PackedMatrix& weights = matrix(Role::medusa_block, block_layer(heads, head, block));
+    thread_.multiply_rows(weights, x_.input_forms.input(x_.normed), rows, x_.output,
+                          [](Range, Range) {});
+    thread_.done(PassPart::features);
+  }
+
+  // --- output matrix
+
+  // Logits of those of x_.normed's rows.
+  void multiply_head(Range of, const PackedMatrix& head) {
     const std::size_t n = f_.logit_rows_.size();
     if (n == 0) return;
     const MatrixView<float> logits(f_.logits_.data(), n, head.panels() * kPanel);
     const ProductInput normed = x_.input_forms.input(x_.normed);
-    thread_.multiply_all(head, normed, n, logits, [&](Range rows, Range columns) {
+    thread_.multiply_rows(head, normed, of, logits, [&](Range rows, Range columns) {
       for (std::size_t i = rows.begin; i < rows.end; ++i) {
         const std::span<float> part = logits[i].subspan(columns.begin, columns.end - columns.begin);
         if (f_.spec_.logit_scale != 1) vectors_.scale(f_.spec_.logit_scale, part);
@@ -531,7 +589,7 @@ void Forward::run(std::span<const ForwardRow> rows, std::span<const int> layers,
   taps_.resize(taps.size() * rows.size() * spec_.embedding);
   std::vector<const RowContext*> contexts;
   for (const ForwardRow& row : rows) contexts.push_back(&row.context);
-  attention_.begin_pass(std::move(contexts));
+  if (!spec_.medusa) attention_.begin_pass(std::move(contexts));
   team_.run([&](int thread) { Worker(*this, thread, rows, taps, prefetch, timer).run(layers); });
 }
 

@@ -28,6 +28,7 @@ struct ForwardRow {
   // [taps] of [tap_width].
   std::span<const float> state = {};
   std::vector<std::span<const float>> features = {};
+  int medusa_head = 0;  // of MedusaHeads: which; features are the target's state
 };
 
 class Forward {
@@ -37,11 +38,10 @@ class Forward {
   Forward(const ModelSpec& spec, const Weights& weights, CacheMemory& memory,
           const Kernels& kernels, ThreadTeam& team, const LoadOptions& options);
 
-  // At most batch_rows rows. layers: to run, ascending. taps: what is kept (kEmbeddingTap in
-  // spec.h).
-  // prefetch: of weights, where the products have a choice; no result depends on it. What depends
-  // on the rows is allocated before the team starts: throws Error or std::bad_alloc if that cannot
-  // be had.
+  // At most batch_rows rows, of MedusaHeads ordered by head and all with logits. layers: to run,
+  // ascending. taps: what is kept (kEmbeddingTap in spec.h). prefetch: of weights, where the
+  // products have a choice; no result depends on it. What depends on the rows is allocated before
+  // the team starts: throws Error or std::bad_alloc if that cannot be had.
   void run(std::span<const ForwardRow> rows, std::span<const int> layers, std::span<const int> taps,
            PrefetchPattern prefetch, PassTimer& timer);
 

@@ -11,8 +11,12 @@
 namespace outrider {
 namespace {
 
-std::size_t n_features(const ModelSpec& spec) {
-  return spec.eagle->taps.size() * static_cast<std::size_t>(spec.eagle->tap_width);
+std::vector<int> taps_of(const ModelSpec& head, const ModelSpec& target) {
+  return head.eagle ? head.eagle->taps : std::vector{target.n_layers()};
+}
+
+std::size_t tap_width_of(const ModelSpec& head) {
+  return static_cast<std::size_t>(head.eagle ? head.eagle->tap_width : head.embedding);
 }
 
 }  // namespace
@@ -32,7 +36,9 @@ LoadOptions CpuHead::options_beside(const LoadOptions& target, const HeadToLoad&
 
 MemoryNeed CpuHead::memory_need(const HeadToLoad& head, const LoadOptions& target, int n_pages) {
   MemoryNeed need = LoadedModel::memory_need(head.model, options_beside(target, head), n_pages);
-  need.cache += n_features(head.model.spec) * sizeof(float) * static_cast<std::size_t>(n_pages);
+  const ModelSpec& spec = head.model.spec;
+  const std::size_t n_features = tap_width_of(spec) * (spec.eagle ? spec.eagle->taps.size() : 1);
+  need.cache += n_features * sizeof(float) * static_cast<std::size_t>(n_pages);
   return need;
 }
 
@@ -41,9 +47,10 @@ CpuHead::CpuHead(const HeadToLoad& head, const LoadOptions& options, Target targ
     : target_(std::move(target)),
       model_(head.model, options_beside(options, head), n_pages, isa, team, progress),
       first_layer_(target_.model.spec().n_layers()),
-      tap_width_(static_cast<std::size_t>(spec().eagle->tap_width)),
-      n_features_(n_features(spec())),
-      all_layers_(spec().n_layers()),
+      taps_(taps_of(spec(), target_.model.spec())),
+      tap_width_(tap_width_of(spec())),
+      n_features_(tap_width_ * taps_.size()),
+      all_layers_(static_cast<std::size_t>(layers_in_cache(spec()))),
       page_features_(n_features_ * static_cast<std::size_t>(n_pages)),
       no_features_(n_features_),
       sequences_(static_cast<std::size_t>(options.n_sequences)) {
@@ -52,7 +59,7 @@ CpuHead::CpuHead(const HeadToLoad& head, const LoadOptions& options, Target targ
 
 void CpuHead::use(SequenceId sequence, bool uses) {
   LayerSet layers;
-  const int n_layers = first_layer_ + (uses ? spec().n_layers() : 0);
+  const int n_layers = first_layer_ + (uses ? layers_in_cache(spec()) : 0);
   for (int layer = 0; layer < n_layers; ++layer) layers.set(layer);
   target_.cache.set_layers(sequence, layers);
   of(sequence) = {.is_used = uses};
@@ -145,20 +152,27 @@ void CpuHead::set_state(const Row& row, ForwardRow& prepared) {
   if (const auto* own = std::get_if<std::span<const float>>(&row.before)) {
     CHECK(own->size() == static_cast<std::size_t>(spec().embedding));
     prepared.state = *own;
-    return;
-  }
-  prepared.features.reserve(taps().size());
-  if (const auto* before = std::get_if<TargetRow>(&row.before)) {
+  } else if (const auto* before = std::get_if<TargetRow>(&row.before)) {
     CHECK(before->row >= 0 && static_cast<std::size_t>(before->row) < rows_.size());
     CHECK(rows_[static_cast<std::size_t>(before->row)].sequence == row.sequence);
-    for (std::size_t tap = 0; tap < taps().size(); ++tap)
+    for (std::size_t tap = 0; tap < taps_.size(); ++tap)
       prepared.features.push_back(
           target_.model.tap(first_tap_ + static_cast<int>(tap), before->row));
-    return;
+  } else {
+    const std::span<const float> kept = kept_features(row.sequence);
+    for (std::size_t tap = 0; tap < taps_.size(); ++tap)
+      prepared.features.push_back(kept.subspan(tap * tap_width_, tap_width_));
   }
-  const std::span<const float> kept = kept_features(row.sequence);
-  for (std::size_t tap = 0; tap < taps().size(); ++tap)
-    prepared.features.push_back(kept.subspan(tap * tap_width_, tap_width_));
+}
+
+// The slot that a row's keys and values go to.
+SlotId CpuHead::slot_of(std::span<const Row> rows, std::size_t i, std::span<const SlotId> slots,
+                        const LayerSet& layers) {
+  const Row& row = rows[i];
+  if (!row.slot)
+    return target_.cache.add_slot(row.sequence, row.token, parent_slot(rows, i, slots), layers);
+  target_.cache.add_layers(row.sequence, *row.slot, layers);
+  return *row.slot;
 }
 
 Pass CpuHead::forward(std::span<const Row> rows, const ForwardOptions& options) {
@@ -176,21 +190,20 @@ Pass CpuHead::forward(std::span<const Row> rows, const ForwardOptions& options) 
   std::vector<ForwardRow> prepared(rows.size());
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const Row& row = rows[i];
-    CHECK(row.token >= 0 && row.token < spec().vocabulary && is_used_by(row.sequence));
-    SlotId slot;
-    if (row.slot) {
-      slot = *row.slot;
-      target_.cache.add_layers(row.sequence, slot, written);
-    } else {
-      slot = target_.cache.add_slot(row.sequence, row.token, parent_slot(rows, i, pass.slots),
-                                    written);
-    }
-    pass.slots.push_back(slot);
-    prepared[i] = {.token = row.token,
-                   .context = context_of(target_.cache, row.sequence, slot),
-                   .wants_logits = row.wants_logits};
-    CHECK(prepared[i].context.position == row.position);
+    CHECK(is_used_by(row.sequence));
+    prepared[i].wants_logits = row.wants_logits;
     set_state(row, prepared[i]);
+    if (spec().medusa) {
+      prepared[i].medusa_head = row.position - target_.cache.committed(row.sequence);
+      pass.slots.emplace_back();
+      continue;
+    }
+    CHECK(row.token >= 0 && row.token < spec().vocabulary);
+    const SlotId slot = slot_of(rows, i, pass.slots, written);
+    prepared[i].token = row.token;
+    prepared[i].context = context_of(target_.cache, row.sequence, slot);
+    CHECK(prepared[i].context.position == row.position);
+    pass.slots.push_back(slot);
   }
   model_.run(prepared, layers, options.taps, target_.prefetch(), timer);
   scratch.keep();

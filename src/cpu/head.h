@@ -33,13 +33,15 @@ class CpuHead final : public Backend {
   // As it is loaded beside a target with these options.
   static LoadOptions options_beside(const LoadOptions& target, const HeadToLoad& head);
   static MemoryNeed memory_need(const HeadToLoad& head, const LoadOptions& target, int n_pages);
+  // Layers of its own that a text's rows have in the cache.
+  static int layers_in_cache(const ModelSpec& head) { return head.eagle ? head.n_layers() : 0; }
 
   // --- what the target's backend says
 
   bool is_used_by(SequenceId sequence) const { return of(sequence).is_used; }
   void use(SequenceId sequence, bool uses);
   // What each pass of the target has to keep behind its own taps.
-  std::span<const int> taps() const { return spec().eagle->taps; }
+  std::span<const int> taps() const { return taps_; }
   // A pass of the target is over or has begun: features end.
   void forget_pass() { rows_.clear(); }
   // A pass over all layers of the target. Its taps from first_tap on are this head's.
@@ -108,12 +110,15 @@ class CpuHead final : public Backend {
   std::span<const float> kept_features(SequenceId sequence);
   void read_features(int row, std::span<float> out) const;
   void set_state(const Row& row, ForwardRow& prepared);
+  SlotId slot_of(std::span<const Row> rows, std::size_t row, std::span<const SlotId> slots,
+                 const LayerSet& layers);
 
   const Target target_;
   LoadedModel model_;
   const int first_layer_;  // the number that its first layer has in the cache
+  const std::vector<int> taps_;
   const std::size_t tap_width_, n_features_;
-  std::vector<int> all_layers_;
+  std::vector<int> all_layers_;       // of those in the cache
   std::vector<float> page_features_;  // [pages][n_features]
   const std::vector<float> no_features_;
   std::vector<Sequence> sequences_;

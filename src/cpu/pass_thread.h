@@ -115,21 +115,23 @@ class PassThread {
     kernels_.product(weights, arranged(weights, input, rows), panels, out);
   }
 
-  // Shares out the product with the first n_rows rows of the input, and calls finish(rows, columns)
-  // for what a thread has computed.
+  // Shares out the product with these rows of the input, and calls finish(rows, columns) for what a
+  // thread has computed.
   template <typename F>
-  void multiply_all(const PackedMatrix& weights, const ProductInput& input, std::size_t n_rows,
-                    MatrixView<float> out, const F& finish) {
-    const std::size_t piece_max = panels_per_piece(weights);
-    share_out({&weights}, n_rows, weights.panels(), piece_max, [&](Range rows, Range panels) {
+  void multiply_rows(const PackedMatrix& weights, const ProductInput& input, Range of,
+                     MatrixView<float> out, const F& finish) {
+    const std::size_t piece_max = panels_per_piece(weights), n_rows = of.end - of.begin;
+    share_out({&weights}, n_rows, weights.panels(), piece_max, [&](Range piece, Range panels) {
+      const Range rows = {of.begin + piece.begin, of.begin + piece.end};
       const Range columns = {panels.begin * kPanel, std::min(panels.end * kPanel, weights.outputs)};
       multiply(weights, input, rows, panels, out.from(rows.begin, columns.begin));
       finish(rows, columns);
     });
   }
+  // The same with the first n_rows rows.
   void multiply_all(const PackedMatrix& weights, const ProductInput& input, std::size_t n_rows,
                     MatrixView<float> out) {
-    multiply_all(weights, input, n_rows, out, [](Range, Range) {});
+    multiply_rows(weights, input, {0, n_rows}, out, [](Range, Range) {});
   }
 
  private:

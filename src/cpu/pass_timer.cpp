@@ -35,7 +35,8 @@ std::optional<PassPart> part_of(Role role) {
     case Role::mlp_gate:
     case Role::mlp_up: return PassPart::gate_up;
     case Role::mlp_down: return PassPart::down;
-    case Role::feature_fusion: return PassPart::features;
+    case Role::feature_fusion:
+    case Role::medusa_block: return PassPart::features;
     default: return {};
   }
 }
@@ -54,11 +55,13 @@ void count_weights(const Weights& weights, std::span<PassProfile::Operation> ope
   };
   for (int layer = 0; layer < weights.n_layers(); ++layer) {
     for (int role = 0; role < kRoles; ++role) {
+      if (weights.matrix(static_cast<Role>(role), layer).outputs == 0) continue;
       if (const auto part = part_of(static_cast<Role>(role)))
         add(*part, weights.matrix(static_cast<Role>(role), layer));
     }
   }
-  add(PassPart::head, weights.head());
+  for (std::size_t head = 0; head < weights.n_heads(); ++head)
+    add(PassPart::head, weights.head(head));
 }
 
 }  // namespace

@@ -153,14 +153,21 @@ void prefetch(const Checkpoint& checkpoint, ThreadShare& own) {
   }
 }
 
-// The matrix that gives the logits.
-const TensorView& head_tensor(const Model& model) {
+// The matrices that give logits.
+std::vector<const TensorView*> head_tensors(const Model& model) {
   const TensorView* output = model.weight(Role::output);
-  return output != nullptr ? *output : *model.weight(Role::token_embedding);
+  std::vector<const TensorView*> tensors{output ? output : model.weight(Role::token_embedding)};
+  for (int layer = 0; layer < model.spec.n_layers(); ++layer)
+    if (const TensorView* own = model.weight(Role::medusa_output, layer)) tensors.push_back(own);
+  return tensors;
 }
 
-PackedMatrix head_layout(const Model& model, const LoadOptions& options) {
-  PackedMatrix head = layout(head_tensor(model), options);
+bool is_output(Role role) {
+  return role == Role::output || role == Role::medusa_output;
+}
+
+PackedMatrix head_layout(const TensorView& tensor, const LoadOptions& options) {
+  PackedMatrix head = layout(tensor, options);
   if (!options.output_ids.empty()) head.outputs = options.output_ids.size();
   return head;
 }
@@ -178,12 +185,14 @@ WeightBytes weight_bytes(const Model& model, const LoadOptions& options) {
     const PackedMatrix matrix = layout(tensor, options);
     return matrix.panels() * matrix.panel_bytes;
   };
-  WeightBytes bytes = {.matrices = head_bytes(head_layout(model, options), options)};
+  WeightBytes bytes;
+  for (const TensorView* tensor : head_tensors(model))
+    bytes.matrices += head_bytes(head_layout(*tensor, options), options);
   for (int layer = 0; layer < model.spec.n_layers(); ++layer) {
     for (int r = 0; r < kRoles; ++r) {
       const Role role = static_cast<Role>(r);
       const TensorView* tensor = model.weights[layer * kRoles + r];
-      if (tensor == nullptr || role == Role::token_embedding || role == Role::output) continue;
+      if (tensor == nullptr || role == Role::token_embedding || is_output(role)) continue;
       if (is_matrix(role)) {
         bytes.matrices += packed(*tensor);
       } else {
@@ -197,7 +206,6 @@ WeightBytes weight_bytes(const Model& model, const LoadOptions& options) {
 Weights::Weights(const Model& model, const LoadOptions& options, ThreadTeam& team,
                  const LoadProgress& progress)
     : embedding_(*model.weight(Role::token_embedding)),
-      head_tensor_(head_tensor(model)),
       packed_(weight_bytes(model, options).matrices),
       matrices_(model.spec.layers.size() * kRoles),
       vectors_(model.spec.layers.size() * kRoles),
@@ -214,7 +222,7 @@ Weights::Weights(const Model& model, const LoadOptions& options, ThreadTeam& tea
     for (int r = 0; r < kRoles; ++r) {
       const Role role = static_cast<Role>(r);
       const TensorView* tensor = model.weights[index(role, layer)];
-      if (tensor == nullptr || role == Role::token_embedding || role == Role::output) continue;
+      if (tensor == nullptr || role == Role::token_embedding || is_output(role)) continue;
       if (is_matrix(role)) {
         place(*tensor, matrices_[index(role, layer)]);
       } else {
@@ -224,12 +232,16 @@ Weights::Weights(const Model& model, const LoadOptions& options, ThreadTeam& tea
       }
     }
   }
-  head_ = head_layout(model, options);
-  head_.first = packed_.begin() + offset;
   if (!head_tokens_.empty())
     head_tokens_.reserve(head_tokens_.size() + static_cast<std::size_t>(options.output_room));
-  packings.push_back({&head_tensor_, head_tokens_, &head_, offset});
-  reserve(packings.back(), head_memory_);
+  for (const TensorView* tensor : head_tensors(model))
+    heads_.push_back({*tensor, head_layout(*tensor, options)});
+  for (auto& [tensor, matrix] : heads_) {
+    matrix.first = packed_.begin() + offset;
+    packings.push_back({&tensor, head_tokens_, &matrix, offset});
+    offset += head_bytes(matrix, options);
+    reserve(packings.back(), head_memory_);
+  }
 
   std::vector<ThreadShare> shares;
   for (int thread = 0; thread < team.size(); ++thread) {
@@ -266,17 +278,19 @@ Weights::Weights(const Model& model, const LoadOptions& options, ThreadTeam& tea
 void Weights::add_to_head(std::span<const Token> tokens) {
   const std::size_t n = head_tokens_.size();
   head_tokens_.insert(head_tokens_.end(), tokens.begin(), tokens.end());
-  head_.outputs = head_tokens_.size();
-  const std::size_t offset = static_cast<std::size_t>(head_.first - packed_.begin());
-  CHECK(offset + head_.panels() * head_.panel_bytes <= packed_.size());
-  pack_rows({&head_tensor_, head_tokens_, &head_, offset}, {n / kPanel, head_.panels()},
-            head_memory_, packed_.begin() + offset);
+  for (auto& [tensor, matrix] : heads_) {
+    matrix.outputs = head_tokens_.size();
+    const std::size_t offset = static_cast<std::size_t>(matrix.first - packed_.begin());
+    CHECK(offset + matrix.panels() * matrix.panel_bytes <= packed_.size());
+    pack_rows({&tensor, head_tokens_, &matrix, offset}, {n / kPanel, matrix.panels()}, head_memory_,
+              packed_.begin() + offset);
+  }
 }
 
 void Weights::cut_head(std::size_t n) {
   CHECK(n <= head_tokens_.size());
   head_tokens_.resize(n);
-  head_.outputs = n;
+  for (Head& head : heads_) head.matrix.outputs = n;
 }
 
 void Weights::embed(Token token, std::span<float> out) const {

@@ -33,7 +33,9 @@ class Weights {
   std::span<const float> vector(Role role, int layer = 0) const {
     return vectors_[index(role, layer)];
   }
-  const PackedMatrix& head() const { return head_; }
+  // The output matrix; of Medusa's heads that have their own, the first one's and theirs.
+  const PackedMatrix& head(std::size_t i = 0) const { return heads_[i].matrix; }
+  std::size_t n_heads() const { return heads_.size(); }
   // Appends outputs for these tokens, which with those before are no more than
   // LoadOptions::output_room. Allocates nothing.
   void add_to_head(std::span<const Token> tokens);
@@ -46,11 +48,16 @@ class Weights {
  private:
   std::size_t index(Role role, int layer) const { return layer * kRoles + static_cast<int>(role); }
 
-  TensorView embedding_, head_tensor_;
+  struct Head {
+    TensorView tensor;
+    PackedMatrix matrix;
+  };
+
+  TensorView embedding_;
   HugeBuffer packed_;
   std::vector<PackedMatrix> matrices_;       // [n_layers][kRoles]
   std::vector<std::vector<float>> vectors_;  // [n_layers][kRoles]
-  PackedMatrix head_;
+  std::vector<Head> heads_;
   std::vector<Token> head_tokens_;  // of the head's outputs; empty: output i is token i's
   PackingMemory head_memory_;       // for add_to_head()
 };

@@ -110,7 +110,7 @@ struct LoadOptions {
 // A learned head with its own options, of which those count that say how weights are loaded:
 // requantize, and those of outputs.
 struct HeadToLoad {
-  Model model;  // spec.eagle is set, and its taps are the target's
+  Model model;  // spec.eagle or spec.medusa is set, for this target
   LoadOptions options = {};
 };
 
@@ -145,8 +145,9 @@ class Backend {
   // The head that was loaded with the model; null: none. It is a backend whose sequences are this
   // one's: of those that use it, forward() writes the head's keys and values into slots that the
   // model's last pass has written, or into new ones, which are scratch; the calls of the cache are
-  // this backend's. The features of a model's pass can be read (TargetRow) until its next forward
-  // pass.
+  // this backend's. Medusa's heads have no keys and values, and rows of theirs no slots and tokens:
+  // a row at position committed + h is head h's. They come ordered by head, all with logits. The
+  // features of a model's pass can be read (TargetRow) until its next forward pass.
   virtual Backend* head() { return nullptr; }
   // Of an empty sequence: whether it uses the head. Its rows must then be written by the head
   // before they are committed. At first none does. Sequences that do and those that do not share

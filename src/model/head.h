@@ -15,13 +15,15 @@
 namespace outrider {
 
 struct Head {
-  // spec.eagle is set; the vocabulary is the target's, and so is the checkpoint that tensors come
-  // from which the head does not have.
+  // spec.eagle or spec.medusa is set; the vocabulary is the target's, and so is the checkpoint that
+  // tensors come from which the head does not have.
   Model model;
   std::string producer;  // by whose conventions the file was read: "speculators", "SpecForge"
   // The target's tokens that the rows of the output matrix stand for, each once; empty: all, in
   // order (d2t in EAGLE-3's files).
   std::vector<Token> output_tokens = {};
+  // The only rows of it that count, ascending; empty: all.
+  std::vector<Token> output_rows = {};
 };
 
 // Whether a checkpoint in GGUF is a head, no model.
@@ -34,5 +36,13 @@ bool is_head(const Metadata& metadata);
 // the file and what is missing, contradictory or made for another target.
 Head interpret_head(std::shared_ptr<const Checkpoint> checkpoint, const nlohmann::json& config,
                     const Model& target);
+
+// Whether a checkpoint in safetensors holds Medusa's heads, by its tensors.
+bool is_medusa(const Checkpoint& checkpoint);
+
+// The same for Medusa's heads (Cai et al. 2024, arXiv:2401.10774), in the layouts of
+// FasterDecoding, TGI and vLLM. Without a config.json: null.
+Head interpret_medusa(std::shared_ptr<const Checkpoint> checkpoint, const nlohmann::json& config,
+                      const Model& target);
 
 }  // namespace outrider

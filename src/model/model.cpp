@@ -47,7 +47,10 @@ class Shapes {
       case Role::rope_factors_short: return rope_factors();
       case Role::feature_fusion:
       case Role::feature_norm:
-      case Role::token_norm: return std::nullopt;  // of heads (model/head.h)
+      case Role::token_norm:
+      case Role::medusa_block:
+      case Role::medusa_block_bias:
+      case Role::medusa_output: return std::nullopt;  // of heads (model/head.h)
       case Role::attention_norm:
       case Role::attention_post_norm:
       case Role::mlp_norm:
@@ -184,6 +187,8 @@ bool is_matrix(Role role) {
     case Role::token_embedding:
     case Role::output:
     case Role::feature_fusion:
+    case Role::medusa_block:
+    case Role::medusa_output:
     case Role::attention_q:
     case Role::attention_k:
     case Role::attention_v:

@@ -46,8 +46,11 @@ enum class Role {
   mlp_up_bias,
   mlp_down_bias,
   mlp_post_norm,
+  medusa_block,  // [embedding, embedding]: as MedusaHeads says
+  medusa_block_bias,
+  medusa_output,  // [embedding, vocabulary]
 };
-inline constexpr int kRoles = static_cast<int>(Role::mlp_post_norm) + 1;
+inline constexpr int kRoles = static_cast<int>(Role::medusa_output) + 1;
 
 // Keys and values of a head have at most so many channels, so that they fit into small local
 // buffers.
@@ -152,6 +155,17 @@ inline const Attention* attention_of(const LayerSpec& layer) {
   return nullptr;
 }
 
+// Heads that each guess one token from the target's state after its output norm alone (Medusa, Cai
+// et al. 2024, arXiv:2401.10774): head h, from 0 on, guesses the token at p + 2 + h from the state
+// at position p. Each block adds SiLU(block x + bias) to x; then x is multiplied by the output
+// matrix. The spec has a layer for each block, head by head, without operations; `medusa_output`
+// belongs to a head's first one, and where it is missing, `output` serves.
+struct MedusaHeads {
+  int n_heads = 0, n_blocks = 0;
+  bool has_bias = false;
+  bool operator==(const MedusaHeads&) const = default;
+};
+
 enum class NormKind { rms, layer };  // numerics/norm.h
 
 // What a head reads of its target: the output of the layer of that number, from 0 to n_layers - 1;
@@ -185,7 +199,8 @@ struct ModelSpec {
   float logit_scale = 1;                // of the logits, before the soft cap
   std::optional<double> logit_softcap;  // of the logits
   std::vector<LayerSpec> layers;
-  std::optional<EagleInput> eagle;  // the model is such a head
+  std::optional<EagleInput> eagle;  // the model is such a head, or such heads
+  std::optional<MedusaHeads> medusa;
 
   bool operator==(const ModelSpec&) const = default;
   int n_layers() const { return static_cast<int>(layers.size()); }

@@ -19,7 +19,8 @@
   row(self)                    \
   row(model)                   \
   row(parallel)                \
-  row(eagle)
+  row(eagle)                   \
+  row(medusa)
 // clang-format on
 
 namespace outrider {

@@ -36,6 +36,8 @@ Head open_head(const std::string& name, const Model& target) {
     return interpret_head(std::make_shared<Checkpoint>(read_gguf(path)), {}, target);
   auto checkpoint = std::make_shared<Checkpoint>(read_safetensors(path));
   const auto config = read_config(path);
+  if (is_medusa(*checkpoint))
+    return interpret_medusa(std::move(checkpoint), config.value_or(nlohmann::json()), target);
   if (!config)
     throw Error("{}: there is no config.json beside the head, which says how it is built", name);
   return interpret_head(std::move(checkpoint), *config, target);

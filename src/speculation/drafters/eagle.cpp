@@ -14,31 +14,12 @@ int state_tap(const ModelSpec& head) {
   return head.eagle->state_is_normed ? head.n_layers() : head.n_layers() - 1;
 }
 
-std::shared_ptr<Backend> head_of(const std::shared_ptr<Backend>& target) {
-  CHECK(target->head());
-  return {target, target->head()};
-}
-
 }  // namespace
 
 EagleDrafter::EagleDrafter(std::shared_ptr<Backend> target)
-    : GrowingDrafter(head_of(target), {.target_vocabulary = target->spec().vocabulary,
-                                       .passes = {.taps = {state_tap(head_of(target)->spec())}},
-                                       .has_state = true}),
-      target_(target) {}
-
-void EagleDrafter::begin(DraftSequence sequence, CacheScope) {
-  add(sequence, {});
-}
-
-void EagleDrafter::bind(DraftSequence sequence, SequenceId target) {
-  sequences_.at(sequence).id = target;
-}
-
-void EagleDrafter::observe(DraftSequence sequence, std::span<const Token> tokens) {
-  GrowingDrafter::observe(sequence, tokens);
-  backend_->add_outputs(tokens);
-}
+    : HeadDrafter(target, {.target_vocabulary = target->spec().vocabulary,
+                           .passes = {.taps = {state_tap(head_of(target)->spec())}},
+                           .has_state = true}) {}
 
 void EagleDrafter::truncate(DraftSequence sequence, int length) {
   GrowingDrafter::truncate(sequence, length);
@@ -48,11 +29,6 @@ void EagleDrafter::truncate(DraftSequence sequence, int length) {
 void EagleDrafter::end(DraftSequence sequence) {
   GrowingDrafter::end(sequence);
   text_ends_.erase(sequence);
-}
-
-void EagleDrafter::forget() {
-  GrowingDrafter::forget();
-  backend_->remove_added_outputs();
 }
 
 void EagleDrafter::computed(const Pass& target, std::span<const ComputedText> texts) {
@@ -92,14 +68,6 @@ void EagleDrafter::computed(const Pass& target, std::span<const ComputedText> te
   const Pass pass = backend_->forward(rows, options_.passes);
   for (const auto& [text, row] : next)
     text_ends_[text->sequence] = {rows[row].position, backend_->read_tap(pass, 0, row)};
-}
-
-bool EagleDrafter::prepare(const DraftRequest& request, Sequence& sequence,
-                           std::span<const DraftRequest>, int&) {
-  sequence.length = sequence.size();
-  // So many rows the target's pass has room for, too: there are pages for them.
-  sequence.n_rows_max = 1 + request.limits.nodes;
-  return sequence.length > 1 && backend_->committed(sequence.id) == sequence.length - 1;
 }
 
 Row EagleDrafter::text_end_row(const Sequence& sequence) const {

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "speculation/drafters/growth.h"
+#include "speculation/drafters/head.h"
 
 namespace outrider {
 
@@ -18,20 +18,14 @@ namespace outrider {
 // become history with them. So it prefills nothing. Beside them it computes the text's last token,
 // whose state is all that the first level needs. That row is gone at the commit, and computed again
 // where a second level goes on from it.
-class EagleDrafter final : public GrowingDrafter {
+class EagleDrafter final : public HeadDrafter {
  public:
-  // The target has a head. If output_room of it is above 0, the tokens of each text become its
-  // outputs, too.
+  // The target has such a head.
   explicit EagleDrafter(std::shared_ptr<Backend> target);
 
   std::string_view name() const override { return "eagle"; }
-  void begin(DraftSequence sequence, CacheScope scope = {}) override;
-  void bind(DraftSequence sequence, SequenceId target) override;
-  void observe(DraftSequence sequence, std::span<const Token> tokens) override;
   void truncate(DraftSequence sequence, int length) override;
   void end(DraftSequence sequence) override;
-  void forget() override;
-  bool uses_head() const override { return true; }
   void computed(const Pass& pass, std::span<const ComputedText> texts) override;
   void measure_costs() override;
   DraftCost cost(int n_sequences, int length) const override;
@@ -43,16 +37,12 @@ class EagleDrafter final : public GrowingDrafter {
     std::vector<float> state;
   };
 
-  // Sequences of which the target has computed all but the last token.
-  bool prepare(const DraftRequest& request, Sequence& sequence, std::span<const DraftRequest> all,
-               int& n_promised) override;
   // Their roots alone.
   bool prefill(std::span<Draft> drafts, double& passes) override;
   std::optional<Row> missing_text_end(const Sequence& sequence) const override;
   void finish(std::span<const Draft> drafts) override;
   Row text_end_row(const Sequence& sequence) const;
 
-  const std::shared_ptr<Backend> target_;
   std::map<DraftSequence, TextEnd> text_ends_;
   CostCurve first_levels_;  // of the passes for them, by texts
 };

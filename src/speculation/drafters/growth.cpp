@@ -166,6 +166,17 @@ void GrowingDrafter::Batch::ask_masks(Draft& draft, Token mask, int n) {
         1);
 }
 
+void GrowingDrafter::Batch::ask_place(Draft& draft, int n) {
+  constexpr Token kUnknown = -1;  // no penalty counts it
+  Sequence& sequence = *draft.sequence;
+  if (n > 0) return ask(draft, n - 1, kUnknown, sequence.index.end(), CommittedEnd{}, 1);
+  rows.push_back({.sequence = sequence.id,
+                  .token = sequence.text.back(),
+                  .position = sequence.length - 1,
+                  .wants_logits = true});
+  ask_root(draft);
+}
+
 void GrowingDrafter::Batch::ask(Draft& draft, int parent, Token token, SuffixText::End end,
                                 outrider::Parent parent_row, double probability) {
   Sequence& sequence = *draft.sequence;
@@ -277,7 +288,7 @@ std::vector<GrowingDrafter::Draft> GrowingDrafter::start(std::span<const DraftRe
     sequence.tree = {{sequence.text.back(), -1, 0, 1, 1, 0}};
     // Nodes of one depth of a model that guesses in parallel share their draws, so how many one of
     // them gets must not depend on the others': there is one of each depth.
-    const bool is_chain = options_.mask && request.draws;
+    const bool is_chain = options_.n_parallel && request.draws;
     drafts.push_back({&request, &sequence, is_chain ? 1 : limits.width});
   }
   return drafts;
@@ -292,7 +303,7 @@ int GrowingDrafter::free_rows(const Sequence& sequence) const {
 // What is known already of what follows a child of a node.
 std::optional<int> GrowingDrafter::said_after(const Sequence& sequence, int parent, int depth,
                                               Token token) const {
-  if (!options_.mask) return sequence.find_said(*sequence.tree[parent].said, token);
+  if (!options_.n_parallel) return sequence.find_said(*sequence.tree[parent].said, token);
   return depth < std::ssize(sequence.said) ? std::optional(depth) : std::nullopt;
 }
 
@@ -329,7 +340,7 @@ void GrowingDrafter::expand(Draft& draft) const {
 // guesses at what follows them. All texts wait for it, so those go on that together gain more than
 // it costs. False if none do.
 bool GrowingDrafter::grow(std::span<Draft> drafts, double& passes) {
-  if (options_.mask) return false;
+  if (options_.n_parallel) return false;
   const Stopwatch watch;
   struct Growth {
     Draft* draft;

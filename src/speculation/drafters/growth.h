@@ -60,10 +60,10 @@ class GrowingDrafter : public Drafter {
     // For the index of one text, from which guesses come; 0: no guesses.
     std::size_t memory_bytes = 0;
     ForwardOptions passes = {};
-    // Of a model that guesses several tokens in one pass: the token that stands for one that is not
-    // known yet, and for how many tokens it guesses at most. Nothing: it guesses the next one.
+    // Of a model that guesses several tokens in one pass: how many at most, and the token that
+    // stands for one that is not known yet, if it reads such tokens. Nothing: it guesses the next.
+    std::optional<int> n_parallel = {};
     std::optional<Token> mask = {};
-    int n_parallel = 1;
     // Of a head: each of its rows goes on from the state that it has where the row before is.
     bool has_state = false;
   };
@@ -147,6 +147,8 @@ class GrowingDrafter : public Drafter {
     void ask_root(Draft& draft);
     // Rows of the mask after it: what follows a node is what the model says at its depth.
     void ask_masks(Draft& draft, Token mask, int n);
+    // What is said so many places after the text, whatever stands between: in order of the places.
+    void ask_place(Draft& draft, int n);
     // A row for the path that goes on with this token.
     void ask(Draft& draft, int parent, Token token, SuffixText::End end,
              outrider::Parent parent_row, double probability);

@@ -29,10 +29,11 @@ int n_in_pass(int n_lacking, int n_masks, int room, bool is_first) {
 }  // namespace
 
 ModelDrafter::ModelDrafter(std::shared_ptr<Backend> backend, ModelDrafterOptions options)
-    : GrowingDrafter(std::move(backend), {.target_vocabulary = options.target_vocabulary,
-                                          .memory_bytes = options.memory_bytes,
-                                          .mask = options.mask,
-                                          .n_parallel = options.n_parallel}),
+    : GrowingDrafter(std::move(backend),
+                     {.target_vocabulary = options.target_vocabulary,
+                      .memory_bytes = options.memory_bytes,
+                      .n_parallel = options.mask ? std::optional(options.n_parallel) : std::nullopt,
+                      .mask = options.mask}),
       name_(options.name),
       vocabulary_(std::move(options.vocabulary)) {}
 
@@ -191,9 +192,10 @@ bool ModelDrafter::prefill(std::span<Draft> drafts, double& passes) {
     const int first = backend_->committed(sequence.id);
     const int first_row = static_cast<int>(rows.size());
     const DraftRequest& request = *draft.request;
-    const int n_masks = options_.mask ? std::min({options_.n_parallel - 1, request.limits.depth - 1,
-                                                  backend_->options().context - length})
-                                      : 0;
+    const int n_masks = options_.mask
+                            ? std::min({*options_.n_parallel - 1, request.limits.depth - 1,
+                                        backend_->options().context - length})
+                            : 0;
     const int room = std::min(free_rows(sequence), backend_->options().batch_rows - first_row);
     const int n = n_in_pass(length - first, n_masks, room, first_row == 0);
     const int n_prefill_guesses =

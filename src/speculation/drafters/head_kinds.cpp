@@ -1,14 +1,16 @@
-// eagle=HEAD: how a head is asked for and loaded.
+// eagle=HEAD and medusa=HEAD: how heads are asked for and loaded.
 
 #include <numeric>
 
 #include "speculation/draft_weights.h"
 #include "speculation/drafter_kind.h"
 #include "speculation/drafters/eagle.h"
+#include "speculation/drafters/medusa.h"
 
 namespace outrider {
 
 const DrafterKind& eagle_kind();
+const DrafterKind& medusa_kind();
 
 namespace {
 
@@ -21,6 +23,10 @@ LoadOptions head_options(const Head& head, const Tokenizer& tokenizer,
   LoadOptions options;
   options.requantize = draft_type(flags);
   const int vocabulary = head.model.spec.vocabulary;
+  if (!head.output_rows.empty()) {
+    options.output_ids = head.output_rows;
+    return options;
+  }
   if (head.output_tokens.empty()) {
     limit_outputs(options, tokenizer, vocabulary, flags, kOutputs);
     return options;
@@ -42,6 +48,19 @@ const DrafterKind& eagle_kind() {
       .head_options = head_options,
       .make = [](const DrafterContext& context) -> std::unique_ptr<Drafter> {
         return std::make_unique<EagleDrafter>(context.target);
+      },
+      .uses_target = true};
+  return kind;
+}
+
+const DrafterKind& medusa_kind() {
+  static const DrafterKind kind{
+      .name = "medusa",
+      .value = "HEAD",
+      .help = "heads that each guess one further token from the model's last state (Medusa)",
+      .head_options = head_options,
+      .make = [](const DrafterContext& context) -> std::unique_ptr<Drafter> {
+        return std::make_unique<MedusaDrafter>(context.target);
       },
       .uses_target = true};
   return kind;
