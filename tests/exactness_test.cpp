@@ -55,6 +55,7 @@ class Matrix {
     EXPECT_EQ(static_cast<int>(plain_.tokens.size()), task_.n_predict);
     task_.prediction = with_a_mistake(plain_.tokens);
     task_.head = tiny_head_to_load(*task_.target, {.taps = {0, 1}});
+    task_.medusa = tiny_medusa_to_load(*task_.target);
   }
 
   void check(const Way& way) {
@@ -186,6 +187,7 @@ void cover(const Model& target, const std::vector<const Model*>& drafts, const C
                                static_cast<int>(isas.size()), 3, 2, static_cast<int>(drafts.size()),
                                2, static_cast<int>(covering.cache_types.size())});
   const auto head = tiny_head_to_load(target, {.taps = {0, target.spec.n_layers() - 1}});
+  const auto medusa = tiny_medusa_to_load(target);
   std::map<std::pair<int, CacheType>, std::vector<Token>> plain;  // by kind of sampling
   long accepted = 0;
   for (std::size_t i = 0; i < std::min(table.size(), covering.most_rows); ++i) {
@@ -196,6 +198,7 @@ void cover(const Model& target, const std::vector<const Model*>& drafts, const C
     Task task{.target = &target,
               .draft = drafts[row[9]],
               .head = head,
+              .medusa = medusa,
               .tokenizer = tokenizer.get(),
               .prompt = prompt,
               .sampling = sampling(kind),

@@ -11,6 +11,7 @@
 #include "model/backend.h"
 #include "sampling/fake_tokenizer.h"
 #include "speculation/drafters/eagle.h"
+#include "speculation/drafters/medusa.h"
 #include "support/tiny_head.h"
 #include "support/tiny_model.h"
 
@@ -52,15 +53,14 @@ const Model& target_model() {
 // An engine whose proposals are kept by text.
 class Scene {
  public:
-  explicit Scene(SceneOptions options = {}) {
+  explicit Scene(bool is_medusa, SceneOptions options = {}) {
     options.load.context = 256;
     options.load.cache_type = CacheType::f32;
     options.load.n_threads = 2;
-    options.load.head = tiny_head_to_load(target_model());
+    options.load.head =
+        is_medusa ? tiny_medusa_to_load(target_model()) : tiny_head_to_load(target_model());
     target_ = load_cpu(target_model(), options.load);
-    std::vector<std::unique_ptr<Drafter>> drafters;
-    drafters.push_back(std::make_unique<EagleDrafter>(target_));
-    engine_ = std::make_unique<Engine>(target_, std::move(drafters), options.engine);
+    engine_ = std::make_unique<Engine>(target_, drafters(is_medusa), options.engine);
     engine_->on_step([this](const StepReport& report) {
       for (const StepReport::Sequence& sequence : report.sequences) {
         if (sequence.n_proposed == 0) continue;
@@ -78,6 +78,14 @@ class Scene {
     });
   }
 
+  std::vector<std::unique_ptr<Drafter>> drafters(bool is_medusa) const {
+    std::vector<std::unique_ptr<Drafter>> drafters;
+    if (is_medusa)
+      drafters.push_back(std::make_unique<MedusaDrafter>(target_));
+    else
+      drafters.push_back(std::make_unique<EagleDrafter>(target_));
+    return drafters;
+  }
   Engine& engine() { return *engine_; }
   Backend& target() { return *target_; }
   const std::map<std::vector<Token>, Tree>& trees() const { return trees_; }
@@ -110,9 +118,17 @@ class Scene {
   std::map<std::vector<Token>, Tree> trees_;
 };
 
+// Whether the head is Medusa's.
+class Head : public ::testing::TestWithParam<bool> {
+ protected:
+  static Tree fresh_tree(const std::vector<Token>& text, SceneOptions options = {});
+  static void expect_fresh_trees(const Scene& scene, std::size_t n_least,
+                                 const SceneOptions& options = {});
+};
+
 // What a fresh engine proposes after a text, whose last token is its own answer to the others.
-Tree fresh_tree(const std::vector<Token>& text) {
-  Scene scene;
+Tree Head::fresh_tree(const std::vector<Token>& text, SceneOptions options) {
+  Scene scene(GetParam(), std::move(options));
   const auto generation = scene.begin(std::span(text).first(text.size() - 1), 8);
   scene.engine().step(std::vector{generation.get()});
   EXPECT_EQ(generation->tokens, text);
@@ -120,21 +136,22 @@ Tree fresh_tree(const std::vector<Token>& text) {
   return scene.trees().at(text);
 }
 
-void expect_fresh_trees(const Scene& scene, std::size_t n_least) {
+void Head::expect_fresh_trees(const Scene& scene, std::size_t n_least,
+                              const SceneOptions& options) {
   EXPECT_GE(scene.trees().size(), n_least);
   for (const auto& [text, tree] : scene.trees()) {
     SCOPED_TRACE(fmt::format("text of {}", text.size()));
     EXPECT_FALSE(tree.empty());
-    ASSERT_EQ(tree, fresh_tree(text));
+    ASSERT_EQ(tree, fresh_tree(text, options));
   }
 }
 
-TEST(Head, ProposesAfterAnyChunksWhatAFreshEngineDoes) {
+TEST_P(Head, ProposesAfterAnyChunksWhatAFreshEngineDoes) {
   for (const int chunk : {1, 13, 64, 0}) {
     SCOPED_TRACE(chunk);
     SceneOptions options;
     options.engine.prompt_chunk = chunk;
-    Scene scene(options);
+    Scene scene(GetParam(), options);
     const auto generation = scene.begin(random_text(120, 1));
     scene.run({generation.get()});
     expect_fresh_trees(scene, 6);
@@ -142,19 +159,19 @@ TEST(Head, ProposesAfterAnyChunksWhatAFreshEngineDoes) {
 }
 
 // The answer grows beyond the ends of pages; an accepted path may hold one.
-TEST(Head, ProposesOverTheEndsOfPages) {
-  Scene scene;
+TEST_P(Head, ProposesOverTheEndsOfPages) {
+  Scene scene(GetParam());
   const auto generation = scene.begin(random_text(58, 4), 80);
   scene.run({generation.get()});
   expect_fresh_trees(scene, 30);
 }
 
-TEST(Head, ProposesBehindCachedPages) {
+TEST_P(Head, ProposesBehindCachedPages) {
   SceneOptions options;
   options.load.n_sequences = 2;
   options.load.n_pages = 24;
   options.load.shares_texts = true;
-  Scene scene(options);
+  Scene scene(GetParam(), options);
   std::vector<Token> prompt = random_text(140, 2);
   {
     const auto first = scene.begin(prompt);
@@ -173,13 +190,13 @@ TEST(Head, ProposesBehindCachedPages) {
 
 // One row of the target is computed again, in its own place or, where a fork shares the page, in
 // another one.
-TEST(Head, ProposesAfterACutInsideAPage) {
+TEST_P(Head, ProposesAfterACutInsideAPage) {
   for (const int kept : {100, 65, 64, 128, 129, 131}) {
     for (const bool is_shared : {false, true}) {
       SCOPED_TRACE(fmt::format("kept {} shared {}", kept, is_shared));
       SceneOptions options;
       options.load.n_sequences = 2;
-      Scene scene(options);
+      Scene scene(GetParam(), options);
       const std::vector<Token> text = random_text(150, 5);
       const auto generation = scene.begin(text);
       scene.run({generation.get()});
@@ -197,8 +214,8 @@ TEST(Head, ProposesAfterACutInsideAPage) {
   }
 }
 
-TEST(Head, ProposesAfterTwoCuts) {
-  Scene scene;
+TEST_P(Head, ProposesAfterTwoCuts) {
+  Scene scene(GetParam());
   const std::vector<Token> text = random_text(150, 5);
   const auto generation = scene.begin(text);
   scene.run({generation.get()});
@@ -211,8 +228,8 @@ TEST(Head, ProposesAfterTwoCuts) {
   expect_fresh_trees(scene, 6);
 }
 
-TEST(Head, ProposesAfterAPreemption) {
-  Scene scene;
+TEST_P(Head, ProposesAfterAPreemption) {
+  Scene scene(GetParam());
   const auto generation = scene.begin(random_text(90, 7), 24);
   for (int step = 0; !generation->ended(); ++step) {
     if (step == 3 || step == 9) scene.engine().suspend(*generation);
@@ -221,11 +238,11 @@ TEST(Head, ProposesAfterAPreemption) {
   expect_fresh_trees(scene, 8);
 }
 
-TEST(Head, ProposesForTextsThatSharePasses) {
+TEST_P(Head, ProposesForTextsThatSharePasses) {
   SceneOptions options;
   options.load.n_sequences = 3;
   options.engine.prompt_chunk = 40;
-  Scene scene(options);
+  Scene scene(GetParam(), options);
   const auto a = scene.begin(random_text(30, 8)), b = scene.begin(random_text(127, 9), 24),
              c = scene.begin(random_text(64, 10));
   scene.run({a.get(), b.get(), c.get()});
@@ -233,43 +250,36 @@ TEST(Head, ProposesForTextsThatSharePasses) {
 }
 
 // A pass that fills all slots leaves none for the text's last token.
-TEST(Head, ProposesWithFewSlots) {
+TEST_P(Head, ProposesWithFewSlots) {
   SceneOptions options;
   options.load.n_slots = 16;
   options.engine.planner.rows = 15;
   options.engine.planner.width = 4;
   options.engine.planner.depth = 4;
-  Scene scene(options);
+  Scene scene(GetParam(), options);
   const auto generation = scene.begin(random_text(70, 11), 24);
   scene.run({generation.get()});
-  EXPECT_GE(scene.trees().size(), 8u);
-  for (const auto& [text, tree] : scene.trees()) {
-    Scene fresh({.load = {}, .engine = options.engine});
-    const auto other = fresh.begin(std::span(text).first(text.size() - 1), 8);
-    fresh.engine().step(std::vector{other.get()});
-    fresh.engine().step(std::vector{other.get()});
-    ASSERT_EQ(tree, fresh.trees().at(text));
-  }
+  expect_fresh_trees(scene, 8, {.load = {}, .engine = options.engine});
 }
 
 // A conversation may go on with other drafters and come back to the head.
-TEST(Head, ProposesAfterOtherDrafters) {
-  Scene scene;
+TEST_P(Head, ProposesAfterOtherDrafters) {
+  Scene scene(GetParam());
   const std::vector<Token> prompt = random_text(90, 12);
   const auto generation = scene.begin(prompt);
   scene.run({generation.get()});
   scene.engine().set_drafters({});
   scene.engine().restart(*generation, prompt, Scene::greedy(), scene.stop(8));
   scene.run({generation.get()});
-  std::vector<std::unique_ptr<Drafter>> drafters;
-  drafters.push_back(std::make_unique<EagleDrafter>(
-      std::shared_ptr<Backend>(std::shared_ptr<void>(), &scene.target())));
-  scene.engine().set_drafters(std::move(drafters));
+  scene.engine().set_drafters(scene.drafters(GetParam()));
   scene.forget_trees();
   scene.engine().restart(*generation, prompt, Scene::greedy(), scene.stop(16));
   scene.run({generation.get()});
   expect_fresh_trees(scene, 6);
 }
+
+INSTANTIATE_TEST_SUITE_P(, Head, ::testing::Bool(),
+                         [](const auto& tested) { return tested.param ? "Medusa" : "Eagle"; });
 
 }  // namespace
 }  // namespace outrider::testing

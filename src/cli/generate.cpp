@@ -45,11 +45,11 @@ namespace {
 std::vector<std::string> every_draft(const Settings& settings) {
   std::vector<std::string> drafts{"off"};
   for (const DrafterKind* kind : drafter_kinds()) {
-    const bool is_head = names_head(settings.model_draft.value_or(""));
+    const std::string_view head = head_kind(settings.model_draft.value_or(""));
     const bool is_there = kind->value_is_prediction ? settings.prompts_file.has_value()
-                          : kind->runs_head()       ? is_head
+                          : kind->runs_head()       ? kind->name == head
                           : kind->runs_model()
-                              ? kind->is_automatic && settings.model_draft && !is_head
+                              ? kind->is_automatic && settings.model_draft && head.empty()
                               : kind->value.empty() || kind->value_is_optional;
     if (is_there) drafts.push_back(kind->name);
   }

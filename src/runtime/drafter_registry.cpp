@@ -91,6 +91,9 @@ DraftChoice parse_part(std::string_view part, std::string_view draft_model) {
                 name, choice.kind->value);
   if (choice.value.empty())
     throw Error("{0}: lacks a value; write {0}={1}", name, choice.kind->value);
+  const std::string_view head = choice.kind->names_file() ? head_kind(choice.value) : "";
+  if (!head.empty() && head != choice.kind->name)
+    throw Error("{0}: {1} is a head of another kind; write {2}={1}", name, choice.value, head);
   return choice;
 }
 
@@ -100,12 +103,12 @@ std::vector<DraftChoice> parse_draft(std::string_view text, std::string_view dra
   std::vector<DraftChoice> choices;
   if (text == "off") return choices;
   if (text == "auto") {
-    const bool is_head = names_head(draft_model);
+    const std::string_view head = head_kind(draft_model);
     for (const DrafterKind* kind : drafter_kinds()) {
       if (!kind->is_automatic) continue;
       if (kind->value.empty() || kind->value_is_prediction) choices.push_back({kind, ""});
-      if ((is_head ? kind->runs_head() : kind->runs_model()) && !draft_model.empty())
-        choices.push_back({kind, std::string(draft_model)});
+      const bool is_meant = head.empty() ? kind->runs_model() : kind->name == head;
+      if (is_meant && !draft_model.empty()) choices.push_back({kind, std::string(draft_model)});
     }
     return choices;
   }

@@ -30,6 +30,17 @@ bool names_head(std::string_view name) {
   }
 }
 
+std::string_view head_kind(std::string_view name) {
+  if (!names_head(name)) return {};
+  const std::filesystem::path path(name);
+  try {
+    if (!is_gguf(path) && is_medusa(read_safetensors(path))) return "medusa";
+  } catch (const Error&) {
+    // open_head() says what is wrong.
+  }
+  return "eagle";
+}
+
 Head open_head(const std::string& name, const Model& target) {
   const std::filesystem::path path(name);
   if (is_gguf(path))

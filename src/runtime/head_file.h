@@ -13,6 +13,9 @@ namespace outrider {
 // index of several, or a GGUF file that says so. Throws nothing: what cannot be read is none.
 bool names_head(std::string_view name);
 
+// The drafter that runs it: "medusa" or "eagle". Of no head: empty.
+std::string_view head_kind(std::string_view name);
+
 // Throws Error.
 Head open_head(const std::string& name, const Model& target);
 

@@ -8,6 +8,7 @@
 #include "speculation/drafters/eagle.h"
 #include "speculation/drafters/lookahead.h"
 #include "speculation/drafters/lookup.h"
+#include "speculation/drafters/medusa.h"
 #include "speculation/drafters/model.h"
 #include "speculation/drafters/prediction.h"
 #include "speculation/drafters/rest.h"
@@ -36,6 +37,7 @@ Decoded decode(const Task& task, const Way& way) {
   const auto names = [&](const char* drafter) { return way.draft.find(drafter) != way.draft.npos; };
   LoadOptions target_options;
   if (names("eagle")) target_options.head = task.head;
+  if (names("medusa")) target_options.head = task.medusa;
   const std::shared_ptr<Backend> target = load(*task.target, target_options);
   constexpr std::size_t kMemory = std::size_t{1} << 24;
   if (names("lookup")) {
@@ -68,6 +70,7 @@ Decoded decode(const Task& task, const Way& way) {
         std::make_unique<ModelDrafter>(load(*task.draft, task.draft_options), options));
   }
   if (names("eagle")) drafters.push_back(std::make_unique<EagleDrafter>(target));
+  if (names("medusa")) drafters.push_back(std::make_unique<MedusaDrafter>(target));
   CHECK(!drafters.empty() || way.draft == "off");
   Engine engine(target, std::move(drafters),
                 {.planner = {.automatic = way.planner_automatic,

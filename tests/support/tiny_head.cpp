@@ -20,44 +20,70 @@ struct HeadInMemory {
   Checkpoint checkpoint;
 };
 
-}  // namespace
+class TinyFile {
+ public:
+  TinyFile(const char* name, std::uint64_t seed, TensorType type)
+      : file_(std::make_shared<HeadInMemory>()), random_(seed), type_(type) {
+    file_->checkpoint.metadata = Metadata(name);
+  }
 
-Head tiny_head(const Model& target, const TinyHeadOptions& options) {
-  const auto file = std::make_shared<HeadInMemory>();
-  file->checkpoint.metadata = Metadata("tiny head");
-  std::mt19937_64 random(options.seed);
-  const auto add = [&](const std::string& name, TensorType type, std::vector<std::int64_t> shape,
-                       const auto& fill) {
+  template <typename Fill>
+  void add(const std::string& name, TensorType type, std::vector<std::int64_t> shape,
+           const Fill& fill) {
     TensorView view{.name = name, .type = type, .shape = std::move(shape), .bytes = {}};
     const auto n = static_cast<std::size_t>(view.elements());
     std::vector<std::byte> bytes(n * traits(type).block_bytes);
     for (std::size_t i = 0; i < n; ++i) fill(i, &bytes[i * traits(type).block_bytes]);
-    file->tensors.push_back(std::move(bytes));
-    view.bytes = file->tensors.back();
-    file->checkpoint.tensor_index[name] = file->checkpoint.tensors.size();
-    file->checkpoint.tensors.push_back(std::move(view));
-  };
-  const auto add_weights = [&](const std::string& name, std::vector<std::int64_t> shape,
-                               double mean, double deviation) {
+    file_->tensors.push_back(std::move(bytes));
+    view.bytes = file_->tensors.back();
+    file_->checkpoint.tensor_index[name] = file_->checkpoint.tensors.size();
+    file_->checkpoint.tensors.push_back(std::move(view));
+  }
+  void weights(const std::string& name, std::vector<std::int64_t> shape, double mean,
+               double deviation) {
     std::normal_distribution<float> normal(static_cast<float>(mean), static_cast<float>(deviation));
-    add(name, options.type, std::move(shape), [&](std::size_t, std::byte* into) {
-      const float value = normal(random);
+    add(name, type_, std::move(shape), [&](std::size_t, std::byte* into) {
+      const float value = normal(random_);
       const std::uint16_t half = float_to_half(value);
-      CHECK(options.type == TensorType::f32 || options.type == TensorType::f16);
-      if (options.type == TensorType::f32) std::memcpy(into, &value, sizeof(value));
-      if (options.type == TensorType::f16) std::memcpy(into, &half, sizeof(half));
+      CHECK(type_ == TensorType::f32 || type_ == TensorType::f16);
+      if (type_ == TensorType::f32) std::memcpy(into, &value, sizeof(value));
+      if (type_ == TensorType::f16) std::memcpy(into, &half, sizeof(half));
     });
-  };
+  }
+  void matrix(const std::string& name, std::int64_t columns, std::int64_t rows) {
+    weights(name, {columns, rows}, 0, 1 / std::sqrt(static_cast<double>(columns)));
+  }
+
+  std::shared_ptr<const Checkpoint> checkpoint() const { return {file_, &file_->checkpoint}; }
+
+ private:
+  std::shared_ptr<HeadInMemory> file_;
+  std::mt19937_64 random_;
+  TensorType type_;
+};
+
+std::shared_ptr<const HeadToLoad> to_load(Head head, const char* kind_name) {
+  const DrafterKind& kind = *parse_draft(kind_name, "").at(0).kind;
+  const FakeTokenizer tokenizer(
+      std::vector<std::string>(static_cast<std::size_t>(head.model.spec.vocabulary), "x"));
+  LoadOptions load = kind.head_options(head, tokenizer, {{"--draft-quantize", "off"}});
+  return std::make_shared<const HeadToLoad>(HeadToLoad{std::move(head.model), std::move(load)});
+}
+
+}  // namespace
+
+Head tiny_head(const Model& target, const TinyHeadOptions& options) {
+  TinyFile file("tiny head", options.seed, options.type);
   const std::int64_t width = target.spec.embedding, ffn = 2 * width;
   const auto matrix = [&](const std::string& name, std::int64_t columns, std::int64_t rows) {
-    add_weights(name, {columns, rows}, 0, 1 / std::sqrt(static_cast<double>(columns)));
+    file.matrix(name, columns, rows);
   };
-  const auto norm = [&](const std::string& name) { add_weights(name, {width}, 1, 0.3); };
+  const auto norm = [&](const std::string& name) { file.weights(name, {width}, 1, 0.3); };
   matrix("fc.weight", width * std::ssize(options.taps), width);
   norm("norm.weight");
   if (options.rows > 0) {
     matrix("lm_head.weight", width, options.rows);
-    add("d2t", TensorType::i64, {options.rows}, [&](std::size_t row, std::byte* into) {
+    file.add("d2t", TensorType::i64, {options.rows}, [&](std::size_t row, std::byte* into) {
       // Every other token, then the rest from the end.
       const auto token = static_cast<std::int64_t>(2 * row < 256 ? 2 * row : 2 * row - 255);
       const std::int64_t apart = token - static_cast<std::int64_t>(row);
@@ -92,17 +118,23 @@ Head tiny_head(const Model& target, const TinyHeadOptions& options) {
                                    {"num_hidden_layers", options.n_layers},
                                    {"rms_norm_eps", 1e-6},
                                    {"rope_theta", 10000.0}}}};
-  return interpret_head(std::shared_ptr<const Checkpoint>(file, &file->checkpoint), config, target);
+  return interpret_head(file.checkpoint(), config, target);
 }
 
 std::shared_ptr<const HeadToLoad> tiny_head_to_load(const Model& target,
                                                     const TinyHeadOptions& options) {
-  const DrafterKind& kind = *parse_draft("eagle=tiny", "").at(0).kind;
-  Head head = tiny_head(target, options);
-  const FakeTokenizer tokenizer(
-      std::vector<std::string>(static_cast<std::size_t>(target.spec.vocabulary), "x"));
-  LoadOptions load = kind.head_options(head, tokenizer, {{"--draft-quantize", "off"}});
-  return std::make_shared<const HeadToLoad>(HeadToLoad{std::move(head.model), std::move(load)});
+  return to_load(tiny_head(target, options), "eagle=tiny");
+}
+
+std::shared_ptr<const HeadToLoad> tiny_medusa_to_load(const Model& target, int n_heads) {
+  TinyFile file("tiny heads", 1, TensorType::f16);
+  const std::int64_t width = target.spec.embedding;
+  for (int head = 0; head < n_heads; ++head) {
+    file.matrix(fmt::format("{}.0.linear.weight", head), width, width);
+    file.weights(fmt::format("{}.0.linear.bias", head), {width}, 0, 0.3);
+    file.matrix(fmt::format("{}.1.weight", head), width, target.spec.vocabulary);
+  }
+  return to_load(interpret_medusa(file.checkpoint(), {}, target), "medusa=tiny");
 }
 
 }  // namespace outrider::testing

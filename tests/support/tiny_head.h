@@ -23,5 +23,7 @@ Head tiny_head(const Model& target, const TinyHeadOptions& options = {});
 // The same as eagle= loads it, with weights as they are.
 std::shared_ptr<const HeadToLoad> tiny_head_to_load(const Model& target,
                                                     const TinyHeadOptions& options = {});
+// Medusa's heads in the layout of FasterDecoding.
+std::shared_ptr<const HeadToLoad> tiny_medusa_to_load(const Model& target, int n_heads = 3);
 
 }  // namespace outrider::testing
