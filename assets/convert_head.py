@@ -37,12 +37,13 @@ def load(path):
         return torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # of many kinds, by what is wrong
         text = str(error)
-        forbidden = re.search(r"Unsupported (?:global|class|operand|function)[^:]*:?\s*(?:GLOBAL\s+)?([\w.]+)", text)
-        if "Weights only load failed" in text or forbidden:
-            name = f" ({forbidden[1]})" if forbidden else ""
-            refuse(f"holds Python objects that are no weights{name}, which could run code and are not loaded")
-        lines = text.strip().splitlines()
-        refuse(f"cannot be loaded: {lines[0] if lines else type(error).__name__}")
+        if forbidden := re.search(r"\bGLOBAL ([\w.]+)", text):
+            name = forbidden[1].rstrip(".")
+            refuse(f"holds Python objects that are no weights ({name}), which could run code and are not loaded")
+        # The advice around it is to load without weights_only.
+        reason = re.search(r"WeightsUnpickler error: (.*)", text)
+        lines = (reason[1] if reason else text).strip().splitlines()
+        refuse(f"cannot be loaded: {lines[0].split('. ')[0] if lines else 'it is damaged or none of PyTorch'}")
 
 
 def tensors_of(loaded):

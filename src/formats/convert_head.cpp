@@ -27,7 +27,7 @@ namespace fs = std::filesystem;
 
 // PyTorch brings the libraries of graphics processors, which is most of its size.
 constexpr const char* kRequirements[] = {"torch==2.14.1", "safetensors==0.8.0", "numpy==2.4.6"};
-constexpr std::uint64_t kEnvironmentBytes = 6'000'000'000;
+constexpr std::uint64_t kEnvironmentBytes = 5'900'000'000;
 constexpr std::uint64_t kDownloadBytes = 4'000'000'000;  // beside it while pip works
 
 // Exit statuses of the script.
@@ -194,7 +194,7 @@ class Converter {
                                      "--only-binary",
                                      ":all:"};
     argv.insert(argv.end(), std::begin(kRequirements), std::end(kRequirements));
-    auto shown = std::chrono::steady_clock::time_point::min();
+    std::chrono::steady_clock::time_point shown;
     const SubprocessResult result =
         run({.argv = std::move(argv),
              // pip would fill the system's temporary folder, which is often small; and a pip.py in

@@ -282,7 +282,7 @@ TEST(Safetensors, MalformedFilesAreNamed) {
        "tensor t has more elements than can be counted"},
       {"an extent beyond int64", one_tensor("U8", "9223372036854775808", "0,4", 4),
        "tensor t has more elements than can be counted"},
-      {"none, with factors that wrap", one_tensor("F32", "4294967296,4294967296,0", "0,0", 0),
+      {"none, with factors that wrap", one_tensor("F32", "0,4294967296,4294967296", "0,0", 0),
        "tensor t has more elements than can be counted"},
       {"nine dimensions", one_tensor("F32", "1,1,1,1,1,1,1,1,1", "0,4", 4),
        "tensor t has more than 8 dimensions"},

@@ -133,7 +133,7 @@ class Played(Folder):
     def test_the_environment_is_made_once(self):
         result = self.convert(self.head)
         self.assertEqual((result.returncode, result.stdout.split(":")[0]), (0, self.path("head/pytorch_model.safetensors")))
-        self.assertRegex(result.stdout, r": 1 tensors, \d+ B\n$")
+        self.assertRegex(result.stdout, r": 1 tensors, \d+ bytes\n$")
         self.assertIn("making a Python environment with PyTorch", result.stderr)
         self.assertIn(r"2 entries are no tensors and left out, the first is epoch", result.stderr)
         self.assertNotIn("\x1b", result.stderr)
@@ -190,7 +190,7 @@ ENVIRONMENT = os.path.join(os.environ.get("OUTRIDER_CACHE", ""), "python/convert
 class Converted(Folder):
     def make(self, code):
         """Files made by PyTorch; in the code, path(name) names one."""
-        start = "import os, sys, torch\npath = lambda name: os.path.join(sys.argv[1], name)\n"
+        start = "import os, pickle, sys, torch\npath = lambda name: os.path.join(sys.argv[1], name)\n"
         subprocess.run([ENVIRONMENT, "-I", "-c", start + code, self.folder], check=True, stderr=subprocess.DEVNULL)
 
     def test_tensors_keep_names_and_values(self):
@@ -238,6 +238,8 @@ class Evil:
         return os.system, (f"touch {path('touched')}",)
 torch.save({"w": torch.ones(1), "x": Evil()}, path("evil.bin"))
 torch.save({"w": torch.ones(1), "x": Evil()}, path("evil.pt"), _use_new_zipfile_serialization=False)
+del Evil.__reduce__
+torch.save({"x": Evil()}, path("own.bin"))
 torch.save([torch.ones(1)], path("list.bin"))
 torch.save({"epoch": 1}, path("none.bin"))
 torch.save({"c": torch.ones(1, dtype=torch.complex64)}, path("complex.bin"))
@@ -245,16 +247,23 @@ torch.save({"s": torch.eye(2).to_sparse()}, path("sparse.bin"))
 torch.save({1: torch.ones(1)}, path("number.bin"))
 torch.save({"w": torch.ones(1000)}, path("cut.bin"))
 os.truncate(path("cut.bin"), 2000)
+with open(path("other.pt"), "wb") as file:
+    pickle.dump({"a": 1}, file)
+with open(path("damaged.pt"), "wb") as file:
+    file.write(b"\\x80\\x02" + bytes(100))
 """)
         for name, problem in [
-                ("evil.bin", "holds Python objects that are no weights (posix.system), which could run code and are not loaded"),
-                ("evil.pt", "holds Python objects that are no weights (posix.system), which could run code and are not loaded"),
+                ("evil.bin", "holds Python objects that are no weights (posix.system), which could run code and are not"),
+                ("evil.pt", "holds Python objects that are no weights (posix.system), which could run code and are not"),
+                ("own.bin", "holds Python objects that are no weights (__main__.Evil), which could run code"),
                 ("list.bin", "holds a list, expected a dictionary of tensors"),
                 ("none.bin", "holds no tensors, expected a dictionary of tensors"),
                 ("complex.bin", "tensor c is complex64, which is not read"),
                 ("sparse.bin", "tensor s is torch.sparse_coo, expected plain numbers"),
                 ("number.bin", "has a tensor called 1, expected text"),
-                ("cut.bin", "cannot be loaded: "),
+                ("cut.bin", "cannot be loaded: PytorchStreamReader failed reading zip archive"),
+                ("other.pt", "cannot be loaded: it is damaged or none of PyTorch"),
+                ("damaged.pt", "cannot be loaded: "),
         ]:
             with self.subTest(name):
                 self.assert_fails(outrider("convert-head", self.path(name)), 1, f"outrider: {self.path(name)}: {problem}")
