@@ -5,7 +5,8 @@
 // Medians over rounds, with the least and the largest, of T(1), the target's pass over one row with
 // its choice; and as multiples of it: a step without drafts, in which the head computes its rows; a
 // level of four rows with their best tokens; the first level, whose row is computed in the step.
-// Then a prompt of 512 tokens with and without the head.
+// Of Medusa's heads, all of them in place of levels. Then a prompt of 512 tokens with and without
+// the head.
 
 #include <algorithm>
 #include <cstdlib>
@@ -19,6 +20,7 @@
 #include "runtime/head_file.h"
 #include "runtime/opened_model.h"
 #include "speculation/drafters/eagle.h"
+#include "speculation/drafters/medusa.h"
 
 namespace outrider {
 namespace {
@@ -38,7 +40,8 @@ class Bench {
  public:
   Bench(const std::string& model, const std::string& head)
       : opened_(open_model(model, {.offline = true, .progress = {}})) {
-    const DrafterKind& kind = *parse_draft("eagle=" + head, "").at(0).kind;
+    const DrafterKind& kind =
+        *parse_draft(fmt::format("{}={}", head_kind(head), head), "").at(0).kind;
     Head found = open_head(head, opened_.model);
     LoadOptions of_head = kind.head_options(found, *opened_.tokenizer, {});
     backend_ = load_cpu(opened_.model, {.context = 2048,
@@ -47,7 +50,10 @@ class Bench {
                                         .n_threads = usable_cores(),
                                         .head = std::make_shared<const HeadToLoad>(HeadToLoad{
                                             std::move(found.model), std::move(of_head)})});
-    drafter_ = std::make_unique<EagleDrafter>(backend_);
+    if (backend_->head()->spec().medusa)
+      drafter_ = std::make_unique<MedusaDrafter>(backend_);
+    else
+      drafter_ = std::make_unique<EagleDrafter>(backend_);
     drafter_->begin({0});
     plain_ = backend_->begin();
     headed_ = backend_->head()->begin();
@@ -63,8 +69,12 @@ class Bench {
     for (int pass = 0; pass < kPasses; ++pass) {
       plain.push_back(step(plain_, 1));
       headed.push_back(step(headed_, 1));
-      level.push_back(head_pass(kLevelRows, {}));
-      first.push_back(head_pass(1, {.layers = std::vector<int>()}));
+      if (const auto& medusa = backend_->head()->spec().medusa) {
+        level.push_back(head_pass(medusa->n_heads, {}));
+      } else {
+        level.push_back(head_pass(kLevelRows, {}));
+        first.push_back(head_pass(1, {.layers = std::vector<int>()}));
+      }
     }
     const auto median = [](std::vector<double>& values) {
       std::ranges::sort(values);
@@ -73,8 +83,9 @@ class Bench {
     const double t1 = median(plain);
     figures["T(1), ms"].push_back(t1);
     figures["step without drafts, over T(1)"].push_back(median(headed) / t1);
-    figures["level of 4 rows, over T(1)"].push_back(median(level) / t1);
-    figures["first level, over T(1)"].push_back(median(first) / t1);
+    figures[first.empty() ? "all heads, over T(1)" : "level of 4 rows, over T(1)"].push_back(
+        median(level) / t1);
+    if (!first.empty()) figures["first level, over T(1)"].push_back(median(first) / t1);
   }
 
  private:
@@ -109,14 +120,15 @@ class Bench {
   double head_pass(int n, const ForwardOptions& options) {
     Backend& head = *backend_->head();
     const std::vector<float> state(static_cast<std::size_t>(head.spec().embedding), 0.1f);
+    const bool is_medusa = head.spec().medusa.has_value();
     std::vector<Row> rows;
     std::vector<ChoiceRequest> choices;
     for (int i = 0; i < n; ++i) {
       rows.push_back({.sequence = headed_,
                       .token = 100 + i,
-                      .position = head.committed(headed_),
-                      .wants_logits = true,
-                      .before = std::span<const float>(state)});
+                      .position = head.committed(headed_) + (is_medusa ? i : 0),
+                      .wants_logits = true});
+      if (!is_medusa) rows.back().before = std::span<const float>(state);
       choices.push_back({.row = i, .filters = {.temperature = 0}, .n_best = 4});
     }
     const Stopwatch watch;
@@ -128,7 +140,7 @@ class Bench {
 
   const OpenedModel opened_;
   std::shared_ptr<Backend> backend_;
-  std::unique_ptr<EagleDrafter> drafter_;
+  std::unique_ptr<Drafter> drafter_;
   SequenceId plain_, headed_;
 };
 

@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
 # requirements: gguf==0.19.0 numpy==2.4.6
-"""Makes an EAGLE-3 head with random weights for a model, in the layout of SpecForge, to measure sizes and times.
+"""Makes a head with random weights for a model, to measure sizes and times.
 
     scripts/random_head.py MODEL.gguf FOLDER [--rows 16384] [--ffn N]
+    scripts/random_head.py MODEL.gguf FOLDER --medusa 3 [--outputs]
 
---rows: of its output matrix, the model's first tokens. --ffn: width of its MLP; not given: the model's.
+An EAGLE-3 head in the layout of SpecForge. --rows: of its output matrix, the model's first tokens. --ffn: width of its
+MLP; not given: the model's. --medusa: so many of Medusa's heads in the layout of TGI, whose outputs are the model's;
+with --outputs in that of FasterDecoding, with output matrices of their own.
 """
 
 import argparse
@@ -36,6 +39,8 @@ def main():
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--rows", type=int, default=16384)
     parser.add_argument("--ffn", type=int)
+    parser.add_argument("--medusa", type=int)
+    parser.add_argument("--outputs", action="store_true")
     options = parser.parse_args()
     reader = gguf.GGUFReader(options.model)
     family = reader.fields["general.architecture"].contents()
@@ -52,6 +57,17 @@ def main():
         values = chance.standard_normal((rows, columns), np.float32) / np.sqrt(columns)
         return values.astype(np.float16)
 
+    options.folder.mkdir(parents=True, exist_ok=True)
+    if options.medusa:
+        tensors = {}
+        for head in range(options.medusa):
+            tensors[f"{head}.0.linear.weight"] = matrix(width, width)
+            tensors[f"{head}.0.linear.bias"] = np.zeros(width, np.float16)
+            if options.outputs:
+                tensors[f"{head}.1.weight"] = matrix(vocabulary, width)
+        write_safetensors(options.folder / "medusa_lm_head.safetensors", tensors)
+        (options.folder / "config.json").write_text(json.dumps({"medusa_num_heads": options.medusa}))
+        return
     norm = np.ones(width, np.float16)
     tensors = {
         "d2t": np.zeros(options.rows, np.int64),
@@ -69,7 +85,6 @@ def main():
         "midlayer.mlp.up_proj.weight": matrix(ffn, width),
         "midlayer.mlp.down_proj.weight": matrix(width, ffn),
     }
-    options.folder.mkdir(parents=True, exist_ok=True)
     write_safetensors(options.folder / "model.safetensors", tensors)
     config = {
         "architectures": ["LlamaForCausalLMEagle3"],

@@ -41,7 +41,7 @@ SamplingParams sampling(int kind) {
 
 const char* const kEverything = "lookup+rest+lookahead+prediction+self+parallel+model+eagle";
 const char* const kDrafts[] = {"off",  "lookup",   "history", "rest",  "lookahead", "prediction",
-                               "self", "parallel", "model",   "eagle", kEverything};
+                               "self", "parallel", "model",   "eagle", "medusa",    kEverything};
 
 std::vector<Token> with_a_mistake(std::vector<Token> tokens) {
   tokens[tokens.size() / 2] ^= 1;
