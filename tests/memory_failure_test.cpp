@@ -16,6 +16,7 @@
 #include "base/sanitizers.h"
 #include "base/threads.h"
 #include "cpu/backend.h"
+#include "support/tiny_head.h"
 #include "support/tiny_model.h"
 
 namespace {
@@ -95,7 +96,7 @@ struct Case {
   LoadOptions options;
 };
 
-std::vector<Case> cases() {
+std::vector<Case> cases(const Model& model) {
   std::vector<Case> cases;
   for (const Isa isa : {Isa::reference, available_isas().back()}) {
     for (const CacheType type : {CacheType::f16, CacheType::q8_0}) {
@@ -111,6 +112,9 @@ std::vector<Case> cases() {
                          .output_room = 8};
     for (Token token = 3; token < 200; token += 2) draft.output_ids.push_back(token);
     cases.push_back({isa, draft});
+    LoadOptions headed = cases.front().options;
+    headed.head = testing::tiny_head_to_load(model, {.taps = {0, 1}});
+    cases.push_back({isa, headed});
   }
   return cases;
 }
@@ -128,7 +132,7 @@ class Scene {
   // Each stage can be called again after it has thrown.
   void run(int stage) {
     switch (stage) {
-      case 0: first_ = backend_->begin(); break;
+      case 0: begin(); break;
       case 1: read(); break;
       case 2: choose({0, kPrompt - 1}); break;
       case 3: backend_->commit(first_, pass_.slots); break;
@@ -153,6 +157,11 @@ class Scene {
   const std::vector<Choice>& choices() const { return choices_; }
 
  private:
+  void begin() {
+    first_ = backend_->begin();
+    if (backend_->head()) backend_->use_head(first_, true);
+  }
+
   void read() {
     std::vector<Row> rows;
     for (int i = 0; i < kPrompt; ++i) {
@@ -161,6 +170,12 @@ class Scene {
       rows.push_back(row);
     }
     pass_ = backend_->forward(rows);
+    if (!backend_->head()) return;
+    for (int i = 0; i < kPrompt; ++i) {
+      if (i > 0) rows[static_cast<std::size_t>(i)].before = TargetRow{i - 1};
+      rows[static_cast<std::size_t>(i)].slot = pass_.slots[static_cast<std::size_t>(i)];
+    }
+    backend_->head()->forward(rows);
   }
 
   // A node of the first sequence. Then its subtree, rows 0 to 3: two children, a child of each. And
@@ -230,7 +245,7 @@ bool same(const Choice& a, const Choice& b) {
 TEST(MemoryFailure, LeavesTheBackendAsItWas) {
   if (OUTRIDER_SANITIZES_MEMORY) GTEST_SKIP() << "the sanitizer allocates memory itself";
   const Model model = tiny_model({.n_layers = 2});
-  for (const Case& c : cases()) {
+  for (const Case& c : cases(model)) {
     SCOPED_TRACE(::testing::Message() << name(c.isa) << ", cache " << int(c.options.cache_type)
                                       << ", outputs " << c.options.output_ids.size());
     const auto team = ThreadTeam::shared(c.options.n_threads);  // not made anew for each backend
@@ -263,7 +278,7 @@ TEST(MemoryFailure, LeavesTheBackendAsItWas) {
 TEST(MemoryFailure, EndsALoadWithAnException) {
   if (OUTRIDER_SANITIZES_MEMORY) GTEST_SKIP() << "the sanitizer allocates memory itself";
   const Model model = tiny_model({.n_layers = 2});
-  for (const Case& c : cases()) {
+  for (const Case& c : cases(model)) {
     int nth = 0;
     while (!gets_through(nth, [&] { load_cpu(model, c.options, c.isa); })) ASSERT_LT(++nth, 3000);
     EXPECT_GT(nth, 10);

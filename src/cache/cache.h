@@ -79,6 +79,7 @@ class Cache {
 
   // Pages that a device needs memory for.
   static int n_pages(const CacheLimits& limits);
+  int n_pages() const { return static_cast<int>(pages_.size()); }
 
   // Misuse (an unknown sequence, too many sequences or slots, an invalid path, no page left) fails
   // a CHECK. Only returned vectors are allocated, and before anything changes: after a

@@ -8,6 +8,7 @@
 #include "cli/commands.h"
 #include "cli/console.h"
 #include "cli/json.h"
+#include "runtime/head_choice.h"
 #include "runtime/profile.h"
 #include "runtime/profile_store.h"
 #include "speculation/drafters/self.h"
@@ -44,6 +45,11 @@ std::optional<std::string> tuned_text(const Json& document) {
 std::string drafters_text(const ProfileStore::Entry& entry) {
   const ProfileKey& key = entry.key;
   if (const auto tuned = tuned_text(entry.document)) return *tuned;
+  if (const auto head = head_choice_from(entry.document))
+    return printable(fmt::format("head right at {:.0f}% of {} places, {}{}{}",
+                                 100 * head->agreement, head->places,
+                                 head->type.empty() ? "type of its file" : head->type,
+                                 head->reading.empty() ? "" : ", ", head->reading));
   return key.drafters.empty() ? "off" : printable(fmt::format("{}", fmt::join(key.drafters, "+")));
 }
 

@@ -38,13 +38,13 @@ LoadOptions filled_in(LoadOptions options) {
 }
 
 CacheLimits limits(const Model& model, const LoadOptions& options) {
-  return {
-      .context = options.context,
-      .n_sequences = options.n_sequences,
-      .n_slots = options.n_slots,
-      .n_layers = model.spec.n_layers() + (options.head ? CpuHead::layers_in_cache(options.head->model.spec) : 0),
-      .n_pages = options.n_pages,
-      .shares_texts = options.shares_texts};
+  return {.context = options.context,
+          .n_sequences = options.n_sequences,
+          .n_slots = options.n_slots,
+          .n_layers = model.spec.n_layers() +
+                      (options.head ? CpuHead::layers_in_cache(options.head->model.spec) : 0),
+          .n_pages = options.n_pages,
+          .shares_texts = options.shares_texts};
 }
 
 int n_pages(const Model& model, const LoadOptions& options) {
@@ -72,15 +72,7 @@ class CpuBackend final : public Backend {
         model_(model, options, n_pages(model, options), isa, *team_, progress),
         all_layers_(model.spec.n_layers()) {
     std::iota(all_layers_.begin(), all_layers_.end(), 0);
-    if (options.head) {
-      const auto prefetch = [this] {
-        return prefetch_ ? prefetch_->chosen()
-                         : forced_prefetch_.value_or(PrefetchPattern::processor);
-      };
-      head_ = std::make_unique<CpuHead>(*options.head, options,
-                                        CpuHead::Target{*this, cache_, model_, prefetch},
-                                        n_pages(model, options), isa, *team_, progress);
-    }
+    if (options.head) load_head(*options.head, progress);
     if (forced_prefetch_ || kernels(isa).by_prefetch.empty()) return;
     const std::optional<PrefetchPattern> kept = kept_prefetch(options.tuning, isa);
     prefetch_.emplace(kept.value_or(PrefetchPattern::processor));
@@ -122,6 +114,12 @@ class CpuBackend final : public Backend {
   void remove_added_outputs() override { model_.remove_added_outputs(); }
 
   Backend* head() override { return head_.get(); }
+  void replace_head(const HeadToLoad& head) override {
+    CHECK(head_ &&
+          CpuHead::layers_in_cache(head.model.spec) == CpuHead::layers_in_cache(head_->spec()));
+    head_.reset();  // before memory for the other one is taken
+    load_head(head, {});
+  }
   void use_head(SequenceId sequence, bool uses) override {
     CHECK(head_ || !uses);
     if (head_) head_->use(sequence, uses);
@@ -166,6 +164,15 @@ class CpuBackend final : public Backend {
   int free_slots(SequenceId sequence) const override { return cache_.free_slots(sequence); }
 
  private:
+  void load_head(const HeadToLoad& head, const LoadProgress& progress) {
+    const auto prefetch = [this] {
+      return prefetch_ ? prefetch_->chosen()
+                       : forced_prefetch_.value_or(PrefetchPattern::processor);
+    };
+    head_ =
+        std::make_unique<CpuHead>(head, options(), CpuHead::Target{*this, cache_, model_, prefetch},
+                                  cache_.n_pages(), isa_, *team_, progress);
+  }
   bool uses_head(SequenceId sequence) const { return head_ && head_->is_used_by(sequence); }
 
   Pass forward_with(PrefetchPattern prefetch, std::span<const Row> rows,

@@ -52,9 +52,11 @@ CpuHead::CpuHead(const HeadToLoad& head, const LoadOptions& options, Target targ
       n_features_(tap_width_ * taps_.size()),
       all_layers_(static_cast<std::size_t>(layers_in_cache(spec()))),
       page_features_(n_features_ * static_cast<std::size_t>(n_pages)),
+      own_features_(n_features_ * static_cast<std::size_t>(options.n_sequences)),
       no_features_(n_features_),
       sequences_(static_cast<std::size_t>(options.n_sequences)) {
   std::iota(all_layers_.begin(), all_layers_.end(), 0);
+  rows_.reserve(static_cast<std::size_t>(options.batch_rows));
 }
 
 void CpuHead::use(SequenceId sequence, bool uses) {
@@ -90,13 +92,23 @@ std::span<float> CpuHead::page_features(int page) {
       .subspan(n_features_ * static_cast<std::size_t>(page), n_features_);
 }
 
+std::span<float> CpuHead::own_features(SequenceId sequence) {
+  return std::span(own_features_)
+      .subspan(n_features_ * static_cast<std::size_t>(sequence.value), n_features_);
+}
+
+void CpuHead::forked(SequenceId from, SequenceId to) {
+  of(to) = of(from);
+  std::ranges::copy(own_features(from), own_features(to).begin());
+}
+
 std::span<const float> CpuHead::kept_features(SequenceId sequence) {
   const int length = target_.cache.committed(sequence);
   if (length == 0) return no_features_;
   if (length % kPagePositions == 0)
     return page_features(target_.cache.pages(sequence)[length / kPagePositions - 1]);
-  CHECK(of(sequence).features);
-  return *of(sequence).features;
+  CHECK(of(sequence).has_features);
+  return own_features(sequence);
 }
 
 void CpuHead::read_features(int row, std::span<float> out) const {
@@ -120,20 +132,18 @@ void CpuHead::committed(SequenceId sequence, std::span<const SlotId> path, int f
     });
     CHECK(row != rows_.end());
     const int index = static_cast<int>(row - rows_.begin());
-    if (ends_page) {
-      read_features(index, page_features(target_.cache.pages(sequence)[position / kPagePositions]));
-    } else {
-      std::optional<std::vector<float>>& features = of(sequence).features;
-      if (!features) features.emplace(n_features_);
-      read_features(index, *features);
-    }
+    const std::span<float> kept =
+        ends_page ? page_features(target_.cache.pages(sequence)[position / kPagePositions])
+                  : own_features(sequence);
+    read_features(index, kept);
+    of(sequence).has_features = !ends_page;
   }
 }
 
 int CpuHead::length_kept(SequenceId sequence, int length) {
   Sequence& cut = of(sequence);
   if (length == target_.cache.committed(sequence)) return length;
-  cut.features.reset();
+  cut.has_features = false;
   cut.completed.reset();
   if (length % kPagePositions == 0) return length;
   const int last = length - 1, offset = last % kPagePositions;
@@ -143,7 +153,7 @@ int CpuHead::length_kept(SequenceId sequence, int length) {
 
 void CpuHead::reused(SequenceId sequence) {
   if (target_.cache.committed(sequence) % kPagePositions != 0) return;
-  of(sequence).features.reset();
+  of(sequence).has_features = false;
   of(sequence).completed.reset();
 }
 

@@ -52,7 +52,7 @@ class CpuHead final : public Backend {
   // To how many positions the cache shall be truncated so that `length` are kept.
   int length_kept(SequenceId sequence, int length);
   void reused(SequenceId sequence);
-  void forked(SequenceId from, SequenceId to) { of(to) = of(from); }
+  void forked(SequenceId from, SequenceId to);
   void ended(SequenceId sequence) { of(sequence) = {}; }
 
   // --- Backend
@@ -93,9 +93,9 @@ class CpuHead final : public Backend {
  private:
   struct Sequence {
     bool is_used = false;
-    // Of the last committed position, unless it is the last of its page. Nothing if a cut lost
-    // them.
-    std::optional<std::vector<float>> features = {};
+    // Whether those of the last committed position are in own_features(), as they are unless it is
+    // the last of its page or a cut has lost them.
+    bool has_features = false;
     // Where the keys and values of the next position lie, which the target alone has to compute
     // again.
     struct Place {
@@ -107,6 +107,7 @@ class CpuHead final : public Backend {
   Sequence& of(SequenceId sequence) { return sequences_[sequence.value]; }
   const Sequence& of(SequenceId sequence) const { return sequences_[sequence.value]; }
   std::span<float> page_features(int page);
+  std::span<float> own_features(SequenceId sequence);
   std::span<const float> kept_features(SequenceId sequence);
   void read_features(int row, std::span<float> out) const;
   void set_state(const Row& row, ForwardRow& prepared);
@@ -118,8 +119,9 @@ class CpuHead final : public Backend {
   const int first_layer_;  // the number that its first layer has in the cache
   const std::vector<int> taps_;
   const std::size_t tap_width_, n_features_;
-  std::vector<int> all_layers_;       // of those in the cache
-  std::vector<float> page_features_;  // [pages][n_features]
+  std::vector<int> all_layers_;  // of those in the cache
+  // Allocated at the beginning, so that no commit has to.
+  std::vector<float> page_features_, own_features_;  // [pages][n_features], [sequences][n_features]
   const std::vector<float> no_features_;
   std::vector<Sequence> sequences_;
   struct RowOfPass {

@@ -149,6 +149,9 @@ class Backend {
   // a row at position committed + h is head h's. They come ordered by head, all with logits. The
   // features of a model's pass can be read (TargetRow) until its next forward pass.
   virtual Backend* head() { return nullptr; }
+  // Loads the head anew, as read or encoded in another way. It has as many layers as before, and no
+  // sequence lives. Throws as BackendFactory::load() does, and then the target has no head.
+  virtual void replace_head(const HeadToLoad& /*head*/) {}
   // Of an empty sequence: whether it uses the head. Its rows must then be written by the head
   // before they are committed. At first none does. Sequences that do and those that do not share
   // no pages.

@@ -22,6 +22,13 @@ struct Head {
   // The target's tokens that the rows of the output matrix stand for, each once; empty: all, in
   // order (d2t in EAGLE-3's files).
   std::vector<Token> output_tokens = {};
+  // Other ways to read the file, where it leaves open which is meant; the model's is its
+  // producer's.
+  struct Reading {
+    std::string name;  // "taps one layer later"
+    EagleInput input;
+  };
+  std::vector<Reading> other_readings = {};
   // The only rows of it that count, ascending; empty: all.
   std::vector<Token> output_rows = {};
 };

@@ -8,6 +8,7 @@
 #include "base/machine.h"
 #include "base/processor.h"
 #include "formats/catalog.h"
+#include "runtime/head_choice.h"
 #include "runtime/head_file.h"
 #include "runtime/history_store.h"
 #include "runtime/memory.h"
@@ -68,8 +69,6 @@ Runtime::Runtime(RuntimeOptions options, ChooseFactory choose_factory, Progress 
     progress_.note(fmt::format("{}: without its parts for {}", target_model_.name,
                                fmt::join(target_model_.model.left_out, ", ")));
   note_warnings(target_model_, progress_);
-  load_options_.head = open_heads();
-  choose_context();
   if (options_.keeps || options_.reads_profiles) {
     try {
       profiles_.emplace(profile_file(), progress_);
@@ -77,9 +76,12 @@ Runtime::Runtime(RuntimeOptions options, ChooseFactory choose_factory, Progress 
       // No folder to keep them in.
     }
   }
+  open_asked_head();
+  choose_context();
   profile_ = find_profile(options_.drafters);
   if (profile_) load_options_.tuning = profile_->tuning;
   target_ = load(target_model_, load_options_);
+  if (head_ && !head_->is_chosen) choose_head_by_measurement();
 }
 
 ProfileKey Runtime::profile_key(std::span<const DraftChoice> drafters) {
@@ -175,8 +177,9 @@ const OpenedModel& Runtime::open_draft(const DraftChoice& choice) {
   return draft_models_.emplace(name, std::move(opened)).first->second;
 }
 
-// The head that the options' drafters name; null: none.
-std::shared_ptr<const HeadToLoad> Runtime::open_heads() const {
+// The head that the options' drafters name, to be loaded as it was chosen, or else as its producer
+// means it.
+void Runtime::open_asked_head() {
   const DraftChoice* found = nullptr;
   for (const DraftChoice& choice : options_.drafters) {
     if (!choice.kind->runs_head()) continue;
@@ -185,12 +188,59 @@ std::shared_ptr<const HeadToLoad> Runtime::open_heads() const {
                   choice.value);
     found = &choice;
   }
-  if (!found) return {};
+  if (!found) return;
   Head head = open_head(found->value, target_model_.model);
   LoadOptions options =
       found->kind->head_options(head, *target_model_.tokenizer, options_.drafter_flags);
-  return std::make_shared<const HeadToLoad>(
-      HeadToLoad{.model = std::move(head.model), .options = std::move(options)});
+  head_ = {.name = found->value,
+           .head = std::move(head),
+           .options = std::move(options),
+           .tries_types = !options_.drafter_flags.contains("--draft-quantize")};
+  HeadToLoad loaded{.model = head_->head.model, .options = head_->options};
+  const auto document = profiles_ ? profiles_->find(head_key(), options_.keeps) : std::nullopt;
+  const auto choice = document ? head_choice_from(*document) : std::nullopt;
+  if (choice) {
+    if (auto chosen = head_as_chosen(head_->head, head_->options, *choice)) {
+      loaded = std::move(*chosen);
+      head_->is_chosen = true;
+    }
+  }
+  load_options_.head = std::make_shared<const HeadToLoad>(std::move(loaded));
+}
+
+ProfileKey Runtime::head_key() {
+  ProfileKey key = profile_key({});
+  key.files.push_back(identify(head_->name, *head_->head.model.checkpoint));
+  key.drafters = {"measured head"};
+  key.cache_type.clear();
+  key.settings = {options_.drafter_flags.begin(), options_.drafter_flags.end()};
+  return key;
+}
+
+void Runtime::choose_head_by_measurement() {
+  const auto progress = [&](double share) {
+    constexpr double kParts = 1000;
+    if (progress_.advance)
+      progress_.advance("trying " + head_->name, static_cast<std::uint64_t>(share * kParts),
+                        static_cast<std::uint64_t>(kParts));
+    return !(progress_.interrupted && progress_.interrupted());
+  };
+  const HeadChoice choice = choose_head(*target_, *target_model_.tokenizer, head_->head,
+                                        head_->options, head_->tries_types, progress);
+  const std::string read = choice.reading.empty() ? "" : ", " + choice.reading;
+  if (progress_.detail)
+    progress_.detail(
+        fmt::format("{}: right at {:.0f}% of {} places of a sample text{}, weights in {}",
+                    head_->name, 100 * choice.agreement, choice.places, read,
+                    choice.type.empty() ? "their file's type" : choice.type));
+  // Heads that fit are right at half of such places and more; one for another fine-tune at fewer.
+  constexpr double kLow = 0.25;
+  if (choice.agreement < kLow && progress_.note)
+    progress_.note(
+        fmt::format("{}: right at {:.0f}% of {} places of a sample text, so it brings "
+                    "little; was it made for this model?",
+                    head_->name, 100 * choice.agreement, choice.places));
+  if (profiles_ && options_.keeps) profiles_->keep(head_key(), json_of(choice));
 }
 
 // Throws Error if a copy that is loaded with these options is not much smaller than the target.

@@ -15,6 +15,7 @@
 #include "cache/cache.h"
 #include "engine/session.h"
 #include "model/backend.h"
+#include "model/head.h"
 #include "runtime/drafter_registry.h"
 #include "runtime/opened_model.h"
 #include "runtime/profile.h"
@@ -93,7 +94,9 @@ class Runtime {
 
  private:
   const OpenedModel& open_draft(const DraftChoice& choice);
-  std::shared_ptr<const HeadToLoad> open_heads() const;
+  void open_asked_head();
+  ProfileKey head_key();
+  void choose_head_by_measurement();
   void check_copy(const LoadOptions& options) const;
   LoadOptions draft_load_options(const DraftChoice& choice);
   using Need = std::function<MemoryNeed(int context, int n_pages)>;
@@ -121,6 +124,15 @@ class Runtime {
   std::optional<ProfileStore> profiles_;  // nothing: none are read
   std::optional<Profile> profile_;        // of the options' drafters, as it was found
   std::map<std::string, OpenedModel> draft_models_;
+  // The head that the options' drafters name.
+  struct AskedHead {
+    std::string name;
+    Head head;
+    LoadOptions options;
+    bool tries_types;
+    bool is_chosen = false;  // how it is read and encoded, from the profile
+  };
+  std::optional<AskedHead> head_;
   std::shared_ptr<Backend> target_;
   std::map<std::string, std::shared_ptr<Backend>> drafts_;  // loaded, by name
 };

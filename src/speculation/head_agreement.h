@@ -1,0 +1,27 @@
+// How often a head is right: what tells ways to read or to load one apart.
+
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "base/token.h"
+#include "model/backend.h"
+
+namespace outrider {
+
+// For each place of a text, teacher-forced, whether the head's most likely token is the target's
+// own: of a head that goes on from features, at its first level and at its second; of Medusa's
+// heads, the first one's and the second's. As much of the text as the target's context holds. The
+// target has a head, and a sequence that is free. Throws as Backend does, and Error("interrupted")
+// if `progress` says so.
+std::vector<bool> measure_agreement(Backend& target, std::span<const Token> text,
+                                    const LoadProgress& progress);
+
+double share_of_right(const std::vector<bool>& right);
+
+// Whether the second is right more often than the first by more than two standard errors of the
+// difference, which places where both are right or both wrong say nothing about (McNemar 1947).
+bool is_clearly_better(const std::vector<bool>& first, const std::vector<bool>& second);
+
+}  // namespace outrider
