@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <boost/math/special_functions/gamma.hpp>
+#include <limits>
 #include <map>
 
 #include "cpu/backend.h"
@@ -101,9 +103,10 @@ class Scene {
   }
   std::unique_ptr<Generation> begin(std::span<const Token> prompt, int n_predict = 16) {
     auto generation = engine_->begin(prompt, greedy(), stop(n_predict));
-    texts_[generation->draft_sequence] = generation.get();
+    watch(*generation);
     return generation;
   }
+  void watch(const Generation& generation) { texts_[generation.draft_sequence] = &generation; }
   void run(std::vector<Generation*> generations) {
     while (std::erase_if(generations, [](const Generation* each) { return each->ended(); }),
            !generations.empty())
@@ -276,6 +279,75 @@ TEST_P(Head, ProposesAfterOtherDrafters) {
   scene.engine().restart(*generation, prompt, Scene::greedy(), scene.stop(16));
   scene.run({generation.get()});
   expect_fresh_trees(scene, 6);
+}
+
+// With classic verification answers have the distribution that the target has by itself, whatever
+// the head draws.
+TEST_P(Head, DrawsGiveTheTargetsDistribution) {
+  constexpr int kSamples = 8000, kTokens = 4;
+  constexpr double kFalseAlarm = 1e-8;
+  SceneOptions options;
+  options.load.n_sequences = 2;
+  options.engine.planner.rows = 12;
+  Scene scene(GetParam(), options);
+  SamplingParams sampling;
+  sampling.filters = {
+      .top_k = 0, .top_p = 1, .min_p = 0, .temperature = 8};  // so hot that the model is unsure
+  for (Token token = 4; token < kVocabulary; ++token)
+    sampling.bias.push_back({token, -std::numeric_limits<float>::infinity()});
+  const std::vector<Token> prompt = random_text(20, 13);
+
+  using Answer = std::vector<Token>;
+  std::map<Answer, double> expected{{{}, 1}};
+  const OwnedSequence plain(scene.target());
+  for (int i = 0; i < kTokens; ++i) {
+    std::map<Answer, double> longer;
+    for (const auto& [answer, chance] : expected) {
+      std::vector<Token> text = prompt;
+      text.insert(text.end(), answer.begin(), answer.end());
+      std::vector<Row> rows;
+      for (int at = 0; at < std::ssize(text); ++at)
+        rows.push_back({.sequence = plain.id(),
+                        .token = text[at],
+                        .position = at,
+                        .parent = at == 0 ? Parent{CommittedEnd{}} : Parent{EarlierRow{at - 1}},
+                        .wants_logits = at + 1 == std::ssize(text)});
+      const Pass pass = scene.target().forward(rows);
+      ChoiceRequest request = choice_request(sampling, {}, static_cast<int>(rows.size()) - 1,
+                                             static_cast<int>(text.size()));
+      request.wants_probabilities = true;
+      const std::vector<Choice> choices = scene.target().choose(pass, {&request, 1});
+      for (const auto& [token, probability] : choices[0].probabilities) {
+        Answer next = answer;
+        next.push_back(token);
+        longer[next] = chance * probability;
+      }
+      scene.target().discard(plain.id());
+    }
+    expected = std::move(longer);
+  }
+
+  std::map<Answer, int> found;
+  long n_accepted = 0;
+  for (int i = 0; i < kSamples; ++i) {
+    sampling.seed = static_cast<std::uint64_t>(i);
+    const auto generation = scene.engine().begin(prompt, sampling, scene.stop(kTokens),
+                                                 {.verifier = rejection_verifier()});
+    scene.watch(*generation);
+    scene.run({generation.get()});
+    ASSERT_FALSE(generation->error);
+    n_accepted += generation->counters.accepted;
+    ++found[{generation->tokens.begin() + std::ssize(prompt), generation->tokens.end()}];
+  }
+  double statistic = 0;  // Pearson's
+  for (const auto& [answer, chance] : expected) {
+    const double wanted = chance * kSamples, n = found[answer];
+    statistic += (n - wanted) * (n - wanted) / wanted;
+  }
+  EXPECT_EQ(found.size(), expected.size());
+  EXPECT_GT(boost::math::gamma_q(static_cast<double>(expected.size() - 1) / 2, statistic / 2),
+            kFalseAlarm);
+  EXPECT_GT(n_accepted, kSamples / 10);
 }
 
 INSTANTIATE_TEST_SUITE_P(, Head, ::testing::Bool(),
