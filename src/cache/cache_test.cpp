@@ -175,6 +175,38 @@ TEST(Cache, ATextAdoptsWhatAnotherLeft) {
   EXPECT_EQ(cache.pages(third)[1], pages[1]);
 }
 
+// As of texts that use a head and of those that do not.
+TEST(Cache, PagesOfOtherLayersAreNotAdopted) {
+  CacheLimits limits = kLimits;
+  limits.shares_texts = true;
+  Cache cache(limits);
+  const std::vector<Token> text(64, 5);
+  const auto begin = [&](unsigned written) {
+    const SequenceId sequence = cache.begin();
+    cache.set_layers(sequence, layers(written));
+    return sequence;
+  };
+  const auto write = [&](SequenceId sequence, unsigned written) {
+    std::vector<SlotId> chain;
+    for (const Token token : text) {
+      chain.push_back(cache.add_slot(
+          sequence, token, chain.empty() ? std::nullopt : std::optional(chain.back()), layers(3)));
+      if (written != 3) cache.add_layers(sequence, chain.back(), layers(written));
+    }
+    cache.commit(sequence, chain);
+    cache.check_integrity();
+  };
+  const SequenceId few = begin(3), all = begin(7);
+  write(few, 3);
+  EXPECT_EQ(cache.reuse_prefix(all, text), 0);
+  write(all, 7);
+  EXPECT_NE(cache.pages(few)[0], cache.pages(all)[0]);
+  cache.end(few);
+  const SequenceId another = begin(7);
+  EXPECT_EQ(cache.reuse_prefix(another, text), 64);
+  EXPECT_EQ(cache.pages(another)[0], cache.pages(all)[0]);
+}
+
 TEST(Cache, PagesThatWereUsedLongestAgoAreTakenFirst) {
   CacheLimits limits = kLimits;
   limits.shares_texts = true;
