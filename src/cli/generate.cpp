@@ -90,9 +90,15 @@ void note_known_drafts(const DraftSetting& draft, const Settings& settings,
                        const Metadata& metadata, Console& console) {
   if (draft.text != "auto" || settings.model_draft || find_in_catalog(settings.model)) return;
   const KnownModel* const known = known_model(metadata);
-  if (!known || known->drafts.empty()) return;
-  console.note(fmt::format("{} may be faster with a draft model: {} (-md FILE)", known->name,
-                           fmt::join(known->drafts, " or ")));
+  if (!known) return;
+  const auto note = [&](std::string_view what, const std::vector<std::string>& names,
+                        std::string_view value) {
+    if (names.empty()) return;
+    console.note(fmt::format("{} may be faster with a {}: {} (-md {})", known->name, what,
+                             fmt::join(names, " or "), value));
+  };
+  note("draft model", known->drafts, "FILE");
+  note("head", known->heads, "FOLDER");
 }
 
 void check_draft_flags(const Settings& settings, std::span<const DraftSetting> drafts,

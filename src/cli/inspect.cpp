@@ -173,7 +173,9 @@ int inspect(const Machine& machine, const Settings& settings) {
                             {"working", need->working},   {"available", plannable_memory_bytes()}};
     }
     if (!problem.empty()) document["problem"] = problem;
-    if (known) document["known_as"] = {{"name", known->name}, {"drafts", known->drafts}};
+    if (known)
+      document["known_as"] = {
+          {"name", known->name}, {"drafts", known->drafts}, {"heads", known->heads}};
     if (pair) {
       document["draft"] = {{"model", *settings.model_draft},
                            {"can_draft", !pair->problem},
@@ -225,9 +227,12 @@ int inspect(const Machine& machine, const Settings& settings) {
         human_bytes(bytes_per_token(*model)));
   }
   if (!problem.empty()) text += fmt::format("\ncannot be run: {}\n", problem);
-  if (known && !known->drafts.empty()) {
-    text += fmt::format("\n{}\n  draft models that suit: {}\n", known->name,
-                        fmt::join(known->drafts, ", "));
+  if (known && !(known->drafts.empty() && known->heads.empty())) {
+    text += fmt::format("\n{}\n", known->name);
+    if (!known->drafts.empty())
+      text += fmt::format("  draft models that suit: {}\n", fmt::join(known->drafts, ", "));
+    if (!known->heads.empty())
+      text += fmt::format("  heads that were made for it: {}\n", fmt::join(known->heads, ", "));
   }
   if (pair) {
     text += fmt::format("\n{} as a draft model\n", *settings.model_draft);

@@ -56,15 +56,25 @@ bool belongs(const Metadata& metadata, const ModelSeries& series) {
          has_marks(metadata, series.marks);
 }
 
+bool is_repository(std::string_view name) {
+  const std::size_t slash = name.find('/');
+  return slash != name.npos && slash > 0 && slash + 1 < name.size() &&
+         name.find('/', slash + 1) == name.npos && name.find(' ') == name.npos;
+}
+
 KnownModel parse_model(const Json& json) {
   KnownModel model{.name = json.at("name").get<std::string>(),
                    .layers = json.at("layers").get<std::int64_t>(),
                    .embedding = json.at("embedding").get<std::int64_t>(),
-                   .drafts = json.at("drafts").get<std::vector<std::string>>()};
+                   .drafts = json.at("drafts").get<std::vector<std::string>>(),
+                   .heads = json.value("heads", std::vector<std::string>())};
   constexpr std::int64_t kSizeMax = 1 << 20;
   for (const std::int64_t size : {model.layers, model.embedding})
     if (size < 1 || size > kSizeMax)
       throw Error("{}: a size is {}, expected 1 to {}", model.name, size, kSizeMax);
+  for (const std::string& head : model.heads)
+    if (!is_repository(head))
+      throw Error("{}: its head is \"{}\", expected OWNER/NAME", model.name, printable(head));
   return model;
 }
 

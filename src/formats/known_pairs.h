@@ -1,5 +1,6 @@
-// Which published models draft well for which: pairs of one vocabulary, by family and size, whether
-// or not the catalogue has their files. The list is assets/pairs.json, built into the program.
+// Which published models draft well for which, and which heads are made for which: by family and
+// size, whether or not the catalogue has their files. The list is assets/pairs.json, built into the
+// program.
 
 #pragma once
 
@@ -18,6 +19,8 @@ struct KnownModel {
   std::string name;  // "Llama 3.1 8B"
   std::int64_t layers = 0, embedding = 0;
   std::vector<std::string> drafts;  // names in the same series, the smallest first; may be empty
+  // Learned heads (model/head.h), by the names of their repositories: "OWNER/NAME".
+  std::vector<std::string> heads = {};
 };
 
 // Models of one architecture and one vocabulary. Several series can have equal sizes, so a file

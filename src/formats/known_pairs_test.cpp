@@ -79,6 +79,10 @@ TEST(KnownPairs, FilesAreRecognized) {
       {{"mistral3", "tekken", "Ministral 3 14B", 40, 5120, {}}, "Ministral 3 14B"},
       {{"mistral3", "tekken", "Mistral Small 3.2 24B", 40, 5120, {}}, ""},
       {{"phi3", "", "", 32, 3072, {}}, ""},
+      {{"llama", "default", "Vicuna 7b v1.3", 32, 4096, {}}, "Vicuna 1.3 7B"},
+      {{"llama", "default", "Vicuna 7b v1.5", 32, 4096, {}}, ""},
+      {{"llama", "default", "Mistral 7B Instruct v0.2", 32, 4096, {}}, "Mistral 7B Instruct 0.2"},
+      {{"llama", "default", "Mistral 7B Instruct v0.1", 32, 4096, {}}, ""},
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(fmt::format("{} {}", c.file.architecture, c.file.name));
@@ -132,6 +136,22 @@ TEST(KnownPairs, PairsGoOneWay) {
   EXPECT_TRUE(is_known_pair(find("Llama 3.1 or 3.3 70B"), find("Llama 3.2 1B")));
 }
 
+TEST(KnownPairs, HeadsAreNamedByModel) {
+  const auto heads_of = [](const Described& file) { return known_model(file.metadata())->heads; };
+  const ModelSeries::Mark eom{128008, "<|eom_id|>"};
+  const ModelSeries::Mark chat{151645, "<|im_end|>"}, think{151667, "<think>"};
+  EXPECT_EQ(heads_of({"llama", "llama-bpe", "", 32, 4096, {eom}}).front(),
+            "yuhuili/EAGLE3-LLaMA3.1-Instruct-8B");
+  EXPECT_EQ(heads_of({"qwen3", "qwen2", "", 28, 2048, {chat, think}}),
+            std::vector<std::string>{"AngelSlim/Qwen3-1.7B_eagle3"});
+  EXPECT_TRUE(heads_of({"gemma3", "", "", 18, 640, {}}).empty());
+  std::set<std::string> names;
+  for (const ModelSeries& series : model_series())
+    for (const KnownModel& model : series.models)
+      for (const std::string& head : model.heads) EXPECT_TRUE(names.insert(head).second) << head;
+  EXPECT_GT(names.size(), 15u);
+}
+
 TEST(KnownPairs, NamesAreUnique) {
   std::set<std::string> names;
   for (const ModelSeries& series : model_series())
@@ -143,10 +163,12 @@ TEST(KnownPairs, NamesAreUnique) {
 TEST(KnownPairs, MalformedTextIsAnError) {
   const std::string good = R"({"series": [{"architecture": "a", "tokens": {"7": "x"}, "models": [
       {"name": "S", "layers": 2, "embedding": 10, "drafts": []},
-      {"name": "L", "layers": 2, "embedding": 20, "drafts": ["S"]}]}]})";
+      {"name": "L", "layers": 2, "embedding": 20, "drafts": ["S"], "heads": ["o/h"]}]}]})";
   const auto series = parse_model_series(good, "p");
   ASSERT_EQ(series.size(), 1u);
   EXPECT_EQ(series[0].models[1].drafts, std::vector<std::string>{"S"});
+  EXPECT_EQ(series[0].models[1].heads, std::vector<std::string>{"o/h"});
+  EXPECT_TRUE(series[0].models[0].heads.empty());
   EXPECT_EQ(series[0].marks[0].token, 7u);
   const std::tuple<const char*, const char*, const char*> cases[] = {
       {"{\"series\"", "{\"series", "parse error"},
@@ -158,6 +180,10 @@ TEST(KnownPairs, MalformedTextIsAnError) {
       {"\"embedding\": 20", "\"embedding\": 1e18", "L: a size is 1000000000000000000"},
       {"\"embedding\": 20", "\"embedding\": 10", "L: its draft S is no smaller"},
       {"[\"S\"]", "[\"X\"]", "L: its draft X is not in the series"},
+      {"o/h", "h", "L: its head is \"h\", expected OWNER/NAME"},
+      {"o/h", "/h", "L: its head is \"/h\", expected OWNER/NAME"},
+      {"o/h", "o/h/i", "L: its head is \"o/h/i\", expected OWNER/NAME"},
+      {"[\"o/h\"]", "\"o/h\"", "must be array"},
   };
   for (const auto& [from, to, message] : cases) {
     SCOPED_TRACE(to);
