@@ -210,7 +210,8 @@ std::vector<Flag> make_flags() {
   add({"-m", "--model"}, "MODEL", model, loading, text(&Settings::model),
       "a name of the catalogue, downloaded if it is missing, or a .gguf file");
   add({"-md", "--model-draft"}, "MODEL", model, generating, optional_text(&Settings::model_draft),
-      "a smaller model, best of the same vocabulary; --draft auto then uses it as a drafter");
+      "a smaller model, best of the same vocabulary, or a learned head; --draft auto then uses it "
+      "as a drafter");
   add({"--offline"}, "", model, loading, on(&Settings::offline), "never download a model");
   add({"--tokenizer-pre"}, "NAME", model, loading, text(&Settings::tokenizer_pre),
       "how text is cut into words before it becomes tokens (tokenizer.ggml.pre), where the model "

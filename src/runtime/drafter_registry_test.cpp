@@ -86,6 +86,24 @@ TEST(ParseDraft, SaysWhatIsWrong) {
   }
 }
 
+// A folder is a head, or else no model.
+TEST(ParseDraft, TellsHeadsFromModels) {
+  const std::string head = testing::TempDir();
+  const std::vector<std::pair<std::string, std::string>> expected{
+      {"lookup", ""}, {"prediction", ""}, {"eagle", head}};
+  EXPECT_EQ(parsed("auto", head.c_str()), expected);
+  EXPECT_EQ(parsed("eagle", head.c_str()).at(0).second, head);
+  for (const std::string& text : {"model=" + head, "parallel=" + head, std::string("model")}) {
+    SCOPED_TRACE(text);
+    try {
+      parse_draft(text, head);
+      FAIL() << "accepted";
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("eagle=" + head), std::string::npos) << error.what();
+    }
+  }
+}
+
 // What command lines and messages rely on.
 TEST(DrafterKinds, AreComplete) {
   std::set<std::string> names{"off", "auto"}, flags;

@@ -43,8 +43,13 @@ std::string_view head_kind(std::string_view name) {
 
 Head open_head(const std::string& name, const Model& target) {
   const std::filesystem::path path(name);
-  if (is_gguf(path))
-    return interpret_head(std::make_shared<Checkpoint>(read_gguf(path)), {}, target);
+  if (is_gguf(path)) {
+    auto gguf = std::make_shared<Checkpoint>(read_gguf(path));
+    if (!is_head(gguf->metadata))
+      throw Error("{}: is a model, no learned head; a draft model is asked for by model={}", name,
+                  name);
+    return interpret_head(std::move(gguf), {}, target);
+  }
   auto checkpoint = std::make_shared<Checkpoint>(read_safetensors(path));
   const auto config = read_config(path);
   if (is_medusa(*checkpoint))
