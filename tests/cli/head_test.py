@@ -1,0 +1,205 @@
+"""Learned heads (EAGLE-3) with the smallest real model: the text is the same, and what is no such head is refused."""
+
+import json
+import os
+import signal
+import subprocess
+import tempfile
+import unittest
+import zipfile
+from pathlib import Path
+
+from made_head import write_head
+from program import MODEL, OUTRIDER, TestCase, environment, model_path, needs_model, outrider
+from terminal import Terminal
+
+PROMPT = "one two three one two three one two three one two three one"
+GREEDY, SAMPLED = ["--temp", "0"], ["--temp", "0.8", "--seed", "11"]
+# Drafts in every step.
+ALWAYS = ["--budget", "fixed", "--draft-rows", "7", "--draft-depth", "4", "--draft-width", "3"]
+
+
+class HeadTestCase(TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = Path(cls.enterClassContext(tempfile.TemporaryDirectory()))
+        cls.head = write_head(model_path(MODEL), cls.folder / "head")
+        cls.named = write_head(model_path(MODEL), cls.folder / "named", n_outputs=512)  # it has a d2t
+
+    def run_json(self, *arguments, prompt=PROMPT, n=48, **changes):
+        result = outrider("run", "--json", "-p", prompt, "-n", str(n), "--ignore-eos", *arguments, **changes)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return json.loads(result.stdout)
+
+
+@needs_model(MODEL)
+class Text(HeadTestCase):
+    def test_the_same_text_with_and_without(self):
+        for flags in (GREEDY, [*SAMPLED, "--repeat-penalty", "1.1"]):
+            plain = self.run_json("--draft", "off", *flags)
+            for how in (["-md", self.head], ["-md", self.head, *ALWAYS], ["--draft", f"eagle={self.head}", *ALWAYS],
+                        ["-md", self.head, "--draft", "eagle", *ALWAYS],
+                        ["--draft", f"lookup+eagle={self.head}", *ALWAYS],
+                        ["--draft", f"eagle={self.named}", *ALWAYS],
+                        ["--draft", f"eagle={self.head}", "--draft-quantize", "off", "--draft-vocab", "all", *ALWAYS],
+                        ["--draft", f"eagle={self.head}", "-t", "1", "-b", "7", *ALWAYS],
+                        ["--draft", f"eagle={self.head}", "--cache-type", "q8_0", *ALWAYS]):
+                if "q8_0" in how:
+                    plain = self.run_json("--draft", "off", "--cache-type", "q8_0", *flags)
+                with self.subTest(flags=flags, how=how):
+                    answer = self.run_json(*how, *flags)
+                    self.assertEqual(answer["tokens"], plain["tokens"])
+                    if "--budget" in how:
+                        self.assertGreater(answer["draft"]["eagle"]["proposed"], 40)
+
+    def test_some_drafts_are_accepted(self):
+        answer = self.run_json("--draft", f"eagle={self.head}", *ALWAYS, *GREEDY)
+        self.assertGreater(answer["draft"]["eagle"]["accepted"], 10, answer["draft"])
+
+    def test_beside_a_draft_model(self):
+        plain = self.run_json("--draft", "off", *GREEDY)
+        both = self.run_json("--draft", f"lookup+model={MODEL}+eagle={self.head}", *ALWAYS, *GREEDY)
+        self.assertEqual(both["tokens"], plain["tokens"])
+        self.assertEqual(set(both["draft"]), {"lookup", "model", "eagle"})
+
+    def test_auto_has_the_head_of_md(self):
+        self.assertEqual(set(self.run_json("-md", self.head, *GREEDY)["draft"]), {"lookup", "prediction", "eagle"})
+
+    def test_a_prompt_over_several_pages_and_the_context_s_end(self):
+        prompt = "one two three four five six seven eight nine ten " * 15  # more than two pages
+        for context in (255, 256, 257):
+            flags = [*GREEDY, "-c", str(context), "--raw"]
+            plain = self.run_json("--draft", "off", *flags, prompt=prompt, n=4000)
+            headed = self.run_json("--draft", f"eagle={self.head}", *ALWAYS, *flags, prompt=prompt, n=4000)
+            self.assertEqual(headed["tokens"], plain["tokens"])
+            self.assertEqual(headed["finish_reason"], "length")
+            usage = headed["usage"]
+            self.assertIn(usage["prompt_tokens"] + usage["completion_tokens"], (context, context + 1))
+
+    def test_prove(self):
+        for flags in (GREEDY, SAMPLED):
+            for draft in (f"eagle={self.head}", f"lookup+eagle={self.named}"):
+                with self.subTest(flags=flags, draft=draft):
+                    result = outrider("prove", "-p", PROMPT, "-n", "32", "--draft", "off", "--draft", draft, *ALWAYS,
+                                      *flags, "--json")
+                    self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+                    report = json.loads(result.stdout)
+                    self.assertTrue(report["identical"])
+                    self.assertEqual([setting["draft"] for setting in report["settings"]], ["off", draft])
+
+    def test_certificate(self):
+        result = outrider("prove", "--json", "--draft", f"lookup+eagle={self.head}", "-c", "512")
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        self.assertTrue(json.loads(result.stdout)["passed"])
+
+    def test_rejection(self):
+        drafts = ["--draft", f"lookup+eagle={self.head}", "--draft-quantize", "off", *ALWAYS, "--verify", "rejection"]
+        plain = self.run_json("--draft", "off", *GREEDY)
+        self.assertEqual(self.run_json(*drafts, *GREEDY)["tokens"], plain["tokens"])
+        answers = [self.run_json(*drafts, *SAMPLED) for _ in range(2)]
+        self.assertEqual(answers[0]["tokens"], answers[1]["tokens"])
+        self.assertGreater(answers[0]["draft"]["eagle"]["proposed"], 40)
+
+    def test_bench_generate(self):
+        prompts = self.folder / "prompts.jsonl"
+        prompts.write_text("".join(json.dumps({"prompt": prompt}) + "\n" for prompt in (PROMPT, "Count to five.")))
+        for drafts in (["--draft", "off", "--draft", f"eagle={self.head}"], ["--draft", "all", "-md", self.head]):
+            result = outrider("bench", "generate", "--prompts", str(prompts), *drafts, "-n", "16", *GREEDY, "--json")
+            self.assertEqual(result.returncode, 0, result.stderr)
+            report = json.loads(result.stdout)
+            self.assertTrue(report["identical"])
+            names = [group["draft"] for group in report["groups"] if group["group"] == "all"]
+            self.assertIn("eagle" if "all" in drafts else f"eagle={self.head}", names)
+            self.assertNotIn("model", names)
+
+    def test_a_chat(self):
+        """Turns that share a beginning, a turn that is stopped, a beginning that is forgotten."""
+        said = "Say hello.\nSay it again.\n/reset\nSay hello.\n"
+        flags = ["run", "-n", "24", *GREEDY]
+        plain = outrider(*flags, "--draft", "off", input=said)
+        headed = outrider(*flags, "--draft", f"eagle={self.head}", *ALWAYS, input=said)
+        self.assertEqual(headed.returncode, 0, headed.stderr)
+        self.assertEqual(headed.stdout, plain.stdout)
+
+    def test_ctrl_c_ends_an_answer_of_a_chat_and_no_more(self):
+        terminal = Terminal("run", *GREEDY, "--ignore-eos", "-n", "1000", "--draft", f"eagle={self.head}", *ALWAYS)
+        terminal.wait_for("> ")
+        for _ in range(2):
+            terminal.type("Tell me a long story.\r")
+            terminal.wait_for(r"(\w+\W+){8}")
+            terminal.press("\x03")
+            terminal.wait_for("> ")
+        terminal.type("/exit\r")
+        self.assertEqual(terminal.end(), 0)
+
+    def test_signals(self):
+        for number, status in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+            process = subprocess.Popen([OUTRIDER, "run", "-p", PROMPT, "--ignore-eos", "-n", "4000", "-md", self.head],
+                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
+            process.stdout.read(1)
+            process.send_signal(number)
+            _, error = process.communicate()
+            self.assertEqual(process.returncode, status)
+            self.assertNotIn(b"outrider:", error)
+
+
+@needs_model(MODEL)
+class Refused(HeadTestCase):
+    def refused(self, draft, *parts, status=1, flags=()):
+        with self.subTest(draft=draft, flags=flags):
+            self.assert_fails(outrider("run", "-p", "x", "-n", "1", "--draft", draft, *flags), status, *parts)
+
+    def test_flags(self):
+        self.refused("eagle", "eagle: names no model; write eagle=HEAD", status=2)
+        self.refused("eagle=", "write eagle=HEAD", status=2)
+        missing = str(self.folder / "missing")
+        self.refused(f"eagle={missing}", missing, "No such file")
+        self.assert_fails(outrider("run", "-p", "x", "-md", missing), 1, "missing")
+        self.refused(f"eagle={self.head}+eagle={self.named}", "eagle is named twice", status=2)
+        self.assert_fails(outrider("prove", "-p", "x", "-n", "1", "--draft", f"eagle={self.head}", "--draft",
+                                   f"eagle={self.named}"), 1, self.head, self.named, "a model can have one at a time")
+
+    def test_a_head_where_a_model_belongs_and_a_model_where_a_head_belongs(self):
+        self.refused(f"model={self.head}", self.head, "a learned head is asked for by eagle=", status=2)
+        self.refused("model", self.head, "a learned head is asked for by eagle=", status=2, flags=["-md", self.head])
+        self.refused(f"eagle={model_path(MODEL)}", model_path(MODEL), "no learned head", "model=")
+        self.assert_fails(outrider("run", "-p", "x", "-m", self.head), 1, self.head)
+
+    def test_files(self):
+        n = 0
+
+        def made(**how):
+            nonlocal n
+            n += 1
+            return write_head(model_path(MODEL), self.folder / f"bad{n}", **how)
+
+        empty = self.folder / "empty"
+        empty.mkdir()
+        self.refused(f"eagle={empty}", str(empty))
+        no_config = made()
+        os.unlink(os.path.join(no_config, "config.json"))
+        self.refused(f"eagle={no_config}", "config.json")
+        cut = Path(made(), "model.safetensors")
+        cut.write_bytes(cut.read_bytes()[:-7])
+        self.refused(f"eagle={cut.parent}", str(cut))
+        pytorch = self.folder / "pytorch" / "pytorch_model.bin"
+        pytorch.parent.mkdir()
+        with zipfile.ZipFile(pytorch, "w") as archive:
+            archive.writestr("archive/data.pkl", b"\x80\2}q\0.")
+        for name in (pytorch, pytorch.parent):
+            self.refused(f"eagle={name}", f"outrider convert-head {pytorch}")
+        for how, *says in [
+            (dict(without=["midlayer.mlp.up_proj.weight"]), "tensor midlayer.mlp.up_proj.weight is missing"),
+            (dict(without=["fc.weight"]), "fc.weight is missing"),
+            (dict(changes={"intermediate_size": 65}), "midlayer.mlp.gate_proj.weight is [576, 64], expected [576, 65]"),
+            (dict(changes={"target_hidden_size": 2048}), "is for a target of width 2048"),
+            (dict(changes={"hidden_act": "gelu"}), 'hidden_act is "gelu"'),
+            (dict(changes={"eagle_config": {"eagle_aux_hidden_state_layer_ids": [1, 2, 99]}}),
+             "eagle_aux_hidden_state_layer_ids"),
+            (dict(n_outputs=64, changes={"draft_vocab_size": 65}), "draft_vocab_size is 65, but d2t names 64"),
+        ]:
+            self.refused(f"eagle={made(**how)}", *says)
+
+
+if __name__ == "__main__":
+    unittest.main()
