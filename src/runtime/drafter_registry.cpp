@@ -93,7 +93,8 @@ DraftChoice parse_part(std::string_view part, std::string_view draft_model) {
     throw Error("{0}: lacks a value; write {0}={1}", name, choice.kind->value);
   const std::string_view head = choice.kind->names_file() ? head_kind(choice.value) : "";
   if (!head.empty() && head != choice.kind->name)
-    throw Error("{0}: {1} holds a head, which is asked for by {2}={1}", name, choice.value, head);
+    throw Error("{0}: {1} is a learned head that another drafter runs; write {2}={1}", name,
+                choice.value, head);
   return choice;
 }
 

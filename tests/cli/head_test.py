@@ -160,8 +160,8 @@ class Refused(HeadTestCase):
                                    f"eagle={self.named}"), 1, self.head, self.named, "a model can have one at a time")
 
     def test_a_head_where_a_model_belongs_and_a_model_where_a_head_belongs(self):
-        self.refused(f"model={self.head}", self.head, "a learned head is asked for by eagle=", status=2)
-        self.refused("model", self.head, "a learned head is asked for by eagle=", status=2, flags=["-md", self.head])
+        self.refused(f"model={self.head}", self.head, "is a learned head", "write eagle=", status=2)
+        self.refused("model", self.head, "is a learned head", "write eagle=", status=2, flags=["-md", self.head])
         self.refused(f"eagle={model_path(MODEL)}", model_path(MODEL), "no learned head", "model=")
         self.assert_fails(outrider("run", "-p", "x", "-m", self.head), 1, self.head)
 

@@ -51,7 +51,7 @@ class Usage(TestCase):
             (["run", "-n", "99999999999"], "--predict 99999999999: expected a whole number"),
             (["run", "--cache-type", "q4_0"], "--cache-type q4_0: expected f16 or q8_0 or f32"),
             (["run", "--draft", "5", "-p", "x"], "--draft-depth 5"),
-            (["run", "--draft", "medusa", "-p", "x"], 'no drafter is called "medusa"'),
+            (["run", "--draft", "hydra", "-p", "x"], 'no drafter is called "hydra"'),
             (["run", "--draft", "lokup", "-p", "x"], 'did you mean "lookup"?'),
             (["run", "--draft", "model", "-p", "x"], "names no model"),
             (["run", "--stop", "", "-p", "x"], "must not be empty"),

@@ -109,7 +109,7 @@ class Heads(TestCase):
     def test_few_pages(self):
         """Texts that do not fit together: some give their pages back and are computed again."""
         prompts = [f"{i} " + WORDS for i in range(4)]
-        fields = {"temperature": 0, "max_tokens": 200, "ignore_eos": True}
+        fields = {"temperature": 0, "max_tokens": 320, "ignore_eos": True}
         with Server("-md", self.head, "-np", "4", "-c", "512", "--cache-memory", "32M", *ALWAYS) as server, \
                 ThreadPoolExecutor(4) as pool:
             answers = list(pool.map(lambda prompt: server.answer(COMPLETIONS, prompt=prompt, **fields), prompts))
