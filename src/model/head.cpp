@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <numbers>
 #include <optional>
 #include <unordered_set>
@@ -71,36 +72,60 @@ constexpr HeadTensorName kGgufNames[] = {
 constexpr std::string_view kIgnored[] = {"t2d", "d2t"};
 constexpr std::string_view kInverseFrequencies = "rotary_emb.inv_freq";
 
-// The keys of a GGUF file as config.json calls them.
-nlohmann::json config_of_gguf(const Metadata& metadata) {
-  nlohmann::json config = nlohmann::json::object();
-  const auto key = [](std::string_view name) {
-    return fmt::format("{}.{}", kGgufArchitecture, name);
-  };
-  const auto take_integer = [&](std::string_view from, const char* to) {
-    if (const auto value = metadata.integer(key(from))) config[to] = *value;
-  };
-  const auto take_number = [&](std::string_view from, const char* to) {
-    if (const auto value = metadata.number(key(from))) config[to] = *value;
-  };
-  const auto take_flag = [&](std::string_view from, const char* to) {
-    if (const auto value = metadata.boolean(key(from))) config[to] = *value;
-  };
-  take_integer("block_count", "num_hidden_layers");
-  take_integer("embedding_length", "hidden_size");
-  take_integer("feed_forward_length", "intermediate_size");
-  take_integer("attention.head_count", "num_attention_heads");
-  take_integer("attention.head_count_kv", "num_key_value_heads");
-  take_integer("attention.key_length", "head_dim");
-  take_integer("target_hidden_size", "target_hidden_size");
-  take_number("attention.layer_norm_rms_epsilon", "rms_norm_eps");
-  take_number("rope.freq_base", "rope_theta");
-  take_flag("norm_before_residual", "norm_before_residual");
-  take_flag("norm_before_fc", "norm_before_fc");
-  for (const char* name : {"target_layers", "extract_layers"})
-    if (const auto* layers = metadata.integers(key(name)))
-      config["eagle_aux_hidden_state_layer_ids"] = *layers;
-  return config;
+// Keys of a GGUF file, by what config.json calls them; of two that mean the same the last one
+// counts.
+struct GgufKey {
+  std::string_view name;
+  const char* config_name;
+};
+constexpr GgufKey kGgufKeys[] = {
+    {"block_count", "num_hidden_layers"},
+    {"embedding_length", "hidden_size"},
+    {"feed_forward_length", "intermediate_size"},
+    {"attention.head_count", "num_attention_heads"},
+    {"attention.head_count_kv", "num_key_value_heads"},
+    {"attention.key_length", "head_dim"},
+    {"attention.layer_norm_rms_epsilon", "rms_norm_eps"},
+    {"rope.freq_base", "rope_theta"},
+    {"target_hidden_size", "target_hidden_size"},
+    {"norm_before_residual", "norm_before_residual"},
+    {"norm_before_fc", "norm_before_fc"},
+    {"extract_layers", "eagle_aux_hidden_state_layer_ids"},
+    {"target_layers", "eagle_aux_hidden_state_layer_ids"},
+};
+constexpr GgufKey kGgufScalingKeys[] = {
+    {"rope.scaling.type", "rope_type"},
+    {"rope.scaling.factor", "factor"},
+    {"rope.scaling.original_context_length", "original_max_position_embeddings"},
+};
+constexpr const char* kScaling = "rope_scaling";
+
+// Adds the keys of this list that the file has to a config.json, and how messages call all of them.
+void add_gguf_keys(const Metadata& metadata, std::span<const GgufKey> keys, const std::string& path,
+                   nlohmann::json& config, HeadConfig::Names& names) {
+  for (const GgufKey& key : keys) {
+    const std::string full_name = fmt::format("{}.{}", kGgufArchitecture, key.name);
+    const MetadataValue* value = metadata.find(full_name);
+    if (value || !config.contains(key.config_name)) names[path + key.config_name] = full_name;
+    if (value)
+      config[key.config_name] =
+          std::visit([](const auto& x) -> nlohmann::json { return x; }, *value);
+  }
+}
+
+// The keys of a GGUF file as a config.json has them.
+HeadConfig config_of_gguf(const Metadata& metadata) {
+  nlohmann::json config = nlohmann::json::object(), scaling = nlohmann::json::object();
+  HeadConfig::Names names;
+  add_gguf_keys(metadata, kGgufKeys, "", config, names);
+  add_gguf_keys(metadata, kGgufScalingKeys, fmt::format("{}.", kScaling), scaling, names);
+  if (!scaling.empty()) config[kScaling] = std::move(scaling);
+  return {config, metadata.origin(), std::move(names)};
+}
+
+// The config.json beside these weights.
+HeadConfig config_beside(const std::string& weights, const nlohmann::json& config) {
+  return {config, (std::filesystem::path(weights).parent_path() / "config.json").string()};
 }
 
 // Frequencies of `dims` channels as config.json has them: rope_theta, and rope_scaling or
@@ -108,30 +133,33 @@ nlohmann::json config_of_gguf(const Metadata& metadata) {
 Rope rope_of(const HeadConfig& config, int dims, RopePairing pairing) {
   constexpr double kBaseUsual = 10000, kBaseMax = 1e12;
   const auto parameters = config.object("rope_parameters");
-  const auto scaling = parameters ? parameters : config.object("rope_scaling");
+  const auto scaling = parameters ? parameters : config.object(kScaling);
   std::optional<double> base = config.number("rope_theta", 1, kBaseMax);
   if (!base && parameters) base = parameters->number("rope_theta", 1, kBaseMax);
   Rope rope{.pairing = pairing,
             .frequencies = rope_frequencies(dims, base.value_or(kBaseUsual)),
             .longer = {}};
   if (!scaling) return rope;
-  std::optional<std::string> type = scaling->text("rope_type");
-  if (!type) type = scaling->text("type");
-  if (!type || *type == "default") return rope;
+  const char* const type_key = scaling->has("rope_type") ? "rope_type" : "type";
+  const std::string type = scaling->text(type_key).value_or("default");
+  if (type == "default" || type == "none") return rope;
   const double factor = scaling->number("factor", 1, 1e6).value_or(1);
-  if (*type == "linear") {
+  if (type == "linear") {
     for (double& frequency : rope.frequencies) frequency /= factor;
-  } else if (*type == "llama3") {
+  } else if (type == "llama3") {
     // Long waves are slowed down by the factor, short ones kept, with a ramp between.
     const double low = scaling->number("low_freq_factor", 1e-3, 1e6).value_or(1);
     const double high = scaling->number("high_freq_factor", 1e-3, 1e6).value_or(4);
+    if (high <= low)
+      throw Error("{}: {} is {}, expected more than {}, which is {}", config.origin(),
+                  scaling->name("high_freq_factor"), high, scaling->name("low_freq_factor"), low);
     const double length = scaling->required_integer("original_max_position_embeddings", 1, 1 << 24);
     for (double& frequency : rope.frequencies) {
       const double turns = length * frequency / (2 * std::numbers::pi);
       const double kept = std::clamp((turns - low) / (high - low), 0.0, 1.0);
       frequency *= kept + (1 - kept) / factor;
     }
-  } else if (*type == "yarn") {
+  } else if (type == "yarn") {
     rope.frequencies =
         yarn_frequencies(dims, base.value_or(kBaseUsual),
                          {.factor = factor,
@@ -145,7 +173,7 @@ Rope rope_of(const HeadConfig& config, int dims, RopePairing pairing) {
     throw Error(
         "{}: {} is \"{}\", which is not supported in this version; expected default, "
         "linear, llama3 or yarn",
-        config.origin(), scaling->name("rope_type"), printable(*type));
+        config.origin(), scaling->name(type_key), printable(type));
   }
   return rope;
 }
@@ -163,7 +191,7 @@ class HeadReader {
       : file_(*checkpoint),
         target_(target),
         is_gguf_(is_head(file_.metadata)),
-        top_(is_gguf_ ? config_of_gguf(file_.metadata) : config, origin()),
+        top_(is_gguf_ ? config_of_gguf(file_.metadata) : config_beside(origin(), config)),
         config_(top_.object("transformer_layer_config").value_or(top_)) {
     head_.model.checkpoint = std::move(checkpoint);
   }
@@ -171,9 +199,9 @@ class HeadReader {
   Head read() {
     find_layout();
     read_spec();
-    read_tensors();
     read_taps();
     read_output_tokens();
+    read_tensors();
     check_nothing_else();
     return std::move(head_);
   }
@@ -186,6 +214,7 @@ class HeadReader {
   // --- the layout: what tensors are called
 
   void find_layout() {
+    refuse_other_kinds();
     if (is_gguf_) {
       head_.producer = "llama.cpp";
       layer_pattern_ = "{}";
@@ -203,13 +232,39 @@ class HeadReader {
     } else {
       throw Error(
           "{}: is no EAGLE-3 head: it has neither midlayer.self_attn.q_proj.weight nor "
-          "layers.0.self_attn.q_proj.weight",
+          "layers.0.self_attn.q_proj.weight; expected the files that its publisher made for "
+          "SafeAILab's EAGLE, SpecForge, vLLM or llama.cpp",
           origin());
     }
     if (!file_.find("fc.weight"))
       throw Error(
           "{}: tensor fc.weight is missing; a head that reads no layers of its target is "
           "not supported in this version",
+          origin());
+  }
+
+  // What else is published as a head, or given for one.
+  void refuse_other_kinds() const {
+    const auto has = [&](std::string_view prefix) {
+      return std::ranges::any_of(
+          file_.tensors, [&](const TensorView& tensor) { return tensor.name.starts_with(prefix); });
+    };
+    if (is_gguf_) return;
+    if (has("model.layers.") && !file_.find("fc.weight"))
+      throw Error(
+          "{}: is a whole model, no head; as a draft model it is read in GGUF: convert its folder "
+          "with llama.cpp's convert_hf_to_gguf.py and give that file",
+          origin());
+    if (file_.find("fc.weight") && file_.find("hidden_norm.weight"))
+      throw Error(
+          "{}: is a head that drafts blocks (DFlash, DSpark), which are not supported in this "
+          "version; choose an EAGLE-3 head",
+          origin());
+    const bool has_layer = has("layers.0.self_attn.");
+    if (file_.find("fc.weight") && has_layer && !file_.find("layers.0.hidden_norm.weight"))
+      throw Error(
+          "{}: is no EAGLE-3 head: tensor layers.0.hidden_norm.weight is missing; those of EAGLE "
+          "and EAGLE-2 are not supported in this version, choose an EAGLE-3 head",
           origin());
   }
 
@@ -227,8 +282,10 @@ class HeadReader {
     return {};
   }
 
+  // Null also for a role of which this layout has none.
   const TensorView* find(Role role, int layer = 0) const {
-    return file_.find(tensor_name(role, layer));
+    const std::string name = tensor_name(role, layer);
+    return name.empty() ? nullptr : file_.find(name);
   }
 
   // --- numbers
@@ -236,30 +293,34 @@ class HeadReader {
   void read_spec() {
     const std::string activation = config_.text("hidden_act").value_or("silu");
     if (activation != "silu")
-      throw Error("{}: {} is \"{}\", expected \"silu\"", origin(), config_.name("hidden_act"),
-                  printable(activation));
+      throw Error("{}: {} is \"{}\", which is not supported in this version; expected \"silu\"",
+                  config_.origin(), config_.name("hidden_act"), printable(activation));
     const int n_layers = config_.integer("num_hidden_layers", 1, kMaxLayers).value_or(1);
+    if (n_layers > 1 && layer_pattern_ == "midlayer")
+      throw Error("{}: {} is {}, but midlayer is a single one; expected 1", config_.origin(),
+                  config_.name("num_hidden_layers"), n_layers);
     if (n_layers + target_.spec.n_layers() > kMaxLayers)
-      throw Error("{}: {} layers and the target's {} are more than {}", origin(), n_layers,
-                  target_.spec.n_layers(), kMaxLayers);
-    const TensorView& fusion = *file_.find("fc.weight");
+      throw Error("{}: {} is {}; with the {} of {} these are more than the {} supported",
+                  config_.origin(), config_.name("num_hidden_layers"), n_layers,
+                  target_.spec.n_layers(), target_name(), kMaxLayers);
     spec().family = std::string(kGgufArchitecture);
     spec().vocabulary = target_.spec.vocabulary;
     spec().embedding = config_.required_integer("hidden_size", 1, 1 << 20);
     spec().context_trained = target_.spec.context_trained;
     spec().norm_eps = static_cast<float>(config_.number("rms_norm_eps", 1e-30, 1).value_or(1e-6));
+    if (!find(Role::token_embedding) && spec().embedding != target_.spec.embedding)
+      throw Error(
+          "{}: has no embedding of its own, and its width is {}, but that of {} is {}; the head is "
+          "for another model",
+          origin(), spec().embedding, target_name(), target_.spec.embedding);
     spec().eagle.emplace();
     eagle().tap_width = target_.spec.embedding;
     if (const auto width = top_.integer("target_hidden_size", 1, 1 << 20);
         width && *width != eagle().tap_width)
-      throw Error("{}: is for a target of width {}, but {} has {}", origin(), *width,
-                  target_.checkpoint->metadata.origin(), eagle().tap_width);
-    if (fusion.columns() % eagle().tap_width != 0 || fusion.columns() == 0)
-      throw Error(
-          "{}: fc.weight reads {} numbers, no multiple of the width {} of {}: the head is "
-          "for another model",
-          origin(), fusion.columns(), eagle().tap_width, target_.checkpoint->metadata.origin());
-    eagle().taps.resize(static_cast<std::size_t>(fusion.columns() / eagle().tap_width));
+      throw Error("{}: {} is {}, but the width of {} is {}; the head is for another model",
+                  top_.origin(), top_.name("target_hidden_size"), *width, target_name(),
+                  eagle().tap_width);
+    eagle().taps.resize(count_taps());
     eagle().residual_is_normed = top_.boolean("norm_before_residual").value_or(false);
     if (file_.find("fc_norm.0.weight")) eagle().feature_norm = EagleInput::Norm::each;
     if (find(Role::feature_norm)) eagle().feature_norm = EagleInput::Norm::whole;
@@ -289,6 +350,27 @@ class HeadReader {
     }
   }
 
+  const std::string& target_name() const { return target_.checkpoint->metadata.origin(); }
+
+  // A tensor without elements may have any number of columns.
+  std::size_t count_taps() const {
+    const std::int64_t columns = file_.find("fc.weight")->columns();
+    const std::int64_t n = columns / target_width();
+    const std::int64_t most = target_.spec.n_layers() + 2;  // with the embedding and the last norm
+    if (columns % target_width() != 0 || n < 1)
+      throw Error(
+          "{}: fc.weight reads {} numbers, no multiple of the width {} of {}; the head is for "
+          "another model",
+          origin(), columns, target_width(), target_name());
+    if (n > most)
+      throw Error(
+          "{}: fc.weight reads {} layers of the target, but {} has {}; the head is for another "
+          "model",
+          origin(), n, target_name(), target_.spec.n_layers());
+    return static_cast<std::size_t>(n);
+  }
+  std::int64_t target_width() const { return target_.spec.embedding; }
+
   float own_embedding_scale() const {
     const bool has_own = file_.find("embed_tokens.weight") != nullptr;
     return has_own ? target_.spec.embedding_scale : 1.0f;
@@ -300,13 +382,18 @@ class HeadReader {
     attention.n_kv_heads =
         config_.integer("num_key_value_heads", 1, 4096).value_or(attention.n_heads);
     if (attention.n_heads % attention.n_kv_heads != 0)
-      throw Error("{}: {} heads cannot share {} key and value heads evenly", origin(),
-                  attention.n_heads, attention.n_kv_heads);
+      throw Error("{}: {} is {}, but {} is {}, expected a divisor of it", config_.origin(),
+                  config_.name("num_attention_heads"), attention.n_heads,
+                  config_.name("num_key_value_heads"), attention.n_kv_heads);
     const int hidden = config_.required_integer("hidden_size", 1, 1 << 20);
-    attention.key_dim = config_.integer("head_dim", 2, kHeadDimMax)
-                            .value_or(std::max(2, hidden / attention.n_heads));
+    const auto given = config_.integer("head_dim", 2, kHeadDimMax);
+    if (!given && hidden % attention.n_heads != 0)
+      throw Error("{}: {} is missing, and {} is {}, which {} heads cannot share evenly",
+                  config_.origin(), config_.name("head_dim"), config_.name("hidden_size"), hidden,
+                  attention.n_heads);
+    attention.key_dim = given.value_or(hidden / attention.n_heads);
     if (attention.key_dim % 2 != 0 || attention.key_dim > kHeadDimMax)
-      throw Error("{}: heads have {} channels, expected an even number up to {}", origin(),
+      throw Error("{}: heads have {} channels, expected an even number up to {}", config_.origin(),
                   attention.key_dim, kHeadDimMax);
     attention.value_dim = attention.key_dim;
     attention.scale = 1 / std::sqrt(static_cast<double>(attention.key_dim));
@@ -387,16 +474,23 @@ class HeadReader {
   void take(Role role, int layer, const std::vector<std::int64_t>& shape) {
     const std::string name = tensor_name(role, layer);
     const TensorView* tensor = file_.find(name);
-    if (!tensor) throw Error("{}: tensor {} is missing", origin(), name);
+    if (!tensor) throw missing(name);
     place(role, layer) = checked(*tensor, shape);
   }
 
-  // The tensor, or a copy of it where it is not aligned.
+  Error missing(const std::string& tensor) const {
+    return Error(
+        "{}: tensor {} is missing; the head is incomplete, or of a kind that this version "
+        "does not support",
+        origin(), tensor);
+  }
+
+  // The tensor, or a copy of it where it is not aligned. No extent of the shape is 0.
   const TensorView* checked(const TensorView& tensor, const std::vector<std::int64_t>& shape) {
     used_.insert(&tensor);
     if (tensor.shape != shape)
       throw Error(
-          "{}: tensor {} is [{}], expected [{}]: the head is for another model, or its "
+          "{}: tensor {} is [{}], expected [{}]; the head is for another model, or its "
           "config.json is another head's",
           origin(), printable(tensor.name), fmt::join(tensor.shape, ", "), fmt::join(shape, ", "));
     if (!is_weight_type(tensor.type))
@@ -423,11 +517,10 @@ class HeadReader {
       const auto bytes = tensor.bytes.subspan(static_cast<std::size_t>(row) * row_bytes, row_bytes);
       std::ranges::copy(bytes, aligned.begin());
       dequantize(tensor.type, aligned, values);
-      // A sum is finite if all are, and seldom otherwise.
       float sum = 0;
-      for (const float value : values) sum += value * 0;
+      for (const float value : values) sum += value * 0;  // NaN where the value is not finite
       if (sum != 0)
-        throw Error("{}: tensor {} holds NaN or infinite numbers", origin(),
+        throw Error("{}: tensor {} holds NaN or infinite numbers; the head is damaged", origin(),
                     printable(tensor.name));
     }
   }
@@ -440,7 +533,7 @@ class HeadReader {
       for (std::size_t tap = 0; tap < eagle().taps.size(); ++tap) {
         const std::string name = fmt::format("fc_norm.{}.weight", tap);
         const TensorView* tensor = file_.find(name);
-        if (!tensor) throw Error("{}: tensor {} is missing", origin(), name);
+        if (!tensor) throw missing(name);
         const TensorView* norm = checked(*tensor, {eagle().tap_width});
         joined.resize(joined.size() + static_cast<std::size_t>(eagle().tap_width));
         dequantize(norm->type, norm->bytes,
@@ -453,8 +546,8 @@ class HeadReader {
     }
     if (top_.boolean("norm_before_fc").value_or(false) &&
         eagle().feature_norm == EagleInput::Norm::none)
-      throw Error("{}: {} is true, but tensor {} is missing", origin(), top_.name("norm_before_fc"),
-                  tensor_name(Role::feature_norm, 0));
+      throw Error("{}: {} is true, but tensor {} is missing", top_.origin(),
+                  top_.name("norm_before_fc"), tensor_name(Role::feature_norm, 0));
   }
 
   // The target's tensor, which stays alive with the head.
@@ -470,96 +563,114 @@ class HeadReader {
       place(Role::token_embedding, 0) = checked(*own, {spec().embedding, spec().vocabulary});
       return;
     }
-    if (spec().embedding != target_.spec.embedding)
-      throw Error("{}: has no embedding of its own, and its width is {}, but that of {} is {}",
-                  origin(), spec().embedding, target_.checkpoint->metadata.origin(),
-                  target_.spec.embedding);
     place(Role::token_embedding, 0) = of_target(Role::token_embedding);
   }
 
   void take_output() {
-    const TensorView* own = find(Role::output);
-    if (!own && spec().embedding != target_.spec.embedding)
-      throw Error("{}: tensor {} is missing", origin(), tensor_name(Role::output, 0));
-    if (!own) {
-      place(Role::output, 0) = of_target(Role::output);
+    if (const TensorView* own = find(Role::output)) {
+      place(Role::output, 0) = checked(*own, {spec().embedding, n_outputs()});
       return;
     }
-    const bool has_table = file_.find("d2t") != nullptr;
-    const std::int64_t rows = has_table ? file_.find("d2t")->elements() : spec().vocabulary;
-    if (const auto draft = top_.integer("draft_vocab_size", 1, 1 << 24); draft && *draft != rows)
-      throw Error("{}: {} is {}, but {}", origin(), top_.name("draft_vocab_size"), *draft,
-                  has_table ? fmt::format("d2t names {} tokens", rows)
-                            : fmt::format("there is no d2t, and the target has {} tokens", rows));
-    place(Role::output, 0) = checked(*own, {spec().embedding, rows});
+    if (spec().embedding != target_.spec.embedding) throw missing(tensor_name(Role::output, 0));
+    place(Role::output, 0) = of_target(Role::output);
   }
 
   // --- taps, as outputs of layers
 
   void read_taps() {
     const int n_layers = target_.spec.n_layers();
-    const int n = static_cast<int>(eagle().taps.size());
+    const std::ptrdiff_t n = std::ssize(eagle().taps);
     const auto nested = top_.object("eagle_config");
-    std::optional<std::vector<int>> outputs, inputs;
+    // The layers that a key lists; an empty list says nothing.
     std::string key;
+    std::vector<int> listed;
     const auto read = [&](const HeadConfig& from, std::string_view name) {
       key = from.name(name);
-      return from.integers(name, -1, n_layers);
+      listed = from.integers(name, kEmbeddingTap, 1 << 20).value_or(std::vector<int>());
+      return !listed.empty();
     };
-    if (nested) outputs = read(*nested, "eagle_aux_hidden_state_layer_ids");
-    if (!outputs) outputs = read(top_, "target_layer_ids");
-    if (!outputs) inputs = read(top_, "eagle_aux_hidden_state_layer_ids");
-    if (inputs) {
-      outputs.emplace();
-      for (const int input : *inputs) outputs->push_back(input == n_layers ? n_layers : input - 1);
+    constexpr std::string_view kIds = "eagle_aux_hidden_state_layer_ids";
+    int least = kEmbeddingTap;  // of what is listed
+    if ((nested && read(*nested, kIds)) || read(top_, "target_layer_ids")) {
+      eagle().taps = listed;
+    } else if (read(top_, kIds)) {
+      // Layers whose input is read, which is the output of those before; n_layers stands for the
+      // output of the last norm.
+      least = 0;
+      eagle().taps.clear();
+      for (const int id : listed) eagle().taps.push_back(id == n_layers ? id : id - 1);
+    } else if (n == 1 && nested && nested->boolean("use_aux_hidden_state") == false) {
+      eagle().taps = {n_layers};
+    } else if (n == 3 && n_layers >= 5) {
+      eagle().taps = {1, n_layers / 2 - 1, n_layers - 4};
+    } else {
+      throw Error(
+          "{}: {} is missing, so it is not known which {} layers of the target fc.weight reads",
+          top_.origin(), key, n);
     }
-    if (!outputs && nested && nested->boolean("use_aux_hidden_state") == false && n == 1)
-      outputs = {{n_layers}};
-    if (!outputs) {
-      key.clear();
-      if (n != 3 || n_layers < 5)
-        throw Error(
-            "{}: fc.weight reads {} layers of the target, but config.json does not say "
-            "which",
-            origin(), n);
-      outputs = {{1, n_layers / 2 - 1, n_layers - 4}};
+    if (std::ssize(eagle().taps) != n)
+      throw Error(
+          "{}: {} lists {} layers, but fc.weight reads {}; the head is for another model, or "
+          "its config.json is another head's",
+          top_.origin(), key, listed.size(), n);
+    for (const int layer : listed) {
+      if (layer >= least && layer <= n_layers) continue;
+      throw Error("{}: {} lists {}, but {} has {} layers; the head is for another model",
+                  top_.origin(), key, layer, target_name(), n_layers);
     }
-    if (std::ssize(*outputs) != n)
-      throw Error("{}: {} names {} layers, but fc.weight reads {}", origin(), key, outputs->size(),
-                  n);
-    for (const int tap : *outputs) {
-      if (tap >= kEmbeddingTap && tap <= n_layers) continue;
-      throw Error("{}: {} names a layer that {} does not have: its {} layers are 0 to {}", origin(),
-                  key, target_.checkpoint->metadata.origin(), n_layers, n_layers - 1);
-    }
-    eagle().taps = *outputs;
   }
 
   // --- the draft vocabulary
 
+  std::int64_t n_outputs() const {
+    const TensorView* table = file_.find("d2t");
+    return table ? table->elements() : target_.spec.vocabulary;
+  }
+
   void read_output_tokens() {
     const TensorView* table = file_.find("d2t");
-    if (!table || !find(Role::output)) return;
-    if (table->type != TensorType::i64)
-      throw Error("{}: tensor d2t is {}, expected I64", origin(), traits(table->type).name);
+    if (const auto draft = top_.integer("draft_vocab_size", 1, 1 << 24);
+        draft && *draft != n_outputs() && find(Role::output))
+      throw Error("{}: {} is {}, but {}", top_.origin(), top_.name("draft_vocab_size"), *draft,
+                  table
+                      ? fmt::format("d2t names {} tokens", n_outputs())
+                      : fmt::format("there is no d2t, and the target has {} tokens", n_outputs()));
+    if (!table) return;
+    if (table->type != TensorType::i64 || table->shape.size() != 1 || table->elements() == 0)
+      throw Error("{}: tensor d2t is {} [{}], expected a list of I64", origin(),
+                  traits(table->type).name, fmt::join(table->shape, ", "));
+    const std::vector<Token> tokens = tokens_of(*table);
+    bool is_whole = std::ssize(tokens) == spec().vocabulary;
+    for (std::size_t row = 0; is_whole && row < tokens.size(); ++row)
+      is_whole = tokens[row] == static_cast<Token>(row);
+    if (is_whole) return;
+    if (!find(Role::output))
+      throw Error("{}: d2t names {} tokens, but tensor {}, which has their rows, is missing",
+                  origin(), tokens.size(), tensor_name(Role::output, 0));
+    head_.output_tokens = tokens;
+  }
+
+  std::vector<Token> tokens_of(const TensorView& table) {
+    std::vector<Token> tokens;
     std::vector<bool> is_named(static_cast<std::size_t>(spec().vocabulary));
-    for (std::int64_t row = 0; row < table->elements(); ++row) {
+    for (std::int64_t row = 0; row < table.elements(); ++row) {
       std::int64_t token;
-      std::memcpy(&token, &table->bytes[static_cast<std::size_t>(row) * sizeof(token)],
+      std::memcpy(&token, &table.bytes[static_cast<std::size_t>(row) * sizeof(token)],
                   sizeof(token));
       // llama.cpp writes the tokens themselves, everybody else how far they are from the row.
-      const bool overflows = token > spec().vocabulary || token < -spec().vocabulary;
+      const bool overflows = token > spec().vocabulary || token < -row;
       if (!is_gguf_ && !overflows) token += row;
       if (token < 0 || token >= spec().vocabulary)
         throw Error(
-            "{}: d2t names a token for row {} that the target does not have: its "
-            "vocabulary has {}; the head is for another vocabulary",
-            origin(), row, spec().vocabulary);
+            "{}: d2t names token {} for row {}, but the vocabulary of {} has {}; the head is for "
+            "another model",
+            origin(), token, row, target_name(), spec().vocabulary);
       if (is_named[static_cast<std::size_t>(token)])
-        throw Error("{}: d2t names token {} twice", origin(), token);
+        throw Error("{}: d2t names token {} twice; the head is damaged", origin(), token);
       is_named[static_cast<std::size_t>(token)] = true;
-      head_.output_tokens.push_back(static_cast<Token>(token));
+      tokens.push_back(static_cast<Token>(token));
     }
+    return tokens;
   }
 
   void check_nothing_else() {

@@ -1,20 +1,44 @@
 #include "model/head_config.h"
 
+#include <utility>
+
 #include "base/bytes.h"
 #include "base/error.h"
 #include "formats/parse_json.h"
 
 namespace outrider {
+namespace {
 
-HeadConfig::HeadConfig(const nlohmann::json& object, std::string origin, std::string path)
-    : object_(object), origin_(std::move(origin)), path_(std::move(path)) {
+// The library's own comparison takes integers of 2^63 and more for negative ones.
+bool is_integer_within(const nlohmann::json& value, int least, int most) {
+  const auto is_within = [&](auto integer) {
+    return std::cmp_greater_equal(integer, least) && std::cmp_less_equal(integer, most);
+  };
+  if (value.is_number_unsigned()) return is_within(value.get<std::uint64_t>());
+  return value.is_number_integer() && is_within(value.get<std::int64_t>());
+}
+
+}  // namespace
+
+HeadConfig::HeadConfig(const nlohmann::json& object, std::string origin, Names names,
+                       std::string path)
+    : object_(object),
+      origin_(std::move(origin)),
+      names_(std::move(names)),
+      path_(std::move(path)) {
   if (!object_.is_object())
     throw Error("{}: {} is {}, expected an object", origin_, path_.empty() ? "it" : path_,
                 json_type(object_));
 }
 
-std::string HeadConfig::name(std::string_view key) const {
+std::string HeadConfig::path_of(std::string_view key) const {
   return path_.empty() ? std::string(key) : fmt::format("{}.{}", path_, key);
+}
+
+std::string HeadConfig::name(std::string_view key) const {
+  const std::string path = path_of(key);
+  const auto found = names_.find(path);
+  return found == names_.end() ? path : found->second;
 }
 
 const nlohmann::json* HeadConfig::find(std::string_view key) const {
@@ -28,14 +52,16 @@ bool HeadConfig::has(std::string_view key) const {
 
 void HeadConfig::refuse(std::string_view key, const nlohmann::json& value,
                         std::string_view expected) const {
-  throw Error("{}: {} is {}, expected {}", origin_, name(key),
-              printable(dump_json(nlohmann::ordered_json(value)).substr(0, 80)), expected);
+  const std::string found = value.is_string()
+                                ? fmt::format("\"{}\"", printable(value.get<std::string>()))
+                                : printable(dump_json(nlohmann::ordered_json(value)));
+  throw Error("{}: {} is {}, expected {}", origin_, name(key), found, expected);
 }
 
 std::optional<int> HeadConfig::integer(std::string_view key, int least, int most) const {
   const nlohmann::json* const value = find(key);
   if (!value) return {};
-  if (!value->is_number_integer() || *value < least || *value > most)
+  if (!is_integer_within(*value, least, most))
     refuse(key, *value, fmt::format("an integer from {} to {}", least, most));
   return value->get<int>();
 }
@@ -76,7 +102,7 @@ std::optional<std::vector<int>> HeadConfig::integers(std::string_view key, int l
   if (!value->is_array() || value->size() > 256) refuse(key, *value, expected);
   std::vector<int> integers;
   for (const nlohmann::json& each : *value) {
-    if (!each.is_number_integer() || each < least || each > most) refuse(key, *value, expected);
+    if (!is_integer_within(each, least, most)) refuse(key, *value, expected);
     integers.push_back(each.get<int>());
   }
   return integers;
@@ -85,7 +111,7 @@ std::optional<std::vector<int>> HeadConfig::integers(std::string_view key, int l
 std::optional<HeadConfig> HeadConfig::object(std::string_view key) const {
   const nlohmann::json* const value = find(key);
   if (!value) return {};
-  return HeadConfig(*value, origin_, name(key));
+  return HeadConfig(*value, origin_, names_, path_of(key));
 }
 
 }  // namespace outrider

@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -14,8 +15,12 @@ namespace outrider {
 // has another type or lies outside its limits.
 class HeadConfig {
  public:
+  // What messages call keys, by their path ("rope_scaling.factor"); others by the path.
+  using Names = std::map<std::string, std::string, std::less<>>;
+
   // `path` leads to the object from the document's top: "transformer_layer_config".
-  HeadConfig(const nlohmann::json& object, std::string origin, std::string path = "");
+  HeadConfig(const nlohmann::json& object, std::string origin, Names names = {},
+             std::string path = "");
 
   const std::string& origin() const { return origin_; }
   bool has(std::string_view key) const;
@@ -27,15 +32,18 @@ class HeadConfig {
   std::optional<std::vector<int>> integers(std::string_view key, int least, int most) const;
   // Nothing if the key is absent or null.
   std::optional<HeadConfig> object(std::string_view key) const;
-  std::string name(std::string_view key) const;  // with its path, as messages call it
+  std::string name(std::string_view key) const;  // as messages call it
 
  private:
   const nlohmann::json* find(std::string_view key) const;
+  std::string path_of(std::string_view key) const;
   [[noreturn]] void refuse(std::string_view key, const nlohmann::json& value,
                            std::string_view expected) const;
 
   nlohmann::json object_;
-  std::string origin_, path_;
+  std::string origin_;
+  Names names_;
+  std::string path_;
 };
 
 }  // namespace outrider
