@@ -11,6 +11,7 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "base/mapped_file.h"
 #include "formats/config_file.h"
 
 namespace outrider {
@@ -148,6 +149,25 @@ bool is_safetensors(std::string_view text) {
   return header_bytes >= 2 && header_bytes <= 100'000'000;  // the format's own limit
 }
 
+// Whether it is one of safetensors with the tensors of a draft head.
+bool is_head_file(std::string_view text) {
+  return is_safetensors(text) && contains(text, "\"fc.weight\"") &&
+         (contains(text, "\"midlayer.") || contains(text, "\"layers.0."));
+}
+
+constexpr const char* kHeadForModel =
+    "is a draft head, no model; give the model that it was trained for, and the head as its draft "
+    "model (-md)";
+
+// Whether a folder's file is such a one.
+bool holds_head(const std::filesystem::path& weights) {
+  try {
+    return is_head_file(text_of(MappedFile(weights).bytes()));
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 // The fields of ONNX's model that come first: ir_version, then its producer, its graph or opsets.
 bool is_onnx(std::string_view text) {
   return text.size() > 2 && text[0] == 0x08 && text[1] > 0 && text[1] < 20 &&
@@ -197,6 +217,7 @@ std::string refusal_of_file(std::span<const std::byte> bytes, const std::filesys
   };
   if (wanted == Wanted::head && text.starts_with("GGUF"))
     return "is a GGUF file, expected a safetensors file";
+  if (wanted == Wanted::model && is_head_file(text)) return kHeadForModel;
   if (wanted == Wanted::model && is_safetensors(text)) {
     const auto said = path.empty() ? std::nullopt : quantization_in(config_beside(path));
     return refusal_of_weights("a safetensors file", said ? said : quantization_of(text.substr(8)));
@@ -232,13 +253,14 @@ std::string refusal_of_file(std::span<const std::byte> bytes, const std::filesys
 
 std::string refusal_of_folder(const std::filesystem::path& path, Wanted wanted) {
   bool has_config = false, has_weights = false;
-  std::vector<std::string> models, pickles;
+  std::vector<std::string> models, pickles, weights;
   std::error_code problem;
   std::filesystem::directory_iterator entry(path, problem), end;
   for (int n = 0; !problem && entry != end && n < kEntriesMax; ++n, entry.increment(problem)) {
     const std::filesystem::path name = entry->path().filename();
     has_config |= name == "config.json";
     has_weights |= name.extension() == ".safetensors" || name.extension() == ".bin";
+    if (name.extension() == ".safetensors") weights.push_back(name.string());
     if (has_pytorch_name(name)) pickles.push_back(name.string());
     if (name.extension() == ".gguf" && !contains(name.native(), "mmproj"))
       models.push_back(name.string());
@@ -256,6 +278,7 @@ std::string refusal_of_folder(const std::filesystem::path& path, Wanted wanted) 
                    convert_head_command(path / std::ranges::min(pickles)), wanted);
   }
   if (is_head) return "is a folder, expected a .safetensors file in it; give the path of one";
+  if (!weights.empty() && holds_head(path / std::ranges::min(weights))) return kHeadForModel;
   if (has_config && has_weights)
     return refusal_of_weights("a folder with a Hugging Face checkpoint",
                               quantization_in(config_beside(path)));

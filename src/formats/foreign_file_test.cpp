@@ -72,6 +72,12 @@ TEST(ForeignFile, IsNamedByItsFirstBytes) {
        safe + "; compressed-tensors" + kQuantized},
       {"FP8", safetensors(R"({"a":{"dtype":"F8_E4M3","shape":[1],"data_offsets":[0,1]}})"),
        safe + "; FP8" + kQuantized},
+      {"a draft head", tensors({"fc.weight", "midlayer.self_attn.q_proj.weight"}),
+       "is a draft head, no model; give the model that it was trained for, and the head as its "
+       "draft model (-md)"},
+      {"a draft head of vLLM", tensors({"layers.0.self_attn.q_proj.weight", "fc.weight"}),
+       "is a draft head, no model; give the model that it was trained for, and the head as its "
+       "draft model (-md)"},
       {"a header that claims too much", "\xff\xff\xff\xff\xff\xff\xff\x7f{\"a\""s,
        "begins with \"\\xff\\xff\\xff\\xff\", expected \"GGUF\"; give the path of a .gguf file"},
       {"a header that is cut off", tensors({"a.qweight"}).substr(0, 40), safe + ", " + kConvert},

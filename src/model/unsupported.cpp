@@ -37,6 +37,7 @@ std::string_view kind_of_architecture(std::string_view architecture) {
   if (contains(kEncoders, architecture)) return "an encoder for embeddings";
   if (contains(kExperts, architecture)) return "a mixture of experts";
   if (contains(kDiffusion, architecture)) return "diffusion of text";
+  if (architecture == "dflash") return "a draft head";
   if (architecture == "t5") return "an encoder and a decoder";
   return {};
 }
@@ -55,6 +56,12 @@ void check_kind(const Metadata& metadata) {
     throw Error(
         "{}: is the part of a model that sees images or hears sound (mmproj), which are not "
         "supported; use the model of text that it comes with",
+        origin);
+  }
+  if (architecture == "eagle3") {
+    throw Error(
+        "{}: is a draft head (EAGLE-3), no model; give the model that it was trained for, and the "
+        "head as its draft model (-md)",
         origin);
   }
   const auto key = [&](std::string_view name) { return fmt::format("{}.{}", architecture, name); };
