@@ -1,5 +1,8 @@
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "base/bytes.h"
 #include "base/utf8.h"
 #include "cli/commands.h"
@@ -8,6 +11,7 @@
 #include "cli/model_name.h"
 #include "formats/known_pairs.h"
 #include "runtime/draft_pair.h"
+#include "runtime/head_file.h"
 #include "runtime/memory.h"
 
 namespace outrider {
@@ -110,6 +114,61 @@ DraftPair pair_of(const Machine& machine, const Settings& settings, const std::s
                         machine.choose_factory(draft.model), settings.drafter_flags);
 }
 
+// What the head of -md costs. Throws Error if it is not this model's.
+HeadPair head_pair_of(const Machine& machine, const Settings& settings, const std::string& name,
+                      const LoadOptions& loaded, Console& console) {
+  const OpenedModel target = open_model(checked_model_name(name), pull_options(settings, console),
+                                        {.tokenizer_pre = settings.tokenizer_pre});
+  console.clear();
+  return describe_head(*settings.model_draft, target, machine.choose_factory(target.model), loaded,
+                       settings.drafter_flags);
+}
+
+Json json_of(const MemoryNeed& need) {
+  return {{"bytes", need.total()},
+          {"weights", need.weights},
+          {"cache", need.cache},
+          {"working", need.working}};
+}
+
+bool fits(const MemoryNeed& need) {
+  return need.total() <= plannable_memory_bytes();
+}
+
+// "the embedding, layers 2, 5, the last norm".
+std::string taps_text(std::span<const int> taps, int n_layers) {
+  std::vector<std::string> names;
+  const auto is_layer = [&](int tap) { return tap != kEmbeddingTap && tap != n_layers; };
+  bool is_first = true;
+  for (const int tap : taps) {
+    if (!is_layer(tap)) {
+      names.push_back(tap == kEmbeddingTap ? "the embedding" : "the last norm");
+      continue;
+    }
+    const char* const word = std::ranges::count_if(taps, is_layer) > 1 ? "layers " : "layer ";
+    names.push_back(fmt::format("{}{}", std::exchange(is_first, false) ? word : "", tap));
+  }
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+std::string text_of(const HeadPair& head, const Model& target, int context) {
+  std::string text =
+      fmt::format("  {} of {}: {} {}, reads the outputs of {} (of {})\n", head.kind, head.producer,
+                  head.n_layers, head.n_layers == 1 ? "layer" : "layers",
+                  taps_text(head.taps, target.spec.n_layers()), target.spec.n_layers());
+  text += head.n_tokens == target.spec.vocabulary
+              ? fmt::format("  can propose all {} tokens", head.n_tokens)
+              : fmt::format("  can propose {} of {} tokens", head.n_tokens, target.spec.vocabulary);
+  text +=
+      fmt::format("; a level of drafts costs about {:.3f} of the model's pass\n", head.cost_ratio);
+  text += fmt::format("  {} more for a context of {}: weights {}, cache {}, working {}\n",
+                      human_bytes(head.memory.total()), context, human_bytes(head.memory.weights),
+                      human_bytes(head.memory.cache), human_bytes(head.memory.working));
+  text += fmt::format("  with the model {}: {}\n", human_bytes(head.both.total()),
+                      fits(head.both) ? "fits" : "does not fit; choose a shorter context (-c)");
+  return text;
+}
+
 int inspect(const Machine& machine, const Settings& settings) {
   if (!settings.arguments.empty() && settings.given.contains("--model")) {
     throw UsageError("{}: --model {} is given, too; inspect shows one model", settings.arguments[0],
@@ -142,7 +201,11 @@ int inspect(const Machine& machine, const Settings& settings) {
   if (problem.empty()) problem = keys.tokenizer_problem;
   const KnownModel* const known = model ? known_model(checkpoint->metadata) : nullptr;
   std::optional<DraftPair> pair;
-  if (settings.model_draft) pair = pair_of(machine, settings, name, console);
+  std::optional<HeadPair> head;
+  if (settings.model_draft && names_head(*settings.model_draft))
+    head = head_pair_of(machine, settings, name, options, console);
+  else if (settings.model_draft)
+    pair = pair_of(machine, settings, name, console);
 
   if (settings.json) {
     Json document = {{"path", checkpoint->path}};
@@ -184,6 +247,17 @@ int inspect(const Machine& machine, const Settings& settings) {
                            {"same_template", pair->has_same_template},
                            {"cost_ratio", pair->cost_ratio}};
       if (pair->problem) document["draft"]["problem"] = *pair->problem;
+    }
+    if (head) {
+      document["draft"] = {{"head", *settings.model_draft},
+                           {"kind", head->kind},
+                           {"producer", head->producer},
+                           {"layers", head->n_layers},
+                           {"reads", head->taps},
+                           {"tokens", head->n_tokens},
+                           {"memory", json_of(head->memory)},
+                           {"fits", fits(head->both)},
+                           {"cost_ratio", head->cost_ratio}};
     }
     write_json(document);
     return kDone;
@@ -250,6 +324,9 @@ int inspect(const Machine& machine, const Settings& settings) {
     if (!pair->has_same_template)
       text += "  another chat template: it may be right less often in chats\n";
   }
+  if (head)
+    text += fmt::format("\n{} as a draft head\n{}", *settings.model_draft,
+                        text_of(*head, *model, options.context));
   write_output(text);
   return kDone;
 }
@@ -267,9 +344,9 @@ Command inspect_command() {
           "model needs to run. A file that can "
           "be read but not run is shown too, with the reason (--json: problem), and exit status "
           "0. Where the model is a known one, also which other models can draft for it; with -md "
-          "whether that one can.",
+          "whether that one or that head can, and what a head takes.",
       .flags = {"--model", "--model-draft", "--offline", "--tokenizer-pre", "--ctx-size",
-                "--cache-type", "--json", "--all"},
+                "--cache-type", "--draft-quantize", "--draft-vocab", "--json", "--all"},
       .run = inspect};
 }
 

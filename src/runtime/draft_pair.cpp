@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "formats/known_pairs.h"
 #include "runtime/drafter_registry.h"
+#include "runtime/head_file.h"
 #include "speculation/vocabulary_map.h"
 
 namespace outrider {
@@ -37,6 +38,40 @@ DraftPair compare_models(const OpenedModel& target, const BackendFactory& target
   if (pair.cost_ratio >= kCostMax)
     pair.problem =
         fmt::format("it costs {:.2f} of the model, and must be much cheaper", pair.cost_ratio);
+  return pair;
+}
+
+HeadPair describe_head(const std::string& name, const OpenedModel& target,
+                       const BackendFactory& factory, const LoadOptions& loaded,
+                       const DrafterFlagValues& flags) {
+  const auto kinds = drafter_kinds();
+  const DrafterKind& kind =
+      **std::ranges::find_if(kinds, [](const DrafterKind* each) { return each->runs_head(); });
+  Head head = open_head(name, target.model);
+  const LoadOptions drafting = kind.head_options(head, *target.tokenizer, flags);
+  const ModelSpec& spec = head.model.spec;
+  HeadPair pair{.kind = "EAGLE-3",
+                .producer = head.producer,
+                .taps = spec.eagle->taps,
+                .n_layers = spec.n_layers(),
+                .n_tokens = drafting.output_ids.empty()
+                                ? spec.vocabulary
+                                : static_cast<int>(drafting.output_ids.size())};
+  const auto need_with = [&](Model model) {
+    LoadOptions options = loaded;
+    options.head = std::make_shared<const HeadToLoad>(HeadToLoad{std::move(model), drafting});
+    return factory.memory_need(target.model, options);
+  };
+  const MemoryNeed alone = factory.memory_need(target.model, loaded);
+  pair.both = need_with(head.model);
+  pair.memory = {.weights = pair.both.weights - alone.weights,
+                 .cache = pair.both.cache - alone.cache,
+                 .working = pair.both.working - alone.working};
+  // Levels go on from the head's own state: features are for the text's tokens alone.
+  Model of_level = head.model;
+  of_level.weights[static_cast<std::size_t>(Role::feature_fusion)] = nullptr;
+  pair.cost_ratio = static_cast<double>(need_with(of_level).weights - alone.weights) /
+                    static_cast<double>(alone.weights);
   return pair;
 }
 

@@ -1,9 +1,10 @@
-// Whether a model can draft for another one, and what that is expected to cost.
+// Whether a model or a head can draft for a model, and what that is expected to cost.
 
 #pragma once
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "model/backend.h"
 #include "runtime/opened_model.h"
@@ -28,5 +29,24 @@ struct DraftPair {
 DraftPair compare_models(const OpenedModel& target, const BackendFactory& target_factory,
                          const OpenedModel& draft, const BackendFactory& draft_factory,
                          const DrafterFlagValues& flags);
+
+// A head beside its target.
+struct HeadPair {
+  std::string kind;        // "EAGLE-3"
+  std::string producer;    // by whose conventions its file was read
+  std::vector<int> taps;   // what it reads of the target (kEmbeddingTap in model/spec.h)
+  int n_layers = 0;        // its own
+  int n_tokens = 0;        // that it can propose
+  MemoryNeed memory = {};  // what it takes beside the target
+  MemoryNeed both = {};
+  // Bytes of weights that one level of drafts reads, as the head is loaded, over the target's.
+  double cost_ratio = 0;
+};
+
+// `name`: of the head's file (head_file.h). `loaded`: how the target is loaded. flags: of the
+// drafter that runs the head. Throws Error if the head is not the target's.
+HeadPair describe_head(const std::string& name, const OpenedModel& target,
+                       const BackendFactory& factory, const LoadOptions& loaded,
+                       const DrafterFlagValues& flags);
 
 }  // namespace outrider
