@@ -200,6 +200,7 @@ class HeadReader {
     find_layout();
     read_spec();
     read_taps();
+    note_other_state();
     read_output_tokens();
     read_tensors();
     check_nothing_else();
@@ -613,11 +614,43 @@ class HeadReader {
           "{}: {} lists {} layers, but fc.weight reads {}; the head is for another model, or "
           "its config.json is another head's",
           top_.origin(), key, listed.size(), n);
+    note_other_taps(key, listed.empty(), least);
     for (const int layer : listed) {
       if (layer >= least && layer <= n_layers) continue;
       throw Error("{}: {} lists {}, but {} has {} layers; the head is for another model",
                   top_.origin(), key, layer, target_name(), n_layers);
     }
+  }
+
+  // --- what else the file may mean
+
+  // Keys of one name count layers by what they put out or by what enters them; speculators' and
+  // DeepSpec's files say which.
+  void note_other_taps(const std::string& key, bool is_guessed, int least) {
+    if (is_gguf_ || head_.producer == "speculators" || head_.producer == "DeepSpec") return;
+    const bool are_inputs = least == 0 && !is_guessed;
+    EagleInput other = eagle();
+    for (int& tap : other.taps) tap += are_inputs || is_guessed ? 1 : -1;
+    const bool exist = std::ranges::all_of(
+        other.taps, [&](int tap) { return tap >= kEmbeddingTap && tap < target_.spec.n_layers(); });
+    if (!exist || is_of_last_norm(eagle().taps)) return;
+    head_.other_readings.push_back({is_guessed   ? "layers one later"
+                                    : are_inputs ? key + " as layers' outputs"
+                                                 : key + " as layers' inputs",
+                                    other});
+  }
+  bool is_of_last_norm(const std::vector<int>& taps) const {
+    return std::ranges::find(taps, target_.spec.n_layers()) != taps.end();
+  }
+
+  // EAGLE-3.1's key in a layout in which it usually means something else.
+  void note_other_state() {
+    if (layer_pattern_ != "midlayer" || eagle().feature_norm != EagleInput::Norm::each ||
+        top_.boolean("norm_output") != true)
+      return;
+    EagleInput other = eagle();
+    other.state_is_normed = true;
+    head_.other_readings.push_back({"the normed state goes on", other});
   }
 
   // --- the draft vocabulary
