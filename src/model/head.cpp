@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <numbers>
 #include <optional>
+#include <span>
 #include <unordered_set>
 #include <utility>
 

@@ -1,6 +1,8 @@
 #include "runtime/draft_pair.h"
 
 #include <algorithm>
+#include <memory>
+#include <utility>
 
 #include "base/error.h"
 #include "formats/known_pairs.h"
