@@ -136,6 +136,12 @@ bool fits(const MemoryNeed& need) {
   return need.total() <= plannable_memory_bytes();
 }
 
+// "layers"; what Medusa's are is heads.
+std::string parts_text(const HeadPair& head) {
+  const char* const part = head.kind == "Medusa" ? "head" : "layer";
+  return fmt::format("{}{}", part, head.n_layers == 1 ? "" : "s");
+}
+
 // "the embedding, layers 2, 5, the last norm".
 std::string taps_text(std::span<const int> taps, int n_layers) {
   std::vector<std::string> names;
@@ -155,13 +161,13 @@ std::string taps_text(std::span<const int> taps, int n_layers) {
 std::string text_of(const HeadPair& head, const Model& target, int context) {
   std::string text =
       fmt::format("  {} of {}: {} {}, reads the outputs of {} (of {})\n", head.kind, head.producer,
-                  head.n_layers, head.n_layers == 1 ? "layer" : "layers",
-                  taps_text(head.taps, target.spec.n_layers()), target.spec.n_layers());
+                  head.n_layers, parts_text(head), taps_text(head.taps, target.spec.n_layers()),
+                  target.spec.n_layers());
   text += head.n_tokens == target.spec.vocabulary
               ? fmt::format("  can propose all {} tokens", head.n_tokens)
               : fmt::format("  can propose {} of {} tokens", head.n_tokens, target.spec.vocabulary);
-  text +=
-      fmt::format("; a level of drafts costs about {:.3f} of the model's pass\n", head.cost_ratio);
+  text += fmt::format("; {} costs about {:.3f} of the model's pass\n",
+                      head.kind == "Medusa" ? "a draft" : "a level of drafts", head.cost_ratio);
   text += fmt::format("  {} more for a context of {}: weights {}, cache {}, working {}\n",
                       human_bytes(head.memory.total()), context, human_bytes(head.memory.weights),
                       human_bytes(head.memory.cache), human_bytes(head.memory.working));

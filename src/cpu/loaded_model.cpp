@@ -21,7 +21,11 @@ LoadedModel::LoadedModel(const Model& model, const LoadOptions& options, int n_p
 MemoryNeed LoadedModel::memory_need(const Model& model, const LoadOptions& options, int n_pages) {
   // A row of every text, drafts and scored prompts.
   const std::size_t logit_rows = static_cast<std::size_t>(options.n_sequences) + 64;
-  const std::size_t logits = logit_rows * model.spec.vocabulary * sizeof(float);
+  const std::size_t n_outputs =
+      options.output_ids.empty()
+          ? static_cast<std::size_t>(model.spec.vocabulary)
+          : options.output_ids.size() + static_cast<std::size_t>(options.output_room);
+  const std::size_t logits = logit_rows * n_outputs * sizeof(float);
   const WeightBytes weights = weight_bytes(model, options);
   return {.weights = weights.matrices + weights.vectors,
           .cache = CacheMemory::page_bytes(model.spec, options.cache_type) * n_pages,

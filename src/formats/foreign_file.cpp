@@ -151,8 +151,11 @@ bool is_safetensors(std::string_view text) {
 
 // Whether it is one of safetensors with the tensors of a draft head.
 bool is_head_file(std::string_view text) {
-  return is_safetensors(text) && contains(text, "\"fc.weight\"") &&
-         (contains(text, "\"midlayer.") || contains(text, "\"layers.0."));
+  if (!is_safetensors(text)) return false;
+  const bool is_eagle = contains(text, "\"fc.weight\"") &&
+                        (contains(text, "\"midlayer.") || contains(text, "\"layers.0."));
+  return is_eagle || contains(text, "\"0.0.linear.weight\"") ||
+         contains(text, "blocks.0.layers.0.weight\"");
 }
 
 constexpr const char* kHeadForModel =

@@ -7,13 +7,13 @@
 #include <numbers>
 #include <optional>
 #include <span>
-#include <unordered_set>
 #include <utility>
 
 #include "base/bytes.h"
 #include "base/error.h"
 #include "cache/cache.h"
 #include "model/head_config.h"
+#include "model/head_tensors.h"
 #include "numerics/dequantize.h"
 #include "numerics/rope.h"
 
@@ -179,12 +179,6 @@ Rope rope_of(const HeadConfig& config, int dims, RopePairing pairing) {
   return rope;
 }
 
-// A tensor of which this program has made the bytes.
-struct OwnedTensor {
-  TensorView view;
-  std::vector<std::byte> bytes;
-};
-
 class HeadReader {
  public:
   HeadReader(std::shared_ptr<const Checkpoint> checkpoint, const nlohmann::json& config,
@@ -193,7 +187,8 @@ class HeadReader {
         target_(target),
         is_gguf_(is_head(file_.metadata)),
         top_(is_gguf_ ? config_of_gguf(file_.metadata) : config_beside(origin(), config)),
-        config_(top_.object("transformer_layer_config").value_or(top_)) {
+        config_(top_.object("transformer_layer_config").value_or(top_)),
+        tensors_(head_, file_, target_, "an EAGLE-3 head") {
     head_.model.checkpoint = std::move(checkpoint);
   }
 
@@ -429,8 +424,7 @@ class HeadReader {
   // --- tensors
 
   void read_tensors() {
-    Model& model = head_.model;
-    model.weights.assign(spec().layers.size() * kRoles, nullptr);
+    tensors_.begin();
     const std::int64_t width = spec().embedding;
     const Attention& attention = *attention_of(spec().layers[0]);
     const Mlp& mlp = std::get<Mlp>(spec().layers[0].operations[1].body);
@@ -467,64 +461,8 @@ class HeadReader {
     }
   }
 
-  const TensorView*& place(Role role, int layer) {
-    const std::size_t index =
-        static_cast<std::size_t>(layer) * kRoles + static_cast<std::size_t>(role);
-    return head_.model.weights[index];
-  }
-
   void take(Role role, int layer, const std::vector<std::int64_t>& shape) {
-    const std::string name = tensor_name(role, layer);
-    const TensorView* tensor = file_.find(name);
-    if (!tensor) throw missing(name);
-    place(role, layer) = checked(*tensor, shape);
-  }
-
-  Error missing(const std::string& tensor) const {
-    return Error(
-        "{}: tensor {} is missing; the head is incomplete, or of a kind that this version "
-        "does not support",
-        origin(), tensor);
-  }
-
-  // The tensor, or a copy of it where it is not aligned. No extent of the shape is 0.
-  const TensorView* checked(const TensorView& tensor, const std::vector<std::int64_t>& shape) {
-    used_.insert(&tensor);
-    if (tensor.shape != shape)
-      throw Error(
-          "{}: tensor {} is [{}], expected [{}]; the head is for another model, or its "
-          "config.json is another head's",
-          origin(), printable(tensor.name), fmt::join(tensor.shape, ", "), fmt::join(shape, ", "));
-    if (!is_weight_type(tensor.type))
-      throw Error("{}: tensor {} is {}, expected weights", origin(), printable(tensor.name),
-                  traits(tensor.type).name);
-    check_finite(tensor);
-    constexpr std::uintptr_t kAlignment = 4;  // of the numbers in files
-    if (reinterpret_cast<std::uintptr_t>(tensor.bytes.data()) % kAlignment == 0) return &tensor;
-    return keep(tensor, {tensor.bytes.begin(), tensor.bytes.end()});
-  }
-
-  const TensorView* keep(TensorView view, std::vector<std::byte> bytes) {
-    auto owned = std::make_shared<OwnedTensor>(OwnedTensor{std::move(view), std::move(bytes)});
-    owned->view.bytes = owned->bytes;
-    head_.model.parts.push_back(std::shared_ptr<const TensorView>(owned, &owned->view));
-    return head_.model.parts.back().get();
-  }
-
-  void check_finite(const TensorView& tensor) const {
-    const std::size_t row_bytes = tensor.bytes.size() / static_cast<std::size_t>(tensor.rows());
-    std::vector<float> values(static_cast<std::size_t>(tensor.columns()));
-    std::vector<std::byte> aligned(row_bytes);
-    for (std::int64_t row = 0; row < tensor.rows(); ++row) {
-      const auto bytes = tensor.bytes.subspan(static_cast<std::size_t>(row) * row_bytes, row_bytes);
-      std::ranges::copy(bytes, aligned.begin());
-      dequantize(tensor.type, aligned, values);
-      float sum = 0;
-      for (const float value : values) sum += value * 0;  // NaN where the value is not finite
-      if (sum != 0)
-        throw Error("{}: tensor {} holds NaN or infinite numbers; the head is damaged", origin(),
-                    printable(tensor.name));
-    }
+    tensors_.take(role, layer, tensor_name(role, layer), shape);
   }
 
   void take_feature_norm(std::int64_t features) {
@@ -533,18 +471,18 @@ class HeadReader {
     } else if (eagle().feature_norm == EagleInput::Norm::each) {
       std::vector<float> joined;
       for (std::size_t tap = 0; tap < eagle().taps.size(); ++tap) {
-        const std::string name = fmt::format("fc_norm.{}.weight", tap);
-        const TensorView* tensor = file_.find(name);
-        if (!tensor) throw missing(name);
-        const TensorView* norm = checked(*tensor, {eagle().tap_width});
+        const TensorView* norm =
+            tensors_.checked(fmt::format("fc_norm.{}.weight", tap), {eagle().tap_width});
         joined.resize(joined.size() + static_cast<std::size_t>(eagle().tap_width));
         dequantize(norm->type, norm->bytes,
                    std::span(joined).last(static_cast<std::size_t>(eagle().tap_width)));
       }
       const auto bytes = std::as_bytes(std::span(joined));
-      place(Role::feature_norm, 0) =
-          keep({.name = "fc_norm", .type = TensorType::f32, .shape = {features}, .bytes = {}},
-               {bytes.begin(), bytes.end()});
+      tensors_.set(
+          Role::feature_norm, 0,
+          tensors_.keep(
+              {.name = "fc_norm", .type = TensorType::f32, .shape = {features}, .bytes = {}},
+              {bytes.begin(), bytes.end()}));
     }
     if (top_.boolean("norm_before_fc").value_or(false) &&
         eagle().feature_norm == EagleInput::Norm::none)
@@ -552,29 +490,18 @@ class HeadReader {
                   top_.name("norm_before_fc"), tensor_name(Role::feature_norm, 0));
   }
 
-  // The target's tensor, which stays alive with the head.
-  const TensorView* of_target(Role role) {
-    const TensorView* tensor = target_.weight(role);
-    if (!tensor && role == Role::output) tensor = target_.weight(Role::token_embedding);
-    head_.model.parts.push_back(std::shared_ptr<const TensorView>(target_.checkpoint, tensor));
-    return tensor;
-  }
-
   void take_embedding() {
-    if (const TensorView* own = find(Role::token_embedding)) {
-      place(Role::token_embedding, 0) = checked(*own, {spec().embedding, spec().vocabulary});
-      return;
-    }
-    place(Role::token_embedding, 0) = of_target(Role::token_embedding);
+    if (find(Role::token_embedding))
+      take(Role::token_embedding, 0, {spec().embedding, spec().vocabulary});
+    else
+      tensors_.set(Role::token_embedding, 0, tensors_.of_target(Role::token_embedding));
   }
 
   void take_output() {
-    if (const TensorView* own = find(Role::output)) {
-      place(Role::output, 0) = checked(*own, {spec().embedding, n_outputs()});
-      return;
-    }
-    if (spec().embedding != target_.spec.embedding) throw missing(tensor_name(Role::output, 0));
-    place(Role::output, 0) = of_target(Role::output);
+    if (find(Role::output) || spec().embedding != target_.spec.embedding)
+      take(Role::output, 0, {spec().embedding, n_outputs()});
+    else
+      tensors_.set(Role::output, 0, tensors_.of_target(Role::output));
   }
 
   // --- taps, as outputs of layers
@@ -708,16 +635,11 @@ class HeadReader {
   }
 
   void check_nothing_else() {
-    for (const TensorView& tensor : file_.tensors) {
-      const bool is_ignored = std::ranges::find(kIgnored, tensor.name) != std::end(kIgnored) ||
-                              tensor.name.ends_with(kInverseFrequencies) ||
-                              (is_gguf_ && tensor.name == "rope_freqs.weight");
-      if (is_ignored || used_.contains(&tensor)) continue;
-      throw Error(
-          "{}: tensor {} has no place in an EAGLE-3 head; this variant is not supported "
-          "in this version",
-          origin(), printable(tensor.name));
-    }
+    for (const std::string_view name : kIgnored) tensors_.ignore(name);
+    if (is_gguf_) tensors_.ignore("rope_freqs.weight");
+    for (const TensorView& tensor : file_.tensors)
+      if (tensor.name.ends_with(kInverseFrequencies)) tensors_.ignore(tensor.name);
+    tensors_.check_nothing_else();
   }
 
   Head head_;
@@ -726,7 +648,7 @@ class HeadReader {
   const bool is_gguf_;
   const HeadConfig top_, config_;  // of the document, and of the layer
   std::string layer_pattern_;
-  std::unordered_set<const TensorView*> used_;
+  HeadTensors tensors_;
 };
 
 }  // namespace

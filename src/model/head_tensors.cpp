@@ -31,12 +31,16 @@ void HeadTensors::take(Role role, int layer, std::string_view name,
 const TensorView* HeadTensors::checked(std::string_view name,
                                        const std::vector<std::int64_t>& shape) {
   const TensorView* const found = file_.find(name);
-  if (!found) throw Error("{}: tensor {} is missing", origin(), printable(name));
+  if (!found)
+    throw Error(
+        "{}: tensor {} is missing; the head is incomplete, or of a kind that this version does not "
+        "support",
+        origin(), printable(name));
   const TensorView& tensor = *found;
   used_.insert(&tensor);
   if (tensor.shape != shape)
     throw Error(
-        "{}: tensor {} is [{}], expected [{}]: the head is for another model, or its config.json "
+        "{}: tensor {} is [{}], expected [{}]; the head is for another model, or its config.json "
         "is another head's",
         origin(), printable(name), fmt::join(tensor.shape, ", "), fmt::join(shape, ", "));
   if (!is_weight_type(tensor.type))
@@ -67,7 +71,6 @@ const TensorView* HeadTensors::of_target(Role role) {
 }
 
 void HeadTensors::check_finite(const TensorView& tensor) const {
-  if (tensor.elements() == 0) return;
   const std::size_t row_bytes = tensor.bytes.size() / static_cast<std::size_t>(tensor.rows());
   std::vector<float> values(static_cast<std::size_t>(tensor.columns()));
   std::vector<std::byte> aligned(row_bytes);
@@ -75,10 +78,11 @@ void HeadTensors::check_finite(const TensorView& tensor) const {
     const auto bytes = tensor.bytes.subspan(static_cast<std::size_t>(row) * row_bytes, row_bytes);
     std::ranges::copy(bytes, aligned.begin());
     dequantize(tensor.type, aligned, values);
-    float sum = 0;  // of zeros, unless a value is NaN or infinite
-    for (const float value : values) sum += value * 0;
+    float sum = 0;
+    for (const float value : values) sum += value * 0;  // NaN where the value is not finite
     if (sum != 0)
-      throw Error("{}: tensor {} holds NaN or infinite numbers", origin(), printable(tensor.name));
+      throw Error("{}: tensor {} holds NaN or infinite numbers; the head is damaged", origin(),
+                  printable(tensor.name));
   }
 }
 

@@ -24,7 +24,7 @@ class HeadTensors {
   // After the spec is complete: makes room for the weights of its layers.
   void begin();
   // The tensor of this name becomes that of a role; it must be there, of this shape (columns
-  // first), and hold finite weights.
+  // first, none of them 0), and hold finite weights.
   void take(Role role, int layer, std::string_view name, const std::vector<std::int64_t>& shape);
   // Such a tensor, or a copy of it where its bytes are not aligned.
   const TensorView* checked(std::string_view name, const std::vector<std::int64_t>& shape);

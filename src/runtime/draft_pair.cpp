@@ -47,15 +47,15 @@ HeadPair describe_head(const std::string& name, const OpenedModel& target,
                        const BackendFactory& factory, const LoadOptions& loaded,
                        const DrafterFlagValues& flags) {
   const auto kinds = drafter_kinds();
-  const DrafterKind& kind =
-      **std::ranges::find_if(kinds, [](const DrafterKind* each) { return each->runs_head(); });
+  const DrafterKind& kind = **std::ranges::find(kinds, head_kind(name), &DrafterKind::name);
   Head head = open_head(name, target.model);
   const LoadOptions drafting = kind.head_options(head, *target.tokenizer, flags);
   const ModelSpec& spec = head.model.spec;
-  HeadPair pair{.kind = "EAGLE-3",
+  const bool is_medusa = spec.medusa.has_value();
+  HeadPair pair{.kind = is_medusa ? "Medusa" : "EAGLE-3",
                 .producer = head.producer,
-                .taps = spec.eagle->taps,
-                .n_layers = spec.n_layers(),
+                .taps = is_medusa ? std::vector{target.model.spec.n_layers()} : spec.eagle->taps,
+                .n_layers = is_medusa ? spec.medusa->n_heads : spec.n_layers(),
                 .n_tokens = drafting.output_ids.empty()
                                 ? spec.vocabulary
                                 : static_cast<int>(drafting.output_ids.size())};

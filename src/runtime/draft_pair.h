@@ -32,14 +32,15 @@ DraftPair compare_models(const OpenedModel& target, const BackendFactory& target
 
 // A head beside its target.
 struct HeadPair {
-  std::string kind;        // "EAGLE-3"
+  std::string kind;        // "EAGLE-3", "Medusa"
   std::string producer;    // by whose conventions its file was read
   std::vector<int> taps;   // what it reads of the target (kEmbeddingTap in model/spec.h)
-  int n_layers = 0;        // its own
+  int n_layers = 0;        // its own; of Medusa's heads, how many there are
   int n_tokens = 0;        // that it can propose
   MemoryNeed memory = {};  // what it takes beside the target
   MemoryNeed both = {};
-  // Bytes of weights that one level of drafts reads, as the head is loaded, over the target's.
+  // Bytes of weights that one level of drafts reads, of Medusa's heads all of them, as they are
+  // loaded, over the target's.
   double cost_ratio = 0;
 };
 

@@ -1,6 +1,8 @@
 #include "runtime/head_file.h"
 
+#include <array>
 #include <filesystem>
+#include <fstream>
 
 #include "base/error.h"
 #include "formats/config_file.h"
@@ -11,7 +13,9 @@ namespace outrider {
 namespace {
 
 bool is_gguf(const std::filesystem::path& path) {
-  return path.extension() == ".gguf";
+  std::ifstream file(path, std::ios::binary);
+  std::array<char, 4> magic{};
+  return file.read(magic.data(), magic.size()) && std::string_view(magic.data(), 4) == "GGUF";
 }
 
 }  // namespace
@@ -21,8 +25,7 @@ bool names_head(std::string_view name) {
   std::error_code error;
   if (name.empty() || !std::filesystem::exists(path, error)) return false;
   if (std::filesystem::is_directory(path, error)) return true;
-  if (path.extension() == ".safetensors" || path.extension() == ".json") return true;
-  if (!is_gguf(path)) return false;
+  if (!is_gguf(path)) return path.extension() == ".safetensors" || path.extension() == ".json";
   try {
     return is_head(read_gguf(path).metadata);
   } catch (const Error&) {
