@@ -1,4 +1,4 @@
-"""Learned heads (EAGLE-3) with the smallest real model: the text is the same, and what is no such head is refused."""
+"""Learned heads with the smallest real model: the text is the same, and what is no such head is refused."""
 
 import json
 import os
@@ -9,7 +9,7 @@ import unittest
 import zipfile
 from pathlib import Path
 
-from made_head import write_head
+from made_head import write_head, write_medusa_heads
 from program import MODEL, OUTRIDER, TestCase, environment, model_path, needs_model, outrider
 from terminal import Terminal
 
@@ -25,6 +25,7 @@ class HeadTestCase(TestCase):
         cls.folder = Path(cls.enterClassContext(tempfile.TemporaryDirectory()))
         cls.head = write_head(model_path(MODEL), cls.folder / "head")
         cls.named = write_head(model_path(MODEL), cls.folder / "named", n_outputs=512)  # it has a d2t
+        cls.medusa = write_medusa_heads(model_path(MODEL), cls.folder / "medusa")
 
     def run_json(self, *arguments, prompt=PROMPT, n=48, **changes):
         result = outrider("run", "--json", "-p", prompt, "-n", str(n), "--ignore-eos", *arguments, **changes)
@@ -41,6 +42,7 @@ class Text(HeadTestCase):
                         ["-md", self.head, "--draft", "eagle", *ALWAYS],
                         ["--draft", f"lookup+eagle={self.head}", *ALWAYS],
                         ["--draft", f"eagle={self.named}", *ALWAYS],
+                        ["-md", self.medusa], ["--draft", f"lookup+medusa={self.medusa}", *ALWAYS],
                         ["--draft", f"eagle={self.head}", "--draft-quantize", "off", "--draft-vocab", "all", *ALWAYS],
                         ["--draft", f"eagle={self.head}", "-t", "1", "-b", "7", *ALWAYS],
                         ["--draft", f"eagle={self.head}", "--cache-type", "q8_0", *ALWAYS]):
@@ -50,7 +52,8 @@ class Text(HeadTestCase):
                     answer = self.run_json(*how, *flags)
                     self.assertEqual(answer["tokens"], plain["tokens"])
                     if "--budget" in how:
-                        self.assertGreater(answer["draft"]["eagle"]["proposed"], 40)
+                        kind = "medusa" if "medusa" in how[1] else "eagle"
+                        self.assertGreater(answer["draft"][kind]["proposed"], 40)
 
     def test_some_drafts_are_accepted(self):
         answer = self.run_json("--draft", f"eagle={self.head}", *ALWAYS, *GREEDY)
@@ -63,7 +66,8 @@ class Text(HeadTestCase):
         self.assertEqual(set(both["draft"]), {"lookup", "model", "eagle"})
 
     def test_auto_has_the_head_of_md(self):
-        self.assertEqual(set(self.run_json("-md", self.head, *GREEDY)["draft"]), {"lookup", "prediction", "eagle"})
+        for head, kind in ((self.head, "eagle"), (self.medusa, "medusa")):
+            self.assertEqual(set(self.run_json("-md", head, *GREEDY)["draft"]), {"lookup", "prediction", kind})
 
     def test_a_prompt_over_several_pages_and_the_context_s_end(self):
         prompt = "one two three four five six seven eight nine ten " * 15  # more than two pages
@@ -78,7 +82,7 @@ class Text(HeadTestCase):
 
     def test_prove(self):
         for flags in (GREEDY, SAMPLED):
-            for draft in (f"eagle={self.head}", f"lookup+eagle={self.named}"):
+            for draft in (f"eagle={self.head}", f"lookup+eagle={self.named}", f"medusa={self.medusa}"):
                 with self.subTest(flags=flags, draft=draft):
                     result = outrider("prove", "-p", PROMPT, "-n", "32", "--draft", "off", "--draft", draft, *ALWAYS,
                                       *flags, "--json")
@@ -154,6 +158,8 @@ class Refused(HeadTestCase):
         self.refused("eagle=", "write eagle=HEAD", status=2)
         missing = str(self.folder / "missing")
         self.refused(f"eagle={missing}", missing, "No such file")
+        for head, wrong, right in ((self.medusa, "eagle", "medusa"), (self.head, "medusa", "eagle")):
+            self.refused(f"{wrong}={head}", f"another drafter runs; write {right}={head}", status=2)
         self.assert_fails(outrider("run", "-p", "x", "-md", missing), 1, "missing")
         self.refused(f"eagle={self.head}+eagle={self.named}", "eagle is named twice", status=2)
         self.assert_fails(outrider("prove", "-p", "x", "-n", "1", "--draft", f"eagle={self.head}", "--draft",

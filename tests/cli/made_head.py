@@ -1,8 +1,9 @@
-"""Makes a small EAGLE-3 head for a .gguf model, in SpecForge's layout. No NumPy is needed.
+"""Makes small heads for a .gguf model: of EAGLE-3's kind in SpecForge's layout, of Medusa's in TGI's. No NumPy is
+needed.
 
-It knows one thing, so that some of its drafts are accepted: its attention looks for where the text's last token stood
-before, and says what followed there. A row has its token beside the embedding of the token before (a tap), so keys are
-tokens before, queries and values are tokens. All else is small random numbers."""
+EAGLE-3's knows one thing, so that some of its drafts are accepted: its attention looks for where the text's last token
+stood before, and says what followed there. A row has its token beside the embedding of the token before (a tap), so
+keys are tokens before, queries and values are tokens. All else is small random numbers."""
 
 import array
 import json
@@ -53,16 +54,37 @@ def write_safetensors(path, tensors):
     path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(values for *_, values in tensors.values()))
 
 
+def width_of(model):
+    [at] = [at for name, at in model.values.items() if name.endswith(b".embedding_length")]
+    return struct.unpack_from("<I", model.data, at)[0]
+
+
+def write_medusa_heads(model_path, folder, seed=0, n_heads=3):
+    """They say nearly what the model does for the next token, so drafts are accepted where a token is repeated."""
+    width = width_of(Model(Path(model_path)))
+    chance = random.Random(seed)
+    tensors = {}
+    for head in range(n_heads):
+        tensors[f"{head}.0.linear.weight"] = random_matrix(chance, width, width, 1 / 1024)
+        tensors[f"{head}.0.linear.bias"] = "F16", [width], bytes(2 * width)
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_safetensors(folder / "medusa_lm_head.safetensors", tensors)
+    # As published: the number of heads is wrong.
+    (folder / "config.json").write_text(json.dumps({"medusa_num_heads": 2, "medusa_num_layers": 1}))
+    return str(folder)
+
+
 def write_head(model_path, folder, seed=0, n_outputs=None, changes=None, without=()):
     """n_outputs: of a head that names its tokens (d2t), the model's first ones; None: it has the model's outputs.
     changes: of config.json; without: tensors that are left out."""
     model = Model(Path(model_path))
-    [family] = {name.split(b".")[0] for name in model.values if name.endswith(b".embedding_length")}
+    [family] = [name.split(b".")[0] for name in model.values if name.endswith(b".embedding_length")]
 
     def number(key):
         return struct.unpack_from("<I", model.data, model.values[family + b"." + key])[0]
 
-    width, n_layers, head_dim, ffn = number(b"embedding_length"), number(b"block_count"), 64, 64
+    width, n_layers, head_dim, ffn = width_of(model), number(b"block_count"), 64, 64
     n_heads = width // head_dim
     vocabulary = model.tensors[b"token_embd.weight"][0][1]
     chance = random.Random(seed)

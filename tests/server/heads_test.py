@@ -1,4 +1,4 @@
-"""A server whose model has a head (EAGLE-3): each user gets the tokens of plain decoding, whatever else runs."""
+"""A server whose model has a learned head: each user gets the tokens of plain decoding, whatever else runs."""
 
 import signal
 import tempfile
@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from serving import MODEL, Server, Stream, TestCase, joined, model_path, needs_model, wait_until
-from made_head import write_head
+from made_head import write_head, write_medusa_heads
 
 COMPLETIONS = "/v1/completions"
 CHAT = "/v1/chat/completions"
@@ -24,6 +24,7 @@ class Heads(TestCase):
     def setUpClass(cls):
         folder = cls.enterClassContext(tempfile.TemporaryDirectory())
         cls.head = write_head(model_path(MODEL), Path(folder, "head"))
+        cls.medusa = write_medusa_heads(model_path(MODEL), Path(folder, "medusa"))
         cls.server = cls.enterClassContext(Server("-md", cls.head, "-np", "4", "-c", "1024", *ALWAYS))
         with Server("-np", "2", "-c", "1024", "--draft", "off") as plain:
             cls.plain = staticmethod({
@@ -43,6 +44,16 @@ class Heads(TestCase):
             for _ in range(2):
                 texts = list(pool.map(lambda case: self.complete(*case), CASES))
                 self.assertEqual(texts, [self.plain(case) for case in CASES])
+
+    def test_medusa(self):
+        with Server("-md", self.medusa, "-np", "4", "-c", "1024", *ALWAYS) as server, ThreadPoolExecutor(4) as pool:
+            def ask(case):
+                prompt, temperature = case
+                return server.complete(prompt, temperature=temperature, seed=5, **FIELDS)
+            for _ in range(2):
+                self.assertEqual(list(pool.map(ask, CASES)), [self.plain(case) for case in CASES])
+            drafted = [line for line in server.get("/metrics").body.decode().splitlines() if '"medusa"' in line]
+            self.assertTrue(any(float(line.split()[-1]) > 100 for line in drafted), drafted)
 
     def test_some_with_drafts_and_some_without(self):
         """They share passes and pages."""
