@@ -137,8 +137,8 @@ class Toy : public ::testing::Test {
     return answers;
   }
 
-  // Head h for the token two and h places after each position.
-  Answers answers_of_medusa(const Head& read) const {
+  // Head h for the token two and h places after each position, from the state `shift` places on.
+  Answers answers_of_medusa(const Head& read, int shift = 0) const {
     const auto backend = load(read);
     Backend& head = *backend->head();
     Answers answers(kDepths);
@@ -152,7 +152,7 @@ class Toy : public ::testing::Test {
                           .token = 0,
                           .position = depth,
                           .wants_logits = true,
-                          .before = TargetRow{position}});
+                          .before = TargetRow{position + shift}});
       const std::vector<Token> said = best(head, head.forward(rows), static_cast<int>(rows.size()));
       constexpr int kOfDepth = kEnd - kFirst;
       for (int depth = 0; depth < kDepths; ++depth)
@@ -251,19 +251,24 @@ TEST_F(Toy, MistakesShow) {
                    }
                  }),
             15);
-  EXPECT_GE(loss("taps one layer later", 0,
-                 [&](Head& head) {
-                   for (int& tap : eagle(head).taps) ++tap;
-                 }),
-            3);
-  EXPECT_GE(loss("taps one layer earlier", 0,
-                 [&](Head& head) {
-                   for (int& tap : eagle(head).taps) --tap;
-                 }),
-            3);
+  for (std::size_t tap = 0; tap < right.model.spec.eagle->taps.size(); ++tap)
+    for (const int by : {1, -1})
+      EXPECT_GE(loss(fmt::format("tap {} {:+} layer", tap, by).c_str(), 0,
+                     [&](Head& head) { eagle(head).taps[tap] += by; }),
+                3);
   EXPECT_GE(loss("normed residual", 0, [&](Head& head) { eagle(head).residual_is_normed ^= true; }),
             3);
   EXPECT_GE(loss("normed state", 1, [&](Head& head) { eagle(head).state_is_normed ^= true; }), 3);
+}
+
+TEST_F(Toy, MistakesOfMedusaShow) {
+  const Head right = read("medusa");
+  const double sound = agreement(answers_of_medusa(right)[0], 1);
+  for (const int shift : {1, -1}) {
+    const double lost = sound - agreement(answers_of_medusa(right, shift)[0], 1);
+    std::printf("state of %+d: %.2f points\n", shift, lost);
+    EXPECT_GE(lost, 15);
+  }
 }
 
 // What the runtime does with a file that leaves open which layers are meant.
