@@ -28,7 +28,7 @@ help:
 	@echo 'make check          test with warnings as errors, and look at layout and includes, as for a change'
 	@echo 'make test-arm64     build everything for arm64 and run unit tests under qemu'
 	@echo 'make soak           the long tests: whole matrices, long fuzzing'
-	@echo 'make golden         make the golden files of tests again (14 GB, PyTorch among it, under build/golden)'
+	@echo 'make golden         make the golden files of tests again (20 GB, PyTorch among it, under build/golden)'
 	@echo 'make prove-install  run demo and test in a bare Debian 12 (needs root and mmdebstrap)'
 	@echo 'make install        install program, manual page and completions under PREFIX=$(PREFIX)'
 	@echo 'make clean          remove build/; models stay'

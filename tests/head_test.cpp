@@ -217,6 +217,72 @@ TEST_P(Head, ProposesAfterACutInsideAPage) {
   }
 }
 
+// Confidences by path.
+std::map<std::vector<Token>, float> by_path(const Tree& tree) {
+  std::map<std::vector<Token>, float> found;
+  std::vector<std::vector<Token>> paths{{}};
+  for (const Drafted& node : tree) {
+    paths.push_back(paths[static_cast<std::size_t>(node.parent)]);
+    paths.back().push_back(node.token);
+    found[paths.back()] = node.confidence;
+  }
+  return found;
+}
+
+// A second sequence with the history of the first goes on by itself.
+TEST_P(Head, ProposesForAFork) {
+  for (const int length : {90, 112}) {  // the answer ends inside a page, and at the end of one
+    SCOPED_TRACE(length);
+    SceneOptions options;
+    options.load.n_sequences = 2;
+    Scene scene(GetParam(), options);
+    Backend& target = scene.target();
+    const auto generation = scene.begin(random_text(length, 14), 17);
+    scene.run({generation.get()});
+    const SequenceId fork = target.fork(generation->sequence);
+    const auto drafters = scene.drafters(GetParam());
+    Drafter& drafter = *drafters[0];
+    drafter.begin({0});
+    drafter.bind({0}, fork);
+
+    std::vector<Token> text = generation->tokens;
+    const int first = target.committed(fork);
+    ASSERT_EQ(first, std::ssize(text) - 1);
+    const Row row{.sequence = fork, .token = text.back(), .position = first, .wants_logits = true};
+    const Pass pass = target.forward({&row, 1});
+    const ChoiceRequest greedy{.row = 0, .filters = {.temperature = 0}};
+    const Token next = target.choose(pass, {&greedy, 1}).at(0).token.value();
+    const int rows[] = {0};
+    const ComputedText computed{.sequence = {0},
+                                .first = first,
+                                .tokens = std::span(text).last(1),
+                                .rows = rows,
+                                .next = next};
+    drafter.computed(pass, {&computed, 1});
+    target.commit(fork, pass.slots);
+    text.push_back(next);
+    drafter.observe({0}, text);
+
+    DraftTree proposed(next);
+    const SamplingParams sampling = Scene::greedy();
+    const ChoiceState state(sampling);
+    const DraftRequest request{.sequence = {0},
+                               .tree = &proposed,
+                               .drafter = 0,
+                               .limits = {.nodes = 8, .depth = 3, .width = 3},
+                               .sampling = &sampling,
+                               .state = &state};
+    drafter.propose({&request, 1});
+    Tree tree;
+    for (int node = 1; node < proposed.size(); ++node)
+      tree.push_back(
+          {proposed[node].token, proposed[node].parent, proposed[node].proposals[0].confidence});
+    EXPECT_EQ(by_path(tree), by_path(fresh_tree(text)));
+    drafter.end({0});
+    target.end(fork);
+  }
+}
+
 TEST_P(Head, ProposesAfterTwoCuts) {
   Scene scene(GetParam());
   const std::vector<Token> text = random_text(150, 5);
