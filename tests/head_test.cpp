@@ -52,17 +52,22 @@ const Model& target_model() {
   return model;
 }
 
+enum class Kind { eagle, eagle_with_normed_state, medusa };
+
 // An engine whose proposals are kept by text.
 class Scene {
  public:
-  explicit Scene(bool is_medusa, SceneOptions options = {}) {
+  explicit Scene(Kind kind, SceneOptions options = {}) : kind_(kind) {
     options.load.context = 256;
     options.load.cache_type = CacheType::f32;
     options.load.n_threads = 2;
     options.load.head =
-        is_medusa ? tiny_medusa_to_load(target_model()) : tiny_head_to_load(target_model());
+        kind == Kind::medusa
+            ? tiny_medusa_to_load(target_model())
+            : tiny_head_to_load(target_model(),
+                                {.norm_output = kind == Kind::eagle_with_normed_state});
     target_ = load_cpu(target_model(), options.load);
-    engine_ = std::make_unique<Engine>(target_, drafters(is_medusa), options.engine);
+    engine_ = std::make_unique<Engine>(target_, drafters(), options.engine);
     engine_->on_step([this](const StepReport& report) {
       for (const StepReport::Sequence& sequence : report.sequences) {
         if (sequence.n_proposed == 0) continue;
@@ -80,9 +85,9 @@ class Scene {
     });
   }
 
-  std::vector<std::unique_ptr<Drafter>> drafters(bool is_medusa) const {
+  std::vector<std::unique_ptr<Drafter>> drafters() const {
     std::vector<std::unique_ptr<Drafter>> drafters;
-    if (is_medusa)
+    if (kind_ == Kind::medusa)
       drafters.push_back(std::make_unique<MedusaDrafter>(target_));
     else
       drafters.push_back(std::make_unique<EagleDrafter>(target_));
@@ -114,6 +119,7 @@ class Scene {
   }
 
  private:
+  const Kind kind_;
   const FakeTokenizer tokenizer_{std::vector<std::string>(kVocabulary, "x")};
   std::shared_ptr<Backend> target_;
   std::unique_ptr<Engine> engine_;
@@ -121,8 +127,7 @@ class Scene {
   std::map<std::vector<Token>, Tree> trees_;
 };
 
-// Whether the head is Medusa's.
-class Head : public ::testing::TestWithParam<bool> {
+class Head : public ::testing::TestWithParam<Kind> {
  protected:
   static Tree fresh_tree(const std::vector<Token>& text, SceneOptions options = {});
   static void expect_fresh_trees(const Scene& scene, std::size_t n_least,
@@ -217,6 +222,26 @@ TEST_P(Head, ProposesAfterACutInsideAPage) {
   }
 }
 
+// The second cut leaves what the first one has left, but the text goes on with another token.
+TEST_P(Head, ProposesAfterTwoCutsToOneLength) {
+  Scene scene(GetParam());
+  std::vector<Token> text = random_text(150, 5);
+  const auto generation = scene.begin(text);
+  scene.run({generation.get()});
+  scene.forget_trees();
+  const auto restart = [&](int kept) {
+    text.resize(static_cast<std::size_t>(kept));
+    for (int i = 0; i < 8; ++i) text.push_back((text[static_cast<std::size_t>(i)] + 1) % 256);
+    scene.engine().restart(*generation, text, Scene::greedy(), scene.stop(16));
+  };
+  restart(90);
+  EXPECT_EQ(generation->cached_tokens, 89);
+  restart(89);
+  EXPECT_EQ(generation->cached_tokens, 88);
+  scene.run({generation.get()});
+  expect_fresh_trees(scene, 6);
+}
+
 // Confidences by path.
 std::map<std::vector<Token>, float> by_path(const Tree& tree) {
   std::map<std::vector<Token>, float> found;
@@ -240,7 +265,7 @@ TEST_P(Head, ProposesForAFork) {
     const auto generation = scene.begin(random_text(length, 14), 17);
     scene.run({generation.get()});
     const SequenceId fork = target.fork(generation->sequence);
-    const auto drafters = scene.drafters(GetParam());
+    const auto drafters = scene.drafters();
     Drafter& drafter = *drafters[0];
     drafter.begin({0});
     drafter.bind({0}, fork);
@@ -340,7 +365,7 @@ TEST_P(Head, ProposesAfterOtherDrafters) {
   scene.engine().set_drafters({});
   scene.engine().restart(*generation, prompt, Scene::greedy(), scene.stop(8));
   scene.run({generation.get()});
-  scene.engine().set_drafters(scene.drafters(GetParam()));
+  scene.engine().set_drafters(scene.drafters());
   scene.forget_trees();
   scene.engine().restart(*generation, prompt, Scene::greedy(), scene.stop(16));
   scene.run({generation.get()});
@@ -416,8 +441,13 @@ TEST_P(Head, DrawsGiveTheTargetsDistribution) {
   EXPECT_GT(n_accepted, kSamples / 10);
 }
 
-INSTANTIATE_TEST_SUITE_P(, Head, ::testing::Bool(),
-                         [](const auto& tested) { return tested.param ? "Medusa" : "Eagle"; });
+INSTANTIATE_TEST_SUITE_P(, Head,
+                         ::testing::Values(Kind::eagle, Kind::eagle_with_normed_state,
+                                           Kind::medusa),
+                         [](const auto& tested) {
+                           if (tested.param == Kind::medusa) return "Medusa";
+                           return tested.param == Kind::eagle ? "Eagle" : "EagleWithNormedState";
+                         });
 
 }  // namespace
 }  // namespace outrider::testing

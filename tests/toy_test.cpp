@@ -56,9 +56,11 @@ class Toy : public ::testing::Test {
     return std::make_shared<const HeadToLoad>(HeadToLoad{head.model, std::move(options)});
   }
 
-  std::unique_ptr<Backend> load(const Head& head) const {
+  std::unique_ptr<Backend> load(const Head& head, bool shares_texts = false) const {
     return load_cpu(model_, {.context = 320,
                              .n_slots = 1024,
+                             .n_pages = 64,
+                             .shares_texts = shares_texts,
                              .batch_rows = 1024,
                              .cache_type = CacheType::f32,
                              .n_threads = 2,
@@ -283,6 +285,19 @@ TEST_F(Toy, TheRightReadingIsClearlyBetter) {
   EXPECT_TRUE(is_clearly_better(of_wrong, of_right));
   EXPECT_FALSE(is_clearly_better(of_right, of_wrong));
   EXPECT_FALSE(is_clearly_better(of_right, of_right));
+}
+
+// Pages that one reading left in the cache are of no use to another one.
+TEST_F(Toy, AReplacedHeadSaysWhatAFreshOneDoes) {
+  const Head right = read("eagle3");
+  Head wrong = right;
+  for (int& tap : wrong.model.spec.eagle->taps) ++tap;
+  const auto backend = load(right, true);
+  const std::vector<bool> first = measure_agreement(*backend, tokens_, {});
+  backend->replace_head(*to_load(wrong));
+  EXPECT_EQ(measure_agreement(*backend, tokens_, {}), measure_agreement(*load(wrong), tokens_, {}));
+  backend->replace_head(*to_load(right));
+  EXPECT_EQ(measure_agreement(*backend, tokens_, {}), first);
 }
 
 // Trained heads are often right, and change nothing.

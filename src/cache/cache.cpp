@@ -150,6 +150,11 @@ void Cache::forget(int page) {
   free_.push_back(page);
 }
 
+void Cache::forget_texts() {
+  for (const Sequence& sequence : sequences_) CHECK(!sequence.alive);
+  while (oldest_ != kNone) forget(oldest_);
+}
+
 SequenceId Cache::begin(CacheScope scope) {
   const auto place = std::find_if(sequences_.begin(), sequences_.end(),
                                   [](const Sequence& s) { return !s.alive; });

@@ -107,6 +107,8 @@ class Cache {
   // Pages that no sequence uses, and the cached ones among them.
   int free_pages() const { return static_cast<int>(free_.size()) + n_unused_cached_; }
   int unused_cached_pages() const { return n_unused_cached_; }
+  // Caches no page any more. No sequence lives.
+  void forget_texts();
   // The most pages that adding n_rows rows to the sequence's scratch and committing n_committed
   // positions can take.
   int pages_wanted(SequenceId sequence, int n_rows, int n_committed) const;

@@ -117,7 +117,8 @@ class CpuBackend final : public Backend {
   void replace_head(const HeadToLoad& head) override {
     CHECK(head_ &&
           CpuHead::layers_in_cache(head.model.spec) == CpuHead::layers_in_cache(head_->spec()));
-    head_.reset();  // before memory for the other one is taken
+    head_.reset();          // before memory for the other one is taken
+    cache_.forget_texts();  // cached pages lack what the other head would have written
     load_head(head, {});
   }
   void use_head(SequenceId sequence, bool uses) override {

@@ -223,26 +223,33 @@ class Forward::Worker {
     thread_.announce(f_.weights_.head());
     thread_.for_each_row(PassPart::head_in, [&](std::size_t row) {
       complete_stream(row);
-      const std::span<float> tap = tap_of(f_.spec_.n_layers(), row);
-      if (!tap.empty()) norm(x_.stream[row], Role::output_norm, 0, tap);
+      for_each_tap(f_.spec_.n_layers(), row,
+                   [&](std::span<float> tap) { norm(x_.stream[row], Role::output_norm, 0, tap); });
       if (!rows_[row].wants_logits) return;
       const std::size_t i = f_.logit_index(static_cast<int>(row));
       const std::span<float> normed = x_.normed[i].first(x_.stream.columns());
-      norm(x_.stream[row], Role::output_norm, 0, normed);
+      // A head's state that no layer has changed may have been through the norm already.
+      const bool is_normed =
+          missing_.operation == nullptr && f_.spec_.eagle && f_.spec_.eagle->state_is_normed;
+      if (is_normed)
+        std::ranges::copy(x_.stream[row], normed.begin());
+      else
+        norm(x_.stream[row], Role::output_norm, 0, normed);
       quantize(normed, i, {0, normed.size()}, x_.input_forms, {&f_.weights_.head()});
     });
   }
 
-  // Where a row's part of a tap goes; empty: it is not kept.
-  std::span<float> tap_of(int tap, std::size_t row) {
-    const auto found = std::ranges::find(taps_, tap);
-    if (found == taps_.end()) return {};
-    const std::size_t width = f_.spec_.embedding, index = found - taps_.begin();
-    return std::span(f_.taps_).subspan((index * rows_.size() + row) * width, width);
+  // keep(where a row's part of a tap goes), as often as the tap is asked for.
+  template <typename F>
+  void for_each_tap(int tap, std::size_t row, const F& keep) {
+    const std::size_t width = f_.spec_.embedding;
+    for (std::size_t i = 0; i < taps_.size(); ++i)
+      if (taps_[i] == tap)
+        keep(std::span(f_.taps_).subspan((i * rows_.size() + row) * width, width));
   }
   void keep_tap(int tap, std::size_t row) {
-    const std::span<float> kept = tap_of(tap, row);
-    if (!kept.empty()) std::ranges::copy(x_.stream[row], kept.begin());
+    for_each_tap(tap, row,
+                 [&](std::span<float> kept) { std::ranges::copy(x_.stream[row], kept.begin()); });
   }
 
   // y = the norm of x with the weights of a role, and its bias if it has one. y may be x.
@@ -586,7 +593,7 @@ void Forward::run(std::span<const ForwardRow> rows, std::span<const int> layers,
     if (!rows[row].features.empty()) feature_rows_.push_back(static_cast<int>(row));
   }
   logits_.resize(std::max(logits_.size(), logit_rows_.size() * weights_.head().panels() * kPanel));
-  taps_.resize(taps.size() * rows.size() * spec_.embedding);
+  taps_.resize(std::max(taps_.size(), taps.size() * rows.size() * spec_.embedding));
   std::vector<const RowContext*> contexts;
   for (const ForwardRow& row : rows) contexts.push_back(&row.context);
   if (!spec_.medusa) attention_.begin_pass(std::move(contexts));

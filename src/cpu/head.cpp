@@ -26,6 +26,8 @@ LoadOptions CpuHead::options_beside(const LoadOptions& target, const HeadToLoad&
   options.head = {};
   // The rows of a pass of the target, and what follows each text.
   options.batch_rows = target.batch_rows + target.n_sequences;
+  if (const auto& medusa = head.model.spec.medusa)
+    options.batch_rows = std::max(options.batch_rows, medusa->n_heads * target.n_sequences);
   options.requantize = head.options.requantize;
   options.output_ids = head.options.output_ids;
   options.output_names = head.options.output_names;
@@ -51,7 +53,8 @@ CpuHead::CpuHead(const HeadToLoad& head, const LoadOptions& options, Target targ
       tap_width_(tap_width_of(spec())),
       n_features_(tap_width_ * taps_.size()),
       all_layers_(static_cast<std::size_t>(layers_in_cache(spec()))),
-      page_features_(n_features_ * static_cast<std::size_t>(n_pages)),
+      page_features_(n_features_ * static_cast<std::size_t>(n_pages) * sizeof(float),
+                     /*is_filled=*/false),
       own_features_(n_features_ * static_cast<std::size_t>(options.n_sequences)),
       no_features_(n_features_),
       sequences_(static_cast<std::size_t>(options.n_sequences)) {
@@ -75,6 +78,7 @@ void CpuHead::computed(std::span<const Row> rows, int first_tap, Pass& pass) {
     const SequenceId sequence = rows[row].sequence;
     const SlotId slot = pass.slots[row];
     rows_.push_back({sequence, slot});
+    if (spec().medusa && of(sequence).is_used) target_.cache.add_layers(sequence, slot, layers);
     const auto& completed = of(sequence).completed;
     if (!completed || !std::holds_alternative<CommittedEnd>(rows[row].parent)) continue;
     const CacheRun place = target_.cache.place(sequence, slot);
@@ -88,8 +92,8 @@ void CpuHead::computed(std::span<const Row> rows, int first_tap, Pass& pass) {
 }
 
 std::span<float> CpuHead::page_features(int page) {
-  return std::span(page_features_)
-      .subspan(n_features_ * static_cast<std::size_t>(page), n_features_);
+  return page_features_.as<float>().subspan(n_features_ * static_cast<std::size_t>(page),
+                                            n_features_);
 }
 
 std::span<float> CpuHead::own_features(SequenceId sequence) {
@@ -142,7 +146,8 @@ void CpuHead::committed(SequenceId sequence, std::span<const SlotId> path, int f
 
 int CpuHead::length_kept(SequenceId sequence, int length) {
   Sequence& cut = of(sequence);
-  if (length == target_.cache.committed(sequence)) return length;
+  // Where a row has to be computed again, what it goes on from is gone.
+  if (length == target_.cache.committed(sequence) && !cut.completed) return length;
   cut.has_features = false;
   cut.completed.reset();
   if (length % kPagePositions == 0) return length;

@@ -12,6 +12,7 @@
 #include <span>
 #include <vector>
 
+#include "base/huge_buffer.h"
 #include "cache/cache.h"
 #include "cpu/loaded_model.h"
 #include "model/backend.h"
@@ -34,7 +35,9 @@ class CpuHead final : public Backend {
   static LoadOptions options_beside(const LoadOptions& target, const HeadToLoad& head);
   static MemoryNeed memory_need(const HeadToLoad& head, const LoadOptions& target, int n_pages);
   // Layers of its own that a text's rows have in the cache.
-  static int layers_in_cache(const ModelSpec& head) { return head.eagle ? head.n_layers() : 0; }
+  // Medusa's heads have none, but pages that their features are kept with, which count as written
+  // by one.
+  static int layers_in_cache(const ModelSpec& head) { return head.eagle ? head.n_layers() : 1; }
 
   // --- what the target's backend says
 
@@ -121,7 +124,8 @@ class CpuHead final : public Backend {
   const std::size_t tap_width_, n_features_;
   std::vector<int> all_layers_;  // of those in the cache
   // Allocated at the beginning, so that no commit has to.
-  std::vector<float> page_features_, own_features_;  // [pages][n_features], [sequences][n_features]
+  HugeBuffer page_features_;         // [pages][n_features]; untouched ones take no memory
+  std::vector<float> own_features_;  // [sequences][n_features]
   const std::vector<float> no_features_;
   std::vector<Sequence> sequences_;
   struct RowOfPass {

@@ -271,7 +271,14 @@ std::optional<double> Engine::pass_ms(std::span<const Part> parts) const {
 }
 
 void Engine::set_drafters(std::vector<std::unique_ptr<Drafter>> drafters) {
-  const bool used_head = uses_head();
+  // What is computed with a head and what is without go on apart: it is computed again.
+  const auto begin_again = [&](bool with_head) {
+    for (const Generation* generation : living_) {
+      target_->truncate(generation->sequence, 0);
+      target_->use_head(generation->sequence, with_head);
+    }
+  };
+  if (uses_head()) begin_again(false);
   for (const auto& drafter : drafters_)
     for (const Generation* generation : living_) drafter->end(generation->draft_sequence);
   drafters_.clear();
@@ -285,11 +292,7 @@ void Engine::set_drafters(std::vector<std::unique_ptr<Drafter>> drafters) {
     generation->counters.drafters.resize(drafters.size());
   }
   drafters_ = std::move(drafters);
-  for (const Generation* generation : living_) {
-    if (uses_head() == used_head) break;
-    target_->truncate(generation->sequence, 0);  // it is computed again, with the head or without
-    target_->use_head(generation->sequence, uses_head());
-  }
+  if (uses_head()) begin_again(true);
   for (Generation* generation : living_) show(*generation);
   planner_ =
       std::make_unique<Planner>(options_.planner, passes_, static_cast<int>(drafters_.size()));

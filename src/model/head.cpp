@@ -140,6 +140,18 @@ Rope rope_of(const HeadConfig& config, int dims, RopePairing pairing) {
   Rope rope{.pairing = pairing,
             .frequencies = rope_frequencies(dims, base.value_or(kBaseUsual)),
             .longer = {}};
+  for (const HeadConfig& place : {config, parameters.value_or(config)}) {
+    // Gemma 3's and others'.
+    for (const char* kind : {"full_attention", "sliding_attention"})
+      if (place.has(kind))
+        throw Error(
+            "{}: {} gives each kind of layer a rope of its own, which is not supported in "
+            "this version",
+            config.origin(), place.name(kind));
+    if (const auto turned = place.number("partial_rotary_factor", 0, 1); turned && *turned != 1)
+      throw Error("{}: {} is {}, which is not supported in this version; expected 1",
+                  config.origin(), place.name("partial_rotary_factor"), *turned);
+  }
   if (!scaling) return rope;
   const char* const type_key = scaling->has("rope_type") ? "rope_type" : "type";
   const std::string type = scaling->text(type_key).value_or("default");

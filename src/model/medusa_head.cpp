@@ -84,6 +84,9 @@ class MedusaReader {
     head_.producer = layout_.producer;
     if (layout_.output_follows_blocks && !has(layout_.output, 0, heads.n_blocks))
       head_.producer = "TGI";
+    if (target_.spec.n_layers() >= kMaxLayers)
+      throw Error("{}: {} has {} layers; beside Medusa's heads at most {} are supported", origin(),
+                  target_.checkpoint->metadata.origin(), target_.spec.n_layers(), kMaxLayers - 1);
     spec() = {.family = "medusa",
               .vocabulary = target_.spec.vocabulary,
               .embedding = target_.spec.embedding,

@@ -31,8 +31,12 @@ std::string name_of(CacheType type) {
 // beside a chunk of a prompt.
 int batch_rows(const RuntimeOptions& options) {
   const int rows = options.planner.rows + 1;
-  return options.pool ? options.prompt_chunk + options.n_sequences * rows
-                      : std::max(options.prompt_chunk, rows);
+  const bool has_head = std::ranges::any_of(
+      options.drafters, [](const DraftChoice& choice) { return choice.kind->runs_head(); });
+  // A head is measured with a row and what goes on from it.
+  const int least = has_head ? 2 : 1;
+  return std::max(least, options.pool ? options.prompt_chunk + options.n_sequences * rows
+                                      : std::max(options.prompt_chunk, rows));
 }
 
 // As its catalogue entry tells it apart.
@@ -100,8 +104,10 @@ ProfileKey Runtime::profile_key(std::span<const DraftChoice> drafters) {
       key.files.push_back(identify_unopened(choice.value));
     else if (choice.kind->runs_model())
       add_file(open_draft(choice));
-    else if (choice.kind->runs_head())
-      key.files.push_back(identify(choice.value, *load_options_.head->model.checkpoint));
+    else if (choice.kind->runs_head()) {
+      check_head(choice);
+      key.files.push_back(identify(choice.value, *head_->head.model.checkpoint));
+    }
   }
   key.processor = processor_name();
   key.n_processors = usable_cores();
@@ -208,6 +214,13 @@ void Runtime::open_asked_head() {
   load_options_.head = std::make_shared<const HeadToLoad>(std::move(loaded));
 }
 
+// Throws Error if it asks for a head that is not loaded: heads are loaded with the model.
+void Runtime::check_head(const DraftChoice& choice) const {
+  if (!choice.kind->runs_head() || (head_ && head_->name == choice.value)) return;
+  throw Error("{0}={1}: a head is loaded with its model; start with --draft {0}={1}",
+              choice.kind->name, choice.value);
+}
+
 ProfileKey Runtime::head_key() {
   ProfileKey key = profile_key({});
   key.files.push_back(identify(head_->name, *head_->head.model.checkpoint));
@@ -249,18 +262,21 @@ void Runtime::check_copy(const LoadOptions& options) const {
   const auto bytes = [&](const LoadOptions& loaded) {
     return static_cast<double>(target_factory().memory_need(target_model_.model, loaded).weights);
   };
-  if (bytes(options) > kSmaller * bytes(load_options_))
+  LoadOptions alone = load_options_;
+  alone.head = {};
+  if (bytes(options) > kSmaller * bytes(alone))
     throw Error(
         "self: a copy in four bits takes {:.0f}% of the model's memory, so it cannot draft for it; "
         "it is for models of 8 or 16 bits",
-        100 * bytes(options) / bytes(load_options_));
+        100 * bytes(options) / bytes(alone));
 }
 
 LoadOptions Runtime::draft_load_options(const DraftChoice& choice) {
   const OpenedModel& draft = open_draft(choice);
-  LoadOptions options =
-      choice.kind->load_options(load_options_, *target_model_.tokenizer, draft.model.spec,
-                                *draft.tokenizer, options_.drafter_flags);
+  LoadOptions beside = load_options_;
+  beside.head = {};  // the target's own
+  LoadOptions options = choice.kind->load_options(
+      beside, *target_model_.tokenizer, draft.model.spec, *draft.tokenizer, options_.drafter_flags);
   if (choice.kind->copies_target) check_copy(options);
   return options;
 }
@@ -402,6 +418,7 @@ std::shared_ptr<EarlierAnswers> Runtime::earlier_answers(std::size_t memory_byte
 }
 
 std::unique_ptr<Drafter> Runtime::make_drafter(const DraftChoice& choice) {
+  check_head(choice);
   DrafterContext context{
       .tokenizer = *target_model_.tokenizer,
       .vocabulary = target_model_.model.spec.vocabulary,
@@ -435,6 +452,7 @@ std::unique_ptr<Drafter> Runtime::make_late(const DraftChoice& choice) {
   };
   // Prefetch patterns cannot be compared beside a target at work, whose pattern suits as well.
   LoadOptions beside = load_options_;
+  beside.head = {};  // the target's own
   beside.tuning = target_->tuning();
   const auto make = [=, this](const std::atomic<bool>& is_stopped) -> LateDrafter::Finish {
     try {

@@ -95,6 +95,7 @@ class Runtime {
  private:
   const OpenedModel& open_draft(const DraftChoice& choice);
   void open_asked_head();
+  void check_head(const DraftChoice& choice) const;
   ProfileKey head_key();
   void choose_head_by_measurement();
   void check_copy(const LoadOptions& options) const;

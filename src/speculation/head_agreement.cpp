@@ -32,7 +32,7 @@ class Measurement {
     const int chunk =
         std::min({kChunk, target_.options().batch_rows, target_.options().n_slots / 2});
     const int n = std::min(static_cast<int>(text_.size()), target_.options().context);
-    CHECK(chunk > 0);
+    CHECK(chunk > 0);  // the target has two rows and slots at least
     for (int first = 0; first < n; first += chunk) {
       if (progress && !progress(static_cast<double>(first) / n)) throw Error("interrupted");
       const int count = std::min(chunk, n - first);

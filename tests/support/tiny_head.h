@@ -15,6 +15,7 @@ struct TinyHeadOptions {
   std::vector<int> taps = {0, 1, 2};  // outputs of the target's layers
   int rows = 100;                     // of the output matrix; 0: the target's outputs
   bool norm_before_residual = false;
+  bool norm_output = false;  // the normed state goes on
   TensorType type = TensorType::f16;
 };
 

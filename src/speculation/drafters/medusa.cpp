@@ -29,13 +29,21 @@ bool MedusaDrafter::prefill(std::span<Draft> drafts, double&) {
   return true;
 }
 
-// One sequence's heads.
 void MedusaDrafter::measure_costs() {
-  const OwnedSequence own(*backend_);
+  if (sequences_.empty()) return time_heads(OwnedSequence(*backend_).id());
+  for (const auto& [number, sequence] : sequences_)
+    if (backend_->committed(sequence.id) == sequence.size() - 1) return time_heads(sequence.id);
+}
+
+// One sequence's heads.
+void MedusaDrafter::time_heads(SequenceId sequence) {
   std::vector<Row> rows;
   std::vector<ChoiceRequest> choices;
   for (int head = 0; head < *options_.n_parallel; ++head) {
-    rows.push_back({.sequence = own.id(), .token = 0, .position = head, .wants_logits = true});
+    rows.push_back({.sequence = sequence,
+                    .token = 0,
+                    .position = backend_->committed(sequence) + head,
+                    .wants_logits = true});
     choices.push_back({.row = head, .filters = {.temperature = 0}, .n_best = 2});
   }
   constexpr int kRounds = 3;  // the first touches memory

@@ -24,6 +24,7 @@ class MedusaDrafter final : public HeadDrafter {
  private:
   // All heads of all sequences, as far as depths are wanted.
   bool prefill(std::span<Draft> drafts, double& passes) override;
+  void time_heads(SequenceId sequence);
 };
 
 }  // namespace outrider
