@@ -120,6 +120,15 @@ class Text(HeadTestCase):
         self.assertEqual(headed.returncode, 0, headed.stderr)
         self.assertEqual(headed.stdout, plain.stdout)
 
+    def test_a_head_is_loaded_with_its_model(self):
+        said = f"Say hello.\n/draft eagle={self.head}\nSay it again.\n"
+        answer = outrider("run", "-n", "8", *GREEDY, input=said)
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        self.assertIn(f"start with --draft eagle={self.head}", answer.stderr)
+        changed = f"Say hello.\n/draft off\nSay it again.\n/draft lookup+eagle={self.head}\nSay hello.\n"
+        headed = outrider("run", "-n", "8", *GREEDY, "--draft", f"eagle={self.head}", *ALWAYS, input=changed)
+        self.assertEqual(headed.returncode, 0, headed.stderr)
+
     def test_ctrl_c_ends_an_answer_of_a_chat_and_no_more(self):
         terminal = Terminal("run", *GREEDY, "--ignore-eos", "-n", "1000", "--draft", f"eagle={self.head}", *ALWAYS)
         terminal.wait_for("> ")

@@ -108,7 +108,7 @@ Head tiny_head(const Model& target, const TinyHeadOptions& options) {
   for (const int tap : options.taps) inputs.push_back(tap + 1);
   const nlohmann::json config = {{"speculators_model_type", "eagle3"},
                                  {"norm_before_residual", options.norm_before_residual},
-      {"norm_output", options.norm_output},
+                                 {"norm_output", options.norm_output},
                                  {"eagle_aux_hidden_state_layer_ids", inputs},
                                  {"transformer_layer_config",
                                   {{"hidden_size", width},
