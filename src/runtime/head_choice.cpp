@@ -28,7 +28,6 @@ nlohmann::json json_of(const HeadChoice& choice) {
   return {{"reading", choice.reading},
           {"type", choice.type},
           {"agreement", choice.agreement},
-          {"first_agreement", choice.first_agreement},
           {"places", choice.places}};
 }
 
@@ -37,7 +36,6 @@ std::optional<HeadChoice> head_choice_from(const nlohmann::json& json) {
     return HeadChoice{.reading = json.at("reading"),
                       .type = json.at("type"),
                       .agreement = json.at("agreement"),
-                      .first_agreement = json.at("first_agreement"),
                       .places = json.at("places")};
   } catch (const nlohmann::json::exception&) {
     return std::nullopt;
@@ -61,7 +59,6 @@ HeadChoice choose_head(Backend& target, const Tokenizer& tokenizer, const Head& 
   text.resize(std::min(text.size(), kTokens));
   HeadChoice best{.reading = {}, .type = name_of(options.requantize)}, loaded = best;
   std::vector<bool> right = measure_agreement(target, text, progress);
-  best.first_agreement = share_of_right(right);
   const auto load = [&](const HeadChoice& choice) {
     target.replace_head(*head_as_chosen(head, options, choice));
     loaded = choice;
@@ -70,7 +67,6 @@ HeadChoice choose_head(Backend& target, const Tokenizer& tokenizer, const Head& 
     load(choice);
     std::vector<bool> found = measure_agreement(target, text, progress);
     if (!is_clearly_better(right, found)) return;
-    choice.first_agreement = best.first_agreement;
     best = std::move(choice);
     right = std::move(found);
   };

@@ -15,10 +15,9 @@
 namespace outrider {
 
 struct HeadChoice {
-  std::string reading;         // of Head::other_readings; empty: the producer's
-  std::string type;            // of its larger weights: a TensorType's name; empty: as in the file
-  double agreement = 0;        // share of places at which it was right
-  double first_agreement = 0;  // the same with the producer's reading and the usual type
+  std::string reading;   // of Head::other_readings; empty: the producer's
+  std::string type;      // of its larger weights: a TensorType's name; empty: as in the file
+  double agreement = 0;  // share of places at which it was right
   int places = 0;
 };
 

@@ -1,5 +1,6 @@
 #include "runtime/head_file.h"
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <fstream>
@@ -25,7 +26,10 @@ bool names_head(std::string_view name) {
   std::error_code error;
   if (name.empty() || !std::filesystem::exists(path, error)) return false;
   if (std::filesystem::is_directory(path, error)) return true;
-  if (!is_gguf(path)) return path.extension() == ".safetensors" || path.extension() == ".json";
+  if (!is_gguf(path)) {
+    constexpr std::string_view kExtensions[] = {".safetensors", ".json", ".bin", ".pt", ".pth"};
+    return std::ranges::find(kExtensions, path.extension().string()) != std::end(kExtensions);
+  }
   try {
     return is_head(read_gguf(path).metadata);
   } catch (const Error&) {

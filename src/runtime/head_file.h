@@ -10,7 +10,8 @@
 namespace outrider {
 
 // Whether what somebody named as a draft model is a head: a folder, a file in safetensors or the
-// index of several, or a GGUF file that says so. Throws nothing: what cannot be read is none.
+// index of several, a file of PyTorch's, which open_head() refuses with the command that converts
+// it, or a GGUF file that says so. Throws nothing: what cannot be read is none.
 bool names_head(std::string_view name);
 
 // The drafter that runs it: "medusa" or "eagle". Of no head: empty.

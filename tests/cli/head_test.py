@@ -198,6 +198,7 @@ class Refused(HeadTestCase):
             archive.writestr("archive/data.pkl", b"\x80\2}q\0.")
         for name in (pytorch, pytorch.parent):
             self.refused(f"eagle={name}", f"outrider convert-head {pytorch}")
+            self.assert_fails(outrider("run", "-p", "x", "-md", name), 1, f"outrider convert-head {pytorch}")
         for how, *says in [
             (dict(without=["midlayer.mlp.up_proj.weight"]), "tensor midlayer.mlp.up_proj.weight is missing"),
             (dict(without=["fc.weight"]), "fc.weight is missing"),
