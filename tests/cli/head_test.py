@@ -129,6 +129,17 @@ class Text(HeadTestCase):
         headed = outrider("run", "-n", "8", *GREEDY, "--draft", f"eagle={self.head}", *ALWAYS, input=changed)
         self.assertEqual(headed.returncode, 0, headed.stderr)
 
+    def test_a_head_that_is_seldom_right(self):
+        """It is measured at its first start, with a warning, and the outcome is kept."""
+        with tempfile.TemporaryDirectory() as cache:
+            os.symlink(Path(model_path(MODEL)).parent, os.path.join(cache, "models"))
+            runs = [outrider("run", "-p", "x", "-n", "1", "-md", self.head, OUTRIDER_CACHE=cache) for _ in range(2)]
+            shown = outrider("profile", "show", OUTRIDER_CACHE=cache).stdout
+        self.assertEqual([run.returncode for run in runs], [0, 0], runs[0].stderr)
+        self.assertIn("was it made for this model?", runs[0].stderr)
+        self.assertNotIn("places of a sample text", runs[1].stderr)
+        self.assertRegex(shown, r"head right at \d+% of \d+ places")
+
     def test_ctrl_c_ends_an_answer_of_a_chat_and_no_more(self):
         terminal = Terminal("run", *GREEDY, "--ignore-eos", "-n", "1000", "--draft", f"eagle={self.head}", *ALWAYS)
         terminal.wait_for("> ")
