@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "base/mapped_file.h"
 
 namespace outrider {
 
@@ -35,19 +34,28 @@ std::string Sha256::hex() {
 }
 
 std::string sha256_of_file(const std::filesystem::path& path, const Progress& progress) {
-  constexpr std::size_t kChunk = std::size_t{16} << 20;
   const MappedFile file(path);
-  const std::span<const std::byte> bytes = file.bytes();
-  const std::string activity = fmt::format("checking {}", path.filename().string());
+  return sha256_of_files({&file, 1}, path.string(), progress);
+}
+
+std::string sha256_of_files(std::span<const MappedFile> files, std::string_view name,
+                            const Progress& progress) {
+  constexpr std::size_t kChunk = std::size_t{16} << 20;
+  std::size_t total = 0, done = 0;
+  for (const MappedFile& file : files) total += file.bytes().size();
+  const std::string activity =
+      fmt::format("checking {}", std::filesystem::path(name).filename().string());
   Sha256 sha256;
-  for (std::size_t done = 0; done < bytes.size();) {
-    if (progress.interrupted && progress.interrupted())
-      throw Error("{}: interrupted", path.string());
-    const auto chunk = bytes.subspan(done, std::min(kChunk, bytes.size() - done));
-    sha256.update(chunk);
-    file.release(chunk);
-    done += chunk.size();
-    if (progress.advance) progress.advance(activity, done, bytes.size());
+  for (const MappedFile& file : files) {
+    for (std::size_t place = 0; place < file.bytes().size(); place += kChunk) {
+      if (progress.interrupted && progress.interrupted()) throw Error("{}: interrupted", name);
+      const auto rest = file.bytes().subspan(place);
+      const auto chunk = rest.first(std::min(kChunk, rest.size()));
+      sha256.update(chunk);
+      file.release(chunk);
+      done += chunk.size();
+      if (progress.advance) progress.advance(activity, done, total);
+    }
   }
   return sha256.hex();
 }

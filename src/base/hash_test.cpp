@@ -5,6 +5,7 @@
 
 #include <fstream>
 #include <string_view>
+#include <vector>
 
 #include "base/error.h"
 
@@ -32,6 +33,12 @@ TEST(Sha256, OfAFile) {
   std::uint64_t last = 0;
   progress.advance = [&](std::string_view, std::uint64_t done, std::uint64_t) { last = done; };
   EXPECT_EQ(sha256_of_file(path, progress), kMillion);
+  EXPECT_EQ(last, 1000000u);
+  std::ofstream(path) << std::string(500000, 'a');
+  std::vector<MappedFile> halves;
+  for (int i = 0; i < 2; ++i) halves.emplace_back(path);
+  last = 0;
+  EXPECT_EQ(sha256_of_files(halves, "both", progress), kMillion);
   EXPECT_EQ(last, 1000000u);
   progress.interrupted = [] { return true; };
   EXPECT_THROW(sha256_of_file(path, progress), Error);

@@ -1,11 +1,8 @@
 #include "speculation/datastore.h"
 
 #include <divsufsort.h>
-#include <fcntl.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <future>
@@ -18,7 +15,7 @@
 #include "base/blocked_signals.h"
 #include "base/bytes.h"
 #include "base/error.h"
-#include "base/hash.h"
+#include "base/new_file.h"
 
 namespace outrider {
 namespace {
@@ -44,67 +41,7 @@ void append(std::vector<std::uint8_t>& bytes, Token token, std::size_t width) {
   for (std::size_t i = width; i-- > 0;) bytes.push_back(static_cast<std::uint8_t>(number >> 8 * i));
 }
 
-// A file that disappears unless it is completed.
-class NewFile {
- public:
-  explicit NewFile(std::filesystem::path file) : file_(std::move(file)), partial_(file_) {
-    // Of this process alone: two that build the same file do not mix.
-    partial_ += ".partial-" + std::to_string(getpid());
-    // A device or a pipe would be replaced by the file.
-    if (std::filesystem::exists(file_) && !std::filesystem::is_regular_file(file_))
-      throw Error("{}: cannot be written: is no regular file", file_.string());
-    descriptor_ = open(partial_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (descriptor_ < 0) fail();
-  }
-  ~NewFile() {
-    if (descriptor_ >= 0) close(descriptor_);
-    if (!is_complete_) unlink(partial_.c_str());
-  }
-  NewFile(const NewFile&) = delete;
-  NewFile& operator=(const NewFile&) = delete;
-
-  void write(std::span<const std::byte> bytes) {
-    while (!bytes.empty()) {
-      const ssize_t n = ::write(descriptor_, bytes.data(), bytes.size());
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) fail();
-      bytes = bytes.subspan(static_cast<std::size_t>(n));
-    }
-  }
-  void complete() {
-    if (fsync(descriptor_) != 0 || close(std::exchange(descriptor_, -1)) != 0 ||
-        rename(partial_.c_str(), file_.c_str()) != 0)
-      fail();
-    is_complete_ = true;
-  }
-
- private:
-  [[noreturn]] void fail() const {
-    throw Error("{}: cannot be written: {}", file_.string(), std::strerror(errno));
-  }
-
-  const std::filesystem::path file_;
-  std::filesystem::path partial_;
-  int descriptor_ = -1;
-  bool is_complete_ = false;
-};
-
 }  // namespace
-
-VocabularyFingerprint vocabulary_fingerprint(const Tokenizer& tokenizer) {
-  Sha256 sha;
-  for (Token token = 0; token < tokenizer.size(); ++token) {
-    const std::string_view text = tokenizer.text(token);
-    const std::uint64_t head[] = {static_cast<std::uint64_t>(tokenizer.kind(token)), text.size()};
-    sha.update(std::as_bytes(std::span(head)));
-    sha.update(std::as_bytes(std::span(text)));
-  }
-  const std::string hex = sha.hex();
-  VocabularyFingerprint fingerprint;
-  for (std::size_t i = 0; i < fingerprint.size(); ++i)
-    fingerprint[i] = static_cast<std::byte>(std::stoi(hex.substr(2 * i, 2), nullptr, 16));
-  return fingerprint;
-}
 
 Datastore::Datastore(const std::filesystem::path& file, const VocabularyFingerprint& vocabulary,
                      int n_vocabulary) {

@@ -15,7 +15,6 @@
 
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -27,12 +26,9 @@
 #include "base/progress.h"
 #include "base/token.h"
 #include "text/tokenizer.h"
+#include "text/vocabulary_fingerprint.h"
 
 namespace outrider {
-
-// Of the ids' texts and kinds, SHA-256: what makes tokens of one vocabulary mean the same.
-using VocabularyFingerprint = std::array<std::byte, 32>;
-VocabularyFingerprint vocabulary_fingerprint(const Tokenizer& tokenizer);
 
 class Datastore {
  public:
