@@ -202,13 +202,16 @@ class HeadReader {
         config_(top_.object("transformer_layer_config").value_or(top_)),
         tensors_(head_, file_, target_, "an EAGLE-3 head") {
     head_.model.checkpoint = std::move(checkpoint);
+    if (!is_gguf_) head_.made_for = read_made_for(config, origin());
   }
 
   Head read() {
     find_layout();
+    if (head_.made_for) check_shape(*head_.made_for, origin(), target_);
     read_spec();
     read_taps();
     note_other_state();
+    if (head_.made_for) head_.other_readings.clear();
     read_output_tokens();
     read_tensors();
     check_nothing_else();

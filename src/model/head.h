@@ -5,11 +5,13 @@
 
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/token.h"
 #include "formats/checkpoint.h"
+#include "model/made_for.h"
 #include "model/model.h"
 
 namespace outrider {
@@ -29,6 +31,8 @@ struct Head {
     EagleInput input;
   };
   std::vector<Reading> other_readings = {};
+  // By its own word. Such a head's file leaves nothing open.
+  std::optional<MadeFor> made_for = {};
   // The only rows of it that count, ascending; empty: all.
   std::vector<Token> output_rows = {};
 };

@@ -703,5 +703,97 @@ TEST(Head, AHeadOfAnotherModelIsRefused) {
             "head's");
 }
 
+json made_for_small_target() {
+  return {{"target",
+           {{"name", "small"},
+            {"file", std::string(64, 'f')},
+            {"vocabulary", std::string(64, '0')},
+            {"embedding", kSmallWidth},
+            {"layers", 6},
+            {"vocabulary_size", kSmallVocabulary}}},
+          {"agreement", {{"right", 3}, {"places", 4}, {"type", "Q8_0"}}},
+          {"recipe", {{"hours", 2}}}};
+}
+
+// An eagle head that leaves its reading open otherwise, with this object of outrider's.
+SmallHead head_made_for(const json& object) {
+  SmallHead head = small_head();
+  head.config["eagle_config"] = {{"eagle_aux_hidden_state_layer_ids", {0, 3, 4}}};
+  if (!object.is_null()) head.config["outrider"] = object;
+  return head;
+}
+
+TEST(Head, WhatItWasMadeFor) {
+  const Head other = read(head_made_for(nullptr));
+  EXPECT_FALSE(other.made_for);
+  EXPECT_EQ(other.other_readings.size(), 1u);
+  json object = made_for_small_target();
+  const Head head = read(head_made_for(object));
+  ASSERT_TRUE(head.made_for);
+  EXPECT_TRUE(head.other_readings.empty());
+  EXPECT_EQ(spec_of(head).eagle->taps, (std::vector{0, 3, 4}));
+  EXPECT_EQ(head.made_for->name, "small");
+  EXPECT_EQ(head.made_for->file, std::string(64, 'f'));
+  EXPECT_EQ(head.made_for->vocabulary, std::string(64, '0'));
+  ASSERT_TRUE(head.made_for->agreement);
+  EXPECT_EQ(head.made_for->agreement->share(), 0.75);
+  EXPECT_EQ(head.made_for->type, "Q8_0");
+  object.erase("agreement");
+  EXPECT_FALSE(read(head_made_for(object)).made_for->agreement);
+}
+
+TEST(Head, WhatItWasMadeForIsRefusedIfMalformed) {
+  const auto refusal = [](const json& object) {
+    try {
+      read(head_made_for(object));
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(refusal(7), "dir/config.json: outrider is number, expected an object");
+  EXPECT_EQ(refusal(json::object()), "dir/config.json: outrider.target is missing");
+  struct Case {
+    const char* pointer;
+    json value;
+    const char* message;
+  };
+  const std::string digits = ", expected 64 hexadecimal digits in lower case";
+  const Case cases[] = {
+      {"/target/name", nullptr, "outrider.target.name is missing"},
+      {"/target/name", 1, "outrider.target.name is 1, expected a string"},
+      {"/target/file", "ab", "outrider.target.file is \"ab\"#"},
+      {"/target/file", std::string(63, '0') + "\n",
+       "outrider.target.file is \"000000000000000000000000000000000000000000000000000000000000000"
+       "\\n\"#"},
+      {"/target/vocabulary", "AB", "outrider.target.vocabulary is \"AB\"#"},
+      {"/target/layers", 0, "outrider.target.layers is 0, expected an integer from 1 to 16777216"},
+      {"/target/vocabulary_size", "16",
+       "outrider.target.vocabulary_size is \"16\", expected an integer from 1 to 16777216"},
+      {"/agreement", json::array(), "outrider.agreement is array, expected an object"},
+      {"/agreement/places", 0,
+       "outrider.agreement.places is 0, expected an integer from 1 to 16777216"},
+      {"/agreement/right", 5, "outrider.agreement.right is 5, expected an integer from 0 to 4"},
+      {"/agreement/right", nullptr, "outrider.agreement.right is missing"},
+      {"/agreement/type", 8, "outrider.agreement.type is 8, expected a string"},
+      {"/target/layers", 7,
+       "the head was made for small, which has 7 layers of width 8 and 16 tokens, but target.gguf "
+       "has 6 of 8 and 16 tokens"},
+      {"/target/embedding", 16,
+       "the head was made for small, which has 6 layers of width 16 and 16 tokens, but "
+       "target.gguf has 6 of 8 and 16 tokens"},
+      {"/target/vocabulary_size", 15,
+       "the head was made for small, which has 6 layers of width 8 and 15 tokens, but target.gguf "
+       "has 6 of 8 and 16 tokens"},
+  };
+  for (const Case& c : cases) {
+    json object = made_for_small_target();
+    object[json::json_pointer(c.pointer)] = c.value;
+    std::string message = std::string("dir/config.json: ") + c.message;
+    if (message.back() == '#') message.replace(message.size() - 1, 1, digits);
+    EXPECT_EQ(refusal(object), message);
+  }
+}
+
 }  // namespace
 }  // namespace outrider

@@ -54,9 +54,11 @@ class MedusaReader {
         config_(config.is_null() ? nlohmann::json::object() : config, file_.metadata.origin()),
         tensors_(head_, file_, target, "a file of Medusa's heads") {
     head_.model.checkpoint = std::move(checkpoint);
+    head_.made_for = read_made_for(config, origin());
   }
 
   Head read() {
+    if (head_.made_for) check_shape(*head_.made_for, origin(), target_);
     read_spec();
     tensors_.begin();
     read_blocks();
