@@ -9,12 +9,16 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "cpu/backend.h"
 #include "formats/gguf.h"
 #include "runtime/history_store.h"
 #include "support/tiny_model.h"
+#include "text/vocabulary_fingerprint.h"
 
 namespace outrider {
 namespace {
@@ -56,12 +60,16 @@ struct RuntimeTest : ::testing::Test {
   TemporaryModel target{"target", 0}, draft{"draft", 0.2};
   CountingFactory targets, drafts;
   std::vector<std::string> notes;
+  std::set<std::string> activities;  // the first words of what progress told
 
   // The target's device is one, the draft model's another.
   Runtime open(RuntimeOptions options) {
     options.model = target.path();
     Progress progress;
     progress.note = [&](std::string_view line) { notes.emplace_back(line); };
+    progress.advance = [&](std::string_view activity, std::uint64_t, std::uint64_t) {
+      activities.emplace(activity.substr(0, activity.find(' ')));
+    };
     return Runtime(
         options,
         [&](const Model& model) -> const BackendFactory& {
@@ -226,6 +234,98 @@ TEST_F(RuntimeTest, BeginsWithWhatWasLearned) {
   std::ofstream(folder / "profiles.db") << "no profiles";
   EXPECT_NE(points({.keeps = true}, true), first);
   EXPECT_TRUE(std::filesystem::exists(folder / "profiles.db.damaged"));
+  before ? setenv("OUTRIDER_CACHE", restored.c_str(), 1) : unsetenv("OUTRIDER_CACHE");
+  std::filesystem::remove_all(folder);
+}
+
+// A head of Medusa's in TGI's layout that changes no state, so it says the next token again.
+void write_medusa_head(const std::filesystem::path& folder, int width,
+                       const nlohmann::json& config) {
+  std::filesystem::create_directory(folder);
+  std::ofstream(folder / "config.json") << config.dump();
+  const int bytes = 4 * width * width;
+  nlohmann::json header;
+  header["0.0.linear.weight"] = {
+      {"dtype", "F32"}, {"shape", {width, width}}, {"data_offsets", {0, bytes}}};
+  header["0.0.linear.bias"] = {
+      {"dtype", "F32"}, {"shape", {width}}, {"data_offsets", {bytes, bytes + 4 * width}}};
+  const std::string text = header.dump();
+  const std::uint64_t length = text.size();
+  std::ofstream file(folder / "head.safetensors", std::ios::binary);
+  file.write(reinterpret_cast<const char*>(&length), sizeof(length));
+  file << text << std::string(static_cast<std::size_t>(bytes + 4 * width), '\0');
+}
+
+// A head that names the file that it was made for is measured once, after training, and with that
+// file never again; with another one it is, and a loss is told at each start.
+TEST_F(RuntimeTest, AHeadIsMeasuredWithAnotherFileThanItWasMadeFor) {
+  const auto folder = std::filesystem::path(::testing::TempDir()) / fmt::format("{}_m", getpid());
+  const char* const before = std::getenv("OUTRIDER_CACHE");
+  const std::string restored = before ? before : "";
+  setenv("OUTRIDER_CACHE", folder.c_str(), 1);
+  std::filesystem::create_directory(folder);
+  const std::filesystem::path head = folder / "head";
+  const auto tokenizer = make_tokenizer(read_gguf(target.path()).metadata);
+  nlohmann::json config = {{"outrider",
+                            {{"target",
+                              {{"name", "tiny"},
+                               {"file", sha256_of_file(target.path())},
+                               {"vocabulary", hex_of(vocabulary_fingerprint(*tokenizer))},
+                               {"embedding", 256},
+                               {"layers", 3},
+                               {"vocabulary_size", 277}}}}}};
+  write_medusa_head(head, 256, config);
+  const auto choices = parse_draft("medusa=" + head.string(), "");
+  const auto start = [&](RuntimeOptions options) {
+    options.context = 256;
+    options.drafters = choices;
+    notes.clear();
+    activities.clear();
+    return open(options).head_choice().value();
+  };
+  using Activities = std::set<std::string>;
+  const HeadChoice made = start({.measures_head = true});
+  EXPECT_EQ(activities, (Activities{"checking", "loading", "trying"}));
+  EXPECT_GT(made.places, 200);
+  write_agreement(head, made);
+  const HeadChoice named = start({.keeps = true});
+  EXPECT_EQ(activities, (Activities{"checking", "loading"}));
+  EXPECT_EQ(agreement_of(named).right, agreement_of(made).right);
+  EXPECT_EQ(named.places, made.places);
+  EXPECT_EQ(named.type, made.type);
+  // The hash is kept, and found by those who keep nothing.
+  for (const bool keeps : {true, false}) {
+    start({.keeps = keeps});
+    EXPECT_EQ(activities, Activities{"loading"});
+    EXPECT_EQ(notes, std::vector<std::string>{});
+  }
+  start({.keeps = true, .measures_head = true});
+  EXPECT_EQ(activities, (Activities{"loading", "trying"}));
+
+  const auto made_for_another = [&](int right, int places) {
+    config["outrider"]["target"]["file"] = std::string(64, '0');
+    config["outrider"]["agreement"] = {{"right", right}, {"places", places}};
+    write_medusa_head(head, 256, config);
+  };
+  made_for_another(agreement_of(made).right, made.places);
+  for (const bool is_first : {true, false}) {
+    const HeadChoice found = start({.keeps = true});
+    EXPECT_EQ(activities.contains("trying"), is_first);
+    EXPECT_FALSE(activities.contains("checking"));
+    EXPECT_EQ(agreement_of(found).right, agreement_of(made).right);
+    EXPECT_EQ(notes, std::vector<std::string>{});
+  }
+  made_for_another(1000, 1000);
+  for (const bool is_first : {true, false}) {
+    start({.keeps = true});
+    EXPECT_EQ(activities.contains("trying"), is_first);
+    ASSERT_EQ(notes.size(), 1u);
+    EXPECT_TRUE(notes[0].starts_with(head.string() + ": made for another file (tiny): right at "));
+    EXPECT_TRUE(
+        notes[0].ends_with(" places of a sample text, with that file at 100% of 1000; train "
+                           "one for this file: outrider train medusa -m " +
+                           target.path()));
+  }
   before ? setenv("OUTRIDER_CACHE", restored.c_str(), 1) : unsetenv("OUTRIDER_CACHE");
   std::filesystem::remove_all(folder);
 }

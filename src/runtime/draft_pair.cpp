@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "formats/known_pairs.h"
 #include "runtime/drafter_registry.h"
 #include "runtime/head_file.h"
@@ -45,10 +46,10 @@ DraftPair compare_models(const OpenedModel& target, const BackendFactory& target
 
 HeadPair describe_head(const std::string& name, const OpenedModel& target,
                        const BackendFactory& factory, const LoadOptions& loaded,
-                       const DrafterFlagValues& flags) {
+                       const DrafterFlagValues& flags, const Progress& progress) {
   const auto kinds = drafter_kinds();
   const DrafterKind& kind = **std::ranges::find(kinds, head_kind(name), &DrafterKind::name);
-  Head head = open_head(name, target.model);
+  Head head = open_head(name, target);
   const LoadOptions drafting = kind.head_options(head, *target.tokenizer, flags);
   const ModelSpec& spec = head.model.spec;
   const bool is_medusa = spec.medusa.has_value();
@@ -58,7 +59,11 @@ HeadPair describe_head(const std::string& name, const OpenedModel& target,
                 .n_layers = is_medusa ? spec.medusa->n_heads : spec.n_layers(),
                 .n_tokens = drafting.output_ids.empty()
                                 ? spec.vocabulary
-                                : static_cast<int>(drafting.output_ids.size())};
+                                : static_cast<int>(drafting.output_ids.size()),
+                .made_for = head.made_for};
+  if (pair.made_for)
+    pair.is_for_this_file = pair.made_for->file ==
+                            sha256_of_files(target.model.checkpoint->files, target.name, progress);
   const auto need_with = [&](Model model) {
     LoadOptions options = loaded;
     options.head = std::make_shared<const HeadToLoad>(HeadToLoad{std::move(model), drafting});

@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "base/progress.h"
 #include "model/backend.h"
+#include "model/made_for.h"
 #include "runtime/opened_model.h"
 #include "speculation/drafter_kind.h"
 
@@ -39,15 +41,19 @@ struct HeadPair {
   int n_tokens = 0;        // that it can propose
   MemoryNeed memory = {};  // what it takes beside the target
   MemoryNeed both = {};
+  // The model that it was made for, by its own word, and whether that is the target's file.
+  std::optional<MadeFor> made_for = {};
+  bool is_for_this_file = false;
   // Bytes of weights that one level of drafts reads, of Medusa's heads all of them, as they are
   // loaded, over the target's.
   double cost_ratio = 0;
 };
 
 // `name`: of the head's file (head_file.h). `loaded`: how the target is loaded. flags: of the
-// drafter that runs the head. Throws Error if the head is not the target's.
+// drafter that runs the head. `progress` is told of hashing the target's file, if the head names
+// one. Throws Error if the head is not the target's.
 HeadPair describe_head(const std::string& name, const OpenedModel& target,
                        const BackendFactory& factory, const LoadOptions& loaded,
-                       const DrafterFlagValues& flags);
+                       const DrafterFlagValues& flags, const Progress& progress);
 
 }  // namespace outrider

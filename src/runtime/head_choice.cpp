@@ -1,8 +1,11 @@
 #include "runtime/head_choice.h"
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
+#include "base/error.h"
+#include "formats/config_file.h"
 #include "formats/sample_text.h"
 #include "speculation/head_agreement.h"
 
@@ -51,6 +54,38 @@ std::optional<HeadToLoad> head_as_chosen(const Head& head, const LoadOptions& op
   if (reading == head.other_readings.end()) return std::nullopt;
   chosen.model.spec.eagle = reading->input;
   return chosen;
+}
+
+Agreement agreement_of(const HeadChoice& choice) {
+  return {.right = static_cast<int>(std::lround(choice.agreement * choice.places)),
+          .places = choice.places};
+}
+
+std::optional<HeadChoice> choice_named_by(const Head& head, const LoadOptions& options,
+                                          bool tries_types) {
+  if (!head.made_for || !head.made_for->agreement) return std::nullopt;
+  const std::string& named = head.made_for->type;
+  std::string type = name_of(options.requantize);
+  if (tries_types && !named.empty() && named != type) {
+    if (!options.requantize || named != name_of(kLargerType)) return std::nullopt;
+    type = named;
+  }
+  return HeadChoice{.reading = {},
+                    .type = std::move(type),
+                    .agreement = head.made_for->agreement->share(),
+                    .places = head.made_for->agreement->places};
+}
+
+void write_agreement(const std::filesystem::path& head, const HeadChoice& choice) {
+  change_config(head, [&](nlohmann::ordered_json& config) {
+    const auto object = config.find("outrider");
+    if (object == config.end() || !object->is_object())
+      throw Error("{}: its config.json has no object \"outrider\", which outrider train writes",
+                  head.string());
+    const Agreement agreement = agreement_of(choice);
+    (*object)["agreement"] = {
+        {"right", agreement.right}, {"places", agreement.places}, {"type", choice.type}};
+  });
 }
 
 HeadChoice choose_head(Backend& target, const Tokenizer& tokenizer, const Head& head,

@@ -5,10 +5,12 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/bytes.h"
 #include "base/error.h"
 #include "formats/config_file.h"
 #include "formats/gguf.h"
 #include "formats/safetensors.h"
+#include "text/vocabulary_fingerprint.h"
 
 namespace outrider {
 namespace {
@@ -64,6 +66,20 @@ Head open_head(const std::string& name, const Model& target) {
   if (!config)
     throw Error("{}: there is no config.json beside the head, which says how it is built", name);
   return interpret_head(std::move(checkpoint), *config, target);
+}
+
+Head open_head(const std::string& name, const OpenedModel& target) {
+  Head head = open_head(name, target.model);
+  if (!head.made_for) return head;
+  const std::string found = hex_of(vocabulary_fingerprint(*target.tokenizer));
+  constexpr std::size_t kShown = 12;  // digits
+  if (found != head.made_for->vocabulary)
+    throw Error(
+        "{}: the head was made for {} with the vocabulary {}..., but that of {} is {}...: its "
+        "tokens mean something else",
+        name, printable(head.made_for->name), head.made_for->vocabulary.substr(0, kShown),
+        target.name, found.substr(0, kShown));
+  return head;
 }
 
 }  // namespace outrider

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "model/head.h"
+#include "runtime/opened_model.h"
 
 namespace outrider {
 
@@ -19,5 +20,7 @@ std::string_view head_kind(std::string_view name);
 
 // Throws Error.
 Head open_head(const std::string& name, const Model& target);
+// Also if the head names another vocabulary than the target's as the one that it was made for.
+Head open_head(const std::string& name, const OpenedModel& target);
 
 }  // namespace outrider

@@ -4,16 +4,18 @@
 #include <cstdlib>
 #include <utility>
 
+#include "base/bytes.h"
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/machine.h"
 #include "base/processor.h"
 #include "formats/catalog.h"
-#include "runtime/head_choice.h"
 #include "runtime/head_file.h"
 #include "runtime/history_store.h"
 #include "runtime/memory.h"
 #include "speculation/drafters/late.h"
 #include "speculation/drafters/self.h"
+#include "speculation/head_agreement.h"
 
 namespace outrider {
 namespace {
@@ -85,7 +87,8 @@ Runtime::Runtime(RuntimeOptions options, ChooseFactory choose_factory, Progress 
   profile_ = find_profile(options_.drafters);
   if (profile_) load_options_.tuning = profile_->tuning;
   target_ = load(target_model_, load_options_);
-  if (head_ && !head_->is_chosen) choose_head_by_measurement();
+  if (head_ && !head_->choice) choose_head_by_measurement();
+  if (head_) compare_with_named_agreement();
 }
 
 ProfileKey Runtime::profile_key(std::span<const DraftChoice> drafters) {
@@ -195,20 +198,19 @@ void Runtime::open_asked_head() {
     found = &choice;
   }
   if (!found) return;
-  Head head = open_head(found->value, target_model_.model);
+  Head head = open_head(found->value, target_model_);
   LoadOptions options =
       found->kind->head_options(head, *target_model_.tokenizer, options_.drafter_flags);
   head_ = {.name = found->value,
            .head = std::move(head),
            .options = std::move(options),
            .tries_types = !options_.drafter_flags.contains("--draft-quantize")};
+  if (head_->head.made_for) head_->is_for_this_file = head_->head.made_for->file == target_hash();
   HeadToLoad loaded{.model = head_->head.model, .options = head_->options};
-  const auto document = profiles_ ? profiles_->find(head_key(), options_.keeps) : std::nullopt;
-  const auto choice = document ? head_choice_from(*document) : std::nullopt;
-  if (choice) {
+  if (const auto choice = known_head_choice()) {
     if (auto chosen = head_as_chosen(head_->head, head_->options, *choice)) {
       loaded = std::move(*chosen);
-      head_->is_chosen = true;
+      head_->choice = choice;
     }
   }
   load_options_.head = std::make_shared<const HeadToLoad>(std::move(loaded));
@@ -230,6 +232,60 @@ ProfileKey Runtime::head_key() {
   return key;
 }
 
+// From its own file, if it was made for this one, or from an earlier start.
+std::optional<HeadChoice> Runtime::known_head_choice() {
+  if (options_.measures_head) return {};
+  if (head_->is_for_this_file)
+    if (auto named = choice_named_by(head_->head, head_->options, head_->tries_types)) return named;
+  const auto document = profiles_ ? profiles_->find(head_key(), options_.keeps) : std::nullopt;
+  return document ? head_choice_from(*document) : std::nullopt;
+}
+
+// SHA-256 of the target's file. Kept under what tells the file from others, as profiles are, so
+// that it is computed once. No measurement: those who keep no profiles read it, too.
+std::string Runtime::target_hash() {
+  ProfileKey key = profile_key({});
+  key.drafters = {"file hash"};
+  key.n_threads = 0;
+  key.cache_type.clear();
+  key.settings.clear();
+  try {
+    const auto document = ProfileStore(profile_file(), progress_).find(key, options_.keeps);
+    if (document) return document->at("sha256").get<std::string>();
+  } catch (const Error&) {
+    // No folder to keep it in.
+  } catch (const nlohmann::json::exception&) {
+    // Another kind of document.
+  }
+  std::string hash =
+      sha256_of_files(target_model_.model.checkpoint->files, target_model_.name, progress_);
+  if (profiles_ && options_.keeps) profiles_->keep(key, {{"sha256", hash}});
+  return hash;
+}
+
+// A head that another file of the target's shape was made for, a quantization or a fine-tune, is
+// worth a line only if that shows. Other outputs or weights than those that were measured then are
+// not compared.
+void Runtime::compare_with_named_agreement() const {
+  const std::optional<MadeFor>& made_for = head_->head.made_for;
+  if (!made_for || !made_for->agreement || head_->is_for_this_file || !progress_.note) return;
+  for (const char* flag : {"--draft-quantize", "--draft-vocab"})
+    if (options_.drafter_flags.contains(flag)) return;
+  const Agreement found = agreement_of(*head_->choice);
+  const Agreement& named = *made_for->agreement;
+  if (!is_clearly_lower(found, named)) return;
+  progress_.note(fmt::format(
+      "{}: made for another file ({}): right at {:.0f}% of {} places of a sample text, with that "
+      "file at {:.0f}% of {}; train one for this file: outrider train {} -m {}",
+      head_->name, printable(made_for->name), 100 * found.share(), found.places,
+      100 * named.share(), named.places, head_->head.model.spec.medusa ? "medusa" : "eagle3",
+      target_model_.name));
+}
+
+std::optional<HeadChoice> Runtime::head_choice() const {
+  return head_ ? head_->choice : std::nullopt;
+}
+
 void Runtime::choose_head_by_measurement() {
   const auto progress = [&](double share) {
     constexpr double kParts = 1000;
@@ -246,9 +302,12 @@ void Runtime::choose_head_by_measurement() {
         fmt::format("{}: right at {:.0f}% of {} places of a sample text{}, weights in {}",
                     head_->name, 100 * choice.agreement, choice.places, read,
                     choice.type.empty() ? "their file's type" : choice.type));
+  head_->choice = choice;
   // Heads that fit are right at half of such places and more; one for another fine-tune at fewer.
+  // Of a head that says how often it should be right, compare_with_named_agreement() tells.
   constexpr double kLow = 0.25;
-  if (choice.agreement < kLow && progress_.note)
+  const bool has_named = head_->head.made_for && head_->head.made_for->agreement;
+  if (!has_named && choice.agreement < kLow && progress_.note)
     progress_.note(
         fmt::format("{}: right at {:.0f}% of {} places of a sample text, so it brings "
                     "little; was it made for this model?",

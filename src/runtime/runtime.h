@@ -17,6 +17,7 @@
 #include "model/backend.h"
 #include "model/head.h"
 #include "runtime/drafter_registry.h"
+#include "runtime/head_choice.h"
 #include "runtime/opened_model.h"
 #include "runtime/profile.h"
 #include "runtime/profile_store.h"
@@ -53,6 +54,8 @@ struct RuntimeOptions {
   // pool, answers for the history (history_store.h).
   bool keeps = false;
   bool reads_profiles = false;  // engines begin with stored profiles; none is written
+  // Whether a head is measured whatever an earlier start or its own file says of it.
+  bool measures_head = false;
 };
 
 // Which device runs a model.
@@ -87,6 +90,9 @@ class Runtime {
 
   const OpenedModel& target_model() const { return target_model_; }
   Backend& target() const { return *target_; }
+  // How the head of the options' drafters is loaded and how often it was right about a sample text,
+  // now or when it was measured; nothing without one.
+  std::optional<HeadChoice> head_choice() const;
   MemoryNeed target_memory() const;
   // Tokens that the pool holds.
   int pool_tokens() const { return load_options_.n_pages * kPagePositions; }
@@ -98,6 +104,9 @@ class Runtime {
   void check_head(const DraftChoice& choice) const;
   ProfileKey head_key();
   void choose_head_by_measurement();
+  std::optional<HeadChoice> known_head_choice();
+  std::string target_hash();
+  void compare_with_named_agreement() const;
   void check_copy(const LoadOptions& options) const;
   LoadOptions draft_load_options(const DraftChoice& choice);
   using Need = std::function<MemoryNeed(int context, int n_pages)>;
@@ -131,7 +140,8 @@ class Runtime {
     Head head;
     LoadOptions options;
     bool tries_types;
-    bool is_chosen = false;  // how it is read and encoded, from the profile
+    bool is_for_this_file = false;          // by its own word, the very file of the target
+    std::optional<HeadChoice> choice = {};  // how it is read and encoded, once that is known
   };
   std::optional<AskedHead> head_;
   std::shared_ptr<Backend> target_;

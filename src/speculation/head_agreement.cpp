@@ -160,4 +160,12 @@ bool is_clearly_better(const std::vector<bool>& first, const std::vector<bool>& 
   return only_second - only_first > 2 * std::sqrt(only_first + only_second);
 }
 
+bool is_clearly_lower(const Agreement& found, const Agreement& expected) {
+  if (found.places == 0 || expected.places == 0) return false;
+  const auto variance = [](const Agreement& one) {
+    return one.share() * (1 - one.share()) / one.places;
+  };
+  return expected.share() - found.share() > 2 * std::sqrt(variance(found) + variance(expected));
+}
+
 }  // namespace outrider
