@@ -14,6 +14,7 @@
 #include "runtime/draft_pair.h"
 #include "runtime/head_file.h"
 #include "runtime/memory.h"
+#include "text/vocabulary_fingerprint.h"
 
 namespace outrider {
 namespace {
@@ -63,6 +64,7 @@ struct KeyReport {
   std::vector<TakenKey> keys;
   std::vector<std::string> warnings;
   std::string tokenizer_problem;
+  std::string vocabulary;  // its fingerprint
 
   // "" for a key that is used; why another one is not.
   std::string why_unused(const std::string& name) const {
@@ -92,6 +94,7 @@ KeyReport key_report(const Checkpoint& checkpoint, const std::optional<Model>& m
   try {
     append(report.keys, tokenizer_keys(checkpoint.metadata));
     const auto tokenizer = make_tokenizer(checkpoint.metadata, tokenizer_pre);
+    report.vocabulary = hex_of(vocabulary_fingerprint(*tokenizer));
     const auto chat_template = make_chat_template(checkpoint.metadata, *tokenizer);
     append(report.warnings, text_warnings(checkpoint.metadata, *tokenizer, chat_template.get()));
     if (chat_template && chat_template->problem())
@@ -120,9 +123,10 @@ HeadPair head_pair_of(const Machine& machine, const Settings& settings, const st
                       const LoadOptions& loaded, Console& console) {
   const OpenedModel target = open_model(checked_model_name(name), pull_options(settings, console),
                                         {.tokenizer_pre = settings.tokenizer_pre});
+  HeadPair head = describe_head(*settings.model_draft, target, machine.choose_factory(target.model),
+                                loaded, settings.drafter_flags, console.progress());
   console.clear();
-  return describe_head(*settings.model_draft, target, machine.choose_factory(target.model), loaded,
-                       settings.drafter_flags);
+  return head;
 }
 
 Json json_of(const MemoryNeed& need) {
@@ -158,6 +162,32 @@ std::string taps_text(std::span<const int> taps, int n_layers) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
+// What a head says that it was made for, as its config.json does, and whether that is this file.
+Json json_of(const MadeFor& made_for, bool is_this_file) {
+  Json json = {{"name", made_for.name},
+               {"file", made_for.file},
+               {"vocabulary", made_for.vocabulary},
+               {"embedding", made_for.embedding},
+               {"layers", made_for.n_layers},
+               {"vocabulary_size", made_for.vocabulary_size},
+               {"is_this_file", is_this_file}};
+  if (made_for.agreement)
+    json["agreement"] = {{"right", made_for.agreement->right},
+                         {"places", made_for.agreement->places}};
+  return json;
+}
+
+std::string text_of(const MadeFor& made_for, bool is_this_file) {
+  std::string text =
+      fmt::format("  made for {}, {}", printable(made_for.name),
+                  is_this_file ? "this very file" : "another file of this shape and vocabulary");
+  if (made_for.agreement)
+    text += fmt::format("; right at {:.0f}% of {} places of a sample text{}",
+                        100 * made_for.agreement->share(), made_for.agreement->places,
+                        is_this_file ? "" : " with that file");
+  return text + "\n";
+}
+
 std::string text_of(const HeadPair& head, const Model& target, int context) {
   std::string text =
       fmt::format("  {} of {}: {} {}, reads the outputs of {} (of {})\n", head.kind, head.producer,
@@ -168,6 +198,7 @@ std::string text_of(const HeadPair& head, const Model& target, int context) {
               : fmt::format("  can propose {} of {} tokens", head.n_tokens, target.spec.vocabulary);
   text += fmt::format("; {} costs about {:.3f} of the model's pass\n",
                       head.kind == "Medusa" ? "a draft" : "a level of drafts", head.cost_ratio);
+  if (head.made_for) text += text_of(*head.made_for, head.is_for_this_file);
   text += fmt::format("  {} more for a context of {}: weights {}, cache {}, working {}\n",
                       human_bytes(head.memory.total()), context, human_bytes(head.memory.weights),
                       human_bytes(head.memory.cache), human_bytes(head.memory.working));
@@ -242,6 +273,7 @@ int inspect(const Machine& machine, const Settings& settings) {
                             {"weights", need->weights},   {"cache", need->cache},
                             {"working", need->working},   {"available", plannable_memory_bytes()}};
     }
+    if (!keys.vocabulary.empty()) document["vocabulary"] = keys.vocabulary;
     if (!problem.empty()) document["problem"] = problem;
     if (known)
       document["known_as"] = {
@@ -265,6 +297,8 @@ int inspect(const Machine& machine, const Settings& settings) {
                            {"memory", json_of(head->memory)},
                            {"fits", fits(head->both)},
                            {"cost_ratio", head->cost_ratio}};
+      if (head->made_for)
+        document["draft"]["made_for"] = json_of(*head->made_for, head->is_for_this_file);
     }
     write_json(document);
     return kDone;

@@ -42,8 +42,16 @@ std::optional<std::string> tuned_text(const Json& document) {
   }
 }
 
+// A further kind: the hash of a model's file, to compare with the one that a head was made for.
+std::optional<std::string> hash_text(const Json& document) {
+  const auto found = document.find("sha256");
+  if (found == document.end() || !found->is_string()) return std::nullopt;
+  return "file " + printable(found->get<std::string>().substr(0, 12));
+}
+
 std::string drafters_text(const ProfileStore::Entry& entry) {
   const ProfileKey& key = entry.key;
+  if (const auto hash = hash_text(entry.document)) return *hash;
   if (const auto tuned = tuned_text(entry.document)) return *tuned;
   if (const auto head = head_choice_from(entry.document))
     return printable(fmt::format("head right at {:.0f}% of {} places, {}{}{}",
@@ -92,9 +100,10 @@ std::string tables_text(std::span<const ProfileStore::Entry> entries) {
       found = machines.insert(found, {machine, table});
     }
     const LearnedText learned = learned_text(entry);
-    found->second.add({models_text(key), fmt::format("{}", key.n_threads), drafters_text(entry),
-                       local_time(entry.used), human_bytes(entry.bytes), learned.answers,
-                       learned.shifts, learned.bank});
+    found->second.add({models_text(key),
+                       key.n_threads == 0 ? "-" : fmt::format("{}", key.n_threads),
+                       drafters_text(entry), local_time(entry.used), human_bytes(entry.bytes),
+                       learned.answers, learned.shifts, learned.bank});
   }
   std::string text;
   for (const auto& [machine, table] : machines) {

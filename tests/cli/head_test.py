@@ -1,5 +1,6 @@
 """Learned heads with the smallest real model: the text is the same, and what is no such head is refused."""
 
+import hashlib
 import json
 import os
 import signal
@@ -160,6 +161,93 @@ class Text(HeadTestCase):
             _, error = process.communicate()
             self.assertEqual(process.returncode, status)
             self.assertNotIn(b"outrider:", error)
+
+
+@needs_model(MODEL)
+class MadeFor(HeadTestCase):
+    """Heads that say which file they were made for, and how often they were right with it."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        vocabulary = json.loads(outrider("inspect", MODEL, "--json").stdout)["vocabulary"]
+        cls.target = {"name": "the-135m", "file": hashlib.sha256(Path(model_path(MODEL)).read_bytes()).hexdigest(),
+                      "vocabulary": vocabulary, "embedding": 576, "layers": 30, "vocabulary_size": 49152}
+
+    def setUp(self):
+        self.cache = self.enterContext(tempfile.TemporaryDirectory())
+        os.symlink(Path(model_path(MODEL)).parent, os.path.join(self.cache, "models"))
+
+    def made(self, right=900, medusa=False, **target):
+        named = {"target": {**self.target, **target}, "agreement": {"right": right, "places": 1000}}
+        if not medusa:
+            return write_head(model_path(MODEL), self.folder / "made", changes={"outrider": named})
+        path = write_medusa_heads(model_path(MODEL), self.folder / "made-medusa")
+        config = Path(path, "config.json")
+        config.write_text(json.dumps({**json.loads(config.read_text()), "outrider": named}))
+        return path
+
+    def start(self, head, *flags):
+        result = outrider("run", "-p", "x", "-n", "1", "-md", head, "--verbose", *flags, OUTRIDER_CACHE=self.cache)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        warnings = [line for line in result.stderr.splitlines() if "made for" in line]
+        return warnings, "weights in" in result.stderr, result.stderr
+
+    def profiles(self):
+        return outrider("profile", "show", OUTRIDER_CACHE=self.cache).stdout
+
+    def test_with_that_file_nothing_is_measured_or_said(self):
+        for _ in range(2):
+            warnings, is_measured, error = self.start(self.made())
+            self.assertEqual((warnings, is_measured), ([], False), error)
+        self.assertIn("file " + self.target["file"][:12], self.profiles())
+        self.assertNotIn("head right at", self.profiles())
+
+    def test_with_another_file_it_is_measured_once_and_a_loss_is_told_at_each_start(self):
+        for medusa, kind in ((False, "eagle3"), (True, "medusa")):
+            head = self.made(file="0" * 64, medusa=medusa)
+            with self.subTest(kind):
+                for is_first in (True, False):
+                    warnings, is_measured, error = self.start(head)
+                    self.assertEqual(is_measured, is_first, error)
+                    [warning] = warnings
+                    self.assertRegex(warning, r"made for another file \(the-135m\): right at \d+% of \d{3,} places of "
+                                     r"a sample text, with that file at 90% of 1000; train one for this file: "
+                                     rf"outrider train {kind} -m {MODEL}$")
+
+    def test_a_head_that_loses_nothing_gets_no_warning(self):
+        head = self.made(file="0" * 64, right=1)
+        for is_first in (True, False):
+            warnings, is_measured, error = self.start(head)
+            self.assertEqual((warnings, is_measured), ([], is_first), error)
+        # Shares of other weights are not compared.
+        warnings, is_measured, error = self.start(self.made(file="0" * 64), "--draft-quantize", "q8_0")
+        self.assertEqual((warnings, is_measured), ([], True), error)
+
+    def test_inspect(self):
+        for file, is_this in ((self.target["file"], True), ("0" * 64, False)):
+            head = self.made(file=file)
+            report = json.loads(outrider("inspect", "-m", MODEL, "-md", head, "--json").stdout)["draft"]["made_for"]
+            self.assertEqual(report, {**self.target, "file": file, "is_this_file": is_this,
+                                      "agreement": {"right": 900, "places": 1000}})
+            self.assertIn("\n  made for the-135m, " + (
+                "this very file; right at 90% of 1000 places of a sample text\n" if is_this else
+                "another file of this shape and vocabulary; right at 90% of 1000 places of a sample text with that "
+                "file\n"), outrider("inspect", "-m", MODEL, "-md", head).stdout)
+
+    def test_refused(self):
+        for medusa in (False, True):
+            for target, *parts in [
+                ({"vocabulary": "0" * 64}, "made for the-135m with the vocabulary 000000000000...",
+                 f"that of {MODEL} is {self.target['vocabulary'][:12]}...: its tokens mean something else"),
+                ({"layers": 24}, "config.json: the head was made for the-135m, which has 24 layers of width 576 and "
+                                 "49152 tokens, but ", " has 30 of 576 and 49152 tokens"),
+                ({"file": "x"}, 'config.json: outrider.target.file is "x", expected 64 hexadecimal digits'),
+            ]:
+                head = self.made(medusa=medusa, **target)
+                for command in (["inspect"], ["run", "-p", "x", "-n", "1"]):
+                    with self.subTest(target, medusa=medusa, command=command):
+                        self.assert_fails(outrider(*command, "-m", MODEL, "-md", head), 1, head, *parts)
 
 
 @needs_model(MODEL)
