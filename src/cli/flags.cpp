@@ -282,7 +282,20 @@ std::vector<Flag> make_flags() {
 
   add({"--chunks"}, "N", generation, named, optional_integer(&Settings::chunks, 1, INT_MAX, "all"),
       "chunks of the text, at most");
-  add({"-o", "--out"}, "FILE", output, named, optional_text(&Settings::out), "the file to write");
+  add({"--data"}, "FILE", prompt, named, optional_text(&Settings::data),
+      "prompts to learn from, in the formats of --prompts (default: half of them the model's own, "
+      "half built from texts on this machine)");
+  add({"--without"}, "FILE", prompt, named, texts(&Settings::without, false),
+      "prompts to measure with, in the formats of --prompts: no text is learned from that shares "
+      "13 words in a row with one of them; may be repeated");
+  add({"--tokens"}, "N", generation, named,
+      SettingsField{[](Settings& settings, std::string_view text) {
+                      settings.tokens = in_range<std::uint64_t>(text, 1, 1'000'000'000'000);
+                    },
+                    standard_text(Settings{}.tokens)},
+      "tokens of answers, at least");
+  add({"-o", "--out"}, "FILE", output, named, optional_text(&Settings::out),
+      "the file or folder to write");
   add({"--logits-out"}, "FILE", output, named, optional_text(&Settings::logits_out),
       "store the logits of all predictions as a matrix in NumPy's format (.npy)");
   add({"--kl-divergence-base"}, "FILE", output, named, optional_text(&Settings::kl_divergence_base),
@@ -367,7 +380,8 @@ std::vector<Flag> make_flags() {
       "a name that requests may give the model, and that answers carry; *: any; may be repeated, "
       "or hold several names with commas");
   add({"-np", "--parallel"}, "N", server, named, integer(&Settings::parallel, 1, 256),
-      "requests that are answered at once; others wait");
+      "requests that are answered at once; others wait. features and train: answers at a time, 32 "
+      "unless given");
   add({"--cache-memory"}, "SIZE", server, named, SettingsField{set_cache_memory, ""},
       "memory for the keys and values of all requests, as in 8G (default: what all need at their "
       "longest, at most half of what is available)");

@@ -127,6 +127,16 @@ class Engine {
   // Called at the end of every step; what it throws leaves step() after the step is complete.
   void on_step(std::function<void(const StepReport&)> observe) { observe_ = std::move(observe); }
 
+  // Passes keep these taps (ForwardOptions::taps). `watch` is called before what a pass computed of
+  // texts becomes history, so that it can read them; what it throws ends the step's texts like a
+  // failed pass. What a text shares with cached pages is never computed, so it is not seen. No
+  // taps and an empty `watch` end it.
+  using WatchComputed = std::function<void(const Pass& pass, std::span<const ComputedText> texts)>;
+  void watch_computed(std::vector<int> taps, WatchComputed watch) {
+    watched_taps_ = std::move(taps);
+    watch_computed_ = std::move(watch);
+  }
+
   // Of the planner, since the drafters were set.
   Planner::Report planner_report() const { return planner_->report(); }
 
@@ -153,6 +163,8 @@ class Engine {
   int next_draft_sequence_ = 0;
   long n_steps_ = 0;
   std::function<void(const StepReport&)> observe_;
+  std::vector<int> watched_taps_;
+  WatchComputed watch_computed_;
 };
 
 }  // namespace outrider

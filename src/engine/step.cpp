@@ -313,7 +313,7 @@ void Step::forward() {
   }
 
   const Stopwatch watch;
-  pass_ = engine_.target_->forward(rows);
+  pass_ = engine_.target_->forward(rows, {.layers = {}, .taps = engine_.watched_taps_});
   std::vector<Choice> choices = engine_.target_->choose(pass_, requests);
   forward_ms_ = watch.ms();
 
@@ -475,31 +475,34 @@ std::vector<int> Step::history_rows(const SequenceStep& sequence) {
   return rows;
 }
 
-// A head of the target goes on from what the pass computed, which cannot be had later.
+// A head of the target goes on from what the pass computed, which cannot be had later; so does
+// whoever watches.
 void Step::run_head() {
+  const auto is_wanted = [](const auto& drafter) { return drafter->uses_head(); };
+  if (!engine_.watch_computed_ && std::ranges::none_of(engine_.drafters_, is_wanted)) return;
   const Stopwatch watch;
-  for (const auto& drafter : engine_.drafters_) {
-    if (!drafter->uses_head()) continue;
-    std::vector<std::vector<int>> rows;
-    for (const SequenceStep& sequence : sequences_) rows.push_back(history_rows(sequence));
-    std::vector<ComputedText> texts;
-    for (std::size_t i = 0; i < sequences_.size(); ++i) {
-      const SequenceStep& sequence = sequences_[i];
-      const Generation& generation = *sequence.generation;
-      if (rows[i].empty()) continue;
-      const std::span<const Token> tokens = generation.tokens;
-      const std::size_t end = static_cast<std::size_t>(sequence.first) + rows[i].size();
-      const bool is_last = end + 1 == tokens.size() && !generation.ended();
-      texts.push_back(
-          {.sequence = generation.draft_sequence,
-           .first = sequence.first,
-           .tokens = tokens.subspan(static_cast<std::size_t>(sequence.first), rows[i].size()),
-           .rows = rows[i],
-           .next = is_last ? std::optional(tokens.back()) : std::nullopt});
-    }
-    if (!texts.empty()) drafter->computed(pass_, texts);
-    forward_ms_ += watch.ms();
+  std::vector<std::vector<int>> rows;
+  for (const SequenceStep& sequence : sequences_) rows.push_back(history_rows(sequence));
+  std::vector<ComputedText> texts;
+  for (std::size_t i = 0; i < sequences_.size(); ++i) {
+    const SequenceStep& sequence = sequences_[i];
+    const Generation& generation = *sequence.generation;
+    if (rows[i].empty()) continue;
+    const std::span<const Token> tokens = generation.tokens;
+    const std::size_t end = static_cast<std::size_t>(sequence.first) + rows[i].size();
+    const bool is_last = end + 1 == tokens.size() && !generation.ended();
+    texts.push_back(
+        {.sequence = generation.draft_sequence,
+         .first = sequence.first,
+         .tokens = tokens.subspan(static_cast<std::size_t>(sequence.first), rows[i].size()),
+         .rows = rows[i],
+         .next = is_last ? std::optional(tokens.back()) : std::nullopt});
   }
+  if (texts.empty()) return;
+  for (const auto& drafter : engine_.drafters_)
+    if (is_wanted(drafter)) drafter->computed(pass_, texts);
+  forward_ms_ += watch.ms();
+  if (engine_.watch_computed_) engine_.watch_computed_(pass_, texts);
 }
 
 // The text that was computed becomes history.

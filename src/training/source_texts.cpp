@@ -67,9 +67,13 @@ std::string on_one_line(std::string_view text) {
 }
 
 void replace_all(std::string& text, std::string_view what, std::string_view with) {
-  for (std::size_t at = text.find(what); at != text.npos; at = text.find(what, at + with.size())) {
-    text.replace(at, what.size(), with);
+  std::string replaced;
+  std::size_t begin = 0;
+  for (std::size_t at; (at = text.find(what, begin)) != text.npos; begin = at + what.size()) {
+    replaced.append(text, begin, at - begin);
+    replaced += with;
   }
+  if (begin > 0) text = replaced.append(text, begin);
 }
 
 std::vector<std::string_view> lines_of(std::string_view text) {

@@ -1,0 +1,165 @@
+#include "cli/make_features.h"
+
+#include <algorithm>
+#include <system_error>
+
+#include "base/hash.h"
+#include "base/stopwatch.h"
+#include "cli/generate.h"
+#include "cli/signals.h"
+#include "cli/text_input.h"
+#include "speculation/time_pass.h"
+
+namespace outrider {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kParallel = 32;
+constexpr int kPredict = 512;
+constexpr int kPromptRoom = 512;  // beside an answer, for prompts
+constexpr std::uint64_t kSeed = 1;
+// A text has so many tokens with its prompt for each of its answer's.
+constexpr double kTextPerAnswer = 1.4;
+
+FeatureWork feature_work(const Settings& settings, std::uint64_t n_tokens) {
+  FeatureWork work{
+      .n_tokens = n_tokens,
+      .n_predict = settings.predict.value_or(kPredict),
+      .n_parallel = settings.given.contains("--parallel") ? settings.parallel : kParallel,
+      .seed = settings.seed.value_or(kSeed),
+      .temperature = settings.filters.temperature};
+  if (work.n_predict < 1) throw UsageError("--predict: at least 1");
+  if (settings.data) {
+    work.data.emplace();
+    for (const BenchPrompt& prompt : parse_prompts(read_text(*settings.data), *settings.data))
+      work.data->push_back(prompt.turns[0]);
+  }
+  for (const std::string& file : settings.without)
+    for (const BenchPrompt& prompt : parse_prompts(read_text(file), file))
+      for (const std::string& turn : prompt.turns) work.without.add(turn);
+  return work;
+}
+
+// Everything that decides what the shards hold: whoever goes on asks for the same.
+nlohmann::json describe(const Workbench& bench, const FeatureWork& work, const Settings& settings,
+                        Console& console) {
+  nlohmann::json about{{"format", kFeatureFormat},
+                       {"model", describe_target(bench.model(), console.progress())},
+                       {"taps", feature_taps(bench.target().spec())},
+                       {"texts", json_of(work)}};
+  about["seed"] = work.seed;
+  about["context"] = bench.context();
+  about["cache_type"] = settings.cache_type == CacheType::f16    ? "f16"
+                        : settings.cache_type == CacheType::q8_0 ? "q8_0"
+                                                                 : "f32";
+  const auto hash = [](const std::string& text) {
+    Sha256 sha;
+    sha.update(std::as_bytes(std::span(text)));
+    return sha.hex();
+  };
+  std::string without;
+  for (const std::string& file : settings.without) without += hash(read_text(file));
+  about["texts"]["data"] =
+      settings.data ? nlohmann::json(hash(read_text(*settings.data))) : nullptr;
+  about["texts"]["without"] = hash(without);
+  return about;
+}
+
+// Of passes in which all answers have a row.
+double tokens_per_second(Backend& target, int n_parallel) {
+  const OwnedSequence sequence(target);
+  const int rows = std::min({n_parallel, target.options().n_slots, target.options().context});
+  double least_ms = 0;
+  for (int round = 0; round < 3; ++round) {
+    const double ms = time_pass(target, sequence.id(), rows, rows);
+    least_ms = round == 0 ? ms : std::min(least_ms, ms);
+  }
+  return 1000 * rows / least_ms;
+}
+
+std::uint64_t bytes_in(const fs::path& folder) {
+  std::uint64_t bytes = 0;
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
+    const std::uintmax_t size = entry.file_size(ignored);
+    if (!ignored) bytes += size;
+  }
+  return bytes;
+}
+
+}  // namespace
+
+std::string duration_text(double seconds) {
+  const auto minutes = static_cast<long>(seconds / 60 + 0.5);
+  if (seconds < 90) return fmt::format("{:.0f} s", seconds);
+  if (minutes < 60) return fmt::format("{} min", minutes);
+  return fmt::format("{} h {} min", minutes / 60, minutes % 60);
+}
+
+FeatureRun fill_feature_folder(const Machine& machine, const Settings& given, Console& console,
+                               const fs::path& folder, std::uint64_t n_tokens) {
+  const FeatureWork work = feature_work(given, n_tokens);
+  Settings settings = given;
+  if (!settings.ctx_size) settings.ctx_size = work.n_predict + kPromptRoom;
+  const DraftSetting off{.text = "off", .choices = {}};
+  Workbench bench(machine, settings, {&off, 1}, console, {.n_sequences = work.n_parallel});
+  const OpenedModel& model = bench.model();
+  const ModelSpec& spec = bench.target().spec();
+  FeatureFolder features(folder, describe(bench, work, settings, console), model.model);
+  console.clear();
+
+  const FeatureCounts before = count_features(features);
+  const std::uint64_t missing = n_tokens - std::min(n_tokens, before.answer_tokens);
+  const auto text_tokens =
+      static_cast<std::uint64_t>(static_cast<double>(missing) * kTextPerAnswer);
+  const std::uint64_t bytes = feature_bytes(spec, text_tokens);
+  if (missing > 0) {
+    const double speed = tokens_per_second(bench.target(), work.n_parallel);
+    if (before.answer_tokens > 0)
+      console.note(fmt::format("{}: goes on after {} tokens of answers", folder.string(),
+                               before.answer_tokens));
+    console.note(fmt::format("{} tokens of answers, {} at a time: about {} and {} in {}", missing,
+                             work.n_parallel,
+                             duration_text(static_cast<double>(text_tokens) / speed),
+                             human_bytes(bytes), folder.string()));
+    if (!model.chat_template)
+      console.note(fmt::format("{} has no chat template: it continues texts", model.name));
+    std::error_code problem;
+    const fs::space_info disk = fs::space(folder, problem);
+    if (!problem && disk.available < bytes)
+      throw Error(
+          "{}: the features need {}, and the disk has {} left; make room, choose another "
+          "disk or ask for fewer --tokens",
+          folder.string(), human_bytes(bytes), human_bytes(disk.available));
+  }
+
+  const std::unique_ptr<Engine> engine = bench.make_engine(off);
+  FeatureRun run;
+  const Stopwatch watch;
+  std::string activity;
+  Stopwatch shown;
+  const FeatureWatcher watcher{
+      .stepped =
+          [&](std::uint64_t answer_tokens, std::uint64_t computed) {
+            stop_if_interrupted();
+            run.computed = computed;
+            if (shown.ms() < 100) return;
+            shown = Stopwatch();
+            console.advance(
+                activity,
+                std::min(1.0, static_cast<double>(answer_tokens) / static_cast<double>(n_tokens)),
+                fmt::format("{} of {} tokens, {:.0f} tokens/s", answer_tokens, n_tokens,
+                            1000 * static_cast<double>(computed) / watch.ms()));
+          },
+      .began = [&](std::string_view began) { activity = began; }};
+  run.counts = make_features(*engine, model, features, work, watcher);
+  run.seconds = watch.ms() / 1000;
+  run.bytes = bytes_in(folder);
+  console.clear();
+  if (!settings.data && run.counts.n_built == 0)
+    console.note("no texts on this machine to build prompts from");
+  return run;
+}
+
+}  // namespace outrider

@@ -1,0 +1,32 @@
+// A folder of features as features and train make it.
+
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "cli/commands.h"
+#include "cli/console.h"
+#include "training/features.h"
+
+namespace outrider {
+
+struct FeatureRun {
+  FeatureCounts counts;
+  double seconds = 0;          // of this run
+  std::uint64_t computed = 0;  // tokens, of prompts too, in this run
+  std::uint64_t bytes = 0;     // of the folder
+};
+
+// Fills the folder with features of settings.model until it has so many tokens of answers, as the
+// flags say; says on the console, before it begins, what it will take, and shows progress. Throws
+// Error, also if the disk has no room, and Interrupted.
+FeatureRun fill_feature_folder(const Machine& machine, const Settings& settings, Console& console,
+                               const std::filesystem::path& folder, std::uint64_t n_tokens);
+
+// "3 min", "2 h 5 min".
+std::string duration_text(double seconds);
+
+}  // namespace outrider
