@@ -79,7 +79,7 @@ nlohmann::json describe_target(const OpenedModel& model, const Progress& progres
   const ModelSpec& spec = model.model.spec;
   const Checkpoint& checkpoint = *model.model.checkpoint;
   nlohmann::json json{{"name", model.name},
-                      {"file", sha256_of_file(checkpoint.path, progress)},
+                      {"file", sha256_of_files(checkpoint.files, model.name, progress)},
                       {"vocabulary", hex_of(vocabulary_fingerprint(*model.tokenizer))},
                       {"family", spec.family},
                       {"layers", spec.n_layers()},
