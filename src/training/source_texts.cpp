@@ -297,6 +297,7 @@ class Paragraphs {
     goes_on_ = false;
   }
   void add(std::string_view text) {
+    if (text.size() > 4 * kParagraphBytesMax) return interrupt();  // with blanks and markup
     std::string line(text);
     replace_all(line, "\u00A0", " ");
     replace_all(line, "\u200B", "");
@@ -319,8 +320,9 @@ class Paragraphs {
 
 // The character that an entity means, which begins at text[at] with '&'; its end in `at`.
 std::string entity(std::string_view text, std::size_t& at) {
-  const std::size_t end = text.find(';', at);
-  if (end == text.npos || end - at > 10) return std::string(1, text[at++]);
+  const std::size_t length = text.substr(at, 11).find(';');
+  if (length == text.npos) return std::string(1, text[at++]);
+  const std::size_t end = at + length;
   const std::string_view name = text.substr(at + 1, end - at - 1);
   std::string character;
   if (name.starts_with('#')) {
@@ -489,6 +491,7 @@ std::vector<Paragraph> html_paragraphs(std::string_view page) {
 
   Paragraphs paragraphs;
   std::string text;
+  std::set<std::string> unclosed;
   const auto end_block = [&] {
     paragraphs.add(text);
     text.clear();
@@ -524,8 +527,12 @@ std::vector<Paragraph> html_paragraphs(std::string_view page) {
         name == "a" && (tag.find("footnote") != tag.npos || tag.find("headerlink") != tag.npos);
     if (!closes && !is_empty && (is_mark || is_one_of(name, kLeftOut))) {
       const std::string close = "</" + name;
-      std::size_t close_at = page.find(close, at);
-      if (close_at == page.npos) close_at = page.find("</", at);
+      // What was not found once is not looked for again: the page may be long.
+      std::size_t close_at = unclosed.contains(name) ? page.npos : page.find(close, at);
+      if (close_at == page.npos) {
+        unclosed.insert(name);
+        close_at = page.find("</", at);
+      }
       if (close_at == page.npos) break;
       at = std::min(page.find('>', close_at), page.size() - 1) + 1;
       if (!is_mark && name != "sup") {
@@ -561,6 +568,7 @@ std::vector<Paragraph> text_paragraphs(std::string_view text) {
       is_even &= indentation(block_lines[i]) == indentation(block_lines[0]);
       if (i + 1 < block_lines.size()) is_even &= block_lines[i].size() >= 40;
     }
+    is_even &= block.size() <= 2 * kParagraphBytesMax;
     if (!block_lines.empty() && is_even && indentation(block_lines[0]) < 4) {
       paragraphs.add(without_markup(block));
     } else if (!block_lines.empty()) {

@@ -174,6 +174,19 @@ TEST(SourceTexts, AnyBytesAreScanned) {
   }
 }
 
+// The time grows with a text's length, not with its square: this would take minutes.
+TEST(SourceTexts, LongTextsWithoutAnEndAreScanned) {
+  for (const char* part : {"&", "<pre>", "<sup>", "[", "[a](", "def f(\n", "'''\n", "A. ", "word ",
+                           "**", "<a footnote>", "<!-- ", "&#12"}) {
+    SCOPED_TRACE(part);
+    std::string text;
+    while (text.size() < 256 << 10) text += part;
+    EXPECT_TRUE(python_functions(text).empty());
+    EXPECT_TRUE(html_paragraphs(text).empty());
+    EXPECT_TRUE(text_paragraphs(text).empty());
+  }
+}
+
 class Sources : public testing::Test {
  protected:
   void SetUp() override {
