@@ -123,6 +123,37 @@ std::uint64_t target_bytes(const Model& model) {
          (has_output_of_its_own(model) ? 2 : 1);
 }
 
+std::vector<ShardPrompt> read_shard_prompts(const fs::path& folder) {
+  std::vector<ShardPrompt> prompts;
+  const fs::path path = folder / "prompts.jsonl";
+  std::error_code problem;
+  if (!fs::exists(path, problem)) return prompts;
+  const std::string text = read_file(path);
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string where = fmt::format("{}: line {}", path.string(), prompts.size() + 1);
+    const nlohmann::json json = parse_json(text.substr(begin, end - begin), where);
+    ShardPrompt prompt;
+    try {
+      json.at("number").get_to(prompt.number);
+      json.at("shard").get_to(prompt.shard);
+      json.at("prompt").get_to(prompt.text);
+      const auto source = json.at("source").get<std::string>();
+      for (const PromptSource each : {PromptSource::built, PromptSource::data})
+        if (source == name(each)) prompt.source = each;
+    } catch (const nlohmann::json::exception&) {
+      throw Error("{}: expected number, shard, source and prompt", where);
+    }
+    const int n_shards = prompts.empty() ? 0 : prompts.back().shard + 1;
+    const bool goes_on = prompt.number == std::ssize(prompts) && prompt.shard >= 0 &&
+                         (prompt.shard == n_shards || prompt.shard + 1 == n_shards);
+    if (!goes_on) throw Error("{}: prompts are not in order", where);
+    prompts.push_back(std::move(prompt));
+    begin = end + 1;
+  }
+  return prompts;
+}
+
 FeatureFolder::FeatureFolder(fs::path folder, const nlohmann::json& about, const Model& target)
     : folder_(std::move(folder)),
       embedding_(static_cast<std::size_t>(target.spec.embedding)),
@@ -164,35 +195,7 @@ FeatureFolder::FeatureFolder(fs::path folder, const nlohmann::json& about, const
       tensors.push_back(dequantized("output", *target.weight(Role::output)));
     write_safetensors(matrices, tensors, {{"format", fmt::format("{}", kFeatureFormat)}});
   }
-  read_prompts();
-}
-
-void FeatureFolder::read_prompts() {
-  const fs::path path = folder_ / "prompts.jsonl";
-  std::error_code problem;
-  if (!fs::exists(path, problem)) return;
-  const std::string text = read_file(path);
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = std::min(text.find('\n', begin), text.size());
-    const std::string where = fmt::format("{}: line {}", path.string(), prompts_.size() + 1);
-    const nlohmann::json json = parse_json(text.substr(begin, end - begin), where);
-    ShardPrompt prompt;
-    try {
-      json.at("number").get_to(prompt.number);
-      json.at("shard").get_to(prompt.shard);
-      json.at("prompt").get_to(prompt.text);
-      const auto source = json.at("source").get<std::string>();
-      for (const PromptSource each : {PromptSource::built, PromptSource::data})
-        if (source == name(each)) prompt.source = each;
-    } catch (const nlohmann::json::exception&) {
-      throw Error("{}: expected number, shard, source and prompt", where);
-    }
-    const bool goes_on = prompt.number == std::ssize(prompts_) && prompt.shard >= 0 &&
-                         (prompt.shard == n_shards() || prompt.shard + 1 == n_shards());
-    if (!goes_on) throw Error("{}: prompts are not in order", where);
-    prompts_.push_back(std::move(prompt));
-    begin = end + 1;
-  }
+  prompts_ = read_shard_prompts(folder_);
 }
 
 void FeatureFolder::add_prompts(const std::vector<ShardPrompt>& prompts) {

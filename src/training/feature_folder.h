@@ -36,6 +36,9 @@ inline bool is_held_out(int number) {
   return number % 20 == 19;
 }
 
+// Those of a folder, in order; none if it has none yet. Throws Error for a file that is damaged.
+std::vector<ShardPrompt> read_shard_prompts(const std::filesystem::path& folder);
+
 // Which outputs of layers a head of this target reads: one near the beginning, the middle one, one
 // near the end, as EAGLE-3's own heads do.
 std::vector<int> feature_taps(const ModelSpec& target);
@@ -70,7 +73,6 @@ class FeatureFolder {
 
  private:
   std::filesystem::path shard_path(int shard) const;
-  void read_prompts();
 
   const std::filesystem::path folder_;
   const std::size_t embedding_;
