@@ -23,7 +23,7 @@ class Vocabulary final : public Tokenizer {
   Entries entries_;
 };
 
-std::string hex_of(Vocabulary::Entries entries) {
+std::string fingerprint_of(Vocabulary::Entries entries) {
   return hex_of(vocabulary_fingerprint(Vocabulary(std::move(entries))));
 }
 
@@ -37,13 +37,13 @@ TEST(VocabularyFingerprint, OfTextsKindsAndOrder) {
                                              {{"a", kNormal}, {"b", kControl}},
                                              {{"ab", kNormal}, {"", kNormal}},
                                              {{"a", kNormal}, {"b", kNormal}, {"", kNormal}}})
-    EXPECT_TRUE(found.insert(hex_of(entries)).second);
+    EXPECT_TRUE(found.insert(fingerprint_of(entries)).second);
 }
 
 // Heads and datastores keep it: it must not change. What is hashed of an entry is its kind's number
 // and its text's length in 64 bits, little-endian, and its text.
 TEST(VocabularyFingerprint, Stays) {
-  EXPECT_EQ(hex_of({{"a", kNormal}, {"<s>", kControl}}),
+  EXPECT_EQ(fingerprint_of({{"a", kNormal}, {"<s>", kControl}}),
             "5d58d7fe0c23cd06d7b2eb7b86bc9c2785a31204243d9741b9d8b69ff94dca70");
 }
 
