@@ -765,7 +765,7 @@ TEST(Head, WhatItWasMadeForIsRefusedIfMalformed) {
       {"/target/file", "ab", "outrider.target.file is \"ab\"#"},
       {"/target/file", std::string(63, '0') + "\n",
        "outrider.target.file is \"000000000000000000000000000000000000000000000000000000000000000"
-       "\\n\"#"},
+       "\\x0a\"#"},
       {"/target/vocabulary", "AB", "outrider.target.vocabulary is \"AB\"#"},
       {"/target/layers", 0, "outrider.target.layers is 0, expected an integer from 1 to 16777216"},
       {"/target/vocabulary_size", "16",

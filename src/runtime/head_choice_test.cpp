@@ -66,7 +66,8 @@ TEST(HeadChoice, IsWrittenBesideTheHead) {
   };
   nlohmann::json config = config_of_a_trained_head();
   write(config);
-  const HeadChoice choice{.type = "Q8_0", .agreement = 1203 / 2043.0, .places = 2043};
+  const HeadChoice choice{
+      .reading = {}, .type = "Q8_0", .agreement = 1203 / 2043.0, .places = 2043};
   write_agreement(folder, choice);
   write_agreement(folder, choice);
   config["outrider"]["agreement"] = {{"right", 1203}, {"places", 2043}, {"type", "Q8_0"}};
