@@ -20,7 +20,7 @@ std::filesystem::path config_path(const std::filesystem::path& weights) {
   return (is_folder ? weights : weights.parent_path()) / "config.json";
 }
 
-std::string_view text_of(const MappedFile& file, const std::filesystem::path& path) {
+std::string_view config_text(const MappedFile& file, const std::filesystem::path& path) {
   constexpr std::size_t kBytesMax = 1 << 20;
   if (file.bytes().size() > kBytesMax) {
     throw Error("{}: has {} bytes, expected at most {}", path.string(), file.bytes().size(),
@@ -43,14 +43,14 @@ std::optional<nlohmann::json> read_config(const std::filesystem::path& weights) 
   std::error_code problem;
   if (!std::filesystem::exists(path, problem) && !problem) return std::nullopt;
   const MappedFile file(path);
-  return checked_object(parse_json(text_of(file, path), path.string()), path);
+  return checked_object(parse_json(config_text(file, path), path.string()), path);
 }
 
 void change_config(const std::filesystem::path& weights,
                    const std::function<void(nlohmann::ordered_json&)>& change) {
   const std::filesystem::path path = config_path(weights);
   const MappedFile file(path);
-  auto config = checked_object(parse_ordered_json(text_of(file, path), path.string()), path);
+  auto config = checked_object(parse_ordered_json(config_text(file, path), path.string()), path);
   change(config);
   const std::string text = dump_json(config) + "\n";
   NewFile output(path);

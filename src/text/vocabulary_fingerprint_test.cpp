@@ -9,10 +9,10 @@
 namespace outrider {
 namespace {
 
-class Vocabulary final : public Tokenizer {
+class ListedVocabulary final : public Tokenizer {
  public:
   using Entries = std::vector<std::pair<std::string, TokenKind>>;
-  explicit Vocabulary(Entries entries) : entries_(std::move(entries)) {}
+  explicit ListedVocabulary(Entries entries) : entries_(std::move(entries)) {}
   std::vector<Token> encode(std::span<const TextPiece>) const override { return {}; }
   std::string bytes(Token token, bool) const override { return entries_[token].first; }
   int size() const override { return static_cast<int>(entries_.size()); }
@@ -23,20 +23,20 @@ class Vocabulary final : public Tokenizer {
   Entries entries_;
 };
 
-std::string fingerprint_of(Vocabulary::Entries entries) {
-  return hex_of(vocabulary_fingerprint(Vocabulary(std::move(entries))));
+std::string fingerprint_of(ListedVocabulary::Entries entries) {
+  return hex_of(vocabulary_fingerprint(ListedVocabulary(std::move(entries))));
 }
 
 constexpr TokenKind kNormal = TokenKind::normal, kControl = TokenKind::control;
 
 TEST(VocabularyFingerprint, OfTextsKindsAndOrder) {
   std::set<std::string> found;
-  for (const Vocabulary::Entries& entries : {Vocabulary::Entries{},
-                                             {{"a", kNormal}, {"b", kNormal}},
-                                             {{"b", kNormal}, {"a", kNormal}},
-                                             {{"a", kNormal}, {"b", kControl}},
-                                             {{"ab", kNormal}, {"", kNormal}},
-                                             {{"a", kNormal}, {"b", kNormal}, {"", kNormal}}})
+  for (const ListedVocabulary::Entries& entries : {ListedVocabulary::Entries{},
+                                                   {{"a", kNormal}, {"b", kNormal}},
+                                                   {{"b", kNormal}, {"a", kNormal}},
+                                                   {{"a", kNormal}, {"b", kControl}},
+                                                   {{"ab", kNormal}, {"", kNormal}},
+                                                   {{"a", kNormal}, {"b", kNormal}, {"", kNormal}}})
     EXPECT_TRUE(found.insert(fingerprint_of(entries)).second);
 }
 
