@@ -19,6 +19,7 @@
   row(tokenize)                \
   row(perplexity)              \
   row(datastore_build)         \
+  row(train)                   \
   row(features)                \
   row(convert_head)            \
   row(tune_self)               \

@@ -163,7 +163,8 @@ RuntimeOptions runtime_options(const Settings& settings, std::span<const DraftSe
                                      .depth = settings.draft_depth,
                                      .width = settings.draft_width},
                          .keeps = workbench.keeps,
-                         .reads_profiles = workbench.reads_profiles};
+                         .reads_profiles = workbench.reads_profiles,
+                         .measures_head = workbench.measures_head};
   for (const DraftSetting& draft : drafts)
     options.drafters.insert(options.drafters.end(), draft.choices.begin(), draft.choices.end());
   return options;

@@ -51,6 +51,7 @@ struct WorkbenchOptions {
   // by commands that measure.
   bool keeps = false;
   bool reads_profiles = false;  // engines begin with stored profiles, and keep nothing
+  bool measures_head = false;   // as RuntimeOptions has it
   // One pool of pages for all sequences; nullopt: each has room for a whole context.
   std::optional<RuntimeOptions::Pool> pool = {};
 };
@@ -80,6 +81,7 @@ class Workbench {
   int context() const { return target().options().context; }
   int n_threads() const { return target().options().n_threads; }
   Backend& target() const { return runtime_.target(); }
+  std::optional<HeadChoice> head_choice() const { return runtime_.head_choice(); }
   MemoryNeed memory() const { return runtime_.target_memory(); }
   int pool_tokens() const { return runtime_.pool_tokens(); }
   std::string device_name() const { return runtime_.target_factory().name(); }

@@ -98,8 +98,9 @@ std::string duration_text(double seconds) {
 }
 
 FeatureRun fill_feature_folder(const Machine& machine, const Settings& given, Console& console,
-                               const fs::path& folder, std::uint64_t n_tokens) {
-  const FeatureWork work = feature_work(given, n_tokens);
+                               const fs::path& folder,
+                               const std::function<std::uint64_t(double per_second)>& n_tokens) {
+  FeatureWork work = feature_work(given);
   Settings settings = given;
   if (!settings.ctx_size) settings.ctx_size = work.n_predict + kPromptRoom;
   const DraftSetting off{.text = "off", .choices = {}};
@@ -110,12 +111,14 @@ FeatureRun fill_feature_folder(const Machine& machine, const Settings& given, Co
   console.clear();
 
   const FeatureCounts before = count_features(features);
-  const std::uint64_t missing = n_tokens - std::min(n_tokens, before.answer_tokens);
+  // Of texts, of which an answer is a part.
+  const double speed = tokens_per_second(bench.target(), work.n_parallel);
+  work.n_tokens = n_tokens(speed / kTextPerAnswer);
+  const std::uint64_t missing = work.n_tokens - std::min(work.n_tokens, before.answer_tokens);
   const auto text_tokens =
       static_cast<std::uint64_t>(static_cast<double>(missing) * kTextPerAnswer);
   const std::uint64_t bytes = feature_bytes(spec, text_tokens);
   if (missing > 0) {
-    const double speed = tokens_per_second(bench.target(), work.n_parallel);
     if (before.answer_tokens > 0)
       console.note(fmt::format("{}: goes on after {} tokens of answers", folder.string(),
                                before.answer_tokens));
@@ -148,8 +151,9 @@ FeatureRun fill_feature_folder(const Machine& machine, const Settings& given, Co
             shown = Stopwatch();
             console.advance(
                 activity,
-                std::min(1.0, static_cast<double>(answer_tokens) / static_cast<double>(n_tokens)),
-                fmt::format("{} of {} tokens, {:.0f} tokens/s", answer_tokens, n_tokens,
+                std::min(1.0,
+                         static_cast<double>(answer_tokens) / static_cast<double>(work.n_tokens)),
+                fmt::format("{} of {} tokens, {:.0f} tokens/s", answer_tokens, work.n_tokens,
                             1000 * static_cast<double>(computed) / watch.ms()));
           },
       .began = [&](std::string_view began) { activity = began; }};

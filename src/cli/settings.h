@@ -69,9 +69,10 @@ struct Settings {
   std::optional<std::string> trace_file, log_file;
   std::optional<int> chunks;
   std::optional<std::string> logits_out, kl_divergence_base, out;
-  std::optional<std::string> data;
+  std::optional<std::string> data, features;
   std::vector<std::string> without;
   std::uint64_t tokens = 1'000'000;
+  double hours = 1;
   bool steps = false;
   bool json = false, csv = false, keep_learned = false, stored_profile = false, full = false,
        quiet = false, verbose = false, all = false, profile = false, help = false;

@@ -1,16 +1,14 @@
 // Makes a draft head for a model: answers, training, and what the head brings.
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
-#include <fstream>
 
-#include "base/stopwatch.h"
 #include "cli/json.h"
 #include "cli/make_features.h"
 #include "cli/measure_answers.h"
-#include "cli/signals.h"
+#include "cli/spread.h"
 #include "formats/parse_json.h"
+#include "formats/python_environment.h"
 #include "runtime/head_choice.h"
 #include "training/trainer.h"
 
@@ -19,34 +17,247 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of the hours: answers, training; the rest is for loading and measuring.
+// Of the hours: making answers, training; the rest is for loading and measuring.
 constexpr double kFeatureShare = 0.2, kTrainingShare = 0.75;
+// Tokens of answers from which a head learns nothing more in the hours that people give it.
+constexpr std::uint64_t kTokensMax = 20'000'000;
 constexpr std::size_t kMeasuredPrompts = 24;
 constexpr int kMeasuredPredict = 128;
 constexpr std::uint64_t kMeasuredSeed = 1;
 
-// "smollm2-135m-eagle3", in the folder that one is in.
+// "smollm2-135m-eagle3", where the command runs.
 fs::path usual_folder(const Settings& settings, const std::string& kind) {
   std::string name = fs::path(settings.model).stem().string();
   std::ranges::replace(name, ':', '-');
   return name + "-" + kind;
 }
 
-// More tokens take more rows to cover as much of what a model says.
-int usual_draft_rows(const ModelSpec& target) {
+// A larger vocabulary takes more rows to cover as much of what the model says.
+int usual_draft_rows(const fs::path& features) {
   constexpr int kLarge = 65536;
-  return target.vocabulary > kLarge ? 8192 : 4096;
+  const fs::path path = features / "features.json";
+  const nlohmann::json about = parse_json(read_text(path.string()), path.string());
+  const auto model = about.find("model");
+  if (model == about.end() || !model->is_object())
+    throw Error("{}: has no \"model\"", path.string());
+  return model->value("vocabulary_size", 0) > kLarge ? 8192 : 4096;
 }
 
-// Prompts of the folder that nothing was learned from.
+// Prompts that nothing was learned from, both kinds of them.
 std::vector<BenchPrompt> held_out_prompts(const fs::path& features) {
-  const fs::path path = features / "prompts.jsonl";
   std::vector<BenchPrompt> held_out;
-  for (BenchPrompt& prompt : parse_prompts(read_text(path.string()), path.string())) {
-    (void)prompt;
+  for (ShardPrompt& prompt : read_shard_prompts(features)) {
+    if (!is_held_out(prompt.number) || prompt.text.empty()) continue;
+    held_out.push_back({.id = fmt::format("{}", prompt.number),
+                        .group = std::string(name(prompt.source)),
+                        .turns = {std::move(prompt.text)}});
+    if (held_out.size() == kMeasuredPrompts) break;
   }
   return held_out;
 }
 
+struct Measured {
+  std::optional<GenerateMeasurements> answers;  // off, without the head, with it
+  HeadChoice head;
+};
+
+// Plain decoding, what `run` does without the head, and with it. Keeps in the head's config.json
+// how often it is right with this very file.
+Measured measure(const Machine& machine, const Settings& given, const fs::path& head,
+                 const fs::path& features, Console& console) {
+  Settings without = given;
+  without.seed = given.seed.value_or(kMeasuredSeed);
+  if (!without.predict) without.predict = kMeasuredPredict;
+  without.ctx_size.reset();
+  Settings with = without;
+  with.model_draft = head.string();
+  const DraftSetting drafts[] = {parse_draft_setting("off", without),
+                                 parse_draft_setting("auto", without),
+                                 parse_draft_setting("auto", with)};
+  Workbench bench(machine, with, drafts, console,
+                  {.n_sequences = static_cast<int>(std::size(drafts)), .measures_head = true});
+  Measured measured{.answers = {}, .head = bench.head_choice().value()};
+  write_agreement(head, measured.head);
+  const std::vector<BenchPrompt> prompts = held_out_prompts(features);
+  if (prompts.empty()) return measured;
+  measured.answers = measure_answers(bench, with, drafts, prompts, console);
+  measured.answers->drafts[1] = "before";
+  measured.answers->drafts[2] = "with head";
+  return measured;
+}
+
+// The run as standard error tells it, and at the end as a result.
+class Run {
+ public:
+  Run(const Machine& machine, const Settings& settings, Console& console, TrainedKind kind)
+      : machine_(machine),
+        settings_(settings),
+        console_(console),
+        kind_(kind),
+        out_(settings.out ? fs::path(*settings.out)
+                          : usual_folder(settings, std::string(name(kind)))),
+        features_(settings.features ? fs::path(*settings.features) : out_ / "features") {}
+
+  void run() {
+    note_plan();
+    const PythonEnvironment environment(out_.string(), settings_.offline, console_.progress());
+    if (!environment.is_there()) environment.prepare();
+    console_.clear();
+    make_features();
+    train();
+    console_.advance("measuring", 0);
+    measured_ = measure(machine_, settings_, out_, features_, console_);
+    console_.clear();
+  }
+
+  void report() const {
+    if (settings_.json)
+      write_json(json());
+    else
+      write_output(text());
+  }
+
+ private:
+  double seconds() const { return settings_.hours * 3600; }
+
+  // Once training has begun, the features stay as they are.
+  bool has_begun_training() const { return fs::exists(out_ / "checkpoint"); }
+
+  void note_plan() const {
+    const double left = 1 - kFeatureShare - kTrainingShare;
+    const bool only_trains = settings_.features.has_value();
+    console_.note(
+        fmt::format("{} for {} in {}: {} in all, {}{} of training, {} of measuring", name(kind_),
+                    settings_.model, out_.string(), duration_text(seconds()),
+                    only_trains ? "" : duration_text(seconds() * kFeatureShare) + " of answers, ",
+                    duration_text(training_hours() * 3600), duration_text(seconds() * left)));
+  }
+
+  double training_hours() const {
+    return settings_.hours * (settings_.features ? kFeatureShare + kTrainingShare : kTrainingShare);
+  }
+
+  void make_features() {
+    if (has_begun_training() || settings_.features) {
+      if (!fs::exists(features_ / "features.json"))
+        throw Error("{}: holds no features; outrider features writes them", features_.string());
+      return;
+    }
+    const bool says_tokens = settings_.given.contains("--tokens");
+    made_ = fill_feature_folder(machine_, settings_, console_, features_, [&](double speed) {
+      return says_tokens
+                 ? settings_.tokens
+                 : std::min(kTokensMax,
+                            static_cast<std::uint64_t>(speed * kFeatureShare * seconds() + 1));
+    });
+    console_.note(fmt::format("{} tokens of answers to {} prompts in {}",
+                              made_->counts.answer_tokens, made_->counts.n_prompts,
+                              duration_text(made_->seconds)));
+  }
+
+  void train() {
+    TrainingOptions options{.kind = kind_, .features = features_, .out = out_};
+    options.hours = training_hours();
+    options.draft_rows = usual_draft_rows(features_);
+    options.threads = settings_.threads;
+    options.offline = settings_.offline;
+    options.progress = console_.progress();
+    if (settings_.seed) options.seed = static_cast<std::int64_t>(*settings_.seed);
+    std::string more;
+    trained_ = train_head(options, [&](const TrainingEvent& event) {
+      if (event.kind == TrainingEvent::Kind::plan)
+        console_.note(
+            fmt::format("training for {}: {} weights on {} tokens of answers, {} tokens to guess",
+                        duration_text(options.hours * 3600), event.parameters.value_or(0),
+                        event.answer_tokens.value_or(0), event.draft_rows.value_or(0)));
+      if (event.acceptance && event.acceptance->length)
+        more = fmt::format("{:.2f} tokens per pass", *event.acceptance->length);
+      if (event.gflops) gflops_.push_back(*event.gflops);
+      if (event.done) console_.advance("training", *event.done, more);
+    });
+    console_.clear();
+  }
+
+  nlohmann::ordered_json json() const {
+    const HeldOutAcceptance& acceptance = *trained_.acceptance;
+    nlohmann::ordered_json json{{"head", out_.string()},
+                                {"kind", name(kind_)},
+                                {"model", settings_.model},
+                                {"training_seconds", trained_.seconds.value_or(0)},
+                                {"trained_tokens", trained_.tokens.value_or(0)},
+                                {"acceptance_greedy", acceptance.greedy},
+                                {"acceptance_sampled", acceptance.sampled},
+                                {"agreement", measured_.head.agreement}};
+    if (!gflops_.empty()) json["gflops"] = spread(gflops_).median;
+    if (made_) {
+      json["features_seconds"] = made_->seconds;
+      json["answer_tokens"] = made_->counts.answer_tokens;
+    }
+    if (measured_.answers) json["answers"] = generate_json(*measured_.answers);
+    return json;
+  }
+
+  std::string text() const {
+    const HeldOutAcceptance& acceptance = *trained_.acceptance;
+    Table table({"depth", "greedy", "sampled"}, "rrr");
+    for (std::size_t depth = 0; depth < acceptance.greedy.size(); ++depth)
+      table.add({fmt::format("{}", depth + 1),
+                 fmt::format("{:.0f}%", 100 * acceptance.greedy[depth]),
+                 fmt::format("{:.0f}%", 100 * acceptance.sampled[depth])});
+    std::string text = fmt::format(
+        "\nOf drafts at places of answers that nothing was learned from, right or accepted where "
+        "all before them were:\n{}",
+        table.text(output_width()));
+    if (measured_.answers)
+      text += fmt::format(
+          "\n{} such prompts, answered with off, auto without the head, and with it:\n{}",
+          measured_.answers->prompts.size(),
+          generate_text(*measured_.answers, false, output_width()));
+    return text + fmt::format("\n{}: outrider run -m {} -md {}\n", out_.string(), settings_.model,
+                              out_.string());
+  }
+
+  const Machine& machine_;
+  const Settings& settings_;
+  Console& console_;
+  const TrainedKind kind_;
+  const fs::path out_, features_;
+  std::optional<FeatureRun> made_;
+  TrainingEvent trained_;
+  std::vector<double> gflops_;
+  Measured measured_;
+};
+
+int train(const Machine& machine, const Settings& settings) {
+  Console console(settings);
+  const TrainedKind kind = settings.arguments[0] == name(TrainedKind::medusa) ? TrainedKind::medusa
+                                                                              : TrainedKind::eagle3;
+  Run run(machine, settings, console, kind);
+  run.run();
+  run.report();
+  return kDone;
+}
+
 }  // namespace
+
+Command train_command() {
+  return {
+      .name = "train",
+      .arguments = "KIND",
+      .arguments_min = 1,
+      .arguments_max = 1,
+      .choices = {"eagle3", "medusa"},
+      .summary = "make a draft head for a model, from the model alone",
+      .description =
+          "Has the model answer prompts (features), trains a head on what it computed (EAGLE-3 or "
+          "Medusa), and measures what the head brings on prompts that it never saw. The head is "
+          "the folder --out, which --model-draft takes. The same command again goes on where it "
+          "was interrupted. The first time, PyTorch is installed into a Python environment in the "
+          "cache, which takes minutes and gigabytes.",
+      .flag_set = FlagSet::loading,
+      .flags = {"--hours", "--out", "--features", "--data", "--without", "--tokens", "--predict",
+                "--ctx-size", "--parallel", "--seed", "--temp"},
+      .run = train};
+}
+
 }  // namespace outrider
