@@ -1,0 +1,1 @@
+"""Trains draft heads (EAGLE-3, Medusa) from what `outrider features` wrote."""
