@@ -22,9 +22,8 @@ constexpr std::uint64_t kSeed = 1;
 // A text has so many tokens with its prompt for each of its answer's.
 constexpr double kTextPerAnswer = 1.4;
 
-FeatureWork feature_work(const Settings& settings, std::uint64_t n_tokens) {
+FeatureWork feature_work(const Settings& settings) {
   FeatureWork work{
-      .n_tokens = n_tokens,
       .n_predict = settings.predict.value_or(kPredict),
       .n_parallel = settings.given.contains("--parallel") ? settings.parallel : kParallel,
       .seed = settings.seed.value_or(kSeed),
