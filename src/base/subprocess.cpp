@@ -23,7 +23,6 @@ namespace outrider {
 namespace {
 
 constexpr int kTickMs = 200;
-constexpr auto kGrace = std::chrono::seconds(2);  // between SIGTERM and SIGKILL
 constexpr std::size_t kErrorsMax = 16 << 10;
 
 class FileDescriptor {
@@ -107,10 +106,12 @@ int exec_problem(int fd) {
 // A running child. The destructor ends it and waits for that.
 class Child {
  public:
-  explicit Child(pid_t pid) : pid_(pid) {}
+  Child(pid_t pid, std::chrono::milliseconds grace) : pid_(pid), grace_(grace) {}
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
-  ~Child() { end(); }
+  ~Child() {
+    for (; !poll(); std::this_thread::sleep_for(std::chrono::milliseconds(10))) press();
+  }
 
   // Its exit status, once it has ended.
   std::optional<int> poll() {
@@ -123,18 +124,24 @@ class Child {
     return status_;
   }
 
-  void end() {
+  // Asks its group to end, once, and kills it when its grace is over. To be called until it ended.
+  void press() {
+    const auto now = std::chrono::steady_clock::now();
     if (poll()) return;
-    ::kill(-pid_, SIGTERM);
-    const auto deadline = std::chrono::steady_clock::now() + kGrace;
-    while (!poll()) {
-      if (std::chrono::steady_clock::now() > deadline) ::kill(-pid_, SIGKILL);
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    if (!was_asked_) {
+      was_asked_ = true;
+      deadline_ = now + grace_;
+      ::kill(-pid_, SIGTERM);
+    } else if (now >= deadline_) {
+      ::kill(-pid_, SIGKILL);
     }
   }
 
  private:
-  pid_t pid_;
+  const pid_t pid_;
+  const std::chrono::milliseconds grace_;
+  bool was_asked_ = false;                            // to end
+  std::chrono::steady_clock::time_point deadline_{};  // once it was
   std::optional<int> status_;
 };
 
@@ -165,7 +172,7 @@ SubprocessResult run_subprocess(const Subprocess& subprocess) {
            failure.write.get(), parent);
   }
   ::setpgid(pid, pid);  // here too, so that the group exists before anybody ends it
-  Child child(pid);
+  Child child(pid, subprocess.grace);
   output.write.reset();
   errors.write.reset();
   failure.write.reset();
@@ -178,15 +185,14 @@ SubprocessResult run_subprocess(const Subprocess& subprocess) {
     result.errors.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     if (result.errors.size() > kErrorsMax)
       result.errors.erase(0, result.errors.size() - kErrorsMax);
+    if (subprocess.on_error) subprocess.on_error(bytes);
   };
   auto next_tick = std::chrono::steady_clock::now();
   while (output.read.get() >= 0 || errors.read.get() >= 0 || !child.poll()) {
     if (std::chrono::steady_clock::now() >= next_tick) {
-      if (subprocess.interrupted && subprocess.interrupted()) {
-        child.end();
-        result.was_interrupted = true;
-        break;
-      }
+      if (!result.was_interrupted && subprocess.interrupted)
+        result.was_interrupted = subprocess.interrupted();
+      if (result.was_interrupted) child.press();
       if (subprocess.on_tick) subprocess.on_tick();
       next_tick = std::chrono::steady_clock::now() + std::chrono::milliseconds(kTickMs);
     }

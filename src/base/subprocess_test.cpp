@@ -74,6 +74,17 @@ TEST(Subprocess, MuchOutputAndMuchError) {
   EXPECT_NE(result.errors.find("error number 4999\n"), std::string::npos);
 }
 
+TEST(Subprocess, ErrorsAreHandedOnAsTheyCome) {
+  std::string errors;
+  Subprocess subprocess = shell("echo first >&2; sleep 1000");
+  subprocess.on_error = [&](std::span<const std::byte> bytes) {
+    errors.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  };
+  subprocess.interrupted = [&] { return !errors.empty(); };
+  EXPECT_EQ(run_subprocess(subprocess).errors, "first\n");
+  EXPECT_EQ(errors, "first\n");
+}
+
 TEST(Subprocess, WhatCannotBeStartedSaysSo) {
   EXPECT_EQ(run_subprocess({.argv = {"outrider-no-such-program"}}).start_problem,
             "No such file or directory");
@@ -87,6 +98,36 @@ TEST(Subprocess, AnInterruptEndsTheWholeGroup) {
   const SubprocessResult result = run_subprocess(subprocess);
   EXPECT_TRUE(result.was_interrupted);
   EXPECT_TRUE(ends(std::stoi(output)));
+}
+
+TEST(Subprocess, AnInterruptedProgramHasTimeToEnd) {
+  std::string output;
+  Subprocess subprocess = shell(
+      "trap 'sleep 0.5; echo saved; echo why >&2; exit 5' TERM; echo begun; while :; do sleep "
+      "0.01; done",
+      &output);
+  subprocess.interrupted = [&] { return !output.empty(); };
+  const SubprocessResult result = run_subprocess(subprocess);
+  EXPECT_TRUE(result.was_interrupted);
+  EXPECT_EQ(output, "begun\nsaved\n");
+  EXPECT_TRUE(result.errors.ends_with("why\n")) << result.errors;
+  EXPECT_EQ(result.status, 5);
+}
+
+TEST(Subprocess, AfterItsGraceItIsKilled) {
+  std::string output;
+  int n_asked = 0, n_ticks = 0;
+  Subprocess subprocess = shell("trap '' TERM; echo begun; while :; do sleep 0.01; done", &output);
+  subprocess.interrupted = [&] { return !output.empty() && ++n_asked > 0; };
+  subprocess.on_tick = [&] { ++n_ticks; };
+  subprocess.grace = std::chrono::milliseconds(700);
+  const auto begin = std::chrono::steady_clock::now();
+  const SubprocessResult result = run_subprocess(subprocess);
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, subprocess.grace);
+  EXPECT_TRUE(result.was_interrupted);
+  EXPECT_EQ(n_asked, 1);
+  EXPECT_GE(n_ticks, 3);  // also while it has time
+  EXPECT_EQ(result.status, 128 + SIGKILL);
 }
 
 TEST(Subprocess, AThrowingCallbackEndsIt) {
