@@ -1,9 +1,8 @@
 // Draft heads from PyTorch's files (.bin, .pt, .pth) to safetensors, which are read.
 //
 // Such a file is a pickle: a program in the language of Python's own reader. PyTorch runs the part
-// of it that makes tensors and refuses the rest (weights_only), in a Python environment of this
-// program's own in the cache, which is made once: PyTorch is large, and only some of its versions
-// are safe to read foreign files with.
+// of it that makes tensors and refuses the rest (weights_only), in this program's own Python
+// environment (python_environment.h).
 
 #pragma once
 
@@ -28,9 +27,6 @@ struct ConvertedHead {
   std::vector<std::string> left_out;  // names of entries that are no tensors
   bool config_was_copied = false;     // config.json, which lay beside the input
 };
-
-// Where the environment is: "python/convert-head" in the cache. It may not exist.
-std::filesystem::path converter_folder();
 
 // Where the converted file goes if nothing else is said: beside it, called NAME.safetensors.
 std::filesystem::path converted_path(const std::filesystem::path& from);

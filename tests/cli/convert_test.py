@@ -137,10 +137,10 @@ class Played(Folder):
         self.assertIn("making a Python environment with PyTorch", result.stderr)
         self.assertIn(r"2 entries are no tensors and left out, the first is epoch", result.stderr)
         self.assertNotIn("\x1b", result.stderr)
-        self.assertRegex(self.said(), r"-m pip install .*torch==\d")
+        self.assertRegex(self.said(), r"-m pip install .*torch==\d.* matplotlib==\d")
         self.assertEqual(safetensors(self.path("head/pytorch_model.safetensors"))[1], b"1234")
-        self.assertEqual(sorted(os.listdir(self.path("cache/python"))), ["convert-head"])
-        self.assertFalse(os.path.exists(self.path("cache/python/convert-head/tmp")))
+        self.assertEqual(sorted(os.listdir(self.path("cache/python"))), ["torch"])
+        self.assertFalse(os.path.exists(self.path("cache/python/torch/tmp")))
 
         os.remove(self.path("bin/log"))
         result = self.convert(self.head, "--offline", "--quiet")
@@ -148,7 +148,7 @@ class Played(Folder):
         self.assertNotIn("venv", self.said())
         self.assertNotIn("pip", self.said())
 
-        os.remove(self.path("cache/python/convert-head/bin/installed"))  # as after an update of Python
+        os.remove(self.path("cache/python/torch/bin/installed"))  # as after an update of Python
         self.assert_fails(self.convert(self.head, "--offline"), 1, "offline none is made")
         self.assertEqual(self.convert(self.head).returncode, 0)
 
@@ -182,11 +182,11 @@ class Played(Folder):
                     self.assertEqual(os.listdir(self.path("cache/python")), [])
 
 
-ENVIRONMENT = os.path.join(os.environ.get("OUTRIDER_CACHE", ""), "python/convert-head/bin/python")
+ENVIRONMENT = os.path.join(os.environ.get("OUTRIDER_CACHE", ""), "python/torch/bin/python")
 
 
 @unittest.skipUnless(os.environ.get("OUTRIDER_CACHE") and os.path.exists(ENVIRONMENT),
-                     "no environment of convert-head is in OUTRIDER_CACHE")
+                     "no environment with PyTorch is in OUTRIDER_CACHE")
 class Converted(Folder):
     def make(self, code):
         """Files made by PyTorch; in the code, path(name) names one."""
