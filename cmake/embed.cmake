@@ -1,7 +1,7 @@
 # Files of the project as part of the program: none is looked for at run time.
 #
 # embed(TARGET FILE SYMBOL): `extern const char SYMBOL[]` in namespace outrider is the text of FILE.
-# embed_list(TARGET FUNCTION GLOB): `std::span<const EmbeddedFile> FUNCTION()` gives all files that match, sorted by name
+# embed_list(TARGET FUNCTION GLOB): `std::span<const EmbeddedFile> FUNCTION()` gives all files that match, by name
 # (base/embedded_file.h). Paths are relative to the project.
 set(OUTRIDER_EMBED_FOLDER ${CMAKE_CURRENT_LIST_DIR})
 
