@@ -6,7 +6,11 @@ line, messages to standard error. Exit status: 0 done, 2 an error of input, 130 
 """
 
 import argparse
+import os
 import sys
+
+# Batches differ in size, so PyTorch's products on CPUs would keep compiled code for a thousand shapes, gigabytes of it.
+os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "256")
 
 import torch
 
