@@ -38,7 +38,7 @@ def random_eagle3(features):
     head.down.data *= 10
     for vector in (head.hidden_norm, head.input_norm, head.mlp_norm, head.norm):
         vector.data.uniform_(0.5, 1.5)
-    head.feature_scale.uniform_(0.3, 3)
+    head.feature_scale.copy_(2.0 ** torch.randint(-2, 3, head.feature_scale.shape))  # exact when multiplied into fc
     round_parameters(head)
     return head
 
