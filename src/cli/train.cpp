@@ -205,16 +205,17 @@ class Run {
                  fmt::format("{:.0f}%", 100 * acceptance.greedy[depth]),
                  fmt::format("{:.0f}%", 100 * acceptance.sampled[depth])});
     std::string text = fmt::format(
-        "\nOf drafts at places of answers that nothing was learned from, right or accepted where "
-        "all before them were:\n{}",
-        table.text(output_width()));
+        "Guesses at {} places of answers that nothing was learned from. greedy: right where those "
+        "before it were; sampled: accepted at temperature 1.\n{}\n",
+        acceptance.positions.value_or(0), table.text(output_width()));
     if (measured_.answers)
       text += fmt::format(
-          "\n{} such prompts, answered with off, auto without the head, and with it:\n{}",
+          "{} prompts that nothing was learned from, answered without drafts (off), with --draft "
+          "auto without the head (before), and with it.\n{}",
           measured_.answers->prompts.size(),
           generate_text(*measured_.answers, false, output_width()));
-    return text + fmt::format("\n{}: outrider run -m {} -md {}\n", out_.string(), settings_.model,
-                              out_.string());
+    return text +
+           fmt::format("\nTry it: outrider run -m {} -md {}\n", settings_.model, out_.string());
   }
 
   const Machine& machine_;

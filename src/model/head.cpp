@@ -409,7 +409,8 @@ class HeadReader {
                   attention.key_dim, kHeadDimMax);
     attention.value_dim = attention.key_dim;
     attention.scale = 1 / std::sqrt(static_cast<double>(attention.key_dim));
-    attention.first_key = 1;  // position 0 has no state before it, so no row
+    // Position 0 has no state before it, so no row.
+    attention.first_key = head_.made_for ? head_.made_for->first_row : 1;
     attention.rope =
         rope_of(config_, attention.key_dim, is_gguf_ ? RopePairing::adjacent : RopePairing::halves);
     if (is_gguf_) divide_by_factors(*attention.rope);

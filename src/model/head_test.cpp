@@ -732,6 +732,12 @@ TEST(Head, WhatItWasMadeFor) {
   ASSERT_TRUE(head.made_for);
   EXPECT_TRUE(head.other_readings.empty());
   EXPECT_EQ(spec_of(head).eagle->taps, (std::vector{0, 3, 4}));
+  const auto first_key = [](const Head& head) {
+    return attention_of(head.model.spec.layers[0])->first_key;
+  };
+  EXPECT_EQ(first_key(head), 1);
+  object["first_row"] = 2;
+  EXPECT_EQ(first_key(read(head_made_for(object))), 2);
   EXPECT_EQ(head.made_for->name, "small");
   EXPECT_EQ(head.made_for->file, std::string(64, 'f'));
   EXPECT_EQ(head.made_for->vocabulary, std::string(64, '0'));
@@ -752,6 +758,9 @@ TEST(Head, WhatItWasMadeForIsRefusedIfMalformed) {
     return std::string();
   };
   EXPECT_EQ(refusal(7), "dir/config.json: outrider is number, expected an object");
+  json rows = made_for_small_target();
+  rows["first_row"] = 3;
+  EXPECT_EQ(refusal(rows), "dir/config.json: outrider.first_row is 3, expected an integer from 1 to 2");
   EXPECT_EQ(refusal(json::object()), "dir/config.json: outrider.target is missing");
   struct Case {
     const char* pointer;

@@ -51,6 +51,8 @@ std::optional<MadeFor> read_made_for(const nlohmann::json& config, const std::st
                    .embedding = target.required_integer("embedding", 1, kSizeMax),
                    .n_layers = target.required_integer("layers", 1, kSizeMax),
                    .vocabulary_size = target.required_integer("vocabulary_size", 1, kSizeMax)};
+  constexpr int kFirstRowMax = 2;
+  made_for.first_row = object->integer("first_row", 1, kFirstRowMax).value_or(1);
   if (const auto agreement = object->object("agreement")) {
     const int places = agreement->required_integer("places", 1, kSizeMax);
     made_for.agreement = {.right = agreement->required_integer("right", 0, places),

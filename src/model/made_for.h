@@ -23,6 +23,9 @@ struct MadeFor {
   std::string file;        // SHA-256 of its whole file, of its parts one after another
   std::string vocabulary;  // hex_of(vocabulary_fingerprint())
   int embedding = 0, n_layers = 0, vocabulary_size = 0;
+  // Position of the first row that it was trained with: 2 where the features of position 0, which
+  // are like no others (docs/training.md), were left out. Rows before it are not attended to.
+  int first_row = 1;
   // With that file. Nothing: it was not measured yet.
   std::optional<Agreement> agreement = {};
   // The type in memory that the head's larger weights then had, as HeadChoice::type; empty: it is

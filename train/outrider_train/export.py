@@ -26,7 +26,8 @@ def write_atomically(path, write):
 
 def config_of(kind, features, head, n_outputs, acceptance, recipe):
     model = features.model
-    about = dict(target={key: model.get(key) for key in TARGET_KEYS}, acceptance=acceptance, recipe=recipe)
+    # The features of position 0 are left out, so that there is no row 1.
+    about = dict(target={key: model.get(key) for key in TARGET_KEYS}, first_row=2, acceptance=acceptance, recipe=recipe)
     if kind == "medusa":
         return dict(medusa_num_heads=head.heads, medusa_num_layers=1, hidden_size=model["embedding"],
                     vocab_size=model["vocabulary_size"], base_model_name_or_path=model.get("name", ""), outrider=about)
