@@ -67,14 +67,21 @@ class LineSplitter {
 };
 
 // Hands on what the trainer says. The last line may be the error that ends it and is thrown, so
-// each waits a moment for the end.
+// each waits for another, an event or the end: how long Python takes to end, nobody knows.
 class Messages {
  public:
   explicit Messages(const Progress& progress)
       : progress_(progress), lines_([this](std::string_view line) { hold(line); }) {}
   void add(std::span<const std::byte> bytes) { lines_.add(bytes); }
-  void tick() {
-    if (std::chrono::steady_clock::now() - since_ > std::chrono::seconds(2)) tell();
+  // The trainer goes on.
+  void tell() {
+    const std::string line = std::exchange(held_, {});
+    if (line.find_first_not_of(" \t\r") == line.npos) return;
+    if (!line.starts_with(kSpeaker)) {
+      if (progress_.detail) progress_.detail(printable(line, 240));
+    } else if (progress_.note) {
+      progress_.note(printable(line.substr(kSpeaker.size()), 240));
+    }
   }
   void finish() {
     lines_.finish();
@@ -85,22 +92,11 @@ class Messages {
   void hold(std::string_view line) {
     tell();
     held_ = line;
-    since_ = std::chrono::steady_clock::now();
-  }
-  void tell() {
-    const std::string line = std::exchange(held_, {});
-    if (line.find_first_not_of(" \t\r") == line.npos) return;
-    if (!line.starts_with(kSpeaker)) {
-      if (progress_.detail) progress_.detail(printable(line, 240));
-    } else if (progress_.note) {
-      progress_.note(printable(line.substr(kSpeaker.size()), 240));
-    }
   }
 
   const Progress& progress_;
   LineSplitter lines_;
   std::string held_;
-  std::chrono::steady_clock::time_point since_;
 };
 
 // Reads fields of an object; null is as good as none.
@@ -319,12 +315,13 @@ TrainingEvent train_head(const TrainingOptions& options,
                          const std::function<void(const TrainingEvent&)>& on_event) {
   const PythonEnvironment environment(options.out.string(), options.offline, options.progress);
   std::optional<TrainingEvent> done;
+  Messages messages(options.progress);
   LineSplitter events([&](std::string_view line) {
     const TrainingEvent event = parse_training_event(line);
+    messages.tell();
     if (event.kind == TrainingEvent::Kind::done) done = event;
     if (on_event) on_event(event);
   });
-  Messages messages(options.progress);
   SubprocessResult result;
   const fs::path drawing = PythonEnvironment::folder() / "matplotlib";
   try {
@@ -334,7 +331,6 @@ TrainingEvent train_head(const TrainingOptions& options,
                          .environment = {{"MPLCONFIGDIR", drawing.string()}, {"MPLBACKEND", "Agg"}},
                          .on_output = [&](std::span<const std::byte> bytes) { events.add(bytes); },
                          .on_error = [&](std::span<const std::byte> bytes) { messages.add(bytes); },
-                         .on_tick = [&] { messages.tick(); },
                          .grace = std::chrono::seconds(30)});
   } catch (...) {
     messages.finish();

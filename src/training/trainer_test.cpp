@@ -163,7 +163,7 @@ TEST_F(TrainerTest, TheTrainerIsPartOfTheProgram) {
 
 TEST_F(TrainerTest, WhatItRefusesIsTheError) {
   play(R"(echo 'outrider_train: first a note' >&2
-echo 'outrider_train: features/shard-00000.safetensors: is cut off' >&2; exit 2
+echo 'outrider_train: features/shard-00000.safetensors: is cut off' >&2; sleep 3; exit 2
 )");
   EXPECT_EQ(message([&] { train(); }), "features/shard-00000.safetensors: is cut off");
   EXPECT_EQ(notes_, (std::vector<std::string>{"first a note"}));  // the error is said once
