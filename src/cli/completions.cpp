@@ -291,11 +291,8 @@ int completions(const Machine&, const Settings& settings) {
     write_output(bash());
   } else if (shell == "zsh") {
     write_output(zsh());
-  } else if (shell == "fish") {
-    write_output(fish());
   } else {
-    throw UsageError("completions {}: expected {}{}", shell, fmt::join(kShells, " or "),
-                     did_you_mean(shell, kShells));
+    write_output(fish());
   }
   return kDone;
 }

@@ -181,6 +181,11 @@ Invocation parse(std::span<const std::string> words) {
       throw UsageError("{}: takes no such argument{}", settings.arguments[command.arguments_max],
                        takes_prompt ? "; write the prompt after -p" : "");
     }
+    for (const std::string& argument : settings.arguments)
+      if (!command.choices.empty() && std::ranges::count(command.choices, argument) == 0)
+        throw UsageError("{} {}: expected {}{}", command.name, argument,
+                         fmt::join(command.choices, " or "),
+                         did_you_mean(argument, command.choices));
   }
   return result;
 }

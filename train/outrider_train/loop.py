@@ -94,7 +94,7 @@ class Run:
         return settings
 
     def _check_same(self, saved):
-        for key in sorted(set(self.settings) | set(saved) - {"precision"}):
+        for key in sorted(set(self.settings) | set(saved) - {"precision"}, key=lambda key: (key != "kind", key)):
             if self.settings.get(key) != saved.get(key):
                 what = f"{key} {saved.get(key)}, not {self.settings.get(key)}"
                 what = "other features" if key == "features" else what
