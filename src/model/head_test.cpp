@@ -760,7 +760,8 @@ TEST(Head, WhatItWasMadeForIsRefusedIfMalformed) {
   EXPECT_EQ(refusal(7), "dir/config.json: outrider is number, expected an object");
   json rows = made_for_small_target();
   rows["first_row"] = 3;
-  EXPECT_EQ(refusal(rows), "dir/config.json: outrider.first_row is 3, expected an integer from 1 to 2");
+  EXPECT_EQ(refusal(rows),
+            "dir/config.json: outrider.first_row is 3, expected an integer from 1 to 2");
   EXPECT_EQ(refusal(json::object()), "dir/config.json: outrider.target is missing");
   struct Case {
     const char* pointer;

@@ -36,7 +36,7 @@ std::uint16_t float_to_bf16(float value);
 
 struct BatchOptions {
   int n_parallel = 1;            // the target has as many free sequences
-  std::vector<int> taps = {};         // as ForwardOptions has them; none: no features
+  std::vector<int> taps = {};    // as ForwardOptions has them; none: no features
   bool cuts_repetition = false;  // an answer that repeats itself ends there (repetition.h)
 };
 
