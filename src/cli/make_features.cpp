@@ -142,6 +142,15 @@ FeatureRun fill_feature_folder(const Machine& machine, const Settings& given, Co
   std::string activity;
   Stopwatch shown;
   const FeatureWatcher watcher{
+      .found =
+          [&](const PromptMaterial& material) {
+            if (material.n_python_files == 0)
+              console.note("no Python library on this machine: no prompts about code are built");
+            if (material.n_documents == 0)
+              console.note(
+                  "no documentation in /usr/share/doc: few questions and summaries are built; "
+                  "Debian's debian-reference-en and developers-reference make them more");
+          },
       .stepped =
           [&](std::uint64_t answer_tokens, std::uint64_t computed) {
             stop_if_interrupted();
@@ -160,8 +169,6 @@ FeatureRun fill_feature_folder(const Machine& machine, const Settings& given, Co
   run.seconds = watch.ms() / 1000;
   run.bytes = bytes_in(folder);
   console.clear();
-  if (!settings.data && run.counts.n_built == 0)
-    console.note("no texts on this machine to build prompts from");
   return run;
 }
 

@@ -35,7 +35,10 @@ class Maker {
                work.seed) {
     if (model.chat_template)
       own_.emplace(engine, tokenizer_, *model.chat_template, work.seed, work.n_parallel);
-    if (!work.data) return;
+    if (!work.data) {
+      if (watcher.found) watcher.found(built_.material());
+      return;
+    }
     for (const std::string& text : *work.data)
       if (accepts(text)) given_.push_back(text);
   }

@@ -40,6 +40,8 @@ struct FeatureCounts {
 };
 
 struct FeatureWatcher {
+  // Before anything else, unless prompts are given: what there is to build some from.
+  std::function<void(const PromptMaterial& material)> found = {};
   // After each step: tokens of answers in shards and in progress, tokens computed so far this time.
   // What it throws ends the work; complete shards stay.
   std::function<void(std::uint64_t answer_tokens, std::uint64_t computed)> stepped = {};
