@@ -238,7 +238,6 @@ std::vector<std::string> arguments_of(const TrainingOptions& options) {
   add("rate", options.rate);
   add("threads", options.threads);
   add("seed", options.seed);
-  if (options.uses_gpu) argv.emplace_back("--device=cuda");
   return argv;
 }
 

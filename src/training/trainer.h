@@ -31,7 +31,6 @@ struct TrainingOptions {
   std::optional<double> rate = {};
   std::optional<int> threads = {};
   std::optional<std::int64_t> seed = {};
-  bool uses_gpu = false;
   bool offline = false;  // refuse to make the Python environment
   // note: what the trainer says; detail: what else Python does.
   Progress progress = {};

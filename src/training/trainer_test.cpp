@@ -123,12 +123,11 @@ echo "$MPLBACKEND" >>asked; echo '{"event": "done"}'
   options_.rate = 0.001;
   options_.threads = 3;
   options_.seed = -7;
-  options_.uses_gpu = true;
   train();
   EXPECT_EQ(content_of(folder_ / "asked"),
             "-I -B -X utf8 -c\nmedusa\n--features=-a b\n--out=c\n--hours=0.25\n--steps=5\n"
             "--draft-rows=100\n--feed-forward=64\n--batch-rows=256\n--rate=0.001\n--threads=3\n"
-            "--seed=-7\n--device=cuda\nAgg\n");
+            "--seed=-7\nAgg\n");
 }
 
 // The folder that python is told holds the trainer, whole, before python begins.
