@@ -293,13 +293,13 @@ std::vector<Flag> make_flags() {
                       settings.tokens = in_range<std::uint64_t>(text, 1, 1'000'000'000'000);
                     },
                     standard_text(Settings{}.tokens)},
-      "tokens of answers, at least; train: as many as a fifth of --hours gives");
+      "tokens of answers, at least; train: as many as three tenths of --hours give");
   add({"--hours"}, "H", generation, named,
       SettingsField{[](Settings& settings, std::string_view text) {
                       settings.hours = in_range(text, 0.01, 10'000.0);
                     },
                     standard_text(Settings{}.hours)},
-      "how long all of it may take: a fifth for answers, then training, then measuring");
+      "how long all of it may take: three tenths for answers, then training, then measuring");
   add({"--features"}, "FOLDER", prompt, named, optional_text(&Settings::features),
       "learn from this folder, which features has made, instead of making one");
   add({"-o", "--out"}, "FILE", output, named, optional_text(&Settings::out),

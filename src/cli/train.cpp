@@ -18,10 +18,11 @@ namespace {
 namespace fs = std::filesystem;
 
 // Of the hours: making answers, training; the rest is for loading and measuring.
-constexpr double kFeatureShare = 0.2, kTrainingShare = 0.75;
+constexpr double kFeatureShare = 0.3, kTrainingShare = 0.65;
 // Tokens of answers from which a head learns nothing more in the hours that people give it.
 constexpr std::uint64_t kTokensMax = 20'000'000;
-constexpr std::size_t kMeasuredPrompts = 24;
+constexpr double kMeasuredPerHour = 24;  // prompts
+constexpr double kMeasuredMin = 8, kMeasuredMax = 24;
 constexpr int kMeasuredPredict = 128;
 constexpr std::uint64_t kMeasuredSeed = 1;
 
@@ -44,14 +45,16 @@ int usual_draft_rows(const fs::path& features) {
 }
 
 // Prompts that nothing was learned from, both kinds of them.
-std::vector<BenchPrompt> held_out_prompts(const fs::path& features) {
+std::vector<BenchPrompt> held_out_prompts(const fs::path& features, double hours) {
+  const auto n =
+      static_cast<std::size_t>(std::clamp(hours * kMeasuredPerHour, kMeasuredMin, kMeasuredMax));
   std::vector<BenchPrompt> held_out;
   for (ShardPrompt& prompt : read_shard_prompts(features)) {
     if (!is_held_out(prompt.number) || prompt.text.empty()) continue;
     held_out.push_back({.id = fmt::format("{}", prompt.number),
                         .group = std::string(name(prompt.source)),
                         .turns = {std::move(prompt.text)}});
-    if (held_out.size() == kMeasuredPrompts) break;
+    if (held_out.size() == n) break;
   }
   return held_out;
 }
@@ -78,7 +81,7 @@ Measured measure(const Machine& machine, const Settings& given, const fs::path& 
                   {.n_sequences = static_cast<int>(std::size(drafts)), .measures_head = true});
   Measured measured{.answers = {}, .head = bench.head_choice().value()};
   write_agreement(head, measured.head);
-  const std::vector<BenchPrompt> prompts = held_out_prompts(features);
+  const std::vector<BenchPrompt> prompts = held_out_prompts(features, given.hours);
   if (prompts.empty()) return measured;
   measured.answers = measure_answers(bench, with, drafts, prompts, console);
   measured.answers->drafts[1] = "before";
