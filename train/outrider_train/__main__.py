@@ -51,6 +51,8 @@ def parse(arguments):
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto",
                         help="auto: a GPU if PyTorch finds one")
     options = parser.parse_args(arguments)
+    if options.device == "auto":
+        options.device = "cuda" if torch.cuda.is_available() else "cpu"
     if options.rate is None:
         options.rate = dict(muon=2e-3, adamw=1e-3)[options.optimizer]
     return options
@@ -61,8 +63,6 @@ def main(arguments=None):
     if options.threads:
         torch.set_num_threads(options.threads)
     try:
-        if options.device == "auto":
-            options.device = "cuda" if torch.cuda.is_available() else "cpu"
         if options.device == "cuda" and not torch.cuda.is_available():
             raise InputError("--device cuda: PyTorch finds no GPU that it can use")
         Run(options).run()

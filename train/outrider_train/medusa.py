@@ -15,6 +15,7 @@ class Medusa(nn.Module):
     def __init__(self, model, precision, heads=HEADS):
         super().__init__()
         self.width, self.heads, self.precision = model["embedding"], heads, precision
+        self.depths_max = heads
         self.weights = nn.ParameterList(nn.Parameter(torch.zeros(self.width, self.width)) for _ in range(heads))
         self.biases = nn.ParameterList(nn.Parameter(torch.zeros(self.width)) for _ in range(heads))
 
