@@ -1,6 +1,7 @@
 #include "cli/make_features.h"
 
 #include <algorithm>
+#include <cmath>
 #include <system_error>
 
 #include "base/hash.h"
@@ -93,7 +94,7 @@ std::uint64_t bytes_in(const fs::path& folder) {
 }  // namespace
 
 std::string duration_text(double seconds) {
-  const auto minutes = static_cast<long>(seconds / 60 + 0.5);
+  const long minutes = std::lround(seconds / 60);
   if (seconds < 90) return fmt::format("{:.0f} s", seconds);
   if (minutes < 60) return fmt::format("{} min", minutes);
   return fmt::format("{} h {} min", minutes / 60, minutes % 60);

@@ -104,7 +104,8 @@ class MedusaReader {
         width && *width != spec().embedding)
       throw Error("{}: is for a target of width {}, but {} has {}", origin(), *width,
                   target_.checkpoint->metadata.origin(), spec().embedding);
-    spec().layers.resize(static_cast<std::size_t>(heads.n_heads * heads.n_blocks));
+    spec().layers.resize(static_cast<std::size_t>(heads.n_heads) *
+                         static_cast<std::size_t>(heads.n_blocks));
   }
 
   void read_blocks() {

@@ -61,7 +61,7 @@ class Measurement {
                       .position = first + i,
                       .parent = i == 0 ? Parent{CommittedEnd{}} : Parent{EarlierRow{i - 1}},
                       .wants_logits = true});
-    const Pass pass = target_.forward(rows);
+    Pass pass = target_.forward(rows);
     for (const std::optional<Token>& token : best_tokens(target_, pass, rows))
       own_.push_back(token);
     return pass;

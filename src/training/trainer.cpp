@@ -201,7 +201,7 @@ fs::path trainer_folder() {
       hash.update(std::as_bytes(std::span(part)));
     }
   }
-  const fs::path folder =
+  fs::path folder =
       PythonEnvironment::folder().parent_path() / ("train-" + hash.hex().substr(0, 16));
   const fs::path package = folder / "outrider_train";
   std::error_code problem;
