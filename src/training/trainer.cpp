@@ -231,11 +231,7 @@ std::vector<std::string> arguments_of(const TrainingOptions& options) {
   const auto add = [&](const char* flag, const auto& value) {
     if (value) argv.push_back(fmt::format("--{}={}", flag, *value));
   };
-  add("steps", options.steps);
   add("draft-rows", options.draft_rows);
-  add("feed-forward", options.feed_forward);
-  add("batch-rows", options.batch_rows);
-  add("rate", options.rate);
   add("threads", options.threads);
   add("seed", options.seed);
   return argv;

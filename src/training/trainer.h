@@ -24,11 +24,7 @@ struct TrainingOptions {
   std::filesystem::path features;  // a complete FeatureFolder
   std::filesystem::path out;       // the head's folder; a run that was stopped goes on from there
   double hours = 1;                // of the whole run, earlier parts included
-  std::optional<int> steps = {};   // so many instead
   std::optional<int> draft_rows = {};  // tokens that the head can guess
-  std::optional<int> feed_forward = {};
-  std::optional<int> batch_rows = {};
-  std::optional<double> rate = {};
   std::optional<int> threads = {};
   std::optional<std::int64_t> seed = {};
   bool offline = false;  // refuse to make the Python environment

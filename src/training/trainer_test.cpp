@@ -116,18 +116,13 @@ echo "$MPLBACKEND" >>asked; echo '{"event": "done"}'
             "-I -B -X utf8 -c\neagle3\n--features=-a b\n--out=c\n--hours=0.25\nAgg\n");
 
   options_.kind = TrainedKind::medusa;
-  options_.steps = 5;
   options_.draft_rows = 100;
-  options_.feed_forward = 64;
-  options_.batch_rows = 256;
-  options_.rate = 0.001;
   options_.threads = 3;
   options_.seed = -7;
   train();
   EXPECT_EQ(content_of(folder_ / "asked"),
-            "-I -B -X utf8 -c\nmedusa\n--features=-a b\n--out=c\n--hours=0.25\n--steps=5\n"
-            "--draft-rows=100\n--feed-forward=64\n--batch-rows=256\n--rate=0.001\n--threads=3\n"
-            "--seed=-7\nAgg\n");
+            "-I -B -X utf8 -c\nmedusa\n--features=-a b\n--out=c\n--hours=0.25\n"
+            "--draft-rows=100\n--threads=3\n--seed=-7\nAgg\n");
 }
 
 // The folder that python is told holds the trainer, whole, before python begins.
