@@ -88,8 +88,8 @@ class FeaturesTest : public ::testing::Test {
 
   // n_steps: after so many the work is stopped.
   FeatureCounts make(const fs::path& folder, const FeatureWork& work,
-                     std::optional<int> n_steps = {}) {
-    Runtime runtime = open(work.n_parallel);
+                     std::optional<int> n_steps = {}, const std::string& model = "") {
+    Runtime runtime = open(work.n_parallel, model);
     const auto engine = runtime.make_engine({});
     FeatureFolder features(folder, about(runtime, work), runtime.target_model().model);
     int n = 0;
@@ -299,6 +299,30 @@ TEST_F(FeaturesTest, TheModelsOwnPrompts) {
   }
   const std::vector<std::string> others = make_own(8, prompts[0]);
   EXPECT_EQ(std::ranges::find(others, prompts[0]), others.end());
+}
+
+// Prompts that the model makes and built ones, and the answers to both.
+TEST_F(FeaturesTest, OwnAndBuiltPromptsGoOnAfterAnInterruption) {
+  const auto path = testing::cached_model("smollm2-135m.gguf");
+  if (!path) GTEST_SKIP() << "smollm2-135m.gguf is not in the cache";
+  FeatureWork own_and_built = work(8);
+  own_and_built.data.reset();
+  own_and_built.n_predict = 8;
+  own_and_built.n_tokens = 40;
+  const FeatureCounts counts = make(root_ / "whole", own_and_built, {}, path->string());
+  EXPECT_GE(counts.n_own, 2);
+  EXPECT_GE(counts.n_built, 2);
+  for (const int n_steps : {3, 400}) {
+    SCOPED_TRACE(n_steps);
+    const fs::path folder = root_ / fmt::format("stopped_{}", n_steps);
+    try {
+      make(folder, own_and_built, n_steps, path->string());
+    } catch (const Stopped&) {
+    }
+    own_and_built.n_parallel = 3;
+    make(folder, own_and_built, {}, path->string());
+    EXPECT_EQ(files_of(folder), files_of(root_ / "whole"));
+  }
 }
 
 }  // namespace

@@ -9,8 +9,8 @@ namespace {
 int features(const Machine& machine, const Settings& settings) {
   if (!settings.out) throw UsageError("features: needs --out FOLDER");
   Console console(settings);
-  const FeatureRun run = fill_feature_folder(machine, settings, console, *settings.out,
-                                             [&](double) { return settings.tokens; });
+  const FeatureRun run =
+      fill_feature_folder(machine, settings, console, *settings.out, {.tokens = settings.tokens});
   const FeatureCounts& counts = run.counts;
   const double speed = run.seconds > 0 ? static_cast<double>(run.computed) / run.seconds : 0;
   if (settings.json) {

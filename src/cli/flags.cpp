@@ -293,7 +293,7 @@ std::vector<Flag> make_flags() {
                       settings.tokens = in_range<std::uint64_t>(text, 1, 1'000'000'000'000);
                     },
                     standard_text(Settings{}.tokens)},
-      "tokens of answers, at least; train: as many as three tenths of --hours give");
+      "tokens of answers, at least; train: as many as two fifths of --hours give");
   add({"--hours"}, "H", generation, named,
       SettingsField{[](Settings& settings, std::string_view text) {
                       settings.hours = in_range(text, 0.01, 10'000.0);

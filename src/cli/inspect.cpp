@@ -171,9 +171,11 @@ Json json_of(const MadeFor& made_for, bool is_this_file) {
                {"layers", made_for.n_layers},
                {"vocabulary_size", made_for.vocabulary_size},
                {"is_this_file", is_this_file}};
-  if (made_for.agreement)
+  if (made_for.agreement) {
     json["agreement"] = {{"right", made_for.agreement->right},
                          {"places", made_for.agreement->places}};
+    if (!made_for.type.empty()) json["agreement"]["type"] = made_for.type;
+  }
   return json;
 }
 
@@ -182,8 +184,9 @@ std::string text_of(const MadeFor& made_for, bool is_this_file) {
       fmt::format("  made for {}, {}", printable(made_for.name),
                   is_this_file ? "this very file" : "another file of this shape and vocabulary");
   if (made_for.agreement)
-    text += fmt::format("; right at {:.0f}% of {} places of a sample text{}",
+    text += fmt::format("; right at {:.0f}% of {} places of a sample text{}{}",
                         100 * made_for.agreement->share(), made_for.agreement->places,
+                        made_for.type.empty() ? "" : " as " + printable(made_for.type),
                         is_this_file ? "" : " with that file");
   return text + "\n";
 }

@@ -23,8 +23,10 @@ constexpr std::uint64_t kSeed = 1;
 // A text has so many tokens with its prompt for each of its answer's.
 constexpr double kTextPerAnswer = 1.5;
 // Of the speed of full passes at the beginning of texts, what is left with longer texts, choices,
-// prompts that the model makes, and answers that others have left alone: 0.55 to 0.6 measured.
-constexpr double kUsefulShare = 0.58;
+// prompts that the model makes, and answers that others have left alone: 0.36 to 0.6 measured.
+constexpr double kUsefulShare = 0.45;
+// Where time is the limit, so many times the tokens that are expected may come in it.
+constexpr double kRoom = 1.4;
 
 FeatureWork feature_work(const Settings& settings) {
   FeatureWork work{
@@ -51,7 +53,6 @@ nlohmann::json describe(const Workbench& bench, const FeatureWork& work, const S
                        {"model", describe_target(bench.model(), console.progress())},
                        {"taps", feature_taps(bench.target().spec())},
                        {"texts", json_of(work)}};
-  about["seed"] = work.seed;
   about["context"] = bench.context();
   about["cache_type"] = settings.cache_type == CacheType::f16    ? "f16"
                         : settings.cache_type == CacheType::q8_0 ? "q8_0"
@@ -101,8 +102,7 @@ std::string duration_text(double seconds) {
 }
 
 FeatureRun fill_feature_folder(const Machine& machine, const Settings& given, Console& console,
-                               const fs::path& folder,
-                               const std::function<std::uint64_t(double per_second)>& n_tokens) {
+                               const fs::path& folder, const FeatureGoal& goal) {
   FeatureWork work = feature_work(given);
   Settings settings = given;
   if (!settings.ctx_size) settings.ctx_size = work.n_predict + kPromptRoom;
@@ -116,7 +116,12 @@ FeatureRun fill_feature_folder(const Machine& machine, const Settings& given, Co
   const FeatureCounts before = count_features(features);
   // Of texts, of which an answer is a part.
   const double speed = kUsefulShare * tokens_per_second(bench.target(), work.n_parallel);
-  work.n_tokens = n_tokens(speed / kTextPerAnswer);
+  work.n_tokens = goal.tokens;
+  if (goal.seconds) {
+    const double expected = *goal.seconds * speed / kTextPerAnswer;
+    work.n_tokens = std::min(
+        work.n_tokens, before.answer_tokens + static_cast<std::uint64_t>(kRoom * expected) + 1);
+  }
   const std::uint64_t missing = work.n_tokens - std::min(work.n_tokens, before.answer_tokens);
   const auto text_tokens =
       static_cast<std::uint64_t>(static_cast<double>(missing) * kTextPerAnswer);
@@ -125,10 +130,15 @@ FeatureRun fill_feature_folder(const Machine& machine, const Settings& given, Co
     if (before.answer_tokens > 0)
       console.note(fmt::format("{}: goes on after {} tokens of answers", folder.string(),
                                before.answer_tokens));
-    console.note(fmt::format("{} tokens of answers, {} at a time: about {} and {} in {}", missing,
-                             work.n_parallel,
-                             duration_text(static_cast<double>(text_tokens) / speed),
-                             human_bytes(bytes), folder.string()));
+    const std::string size = human_bytes(bytes);
+    console.note(goal.seconds
+                     ? fmt::format("answers for {}, {} at a time: up to {} tokens and {} in {}",
+                                   duration_text(*goal.seconds), work.n_parallel, missing, size,
+                                   folder.string())
+                     : fmt::format("{} tokens of answers, {} at a time: about {} and {} in {}",
+                                   missing, work.n_parallel,
+                                   duration_text(static_cast<double>(text_tokens) / speed), size,
+                                   folder.string()));
     if (!model.chat_template)
       console.note(fmt::format("{} has no chat template: it continues texts", model.name));
     std::error_code problem;
@@ -143,6 +153,12 @@ FeatureRun fill_feature_folder(const Machine& machine, const Settings& given, Co
   const std::unique_ptr<Engine> engine = bench.make_engine(off);
   FeatureRun run;
   const Stopwatch watch;
+  struct TimeIsUp {};
+  const auto share_of_goal = [&](std::uint64_t answer_tokens) {
+    const double of_tokens =
+        static_cast<double>(answer_tokens) / static_cast<double>(work.n_tokens);
+    return std::max(of_tokens, goal.seconds ? watch.ms() / 1000 / *goal.seconds : 0);
+  };
   std::string activity;
   Stopwatch shown;
   const FeatureWatcher watcher{
@@ -159,17 +175,20 @@ FeatureRun fill_feature_folder(const Machine& machine, const Settings& given, Co
           [&](std::uint64_t answer_tokens, std::uint64_t computed) {
             stop_if_interrupted();
             run.computed = computed;
+            if (goal.seconds && watch.ms() >= 1000 * *goal.seconds && features.has_shard(0))
+              throw TimeIsUp();
             if (shown.ms() < 100) return;
             shown = Stopwatch();
-            console.advance(
-                activity,
-                std::min(1.0,
-                         static_cast<double>(answer_tokens) / static_cast<double>(work.n_tokens)),
-                fmt::format("{} of {} tokens, {:.0f} tokens/s", answer_tokens, work.n_tokens,
-                            1000 * static_cast<double>(computed) / watch.ms()));
+            console.advance(activity, std::min(1.0, share_of_goal(answer_tokens)),
+                            fmt::format("{} tokens, {:.0f} tokens/s", answer_tokens,
+                                        1000 * static_cast<double>(computed) / watch.ms()));
           },
       .began = [&](std::string_view began) { activity = began; }};
-  run.counts = make_features(*engine, model, features, work, watcher);
+  try {
+    run.counts = make_features(*engine, model, features, work, watcher);
+  } catch (const TimeIsUp&) {
+    run.counts = count_features(features);
+  }
   run.seconds = watch.ms() / 1000;
   run.bytes = bytes_in(folder);
   console.clear();

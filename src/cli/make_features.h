@@ -4,7 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,13 +21,17 @@ struct FeatureRun {
   std::uint64_t bytes = 0;     // of the folder
 };
 
-// Fills the folder with features of settings.model until it has so many tokens of answers as
-// `n_tokens` says of how many are computed per second; the rest is as the flags say. Says on the
+// When a folder is full enough.
+struct FeatureGoal {
+  std::uint64_t tokens = 0;            // of answers
+  std::optional<double> seconds = {};  // after so many, if a shard is there by then
+};
+
+// Fills the folder with features of settings.model; the rest is as the flags say. Says on the
 // console, before it begins, what it will take, and shows progress. Throws Error, also if the disk
 // has no room, and Interrupted.
 FeatureRun fill_feature_folder(const Machine& machine, const Settings& settings, Console& console,
-                               const std::filesystem::path& folder,
-                               const std::function<std::uint64_t(double per_second)>& n_tokens);
+                               const std::filesystem::path& folder, const FeatureGoal& goal);
 
 // "3 min", "2 h 5 min".
 std::string duration_text(double seconds);

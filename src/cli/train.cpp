@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // Of the hours: making answers, training; the rest is for loading and measuring.
-constexpr double kFeatureShare = 0.3, kTrainingShare = 0.65;
+constexpr double kFeatureShare = 0.4, kTrainingShare = 0.55;
 // Tokens of answers from which a head learns nothing more in the hours that people give it.
 constexpr std::uint64_t kTokensMax = 20'000'000;
 constexpr double kMeasuredPerHour = 24;  // prompts
@@ -147,12 +147,9 @@ class Run {
       return;
     }
     const bool says_tokens = settings_.given.contains("--tokens");
-    made_ = fill_feature_folder(machine_, settings_, console_, features_, [&](double speed) {
-      return says_tokens
-                 ? settings_.tokens
-                 : std::min(kTokensMax,
-                            static_cast<std::uint64_t>(speed * kFeatureShare * seconds() + 1));
-    });
+    FeatureGoal goal{.tokens = kTokensMax, .seconds = kFeatureShare * seconds()};
+    if (says_tokens) goal = {.tokens = settings_.tokens};
+    made_ = fill_feature_folder(machine_, settings_, console_, features_, goal);
     console_.note(fmt::format("{} tokens of answers to {} prompts in {}",
                               made_->counts.answer_tokens, made_->counts.n_prompts,
                               duration_text(made_->seconds)));

@@ -83,7 +83,7 @@ class Features(TestCase):
         self.assertTrue((out / "prompts.jsonl").read_bytes().startswith(prompts))
         self.assertEqual(sorted(path.suffix for path in out.iterdir() if "partial" in path.name), [])
         self.assert_fails(subprocess.run([*command, "--seed", "2"], env=environment(), capture_output=True, text=True),
-                          1, "holds features made with another \"seed\"")
+                          1, "holds features made with another \"texts\"")
 
 
 if __name__ == "__main__":

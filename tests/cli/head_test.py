@@ -178,8 +178,9 @@ class MadeFor(HeadTestCase):
         self.cache = self.enterContext(tempfile.TemporaryDirectory())
         os.symlink(Path(model_path(MODEL)).parent, os.path.join(self.cache, "models"))
 
-    def made(self, right=900, medusa=False, **target):
-        named = {"target": {**self.target, **target}, "agreement": {"right": right, "places": 1000}}
+    def made(self, right=900, medusa=False, as_type=None, **target):
+        agreement = {"right": right, "places": 1000, **({"type": as_type} if as_type else {})}
+        named = {"target": {**self.target, **target}, "agreement": agreement}
         if not medusa:
             return write_head(model_path(MODEL), self.folder / "made", changes={"outrider": named})
         path = write_medusa_heads(model_path(MODEL), self.folder / "made-medusa")
@@ -225,13 +226,14 @@ class MadeFor(HeadTestCase):
         self.assertEqual((warnings, is_measured), ([], True), error)
 
     def test_inspect(self):
-        for file, is_this in ((self.target["file"], True), ("0" * 64, False)):
-            head = self.made(file=file)
+        for file, is_this, as_type in ((self.target["file"], True, "Q8_0"), ("0" * 64, False, None)):
+            head = self.made(file=file, as_type=as_type)
             report = json.loads(outrider("inspect", "-m", MODEL, "-md", head, "--json").stdout)["draft"]["made_for"]
             self.assertEqual(report, {**self.target, "file": file, "is_this_file": is_this,
-                                      "agreement": {"right": 900, "places": 1000}})
+                                      "agreement": {"right": 900, "places": 1000,
+                                                    **({"type": as_type} if as_type else {})}})
             self.assertIn("\n  made for the-135m, " + (
-                "this very file; right at 90% of 1000 places of a sample text\n" if is_this else
+                "this very file; right at 90% of 1000 places of a sample text as Q8_0\n" if is_this else
                 "another file of this shape and vocabulary; right at 90% of 1000 places of a sample text with that "
                 "file\n"), outrider("inspect", "-m", MODEL, "-md", head).stdout)
 

@@ -27,7 +27,7 @@ class Train(TestCase):
                           OUTRIDER_CACHE=str(self.path / "cache"))
         self.assertEqual((result.returncode, result.stdout), (1, ""))
         first, last = result.stderr.splitlines()
-        self.assertEqual(first, f"eagle3 for {MODEL} in {self.out}: 2 h 0 min in all, 36 min of answers, 1 h 18 min "
+        self.assertEqual(first, f"eagle3 for {MODEL} in {self.out}: 2 h 0 min in all, 48 min of answers, 1 h 6 min "
                                 "of training, 6 min of measuring")
         self.assertIn(f"{self.out}: there is no Python environment with PyTorch", last)
         self.assertFalse(self.out.exists())
