@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # requirements: torch==2.15.0 transformers==5.24.0 gguf==0.19.0 numpy==2.3.5 sentencepiece==0.2.1 safetensors==0.8.0 scikit-build-core==1.1.2 pydantic==2.12.5 pydantic-settings==2.12.0 loguru==0.7.3 openai==3.57.0 datasets==5.1.0
-# requirements without theirs: speculators==0.9.0 hs-connectors==0.9.0 specforge==0.2.0 medusa-llm==0.1
+# requirements without theirs: speculators==0.9.0 hs-connectors==0.9.0 specforge==0.2.0 medusa-llm==0.1 eagle-llm==1.2.1 dflash==0.1.0
 """Makes tests/golden/heads/: small random models with learned heads (EAGLE-3, Li et al. 2025, arXiv:2503.01840; Medusa,
-Cai et al. 2024, arXiv:2401.10774) in the files of each producer, and what the producer's class computes in float32.
+Cai et al. 2024, arXiv:2401.10774; EAGLE-1: heads_eagle1.py; MTP: heads_mtp.py; DFlash and DSpark: heads_block.py) in
+the files of each producer, and what the producer's class computes in float32.
 
-    scripts/golden/heads.py FOLDER    FOLDER as for families.py
+    scripts/golden/heads.py FOLDER [NAME...]    FOLDER as for families.py; NAME: of archives, all unless given
 
 target-NAME.tar.xz holds model.gguf, a target as llama.cpp's converter writes it in F32, without a vocabulary.
 HEAD.tar.xz holds
@@ -13,27 +14,41 @@ head/            config.json and model.safetensors, for Medusa or medusa_lm_head
 head.gguf        what llama.cpp's converter makes of another of these heads
 expected.json    target       whose: target-NAME
                  tokens       [80]: the text, which crosses position 64, where the pages of a cache end
-                 input_ids    EAGLE-3: its taps, the states that enter these layers of the target, from 0: what enters
-                              layer k leaves layer k - 1
+                 input_ids    EAGLE-3, DFlash, DSpark: taps, the states that enter these layers of the target, from 0:
+                              what enters layer k leaves layer k - 1, and the embedding enters layer 0
+                 state        EAGLE-1, MTP: what is taken of the target, "normed" its state after its last norm, "raw"
+                              before
+                 anchors, block_size, sample_from_anchor, mask_token    DFlash and DSpark
                  d2t          [draft vocabulary]: the target's token of each output; null: all tokens, as they are
-                 columns      the target's tokens whose logits are kept, in order: d2t, or every fourth of all
-depthD.npy       D = 1, 2, 3: logits, float32 [rows][columns], rounded to 2^-14
+                 columns      the target's tokens whose logits are kept, in order: d2t, or every fourth or eighth of all
+depthD.npy       EAGLE, MTP, Medusa: D = 1, 2, 3: logits, float32 [rows][columns], rounded to 2^-14
+depthD-raw.npy   mtp-deepseek: D = 2, 3, what is fed back is the module's state before its last norm; in depthD.npy of
+                 all MTP it is that after the last norm
+base.npy, markov.npy, confidence.npy, base-window-by-row.npy    DFlash and DSpark, in the same format
 
-EAGLE-3: the head's row at position p takes token p and what the target computed at position p - 1, and predicts token
-p + 1. RoPE turns it by p, or by p - 1, which is the same. Position 0 has no row, and nobody attends to it. Row i of
-depthD.npy starts at position s = i + 1: rows 1 to s have features of the target; rows s + 1 to s + D - 1 follow the
-text's own tokens, and each takes the state of the row before it instead of features. The logits are those of row
+EAGLE-1 and -3, MTP: the head's row at position p takes token p and what the target computed at position p - 1, and
+predicts token p + 1. RoPE turns it by p, or by p - 1, which is the same. Position 0 has no row, and nobody attends to
+it. Row i of depthD.npy starts at position s = i + 1: rows 1 to s have states of the target; rows s + 1 to s + D - 1
+follow the text's own tokens, and each takes the state of the head's row before it instead. The logits are those of row
 s + D - 1, of token s + D: there are 80 - D rows.
 
 Medusa: row i of depthD.npy is what head D - 1 (from 0) says at position i, of token i + 1 + D: 80 rows.
 
-The classes are those of speculators, of SpecForge and, for Medusa, of FasterDecoding, run over the whole text at once,
-as in training. SafeAILab's class and DeepSpec's are in no package: SpecForge's and speculators' compute the same, and
-we write the files. Medusa's other layouts are computed by heads_plain.py, which agrees with each class here. Each head
-is also computed with mistakes: each of these must change its logits by far more than a test tolerates.
+DFlash, DSpark: a block at position a, an anchor, has the states of positions 0 to a - 1, and block_size rows: of token
+a, then of mask_token, at positions a, a + 1... Its P rows that predict are all of them if sample_from_anchor, otherwise
+all but the first, so P = block_size - 1. Row n P + i of the files is of the block at anchors[n], and of token
+anchors[n] + 1 + i. base.npy has its logits before a Markov head; markov.npy with it, after the text's own token, which
+is that at position anchors[n] + i; confidence.npy its confidence, one number, before the sigmoid, after that token.
+base-window-by-row.npy has what base.npy would be if windows were as other programs have them than the class
+(heads_block.py); heads_plain.py computed it.
+
+The classes are those of speculators, of SpecForge, for Medusa of FasterDecoding, for EAGLE-1 of SafeAILab, for DFlash
+of z-lab and for MTP of transformers, run over the whole text at once, as in training, except the last three.
+SafeAILab's class of EAGLE-3 and DeepSpec's are in no package: SpecForge's and speculators' compute the same, and we
+write the files. Medusa's other layouts are computed by heads_plain.py, which agrees with each class here. Each head is
+also computed with mistakes: each of these must change its logits by far more than a test tolerates.
 """
 
-import copy
 import dataclasses
 import json
 import logging
@@ -43,81 +58,35 @@ import tempfile
 import types
 import warnings
 
-import numpy as np
+import loguru
 import safetensors.torch
 import torch
 import transformers
 
 import families
+import heads_block
+import heads_eagle1
+import heads_mtp
 import heads_plain
 import packing
-
-VOCABULARY, DRAFT_VOCABULARY, LENGTH, DEPTHS = 256, 72, 80, 3
-AGREEMENT = 1e-5  # of the largest logit: between a class and heads_plain.py
-DIFFERENCE = 1e-2  # of the largest logit: what a mistake changes at least; tests tolerate 1e-4
-
-# Name: class of the configuration, what is special.
-TARGETS = {
-    "llama": ("LlamaConfig", dict(num_hidden_layers=8, rope_parameters=dict(rope_type="default", rope_theta=500.0))),
-    "qwen2": ("Qwen2Config", dict(num_hidden_layers=6)),
-}
-# Of every head: one layer.
-LAYER = dict(
-    vocab_size=VOCABULARY,
-    hidden_size=64,
-    intermediate_size=96,
-    num_hidden_layers=1,
-    num_attention_heads=4,
-    num_key_value_heads=2,
-    max_position_embeddings=128,
-    bos_token_id=None,
-    eos_token_id=None,
-    pad_token_id=None,
-    tie_word_embeddings=False,
+from heads_common import (
+    AGREEMENT,
+    DEPTHS,
+    DRAFT_VOCABULARY,
+    GGUF_LAYER_NAMES,
+    LAYER,
+    LENGTH,
+    TARGETS,
+    VOCABULARY,
+    Target,
+    by_depth,
+    check_agreement,
+    distance,
+    fill,
+    pack_head,
+    random_d2t,
+    report,
 )
-
-
-class Target:
-    def __init__(self, name):
-        kind, special = TARGETS[name]
-        self.name = name
-        self.model, _ = families.make_model(f"heads-{name}", kind, dict(special, vocab_size=VOCABULARY), deviation=4)
-        self.tokens = torch.randint(
-            0, VOCABULARY, (LENGTH,), generator=torch.Generator().manual_seed(sum(name.encode()))
-        )
-        # In float64: float32's rounding alone is up to 2e-5 of a state here, and the heads make more of it.
-        exact = copy.deepcopy(self.model.model).double()
-        with torch.no_grad():
-            out = exact(self.tokens[None], use_cache=False, output_hidden_states=True)
-        # [layer][position][width]: what enters each layer. The last of transformers' is normed: nobody takes it here.
-        self.entering = torch.stack([x[0] for x in out.hidden_states[:-1]]).float()
-        self.last_normed = out.last_hidden_state[0].float()
-        self.embedding = self.model.model.embed_tokens.weight.detach()
-
-    def taps(self, input_ids, shift=0):
-        """[row][tap][width] of the rows at positions 1 and on."""
-        return self.entering[list(input_ids), shift:LENGTH - 1 + shift].transpose(0, 1)
-
-
-def random_d2t(name):
-    chosen = torch.randperm(VOCABULARY, generator=torch.Generator().manual_seed(sum(name.encode())))[:DRAFT_VOCABULARY]
-    return chosen.sort().values
-
-
-@torch.no_grad()
-def fill(name, parameters, embedding):
-    """Random weights of a head. Norms are far from 1."""
-    generator = torch.Generator().manual_seed(sum(name.encode()))
-    for key, parameter in parameters:
-        if "embed_tokens" in key:
-            parameter.copy_(embedding)
-        elif "norm" in key:
-            parameter.copy_(0.5 + torch.randint(0, 17, parameter.shape, generator=generator) / 16)
-        elif parameter.dim() == 1:
-            parameter.copy_(families.few_numbers(generator, parameter.shape, 0.5))
-        else:
-            gain = 4 if "lm_head" in key else 2 if "q_proj" in key or "k_proj" in key else 1
-            parameter.copy_(families.few_numbers(generator, parameter.shape, gain / parameter.shape[1] ** 0.5))
 
 
 @dataclasses.dataclass
@@ -327,19 +296,11 @@ def deepspec_head(name, target, folder):
 # --- GGUF -------------------------------------------------------------------------------------------------------------
 
 GGUF_NAMES = {
+    **GGUF_LAYER_NAMES,
     "token_embd": "embed_tokens",
     "fc": "fc",
     "enc.output_norm": "input_norm",
-    "attn_norm": "input_layernorm",
     "attn_norm_2": "hidden_norm",
-    "attn_q": "self_attn.q_proj",
-    "attn_k": "self_attn.k_proj",
-    "attn_v": "self_attn.v_proj",
-    "attn_output": "self_attn.o_proj",
-    "ffn_norm": "post_attention_layernorm",
-    "ffn_gate": "mlp.gate_proj",
-    "ffn_up": "mlp.up_proj",
-    "ffn_down": "mlp.down_proj",
     "output_norm": "norm",
     "output": "lm_head",
 }
@@ -370,11 +331,6 @@ def check_gguf(name, file, target, case):
 # --- mistakes ---------------------------------------------------------------------------------------------------------
 
 
-def distance(a, b):
-    """Of the largest logit."""
-    return max(((x[:len(y)] - y).abs().max() / y.abs().max()).item() for x, y in zip(a, b))
-
-
 def check_eagle(name, target, case):
     """That heads_plain computes the same, and that each mistake shows."""
 
@@ -382,9 +338,7 @@ def check_eagle(name, target, case):
         return plain.logits(embedding[target.tokens[1:]], taps, DEPTHS)
 
     case.logits = [x[:LENGTH - depth] for depth, x in enumerate(case.logits, 1)]
-    agreement = distance(logits(), case.logits)
-    if agreement > AGREEMENT:
-        raise SystemExit(f"{name}: heads_plain.py differs from the class by {agreement:.1e} of the largest logit")
+    agreement = check_agreement(name, logits(), case.logits)
     plain, replace, ids = case.plain, dataclasses.replace, case.input_ids
     mistakes = {
         "shift": logits(taps=target.taps(ids, shift=1)),
@@ -414,16 +368,6 @@ def check_eagle(name, target, case):
         mistakes["target's embedding"] = logits(embedding=target.embedding)
     least = {mistake: distance(found, case.logits) for mistake, found in mistakes.items()}
     report(name, case.logits, agreement, least)
-
-
-def report(name, logits, agreement, least):
-    for mistake, changed in least.items():
-        if changed < DIFFERENCE:
-            raise SystemExit(f"{name}: {mistake} changes the logits by {changed:.1e} of the largest only")
-    mistake = min(least, key=least.get)
-    spread, largest = torch.cat([x.flatten() for x in logits]).std(), max(x.abs().max() for x in logits)
-    print(f"{name}: deviation {spread:.1f}, largest {largest:.1f}, agreement {agreement:.0e}, "
-          f"{len(least)} mistakes, least: {mistake} {least[mistake]:.2f}", flush=True)
 
 
 # --- Medusa -----------------------------------------------------------------------------------------------------------
@@ -464,14 +408,8 @@ def medusa_class(target, heads):
 
 def check_medusa(name, target, heads, logits):
     plain = heads_plain.medusa_logits(heads, target.last_normed)
-    # A state without the last norm is what left the last layer.
-    seen = []
-    hook = target.model.model.norm.register_forward_hook(lambda module, inputs, output: seen.append(inputs[0][0]))
-    with torch.no_grad():
-        target.model.model(target.tokens[None], use_cache=False)
-    hook.remove()
     mistakes = {
-        "not normed": heads_plain.medusa_logits(heads, seen[0]),
+        "not normed": heads_plain.medusa_logits(heads, target.last),
         "shift": heads_plain.medusa_logits(heads, target.last_normed.roll(1, 0)),
         "heads reversed": plain[::-1],
         "no block": heads_plain.medusa_logits([(blocks[:-1], output) for blocks, output in heads], target.last_normed),
@@ -480,9 +418,7 @@ def check_medusa(name, target, heads, logits):
         mistakes["no bias"] = heads_plain.medusa_logits(
             [([(weight, None) for weight, _ in blocks], output) for blocks, output in heads], target.last_normed
         )
-    agreement = distance(plain, logits)
-    if agreement > AGREEMENT:
-        raise SystemExit(f"{name}: heads_plain.py differs from the class by {agreement:.1e} of the largest logit")
+    agreement = check_agreement(name, plain, logits)
     report(name, logits, agreement, {mistake: distance(found, logits) for mistake, found in mistakes.items()})
 
 
@@ -560,32 +496,7 @@ def medusa_vllm(name, target, folder, prefix, is_shared):
     return heads, heads_plain.medusa_logits(heads, target.last_normed), d2t
 
 
-# --- files ------------------------------------------------------------------------------------------------------------
-
-
-def npy(matrix, out):
-    np.save(out, np.round(matrix.double().numpy() * 2**14).astype(np.float32) / np.float32(2**14))
-
-
-def pack_head(name, work, target, logits, d2t, **expected):
-    columns = d2t if d2t is not None else torch.arange(0, VOCABULARY, 4)
-    expected = dict(
-        target=f"target-{target.name}",
-        tokens=target.tokens.tolist(),
-        d2t=None if d2t is None else d2t.tolist(),
-        columns=columns.tolist(),
-        **expected,
-    )
-    files = {
-        str(file.relative_to(work)): file.read_bytes()
-        for file in sorted([*work.glob("head/*"), *work.glob("head.gguf")])
-    }
-    files["expected.json"] = json.dumps(expected).encode()
-    for depth, matrix in enumerate(logits, 1):
-        npy(matrix if d2t is not None else matrix[:, columns], work / f"depth{depth}.npy")
-        files[f"depth{depth}.npy"] = (work / f"depth{depth}.npy").read_bytes()
-    return packing.pack(f"heads/{name}", files)
-
+# --- all of them ------------------------------------------------------------------------------------------------------
 
 EAGLE = {
     "speculators": ("llama", speculators_head, dict(input_ids=[2, 4, 5])),
@@ -630,27 +541,41 @@ MEDUSA = {
 
 
 def main():
-    folder = pathlib.Path(sys.argv[1])
+    folder, names = pathlib.Path(sys.argv[1]), sys.argv[2:]
     folder.mkdir(parents=True, exist_ok=True)
     (packing.GOLDEN / "heads").mkdir(exist_ok=True)
     logging.disable(logging.WARNING)
+    loguru.logger.disable("speculators")
     transformers.utils.logging.disable_progress_bar()
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     get_model_class = families.converter(folder)
     targets, sizes = {name: Target(name) for name in TARGETS}, []
+
+    def is_wanted(name):
+        return not names or name in names
+
     with tempfile.TemporaryDirectory(dir=folder) as sources:
         sources = pathlib.Path(sources)
+
+        def work_of(name):
+            work = sources / f"head-{name}"
+            work.mkdir()
+            return work
+
         for name, target in targets.items():
             target.model.save_pretrained(sources / name)
             families.convert(get_model_class, name, sources / name, sources / "model.gguf", file_type="ALL_F32")
-            sizes.append(packing.pack(f"heads/target-{name}", {"model.gguf": (sources / "model.gguf").read_bytes()}))
+            if is_wanted(f"target-{name}"):
+                model = (sources / "model.gguf").read_bytes()
+                sizes.append(packing.pack(f"heads/target-{name}", {"model.gguf": model}))
         for name, (target, make, special) in EAGLE.items():
-            work = sources / f"head-{name}"
-            work.mkdir()
+            if not is_wanted(name) and not is_wanted(GGUF.get(name)):
+                continue
+            work = work_of(name)
             case = make(name, targets[target], work / "head", **special)
             check_eagle(name, targets[target], case)
-            expected = (targets[target], case.logits, case.d2t)
+            expected = (targets[target], by_depth(case.logits), case.d2t)
             sizes.append(pack_head(name, work, *expected, input_ids=case.input_ids))
             if name in GGUF:
                 out = work / "head.gguf"
@@ -663,11 +588,22 @@ def main():
                     file.unlink()
                 sizes.append(pack_head(GGUF[name], work, *expected, input_ids=case.input_ids))
         for name, (target, make, special) in MEDUSA.items():
-            work = sources / f"head-{name}"
-            work.mkdir()
+            if not is_wanted(name):
+                continue
+            work = work_of(name)
             heads, logits, d2t = make(name, targets[target], work / "head", **special)
             check_medusa(name, targets[target], heads, logits)
-            sizes.append(pack_head(name, work, targets[target], logits, d2t))
+            sizes.append(pack_head(name, work, targets[target], by_depth(logits), d2t))
+        for module in (heads_eagle1, heads_block, heads_mtp):
+            for name, (target, *_) in module.HEADS.items():
+                if not is_wanted(name) and not is_wanted(module.GGUF.get(name)):
+                    continue
+
+                def convert(head, out, change, target=target):
+                    options = dict(file_type="ALL_F32", target_model_dir=sources / target)
+                    families.convert(get_model_class, "", head, out, change, **options)
+
+                sizes.extend(module.pack(name, targets[target], work_of, convert))
     print(f"{len(sizes)} archives, {sum(sizes)} bytes")
 
 
