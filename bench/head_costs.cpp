@@ -19,6 +19,7 @@
 #include "runtime/drafter_registry.h"
 #include "runtime/head_file.h"
 #include "runtime/opened_model.h"
+#include "speculation/drafters/block.h"
 #include "speculation/drafters/eagle.h"
 #include "speculation/drafters/medusa.h"
 
@@ -52,8 +53,10 @@ class Bench {
                                             std::move(found.model), std::move(of_head)})});
     if (backend_->head()->spec().medusa)
       drafter_ = std::make_unique<MedusaDrafter>(backend_);
+    else if (backend_->head()->spec().block)
+      drafter_ = std::make_unique<BlockDrafter>(backend_, "dflash");
     else
-      drafter_ = std::make_unique<EagleDrafter>(backend_);
+      drafter_ = std::make_unique<EagleDrafter>(backend_, "eagle");
     drafter_->begin({0});
     plain_ = backend_->begin();
     headed_ = backend_->head()->begin();
@@ -71,6 +74,8 @@ class Bench {
       headed.push_back(step(headed_, 1));
       if (const auto& medusa = backend_->head()->spec().medusa) {
         level.push_back(head_pass(medusa->n_heads, {}));
+      } else if (backend_->head()->spec().block) {
+        level.push_back(block_pass());
       } else {
         level.push_back(head_pass(kLevelRows, {}));
         first.push_back(head_pass(1, {.layers = std::vector<int>()}));
@@ -83,8 +88,11 @@ class Bench {
     const double t1 = median(plain);
     figures["T(1), ms"].push_back(t1);
     figures["step without drafts, over T(1)"].push_back(median(headed) / t1);
-    figures[first.empty() ? "all heads, over T(1)" : "level of 4 rows, over T(1)"].push_back(
-        median(level) / t1);
+    const bool is_block = backend_->head()->spec().block.has_value();
+    figures[is_block        ? "block, over T(1)"
+            : first.empty() ? "all heads, over T(1)"
+                            : "level of 4 rows, over T(1)"]
+        .push_back(median(level) / t1);
     if (!first.empty()) figures["first level, over T(1)"].push_back(median(first) / t1);
   }
 
@@ -133,6 +141,40 @@ class Bench {
     }
     const Stopwatch watch;
     head.choose(head.forward(rows, options), choices);
+    const double ms = watch.ms();
+    head.discard(headed_);
+    return ms;
+  }
+
+  // A block, and a chain of tokens that complete it.
+  double block_pass() {
+    Backend& head = *backend_->head();
+    const BlockInput& block = *head.spec().block;
+    const int first_guess = block.anchor_guesses ? 0 : 1;
+    std::vector<Row> rows;
+    std::vector<ChoiceRequest> choices;
+    for (int i = 0; i < block.n_rows; ++i) {
+      rows.push_back({.sequence = headed_,
+                      .token = i == 0 ? 100 : block.mask,
+                      .position = head.committed(headed_) + i,
+                      .parent = i == 0 ? Parent{CommittedEnd{}} : Parent{EarlierRow{i - 1}},
+                      .wants_logits = i >= first_guess,
+                      .block_end = block.n_rows - 1});
+      if (i >= first_guess)
+        choices.push_back({.row = i, .filters = {.temperature = 0}, .n_best = 4});
+    }
+    const Stopwatch watch;
+    const Pass pass = head.forward(rows);
+    if (block.successor_rank == 0) head.choose(pass, choices);
+    for (int i = first_guess; block.successor_rank > 0 && i < block.n_rows; ++i) {
+      const Row row{.sequence = headed_,
+                    .token = 100 + i,
+                    .position = rows[i].position,
+                    .wants_logits = true,
+                    .before = BlockRow{i}};
+      const ChoiceRequest choice{.row = 0, .filters = {.temperature = 0}, .n_best = 4};
+      head.choose(head.forward({&row, 1}), {&choice, 1});
+    }
     const double ms = watch.ms();
     head.discard(headed_);
     return ms;

@@ -4,10 +4,12 @@
 
     scripts/random_head.py MODEL.gguf FOLDER [--rows 16384] [--ffn N]
     scripts/random_head.py MODEL.gguf FOLDER --medusa 3 [--outputs]
+    scripts/random_head.py MODEL.gguf FOLDER --block 7 [--layers 2] [--markov 256] [--ffn N]
 
 An EAGLE-3 head in the layout of SpecForge. --rows: of its output matrix, the model's first tokens. --ffn: width of its
 MLP; not given: the model's. --medusa: so many of Medusa's heads in the layout of TGI, whose outputs are the model's;
-with --outputs in that of FasterDecoding, with output matrices of their own.
+with --outputs in that of FasterDecoding, with output matrices of their own. --block: a head that guesses blocks of so
+many rows, in the layout of DeepSpec, with the model's outputs; --markov: with a Markov head of this rank.
 """
 
 import argparse
@@ -41,6 +43,9 @@ def main():
     parser.add_argument("--ffn", type=int)
     parser.add_argument("--medusa", type=int)
     parser.add_argument("--outputs", action="store_true")
+    parser.add_argument("--block", type=int)
+    parser.add_argument("--layers", type=int, default=2)
+    parser.add_argument("--markov", type=int, default=0)
     options = parser.parse_args()
     reader = gguf.GGUFReader(options.model)
     family = reader.fields["general.architecture"].contents()
@@ -69,35 +74,51 @@ def main():
         (options.folder / "config.json").write_text(json.dumps({"medusa_num_heads": options.medusa}))
         return
     norm = np.ones(width, np.float16)
-    tensors = {
-        "d2t": np.zeros(options.rows, np.int64),
-        "fc.weight": matrix(width, 3 * width),
-        "lm_head.weight": matrix(options.rows, width),
-        "norm.weight": norm,
-        "midlayer.hidden_norm.weight": norm,
-        "midlayer.input_layernorm.weight": norm,
-        "midlayer.post_attention_layernorm.weight": norm,
-        "midlayer.self_attn.q_proj.weight": matrix(heads * head_dim, 2 * width),
-        "midlayer.self_attn.k_proj.weight": matrix(kv_heads * head_dim, 2 * width),
-        "midlayer.self_attn.v_proj.weight": matrix(kv_heads * head_dim, 2 * width),
-        "midlayer.self_attn.o_proj.weight": matrix(width, heads * head_dim),
-        "midlayer.mlp.gate_proj.weight": matrix(ffn, width),
-        "midlayer.mlp.up_proj.weight": matrix(ffn, width),
-        "midlayer.mlp.down_proj.weight": matrix(width, ffn),
-    }
-    write_safetensors(options.folder / "model.safetensors", tensors)
+
+    def layer(name, reads):
+        """A decoder layer whose attention reads so many numbers."""
+        return {
+            name + "self_attn.q_proj.weight": matrix(heads * head_dim, reads),
+            name + "self_attn.k_proj.weight": matrix(kv_heads * head_dim, reads),
+            name + "self_attn.v_proj.weight": matrix(kv_heads * head_dim, reads),
+            name + "self_attn.o_proj.weight": matrix(width, heads * head_dim),
+            name + "input_layernorm.weight": norm,
+            name + "post_attention_layernorm.weight": norm,
+            name + "mlp.gate_proj.weight": matrix(ffn, width),
+            name + "mlp.up_proj.weight": matrix(ffn, width),
+            name + "mlp.down_proj.weight": matrix(width, ffn),
+        }
+
     config = {
-        "architectures": ["LlamaForCausalLMEagle3"],
         "hidden_size": width,
         "intermediate_size": ffn,
         "num_attention_heads": heads,
         "num_key_value_heads": kv_heads,
-        "num_hidden_layers": 1,
         "rms_norm_eps": 1e-6,
         "rope_theta": 10000,
         "vocab_size": int(vocabulary),
-        "draft_vocab_size": options.rows,
     }
+    if options.block:
+        taps = [1, number("block_count") // 2, number("block_count") - 3]
+        tensors = {"fc.weight": matrix(width, len(taps) * width), "hidden_norm.weight": norm, "norm.weight": norm}
+        for i in range(options.layers):
+            tensors |= layer(f"layers.{i}.", width)
+        if options.markov:
+            tensors["markov_head.markov_w1.weight"] = matrix(vocabulary, options.markov)
+            tensors["markov_head.markov_w2.weight"] = matrix(vocabulary, options.markov)
+        config |= {"num_hidden_layers": options.layers, "target_layer_ids": taps, "block_size": options.block,
+                   "mask_token_id": int(vocabulary) - 1}
+    else:
+        tensors = {
+            "d2t": np.zeros(options.rows, np.int64),
+            "fc.weight": matrix(width, 3 * width),
+            "lm_head.weight": matrix(options.rows, width),
+            "norm.weight": norm,
+            "midlayer.hidden_norm.weight": norm,
+            **layer("midlayer.", 2 * width),
+        }
+        config |= {"num_hidden_layers": 1, "draft_vocab_size": options.rows}
+    write_safetensors(options.folder / "model.safetensors", tensors)
     (options.folder / "config.json").write_text(json.dumps(config, indent=1))
 
 

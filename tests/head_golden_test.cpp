@@ -37,8 +37,7 @@ class HeadGolden : public ::testing::TestWithParam<const char*> {
         read_gguf(folder_of(expected["target"]) + "/model.gguf")));
     const std::string folder = folder_ + "/head", file = folder_ + "/head.gguf";
     Head head = open_head(std::filesystem::exists(file) ? file : folder, model_);
-    const DrafterKind& kind =
-        *parse_draft(head.model.spec.medusa ? "medusa=head" : "eagle=head", "").at(0).kind;
+    const DrafterKind& kind = *parse_draft("eagle=head", "").at(0).kind;  // which loads as all do
     const FakeTokenizer tokenizer(
         std::vector<std::string>(static_cast<std::size_t>(model_.spec.vocabulary), "x"));
     LoadOptions options =
@@ -158,6 +157,86 @@ TEST_P(MedusaGolden, SaysWhatTheReferenceSays) {
   }
 }
 
+// Blocks after anchors in the text, and what the text's tokens make of them.
+class BlockGolden : public HeadGolden {
+ protected:
+  // The rows of a block that guess, in order.
+  std::vector<Row> block_after(const Pass& target, int anchor) const {
+    const BlockInput& block = *backend_->head()->spec().block;
+    std::vector<Row> rows;
+    for (int i = 0; i < block.n_rows; ++i)
+      rows.push_back(
+          {.sequence = sequence_,
+           .token = i == 0 ? tokens_[anchor] : block.mask,
+           .position = anchor + i,
+           .parent = i == 0 ? Parent{target.slots[anchor - 1]} : Parent{EarlierRow{i - 1}},
+           .wants_logits = i > 0 || block.anchor_guesses,
+           .block_end = block.n_rows - 1});
+    return rows;
+  }
+  std::optional<NpyMatrix> matrix(const char* name) const {
+    const std::string path = fmt::format("{}/{}.npy", folder_, name);
+    if (!std::filesystem::exists(path)) return {};
+    return NpyMatrix(path);
+  }
+};
+
+TEST_P(BlockGolden, SaysWhatTheReferenceSays) {
+  Backend& head = *backend_->head();
+  const BlockInput& block = *head.spec().block;
+  const Json expected = Json::parse(std::ifstream(folder_ + "/expected.json"));
+  EXPECT_EQ(block.anchor_guesses, expected["sample_from_anchor"].get<bool>());
+  const auto base = matrix("base"), completed = matrix("markov"),
+             confidences = matrix("confidence");
+  EXPECT_EQ(block.successor_rank > 0, completed.has_value());
+  EXPECT_EQ(block.has_confidence, confidences.has_value());
+  const Pass target = compute_target();
+  std::vector<Row> text;
+  for (int i = 0; i < std::ssize(tokens_); ++i)
+    text.push_back({.sequence = sequence_,
+                    .token = tokens_[i],
+                    .position = i,
+                    .before = TargetRow{i},
+                    .slot = target.slots[i]});
+  head.forward(text);
+  std::size_t first = 0;
+  for (const int anchor : expected["anchors"].get<std::vector<int>>()) {
+    SCOPED_TRACE(fmt::format("anchor {}", anchor));
+    const std::vector<Row> rows = block_after(target, anchor);
+    const auto answers = [&](const Pass& pass, std::span<const Row> asked) {
+      std::vector<ChoiceRequest> requests;
+      for (int row = 0; row < std::ssize(asked); ++row)
+        if (asked[row].wants_logits)
+          requests.push_back({.row = row, .filters = {.temperature = 0}, .wants_logits = true});
+      return head.choose(pass, requests);
+    };
+    const std::vector<Choice> said = answers(head.forward(rows), rows);
+    compare(said, *base, first);
+    if (completed) {
+      // In two passes, so that the second one finds the block as the first one did.
+      const int n = static_cast<int>(said.size()), first_row = block.anchor_guesses ? 0 : 1;
+      for (const auto& [begin, end] : {std::pair(0, 2), std::pair(2, n)}) {
+        std::vector<Row> completing;
+        for (int i = begin; i < end; ++i)
+          completing.push_back({.sequence = sequence_,
+                                .token = tokens_[anchor + i],
+                                .position = anchor + i,
+                                .wants_logits = true,
+                                .before = BlockRow{first_row + i}});
+        const Pass pass = head.forward(completing);
+        compare(answers(pass, completing), *completed, first + static_cast<std::size_t>(begin));
+        for (int i = begin; confidences && i < end; ++i) {
+          const float sum = confidences->row(first + static_cast<std::size_t>(i))[0];
+          ASSERT_NEAR(head.read_confidence(pass, i - begin).value(), 1 / (1 + std::exp(-sum)),
+                      1e-5);
+        }
+      }
+    }
+    first += said.size();
+  }
+  EXPECT_EQ(first, base->rows());
+}
+
 std::string test_name(const ::testing::TestParamInfo<const char*>& tested) {
   std::string name = tested.param;
   std::ranges::replace(name, '-', '_');
@@ -168,8 +247,16 @@ INSTANTIATE_TEST_SUITE_P(, MedusaGolden,
                          ::testing::Values("medusa", "medusa-tgi", "medusa-vllm",
                                            "medusa-vllm-shared"),
                          test_name);
+INSTANTIATE_TEST_SUITE_P(, BlockGolden,
+                         ::testing::Values("dflash", "dflash-sliding", "dflash-speculators",
+                                           "dflash-speculators-sliding",
+                                           "dflash-speculators-causal", "dflash-deepspec", "dspark",
+                                           "dspark-gated", "dspark-mask-first", "dspark-deepspec"),
+                         test_name);
 INSTANTIATE_TEST_SUITE_P(, HeadGolden,
-                         ::testing::Values("speculators", "speculators-residual",
+                         ::testing::Values("eagle1", "eagle1-nobias", "eagle1-qwen2",
+                                           "mtp-deepseek", "mtp-mimo", "mtp-speculators",
+                                           "speculators", "speculators-residual",
                                            "speculators-input-norm", "speculators-qwen3",
                                            "speculators-eagle31", "specforge", "specforge-fc-norm",
                                            "official", "deepspec", "gguf", "gguf-input-norm"),

@@ -12,6 +12,7 @@
 #include "engine/engine.h"
 #include "model/backend.h"
 #include "sampling/fake_tokenizer.h"
+#include "speculation/drafters/block.h"
 #include "speculation/drafters/eagle.h"
 #include "speculation/drafters/medusa.h"
 #include "support/tiny_head.h"
@@ -52,7 +53,19 @@ const Model& target_model() {
   return model;
 }
 
-enum class Kind { eagle, eagle_with_normed_state, medusa };
+enum class Kind { eagle, eagle_with_normed_state, eagle1, dflash, dspark, medusa };
+
+std::shared_ptr<const HeadToLoad> head_of(Kind kind) {
+  switch (kind) {
+    case Kind::medusa: return tiny_medusa_to_load(target_model());
+    case Kind::eagle1: return tiny_eagle1_to_load(target_model());
+    case Kind::dflash: return tiny_block_to_load(target_model(), 0);
+    case Kind::dspark: return tiny_block_to_load(target_model(), 8);
+    case Kind::eagle:
+    case Kind::eagle_with_normed_state: break;
+  }
+  return tiny_head_to_load(target_model(), {.norm_output = kind == Kind::eagle_with_normed_state});
+}
 
 // An engine whose proposals are kept by text.
 class Scene {
@@ -61,11 +74,7 @@ class Scene {
     options.load.context = 256;
     options.load.cache_type = CacheType::f32;
     options.load.n_threads = 2;
-    options.load.head =
-        kind == Kind::medusa
-            ? tiny_medusa_to_load(target_model())
-            : tiny_head_to_load(target_model(),
-                                {.norm_output = kind == Kind::eagle_with_normed_state});
+    options.load.head = head_of(kind);
     target_ = load_cpu(target_model(), options.load);
     engine_ = std::make_unique<Engine>(target_, drafters(), options.engine);
     engine_->on_step([this](const StepReport& report) {
@@ -89,8 +98,10 @@ class Scene {
     std::vector<std::unique_ptr<Drafter>> drafters;
     if (kind_ == Kind::medusa)
       drafters.push_back(std::make_unique<MedusaDrafter>(target_));
+    else if (kind_ == Kind::dflash || kind_ == Kind::dspark)
+      drafters.push_back(std::make_unique<BlockDrafter>(target_, "dflash"));
     else
-      drafters.push_back(std::make_unique<EagleDrafter>(target_));
+      drafters.push_back(std::make_unique<EagleDrafter>(target_, "eagle"));
     return drafters;
   }
   Engine& engine() { return *engine_; }
@@ -196,8 +207,14 @@ TEST_P(Head, ProposesBehindCachedPages) {
   expect_fresh_trees(scene, 12);
 }
 
-// One row of the target is computed again, in its own place or, where a fork shares the page, in
-// another one.
+// Of so many positions a cut inside a page keeps so many: where the head goes on from the features
+// of the last one, one row of the target is computed again.
+int kept_by_a_cut(Kind kind, int length) {
+  const bool needs_features = kind != Kind::dflash && kind != Kind::dspark;
+  return needs_features && length % 64 != 0 ? length - 1 : length;
+}
+
+// In its own place or, where a fork shares the page, in another one.
 TEST_P(Head, ProposesAfterACutInsideAPage) {
   for (const int kept : {100, 65, 64, 128, 129, 131}) {
     for (const bool is_shared : {false, true}) {
@@ -214,7 +231,7 @@ TEST_P(Head, ProposesAfterACutInsideAPage) {
       std::vector<Token> prompt(text.begin(), text.begin() + kept);
       for (const Token token : random_text(9, 6)) prompt.push_back(token + 1);
       scene.engine().restart(*generation, prompt, Scene::greedy(), scene.stop(16));
-      EXPECT_EQ(generation->cached_tokens, kept % 64 == 0 ? kept : kept - 1);
+      EXPECT_EQ(generation->cached_tokens, kept_by_a_cut(GetParam(), kept));
       scene.run({generation.get()});
       expect_fresh_trees(scene, 6);
       if (fork) scene.target().end(*fork);
@@ -235,9 +252,9 @@ TEST_P(Head, ProposesAfterTwoCutsToOneLength) {
     scene.engine().restart(*generation, text, Scene::greedy(), scene.stop(16));
   };
   restart(90);
-  EXPECT_EQ(generation->cached_tokens, 89);
+  EXPECT_EQ(generation->cached_tokens, kept_by_a_cut(GetParam(), 90));
   restart(89);
-  EXPECT_EQ(generation->cached_tokens, 88);
+  EXPECT_EQ(generation->cached_tokens, kept_by_a_cut(GetParam(), 89));
   scene.run({generation.get()});
   expect_fresh_trees(scene, 6);
 }
@@ -317,7 +334,7 @@ TEST_P(Head, ProposesAfterTwoCuts) {
   for (const int kept : {120, 90})
     scene.engine().restart(*generation, std::span(text).first(kept + 1), Scene::greedy(),
                            scene.stop(16));
-  EXPECT_EQ(generation->cached_tokens, 89);
+  EXPECT_EQ(generation->cached_tokens, kept_by_a_cut(GetParam(), 90));
   scene.run({generation.get()});
   expect_fresh_trees(scene, 6);
 }
@@ -442,11 +459,18 @@ TEST_P(Head, DrawsGiveTheTargetsDistribution) {
 }
 
 INSTANTIATE_TEST_SUITE_P(, Head,
-                         ::testing::Values(Kind::eagle, Kind::eagle_with_normed_state,
-                                           Kind::medusa),
-                         [](const auto& tested) {
-                           if (tested.param == Kind::medusa) return "Medusa";
-                           return tested.param == Kind::eagle ? "Eagle" : "EagleWithNormedState";
+                         ::testing::Values(Kind::eagle, Kind::eagle_with_normed_state, Kind::eagle1,
+                                           Kind::dflash, Kind::dspark, Kind::medusa),
+                         [](const auto& tested) -> std::string {
+                           switch (tested.param) {
+                             case Kind::eagle: return "Eagle";
+                             case Kind::eagle_with_normed_state: return "EagleWithNormedState";
+                             case Kind::eagle1: return "Eagle1";
+                             case Kind::dflash: return "Dflash";
+                             case Kind::dspark: return "Dspark";
+                             case Kind::medusa: return "Medusa";
+                           }
+                           return "";
                          });
 
 }  // namespace

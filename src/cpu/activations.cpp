@@ -41,6 +41,12 @@ struct Activations::Widths {
       width = std::max(width, static_cast<std::size_t>(n) * static_cast<std::size_t>(size));
     };
     if (spec.eagle) widen(normed, static_cast<int>(spec.eagle->taps.size()), spec.eagle->tap_width);
+    if (spec.block) {
+      widen(normed, static_cast<int>(spec.block->taps.size()), spec.block->tap_width);
+      widen(normed, 1, spec.embedding + spec.block->successor_rank);
+    }
+    if (spec.eagle && spec.eagle->fused != EagleInput::Fused::features)
+      widen(normed, 2, spec.embedding);
     for (const LayerSpec& layer : spec.layers) {
       for (const Operation& operation : layer.operations) {
         if (operation.reads_token) widen(normed, 2, spec.embedding);

@@ -92,9 +92,10 @@ struct BlockMemory {
   // committed: positions of the block's sequence.
   BlockMemory(const AttentionPlan::Block& block, int committed, const Attention& attention,
               BumpAllocator& memory)
-      : BlockMemory((block.rows.end - block.rows.begin) * attention.n_heads / attention.n_kv_heads,
-                    (tile_of(block.last_position) + 1 - tile_of(committed)) * kTilePositions, block,
-                    attention, memory) {}
+      : BlockMemory(
+            (block.rows.end - block.rows.begin) * attention.n_heads / attention.n_kv_heads,
+            (tile_of(block.end_of(attention) - 1) + 1 - tile_of(committed)) * kTilePositions, block,
+            attention, memory) {}
 
   MatrixView<float> queries;  // [n][key_dim]
   typename Format::Memory format;
@@ -158,7 +159,7 @@ class BlockAttention {
   // Merges each tile, ascending, into what state_for(tile) says.
   template <typename StateFor>
   void run(Range tiles, StateFor state_for) {
-    first_ = first_visible(attention_, block_.first_position);
+    first_ = first_visible(attention_, block_.first_window);
     if (static_cast<int>(tiles.end) > first_path_tile_) score_path(tiles);
     for (int tile = tiles.begin; tile < static_cast<int>(tiles.end); ++tile) {
       add(tile, tile + 1 < static_cast<int>(tiles.end), state_for(tile));
@@ -187,7 +188,7 @@ class BlockAttention {
       const std::size_t begin = std::max(plan_.chains()[c].begin, block_.rows.begin);
       const std::size_t end = std::min(plan_.chains()[c].end, block_.rows.end);
       body(Range{(begin - block_.rows.begin) * group_, (end - block_.rows.begin) * group_},
-           std::span<const CacheRun>(row(end - 1 - block_.rows.begin).path));
+           std::span<const CacheRun>(row(end - 1 - block_.rows.begin).last_seen(attention_).path));
     }
   }
 
@@ -254,9 +255,10 @@ class BlockAttention {
       format_->scores(pages_[tile], committed, next, p);
     }
     for (std::size_t i = 0; i < n_; i += group_) {
-      const int position = row(i / group_).position;
-      const int first = first_visible(attention_, position);
-      std::fill_n(&memory_.present[i], group_, places(first - start, position + 1 - start));
+      const RowContext& own = row(i / group_);
+      const int first = own.first_seen(attention_);
+      const int last = own.last_seen(attention_).position;
+      std::fill_n(&memory_.present[i], group_, places(first - start, last + 1 - start));
     }
     const TileScores scores{attention_, memory_.present, p};
     if (tile < first_path_tile_) {

@@ -19,7 +19,8 @@ constexpr std::size_t kCutsMax = 4;
 // Whether both need the same tiles and the same working memory.
 bool same_work(const Attention& a, const Attention& b) {
   return a.n_heads == b.n_heads && a.n_kv_heads == b.n_kv_heads && a.key_dim == b.key_dim &&
-         a.value_dim == b.value_dim && a.window == b.window && a.first_key == b.first_key;
+         a.value_dim == b.value_dim && a.window == b.window && a.first_key == b.first_key &&
+         a.sees_block == b.sees_block;
 }
 
 }  // namespace
@@ -128,14 +129,16 @@ void AttentionPlan::cut_into_blocks(const Sequence& sequence, std::size_t n_bloc
     block.chains = {chain, chain};
     while (block.chains.end < chains_.size() && chains_[block.chains.end].begin < block.rows.end) {
       const std::size_t last_row = std::min(chains_[block.chains.end].end, block.rows.end) - 1;
-      block.n_runs += context(last_row).path.size();
+      const RowContext& last = context(last_row);
+      block.n_runs += (last.block_end ? *last.block_end : last).path.size();
       ++block.chains.end;
     }
-    block.first_position = context(block.rows.begin).position;
+    block.first_window = context(block.rows.begin).position;
     for (std::size_t r = block.rows.begin; r < block.rows.end; ++r) {
-      const int position = context(r).position;
-      block.first_position = std::min(block.first_position, position);
-      block.last_position = std::max(block.last_position, position);
+      const RowContext& row = context(r);
+      block.first_window = std::min(block.first_window, row.window_of.value_or(row.position));
+      block.last_position = std::max(block.last_position, row.position);
+      block.last_seen = std::max(block.last_seen, (row.block_end ? *row.block_end : row).position);
     }
     blocks_.push_back(block);
   }
@@ -146,9 +149,9 @@ void AttentionPlan::list_items(Work& work) const {
   work.cost = 0;
   for (int kv_head = 0; kv_head < work.attention.n_kv_heads; ++kv_head) {
     for (const Block& block : blocks_) {
-      const int first = first_visible(work.attention, block.first_position);
-      work.items.push_back(
-          {&block, kv_head, tile_of(first), tile_of(block.last_position) + 1, work.cost});
+      const int first = first_visible(work.attention, block.first_window);
+      work.items.push_back({&block, kv_head, tile_of(first),
+                            tile_of(block.end_of(work.attention) - 1) + 1, work.cost});
       work.cost += work.items.back().cost();
     }
   }

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -26,12 +27,23 @@ inline int tile_of(int position) {
 }
 
 // What one row may see: the committed positions [0, committed) of its sequence, then its path in
-// scratch, which ends with the row itself.
+// scratch, which ends with the row itself. Where a layer's rows see their whole block
+// (Attention::sees_block), the path of the block's last row instead, which is the same chain.
 struct RowContext {
   int position = 0;
   int committed = 0;
   std::span<const int> pages;
   std::vector<CacheRun> path;
+  const RowContext* block_end = nullptr;  // that row; null: this one
+  // The position whose window the row has; nothing: its own (BlockInput::windows_end_at_anchor).
+  std::optional<int> window_of = {};
+
+  const RowContext& last_seen(const Attention& attention) const {
+    return attention.sees_block && block_end ? *block_end : *this;
+  }
+  int first_seen(const Attention& attention) const {
+    return first_visible(attention, window_of.value_or(position));
+  }
 };
 
 class AttentionPlan {
@@ -51,10 +63,16 @@ class AttentionPlan {
 
   // Rows of one sequence at neighbouring places.
   struct Block {
-    Range rows;    // places
-    Range chains;  // of chains(): those that have a row in the block
-    int first_position = 0, last_position = 0;
+    Range rows;              // places
+    Range chains;            // of chains(): those that have a row in the block
+    int first_window = 0;    // the first position whose window a row has
+    int last_position = 0;   // of a row
+    int last_seen = 0;       // that a row sees in a layer where rows see their block
     std::size_t n_runs = 0;  // in the paths of its chains, all together
+
+    int end_of(const Attention& attention) const {
+      return (attention.sees_block ? last_seen : last_position) + 1;
+    }
   };
   std::span<const Block> blocks() const { return blocks_; }
 

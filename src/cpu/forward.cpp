@@ -1,6 +1,7 @@
 #include "cpu/forward.h"
 
 #include <algorithm>
+#include <cmath>
 #include <initializer_list>
 #include <optional>
 #include <variant>
@@ -17,10 +18,10 @@ Activations activations_in(HugeBuffer& buffer, const ModelSpec& spec, std::size_
   return {spec, rows, memory};
 }
 
-// Where a row stands in an ascending list that has it.
-std::size_t place_of(int row, std::span<const int> rows) {
+// Where a row stands in an ascending list.
+std::optional<std::size_t> place_of(int row, std::span<const int> rows) {
   const auto at = std::ranges::lower_bound(rows, row);
-  CHECK(at != rows.end() && *at == row);
+  if (at == rows.end() || *at != row) return {};
   return static_cast<std::size_t>(at - rows.begin());
 }
 
@@ -69,8 +70,10 @@ class Forward::Worker {
 
   void run(std::span<const int> layers) {
     if (f_.spec_.medusa) return run_medusa(*f_.spec_.medusa);
-    embed();
-    if (!f_.feature_rows_.empty()) fuse_features();
+    if (f_.spec_.block && !f_.fused_rows_.empty()) return store_text(layers);
+    if (rows_[0].completes) return complete_block();
+    begin_streams();
+    if (!f_.fused_rows_.empty()) fuse_features();
     for (const int layer : layers) {
       for (const Operation& operation : f_.spec_.layers[layer].operations) {
         if (const auto* attention = std::get_if<Attention>(&operation.body)) {
@@ -95,16 +98,8 @@ class Forward::Worker {
 
   void run_attention(const Operation& operation, const Attention& attention, int layer) {
     norm_for_heads(operation, attention, layer);
-    // A norm over all heads waits until all of a row's are there.
-    const bool norms_all = attention.qk_norm == HeadNorm::all;
-    multiply_heads(attention, layer, [&](const Head& head) {
-      add_bias(head, attention, layer);
-      if (head.kind == Kind::value) return store(head, layer);
-      if (norms_all) return;
-      norm_head(head, attention, layer);
-      finish_head(head, attention, layer);
-    });
-    if (norms_all) norm_all_heads(attention, layer);
+    multiply_heads(attention, layer, 0);
+    if (attention.qk_norm == HeadNorm::all) norm_all_heads(attention, layer);
     attend(attention, layer);
     multiply_output(layer);
     add_to_stream(operation, layer);
@@ -136,25 +131,59 @@ class Forward::Worker {
     }
   }
 
-  // The streams of a head's rows with features begin with the product of these, which comes to
-  // x_.output.
+  // The keys and values of rows of the text, of which a head has nothing else (BlockInput).
+  void store_text(std::span<const int> layers) {
+    fuse_features();
+    for (const int layer : layers) {
+      const Attention& attention = *attention_of(f_.spec_.layers[layer]);
+      thread_.for_each_row(PassPart::features, [&](std::size_t row) {
+        const std::span<float> state = x_.normed[row].first(x_.output.columns());
+        norm(x_.output[row], Role::feature_norm, 0, state);
+        quantize(state, row, {0, state.size()}, x_.input_forms,
+                 {&weights_of(Kind::key, layer), &weights_of(Kind::value, layer)});
+      });
+      multiply_heads(attention, layer, HeadPieces(attention).first_key());
+    }
+  }
+
+  // The streams of a head's rows that are fused begin with the product, which comes to x_.output.
   void fuse_features() {
     const PackedMatrix& fusion = matrix(Role::feature_fusion, 0);
     thread_.announce(fusion);
     thread_.for_each_row(PassPart::features, [&](std::size_t row) {
-      const auto& features = rows_[row].features;
-      if (features.empty()) return;
-      const std::size_t i = f_.feature_index(static_cast<int>(row));
-      const std::span<float> joined = x_.normed[i].first(fusion.columns);
-      const std::size_t width = joined.size() / features.size();
-      for (std::size_t tap = 0; tap < features.size(); ++tap)
-        std::ranges::copy(features[tap], joined.subspan(tap * width, width).begin());
-      norm_features(joined, width);
-      quantize(joined, i, {0, joined.size()}, x_.input_forms, {&fusion});
+      const std::optional<std::size_t> i = f_.fused_index(static_cast<int>(row));
+      if (!i) return;
+      const std::span<float> joined = x_.normed[*i].first(fusion.columns);
+      join_features(row, joined);
+      quantize(joined, *i, {0, joined.size()}, x_.input_forms, {&fusion});
     });
-    thread_.multiply_all(fusion, x_.input_forms.input(x_.normed), f_.feature_rows_.size(),
-                         x_.output);
+    thread_.multiply_all(fusion, x_.input_forms.input(x_.normed), f_.fused_rows_.size(), x_.output);
     thread_.done(PassPart::features);
+  }
+
+  void join_features(std::size_t row, std::span<float> joined) {
+    const ForwardRow& given = rows_[row];
+    if (f_.spec_.block) {
+      for (const std::span<const float> feature : given.features) {
+        std::ranges::copy(feature, joined.begin());
+        joined = joined.subspan(feature.size());
+      }
+      return;
+    }
+    const EagleInput& eagle = *f_.spec_.eagle;
+    if (eagle.fused != EagleInput::Fused::features) {
+      const std::size_t half = joined.size() / 2;
+      const bool is_token_first = eagle.fused == EagleInput::Fused::token_and_state;
+      const std::span<float> token = is_token_first ? joined.first(half) : joined.last(half);
+      embed(row, token);
+      if (!f_.weights_.vector(Role::token_norm, 0).empty()) norm(token, Role::token_norm, 0, token);
+      joined = is_token_first ? joined.last(half) : joined.first(half);
+    }
+    const std::size_t width = eagle.tap_width;
+    for (std::size_t tap = 0; tap < eagle.taps.size(); ++tap)
+      std::ranges::copy(given.features.empty() ? given.state : given.features[tap],
+                        joined.subspan(tap * width, width).begin());
+    norm_features(joined, width);
   }
 
   void norm_features(std::span<float> joined, std::size_t tap_width) {
@@ -169,7 +198,7 @@ class Forward::Worker {
   }
 
   // What the stream does not have yet; the next norm adds it.
-  void embed() { missing_ = {}; }
+  void begin_streams() { missing_ = {}; }
   void add_to_stream(const Operation& operation, int layer) { missing_ = {&operation, layer}; }
 
   // --- norms: rows of x_.normed, in the forms that the products with it ask for
@@ -213,9 +242,13 @@ class Forward::Worker {
   }
 
   void norm_token(std::size_t row, int layer, std::span<float> out) {
+    embed(row, out);
+    norm(out, Role::token_norm, layer, out);
+  }
+
+  void embed(std::size_t row, std::span<float> out) {
     f_.weights_.embed(rows_[row].token, out);
     if (f_.spec_.embedding_scale != 1) vectors_.scale(f_.spec_.embedding_scale, out);
-    norm(out, Role::token_norm, layer, out);
   }
 
   // Rows that want logits are packed together.
@@ -224,7 +257,7 @@ class Forward::Worker {
     thread_.for_each_row(PassPart::head_in, [&](std::size_t row) {
       complete_stream(row);
       for_each_tap(f_.spec_.n_layers(), row,
-                   [&](std::span<float> tap) { norm(x_.stream[row], Role::output_norm, 0, tap); });
+                   [&](std::span<float> tap) { norm_output(x_.stream[row], tap); });
       if (!rows_[row].wants_logits) return;
       const std::size_t i = f_.logit_index(static_cast<int>(row));
       const std::span<float> normed = x_.normed[i].first(x_.stream.columns());
@@ -234,9 +267,19 @@ class Forward::Worker {
       if (is_normed)
         std::ranges::copy(x_.stream[row], normed.begin());
       else
-        norm(x_.stream[row], Role::output_norm, 0, normed);
+        norm_output(x_.stream[row], normed);
+      if (!f_.block_states_.empty())
+        std::ranges::copy(
+            normed, f_.block_states_.begin() + static_cast<std::ptrdiff_t>(i * normed.size()));
       quantize(normed, i, {0, normed.size()}, x_.input_forms, {&f_.weights_.head()});
     });
+  }
+
+  void norm_output(std::span<const float> x, std::span<float> y) {
+    if (f_.spec_.has_output_norm)
+      norm(x, Role::output_norm, 0, y);
+    else
+      std::ranges::copy(x, y.begin());
   }
 
   // keep(where a row's part of a tap goes), as often as the tap is asked for.
@@ -289,15 +332,11 @@ class Forward::Worker {
 
   void begin_stream(std::size_t row) {
     const std::span<float> stream = x_.stream[row];
-    if (!f_.spec_.eagle) {
-      f_.weights_.embed(rows_[row].token, stream);
-      if (f_.spec_.embedding_scale != 1) vectors_.scale(f_.spec_.embedding_scale, stream);
-      return;
-    }
-    const bool has_features = !rows_[row].features.empty();
-    const std::span<const float> state =
-        has_features ? x_.output[f_.feature_index(static_cast<int>(row))] : rows_[row].state;
+    if (!f_.spec_.eagle) return embed(row, stream);
+    const std::optional<std::size_t> fused = f_.fused_index(static_cast<int>(row));
+    const std::span<const float> state = fused ? x_.output[*fused] : rows_[row].state;
     std::ranges::copy(state.first(stream.size()), stream.begin());
+    if (fused) add_bias(Role::feature_fusion_bias, 0, stream);
   }
 
   // Columns of x, whole groups of them, in the forms that the readers ask for. x: row `row`.
@@ -318,16 +357,16 @@ class Forward::Worker {
 
   // --- attention
 
-  // q, k and v of x_.normed. finish(head) on the thread that has just multiplied the head.
-  template <typename F>
-  void multiply_heads(const Attention& attention, int layer, const F& finish) {
+  // q, k and v of x_.normed, each piece finished by the thread that has just multiplied it. first:
+  // of the pieces; what comes before it is left out.
+  void multiply_heads(const Attention& attention, int layer, std::size_t first) {
     const HeadPieces pieces(attention);
     const ProductInput normed = x_.input_forms.input(x_.normed);
     thread_.share_out(
         {&weights_of(Kind::query, layer), &weights_of(Kind::key, layer),
          &weights_of(Kind::value, layer)},
-        rows_.size(), pieces.size(), 1, [&](Range rows, Range index) {
-          const HeadPieces::Piece piece = pieces[index.begin];
+        rows_.size(), pieces.size() - first, 1, [&](Range rows, Range index) {
+          const HeadPieces::Piece piece = pieces[first + index.begin];
           const MatrixView<float>& out = rows_of(piece.kind);
           const std::size_t head_dim = piece.head_dim;
           thread_.multiply(weights_of(piece.kind, layer), normed, rows, piece.panels,
@@ -335,11 +374,21 @@ class Forward::Worker {
           thread_.done(PassPart::qkv);
           for (std::size_t row = rows.begin; row < rows.end; ++row) {
             for (std::size_t head = piece.heads.begin; head < piece.heads.end; ++head)
-              finish({piece.kind, row, head, out[row].subspan(head * head_dim, head_dim)});
+              finish_product({piece.kind, row, head, out[row].subspan(head * head_dim, head_dim)},
+                             attention, layer);
           }
           thread_.done(PassPart::heads);
         });
     thread_.done(PassPart::heads);
+  }
+
+  void finish_product(const Head& head, const Attention& attention, int layer) {
+    add_bias(head, attention, layer);
+    if (head.kind == Kind::value) return store(head, layer);
+    // A norm over all heads waits until all of a row's are there.
+    if (attention.qk_norm == HeadNorm::all) return;
+    norm_head(head, attention, layer);
+    finish_head(head, attention, layer);
   }
 
   void add_bias(const Head& head, const Attention& attention, int layer) {
@@ -533,6 +582,66 @@ class Forward::Worker {
     thread_.done(PassPart::features);
   }
 
+  // --- blocks that tokens complete
+
+  // Logits and confidences of rows of the last pass over blocks, by the tokens before what they
+  // guess.
+  void complete_block() {
+    const std::size_t rank = f_.spec_.block->successor_rank, width = f_.spec_.embedding;
+    const PackedMatrix& gate = matrix(Role::successor_gate, 0);
+    const PackedMatrix& output = f_.weights_.head(1);
+    const bool is_gated = gate.columns > 0;
+    thread_.announce(is_gated ? gate : output);
+    thread_.for_each_row(PassPart::features, [&](std::size_t row) {
+      // [state; the token's vector]
+      const std::span<float> joined = x_.normed[row].first(width + rank);
+      std::ranges::copy(block_state(row), joined.begin());
+      f_.weights_.successor(rows_[row].token, joined.last(rank));
+      if (f_.spec_.block->has_confidence) f_.confidences_[row] = confidence_of(joined);
+      if (is_gated)
+        quantize(joined, row, {0, joined.size()}, x_.input_forms, {&gate});
+      else
+        begin_completing(joined.last(rank), row, output);
+    });
+    if (is_gated) {
+      thread_.multiply_all(gate, x_.input_forms.input(x_.normed), rows_.size(), x_.output);
+      thread_.done(PassPart::features);
+      thread_.for_each_row(PassPart::features, [&](std::size_t row) {
+        const std::span<float> vector = x_.normed[row].subspan(width, rank);
+        const std::span<float> gates = x_.output[row].first(rank);
+        add_bias(Role::successor_gate_bias, 0, gates);
+        for (std::size_t i = 0; i < rank; ++i) vector[i] *= sigmoid(gates[i]);
+        begin_completing(vector, row, output);
+      });
+    }
+    multiply_head({0, rows_.size()}, output);
+  }
+
+  // The product reads it from the row's begin.
+  void begin_completing(std::span<const float> vector, std::size_t row,
+                        const PackedMatrix& output) {
+    const std::span<float> input = x_.normed[row].first(vector.size());
+    std::copy(vector.begin(), vector.end(), input.begin());
+    quantize(input, row, {0, input.size()}, x_.input_forms, {&output});
+  }
+
+  std::size_t block_index(std::size_t row) const {
+    const std::optional<std::size_t> index = place_of(*rows_[row].completes, f_.block_rows_);
+    CHECK(index);
+    return *index;
+  }
+  std::span<const float> block_state(std::size_t row) const {
+    const std::size_t width = f_.spec_.embedding;
+    return std::span(f_.block_states_).subspan(block_index(row) * width, width);
+  }
+  static float sigmoid(float x) { return 1 / (1 + std::exp(-x)); }
+  float confidence_of(std::span<const float> joined) const {
+    const std::span<const float> weights = f_.weights_.vector(Role::confidence, 0);
+    float sum = f_.weights_.vector(Role::confidence_bias, 0)[0];
+    for (std::size_t i = 0; i < weights.size(); ++i) sum += weights[i] * joined[i];
+    return sigmoid(sum);
+  }
+
   // --- output matrix
 
   // Logits of those of x_.normed's rows.
@@ -544,6 +653,12 @@ class Forward::Worker {
     thread_.multiply_rows(head, normed, of, logits, [&](Range rows, Range columns) {
       for (std::size_t i = rows.begin; i < rows.end; ++i) {
         const std::span<float> part = logits[i].subspan(columns.begin, columns.end - columns.begin);
+        if (rows_[0].completes) {
+          const MatrixView<const float> said(f_.block_logits_.data(), f_.block_rows_.size(),
+                                             head.panels() * kPanel);
+          vectors_.add(said[block_index(i)].subspan(columns.begin, part.size()), part);
+          continue;
+        }
         if (f_.spec_.logit_scale != 1) vectors_.scale(f_.spec_.logit_scale, part);
         if (f_.spec_.logit_softcap)
           vectors_.softcap(static_cast<float>(*f_.spec_.logit_softcap), part);
@@ -587,29 +702,50 @@ void Forward::run(std::span<const ForwardRow> rows, std::span<const int> layers,
   CHECK(rows.size() <= batch_rows_);
   n_rows_ = rows.size();
   logit_rows_.clear();
-  feature_rows_.clear();
+  fused_rows_.clear();
+  const bool fuses_states =
+      spec_.eagle && spec_.eagle->fused != EagleInput::Fused::features && !layers.empty();
   for (std::size_t row = 0; row < rows.size(); ++row) {
     if (rows[row].wants_logits) logit_rows_.push_back(static_cast<int>(row));
-    if (!rows[row].features.empty()) feature_rows_.push_back(static_cast<int>(row));
+    if (!rows[row].features.empty() || fuses_states) fused_rows_.push_back(static_cast<int>(row));
   }
   logits_.resize(std::max(logits_.size(), logit_rows_.size() * weights_.head().panels() * kPanel));
   taps_.resize(std::max(taps_.size(), taps.size() * rows.size() * spec_.embedding));
   std::vector<const RowContext*> contexts;
   for (const ForwardRow& row : rows) contexts.push_back(&row.context);
-  if (!spec_.medusa) attention_.begin_pass(std::move(contexts));
+  const bool is_block = spec_.block && fused_rows_.empty() && !rows[0].completes;
+  if (spec_.block && spec_.block->successor_rank > 0) {
+    if (rows[0].completes) {
+      confidences_.resize(rows.size());
+    } else if (is_block) {
+      block_states_.resize(logit_rows_.size() * spec_.embedding);
+    }
+  }
+  if (is_block || (!spec_.medusa && !spec_.block)) attention_.begin_pass(std::move(contexts));
   team_.run([&](int thread) { Worker(*this, thread, rows, taps, prefetch, timer).run(layers); });
+  if (is_block && spec_.block->successor_rank > 0) {
+    block_rows_ = logit_rows_;
+    block_logits_ = logits_;
+  }
 }
 
 std::size_t Forward::logit_index(int row) const {
-  return place_of(row, logit_rows_);
+  const std::optional<std::size_t> index = place_of(row, logit_rows_);
+  CHECK(index);
+  return *index;
 }
 
-std::size_t Forward::feature_index(int row) const {
-  return place_of(row, feature_rows_);
+std::optional<std::size_t> Forward::fused_index(int row) const {
+  return place_of(row, fused_rows_);
 }
 
 std::span<const float> Forward::logits(int row) const {
   return {&logits_[logit_index(row) * weights_.head().panels() * kPanel], weights_.head().outputs};
+}
+
+std::optional<float> Forward::confidence(int row) const {
+  if (!spec_.block || !spec_.block->has_confidence || block_rows_.empty()) return {};
+  return confidences_.at(static_cast<std::size_t>(row));
 }
 
 std::span<const float> Forward::tap(int tap, int row) const {

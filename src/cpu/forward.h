@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -25,10 +26,14 @@ struct ForwardRow {
   RowContext context;  // its own place is the end of context.path
   bool wants_logits = false;
   // Of a head (EagleInput), what its stream begins with: its own state, [embedding], or features,
-  // [taps] of [tap_width].
+  // [taps] of [tap_width]. Of BlockInput: features of rows of the text, which all rows of a pass
+  // are or none.
   std::span<const float> state = {};
   std::vector<std::span<const float>> features = {};
   int medusa_head = 0;  // of MedusaHeads: which; features are the target's state
+  // Of BlockInput: the row of the last pass over blocks that this one completes, which all rows of
+  // a pass do or none.
+  std::optional<int> completes = {};
 };
 
 class Forward {
@@ -49,6 +54,8 @@ class Forward {
   // what taps[tap] names, [embedding].
   std::span<const float> logits(int row) const;
   std::span<const float> tap(int tap, int row) const;
+  // BlockInput::has_confidence, of a row that completes another.
+  std::optional<float> confidence(int row) const;
 
   // Working memory for the largest batch and tables for every position; without logits.
   static std::size_t working_bytes(const ModelSpec& spec, const LoadOptions& options);
@@ -56,9 +63,9 @@ class Forward {
  private:
   class Worker;  // one thread's part of a run
 
-  // Which of the rows that wanted logits, or that have features.
+  // Which of the rows that wanted logits, or, if it is one of them, that feature_fusion is for.
   std::size_t logit_index(int row) const;
-  std::size_t feature_index(int row) const;
+  std::optional<std::size_t> fused_index(int row) const;
 
   const ModelSpec& spec_;
   const Weights& weights_;
@@ -76,10 +83,15 @@ class Forward {
   std::vector<ThreadMemory> thread_memories_;
   PagedAttention attention_;
 
-  std::vector<int> logit_rows_, feature_rows_;  // of the last run
-  std::vector<float> logits_;                   // [logit_rows][padded vocabulary]
-  std::vector<float> taps_;                     // [taps][rows][embedding]
+  std::vector<int> logit_rows_, fused_rows_;  // of the last run
+  std::vector<float> logits_;                 // [logit_rows][padded vocabulary]
+  std::vector<float> taps_;                   // [taps][rows][embedding]
   std::size_t n_rows_ = 0;
+
+  // Of the last pass over blocks: the rows that wanted logits, these, and their states after the
+  // output norm, [rows][embedding]. Of the last pass that completed some: [rows].
+  std::vector<int> block_rows_;
+  std::vector<float> block_logits_, block_states_, confidences_;
 };
 
 }  // namespace outrider

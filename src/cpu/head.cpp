@@ -11,12 +11,15 @@
 namespace outrider {
 namespace {
 
-std::vector<int> taps_of(const ModelSpec& head, const ModelSpec& target) {
-  return head.eagle ? head.eagle->taps : std::vector{target.n_layers()};
+std::size_t tap_width_of(const ModelSpec& head) {
+  if (head.eagle) return static_cast<std::size_t>(head.eagle->tap_width);
+  return static_cast<std::size_t>(head.block ? head.block->tap_width : head.embedding);
 }
 
-std::size_t tap_width_of(const ModelSpec& head) {
-  return static_cast<std::size_t>(head.eagle ? head.eagle->tap_width : head.embedding);
+// What is kept of a row that the next one needs.
+std::size_t features_kept(const ModelSpec& head) {
+  if (head.block) return 0;
+  return tap_width_of(head) * (head.eagle ? head.eagle->taps.size() : 1);
 }
 
 }  // namespace
@@ -28,6 +31,8 @@ LoadOptions CpuHead::options_beside(const LoadOptions& target, const HeadToLoad&
   options.batch_rows = target.batch_rows + target.n_sequences;
   if (const auto& medusa = head.model.spec.medusa)
     options.batch_rows = std::max(options.batch_rows, medusa->n_heads * target.n_sequences);
+  if (const auto& block = head.model.spec.block)
+    options.batch_rows = std::max(options.batch_rows, block->n_rows * target.n_sequences);
   options.requantize = head.options.requantize;
   options.output_ids = head.options.output_ids;
   options.output_names = head.options.output_names;
@@ -38,9 +43,7 @@ LoadOptions CpuHead::options_beside(const LoadOptions& target, const HeadToLoad&
 
 MemoryNeed CpuHead::memory_need(const HeadToLoad& head, const LoadOptions& target, int n_pages) {
   MemoryNeed need = LoadedModel::memory_need(head.model, options_beside(target, head), n_pages);
-  const ModelSpec& spec = head.model.spec;
-  const std::size_t n_features = tap_width_of(spec) * (spec.eagle ? spec.eagle->taps.size() : 1);
-  need.cache += n_features * sizeof(float) * static_cast<std::size_t>(n_pages);
+  need.cache += features_kept(head.model.spec) * sizeof(float) * static_cast<std::size_t>(n_pages);
   return need;
 }
 
@@ -51,7 +54,7 @@ CpuHead::CpuHead(const HeadToLoad& head, const LoadOptions& options, Target targ
       first_layer_(target_.model.spec().n_layers()),
       taps_(taps_of(spec(), target_.model.spec())),
       tap_width_(tap_width_of(spec())),
-      n_features_(tap_width_ * taps_.size()),
+      n_features_(features_kept(spec())),
       all_layers_(static_cast<std::size_t>(layers_in_cache(spec()))),
       page_features_(n_features_ * static_cast<std::size_t>(n_pages) * sizeof(float),
                      /*is_filled=*/false),
@@ -124,7 +127,7 @@ void CpuHead::read_features(int row, std::span<float> out) const {
 void CpuHead::committed(SequenceId sequence, std::span<const SlotId> path, int first,
                         std::span<const CacheCopy> copies) {
   model_.memory().copy(copies);
-  if (path.empty()) return;
+  if (path.empty() || n_features_ == 0) return;
   of(sequence).completed.reset();
   const int last = first + static_cast<int>(path.size()) - 1;
   for (int position = first; position <= last; ++position) {
@@ -145,6 +148,7 @@ void CpuHead::committed(SequenceId sequence, std::span<const SlotId> path, int f
 }
 
 int CpuHead::length_kept(SequenceId sequence, int length) {
+  if (n_features_ == 0) return length;
   Sequence& cut = of(sequence);
   // Where a row has to be computed again, what it goes on from is gone.
   if (length == target_.cache.committed(sequence) && !cut.completed) return length;
@@ -164,6 +168,8 @@ void CpuHead::reused(SequenceId sequence) {
 
 // What the row's stream begins with.
 void CpuHead::set_state(const Row& row, ForwardRow& prepared) {
+  const bool is_of_text = row.slot.has_value();
+  if (spec().block && !is_of_text) return;
   if (const auto* own = std::get_if<std::span<const float>>(&row.before)) {
     CHECK(own->size() == static_cast<std::size_t>(spec().embedding));
     prepared.state = *own;
@@ -190,6 +196,22 @@ SlotId CpuHead::slot_of(std::span<const Row> rows, std::size_t i, std::span<cons
   return *row.slot;
 }
 
+// What rows of a block see of it, and of what comes before.
+void CpuHead::set_blocks(std::span<const Row> rows, std::span<ForwardRow> prepared) const {
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (!rows[i].block_end) continue;
+    RowContext& context = prepared[i].context;
+    context.block_end = &prepared[static_cast<std::size_t>(*rows[i].block_end)].context;
+    if (!spec().block->windows_end_at_anchor) continue;
+    const auto* const before = std::get_if<EarlierRow>(&rows[i].parent);
+    const bool is_anchor =
+        !before || rows[static_cast<std::size_t>(before->row)].block_end != rows[i].block_end;
+    context.window_of = is_anchor
+                            ? std::max(0, rows[i].position - 1)
+                            : prepared[static_cast<std::size_t>(before->row)].context.window_of;
+  }
+}
+
 Pass CpuHead::forward(std::span<const Row> rows, const ForwardOptions& options) {
   ScratchOfBatch scratch(target_.cache, rows);
   PassTimer timer(options.profile, this->options().n_threads, model_.weights());
@@ -207,6 +229,13 @@ Pass CpuHead::forward(std::span<const Row> rows, const ForwardOptions& options) 
     const Row& row = rows[i];
     CHECK(is_used_by(row.sequence));
     prepared[i].wants_logits = row.wants_logits;
+    if (const auto* completed = std::get_if<BlockRow>(&row.before)) {
+      CHECK(row.wants_logits && spec().block && spec().block->successor_rank > 0);
+      prepared[i].token = row.token;
+      prepared[i].completes = completed->row;
+      pass.slots.emplace_back();
+      continue;
+    }
     set_state(row, prepared[i]);
     if (spec().medusa) {
       prepared[i].medusa_head = row.position - target_.cache.committed(row.sequence);
@@ -220,6 +249,7 @@ Pass CpuHead::forward(std::span<const Row> rows, const ForwardOptions& options) 
     CHECK(prepared[i].context.position == row.position);
     pass.slots.push_back(slot);
   }
+  set_blocks(rows, prepared);
   model_.run(prepared, layers, options.taps, target_.prefetch(), timer);
   scratch.keep();
   timer.finish();
@@ -230,6 +260,11 @@ std::vector<float> CpuHead::read_tap(const Pass& pass, int tap, int row) const {
   CHECK(pass.number == model_.pass_number());
   const std::span<const float> values = model_.tap(tap, row);
   return {values.begin(), values.end()};
+}
+
+std::optional<float> CpuHead::read_confidence(const Pass& pass, int row) const {
+  CHECK(pass.number == model_.pass_number());
+  return model_.confidence(row);
 }
 
 SequenceId CpuHead::begin(CacheScope scope) {

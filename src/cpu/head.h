@@ -2,7 +2,8 @@
 // in the same pages, and the features of the target that it goes on from.
 //
 // Features are views into the target's last pass. Those of each page's last row and of each
-// sequence's last committed row are kept, because the next row of the text needs them.
+// sequence's last committed row are kept, because the next row of the text needs them; but not for
+// a head whose rows of the text need their own alone (BlockInput).
 
 #pragma once
 
@@ -37,7 +38,7 @@ class CpuHead final : public Backend {
   // Layers of its own that a text's rows have in the cache.
   // Medusa's heads have none, but pages that their features are kept with, which count as written
   // by one.
-  static int layers_in_cache(const ModelSpec& head) { return head.eagle ? head.n_layers() : 1; }
+  static int layers_in_cache(const ModelSpec& head) { return head.medusa ? 1 : head.n_layers(); }
 
   // --- what the target's backend says
 
@@ -67,6 +68,7 @@ class CpuHead final : public Backend {
     return model_.choose(pass, requests);
   }
   std::vector<float> read_tap(const Pass& pass, int tap, int row) const override;
+  std::optional<float> read_confidence(const Pass& pass, int row) const override;
   void add_outputs(std::span<const Token> tokens) override { model_.add_outputs(tokens); }
   void remove_added_outputs() override { model_.remove_added_outputs(); }
 
@@ -114,6 +116,7 @@ class CpuHead final : public Backend {
   std::span<const float> kept_features(SequenceId sequence);
   void read_features(int row, std::span<float> out) const;
   void set_state(const Row& row, ForwardRow& prepared);
+  void set_blocks(std::span<const Row> rows, std::span<ForwardRow> prepared) const;
   SlotId slot_of(std::span<const Row> rows, std::size_t row, std::span<const SlotId> slots,
                  const LayerSet& layers);
 
@@ -121,8 +124,8 @@ class CpuHead final : public Backend {
   LoadedModel model_;
   const int first_layer_;  // the number that its first layer has in the cache
   const std::vector<int> taps_;
-  const std::size_t tap_width_, n_features_;
-  std::vector<int> all_layers_;  // of those in the cache
+  const std::size_t tap_width_, n_features_;  // of those that are kept
+  std::vector<int> all_layers_;               // of those in the cache
   // Allocated at the beginning, so that no commit has to.
   HugeBuffer page_features_;         // [pages][n_features]; untouched ones take no memory
   std::vector<float> own_features_;  // [sequences][n_features]

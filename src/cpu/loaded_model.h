@@ -4,6 +4,7 @@
 
 #pragma once
 
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -42,6 +43,7 @@ class LoadedModel {
   // Of the last pass, as Backend says.
   std::vector<Choice> choose(const Pass& pass, std::span<const ChoiceRequest> requests);
   std::span<const float> tap(int tap, int row) const { return forward_.tap(tap, row); }
+  std::optional<float> confidence(int row) const { return forward_.confidence(row); }
   void add_outputs(std::span<const Token> tokens);
   void remove_added_outputs();
 

@@ -36,6 +36,7 @@ std::optional<PassPart> part_of(Role role) {
     case Role::mlp_up: return PassPart::gate_up;
     case Role::mlp_down: return PassPart::down;
     case Role::feature_fusion:
+    case Role::successor_gate:
     case Role::medusa_block: return PassPart::features;
     default: return {};
   }

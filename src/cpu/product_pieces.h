@@ -51,6 +51,8 @@ class HeadPieces {
   };
   std::size_t size() const { return size_; }
   Piece operator[](std::size_t index) const;
+  // Queries come first, then keys, then values.
+  std::size_t first_key() const { return heads_[0].pieces; }
 
  private:
   struct Heads {

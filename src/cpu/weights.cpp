@@ -159,11 +159,17 @@ std::vector<const TensorView*> head_tensors(const Model& model) {
   std::vector<const TensorView*> tensors{output ? output : model.weight(Role::token_embedding)};
   for (int layer = 0; layer < model.spec.n_layers(); ++layer)
     if (const TensorView* own = model.weight(Role::medusa_output, layer)) tensors.push_back(own);
+  if (const TensorView* own = model.weight(Role::successor_output)) tensors.push_back(own);
   return tensors;
 }
 
 bool is_output(Role role) {
-  return role == Role::output || role == Role::medusa_output;
+  return role == Role::output || role == Role::medusa_output || role == Role::successor_output;
+}
+
+// Rows of it are read one by one.
+bool is_table(Role role) {
+  return role == Role::token_embedding || role == Role::successor_table;
 }
 
 PackedMatrix head_layout(const TensorView& tensor, const LoadOptions& options) {
@@ -192,7 +198,7 @@ WeightBytes weight_bytes(const Model& model, const LoadOptions& options) {
     for (int r = 0; r < kRoles; ++r) {
       const Role role = static_cast<Role>(r);
       const TensorView* tensor = model.weights[layer * kRoles + r];
-      if (tensor == nullptr || role == Role::token_embedding || is_output(role)) continue;
+      if (tensor == nullptr || is_table(role) || is_output(role)) continue;
       if (is_matrix(role)) {
         bytes.matrices += packed(*tensor);
       } else {
@@ -210,6 +216,7 @@ Weights::Weights(const Model& model, const LoadOptions& options, ThreadTeam& tea
       matrices_(model.spec.layers.size() * kRoles),
       vectors_(model.spec.layers.size() * kRoles),
       head_tokens_(options.output_ids) {
+  if (const TensorView* successors = model.weight(Role::successor_table)) successors_ = *successors;
   std::vector<Packing> packings;
   std::size_t offset = 0;
   const auto place = [&](const TensorView& tensor, PackedMatrix& matrix) {
@@ -222,7 +229,7 @@ Weights::Weights(const Model& model, const LoadOptions& options, ThreadTeam& tea
     for (int r = 0; r < kRoles; ++r) {
       const Role role = static_cast<Role>(r);
       const TensorView* tensor = model.weights[index(role, layer)];
-      if (tensor == nullptr || role == Role::token_embedding || is_output(role)) continue;
+      if (tensor == nullptr || is_table(role) || is_output(role)) continue;
       if (is_matrix(role)) {
         place(*tensor, matrices_[index(role, layer)]);
       } else {
@@ -293,9 +300,9 @@ void Weights::cut_head(std::size_t n) {
   for (Head& head : heads_) head.matrix.outputs = n;
 }
 
-void Weights::embed(Token token, std::span<float> out) const {
-  const std::size_t row_bytes = embedding_.bytes.size() / embedding_.rows();
-  dequantize(embedding_.type, embedding_.bytes.subspan(token * row_bytes, row_bytes), out);
+void Weights::copy_row(const TensorView& table, Token token, std::span<float> out) {
+  const std::size_t row_bytes = table.bytes.size() / table.rows();
+  dequantize(table.type, table.bytes.subspan(token * row_bytes, row_bytes), out);
 }
 
 }  // namespace outrider

@@ -33,7 +33,8 @@ class Weights {
   std::span<const float> vector(Role role, int layer = 0) const {
     return vectors_[index(role, layer)];
   }
-  // The output matrix; of Medusa's heads that have their own, the first one's and theirs.
+  // The output matrix; of Medusa's heads that have their own, the first one's and theirs; of a head
+  // of blocks also successor_output.
   const PackedMatrix& head(std::size_t i = 0) const { return heads_[i].matrix; }
   std::size_t n_heads() const { return heads_.size(); }
   // Appends outputs for these tokens, which with those before are no more than
@@ -43,7 +44,9 @@ class Weights {
   void cut_head(std::size_t n);
 
   // The embedding of a token, before any scaling: [embedding].
-  void embed(Token token, std::span<float> out) const;
+  void embed(Token token, std::span<float> out) const { copy_row(embedding_, token, out); }
+  // Its row of successor_table: [rank].
+  void successor(Token token, std::span<float> out) const { copy_row(successors_, token, out); }
 
  private:
   std::size_t index(Role role, int layer) const { return layer * kRoles + static_cast<int>(role); }
@@ -53,7 +56,9 @@ class Weights {
     PackedMatrix matrix;
   };
 
-  TensorView embedding_;
+  static void copy_row(const TensorView& table, Token token, std::span<float> out);
+
+  TensorView embedding_, successors_;  // rows are read from the file
   HugeBuffer packed_;
   std::vector<PackedMatrix> matrices_;       // [n_layers][kRoles]
   std::vector<std::vector<float>> vectors_;  // [n_layers][kRoles]

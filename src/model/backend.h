@@ -39,7 +39,11 @@ struct KeptFeatures {};  // the features of the last committed position; zeros i
 struct TargetRow {
   int row;
 };  // the features of a row of the target's last pass, of the same sequence
-using StateBefore = std::variant<KeptFeatures, TargetRow, std::span<const float>>;  // or its own
+struct BlockRow {
+  int row;
+};  // what a row of the head's last pass over blocks says, which the token completes (BlockInput)
+using StateBefore =
+    std::variant<KeptFeatures, TargetRow, BlockRow, std::span<const float>>;  // or its own
 
 // One token to compute. It attends to the committed positions and to its ancestors, nothing else,
 // so its logits have the bits that plain decoding of its path would give.
@@ -53,6 +57,9 @@ struct Row {
   StateBefore before = KeptFeatures{};
   // The slot of a row of the target, which the head's layers write, too; nothing: a new one.
   std::optional<SlotId> slot = {};
+  // Of a block (BlockInput in model/spec.h): its last row in the batch, whose path goes through
+  // this one.
+  std::optional<int> block_end = {};
 };
 
 struct ForwardOptions {
@@ -110,7 +117,7 @@ struct LoadOptions {
 // A learned head with its own options, of which those count that say how weights are loaded:
 // requantize, and those of outputs.
 struct HeadToLoad {
-  Model model;  // spec.eagle or spec.medusa is set, for this target
+  Model model;  // spec.eagle, spec.medusa or spec.block is set, for this target
   LoadOptions options = {};
 };
 
@@ -135,6 +142,8 @@ class Backend {
 
   // What forward_options.taps[tap] names, for one row: [embedding].
   virtual std::vector<float> read_tap(const Pass& pass, int tap, int row) const = 0;
+  // BlockInput::has_confidence: of a completed row; nothing where there is none.
+  virtual std::optional<float> read_confidence(const Pass&, int /*row*/) const { return {}; }
 
   // Gives these tokens logits from the next forward pass on. Tokens that have some, that are beyond
   // the vocabulary or beyond output_room are ignored. If any is added, the last pass is over.
@@ -146,8 +155,12 @@ class Backend {
   // one's: of those that use it, forward() writes the head's keys and values into slots that the
   // model's last pass has written, or into new ones, which are scratch; the calls of the cache are
   // this backend's. Medusa's heads have no keys and values, and rows of theirs no slots and tokens:
-  // a row at position committed + h is head h's. They come ordered by head, all with logits. The
-  // features of a model's pass can be read (TargetRow) until its next forward pass.
+  // a row at position committed + h is head h's. They come ordered by head, all with logits. Of a
+  // head of BlockInput a pass has rows of the text alone, with slots and with the TargetRow that
+  // each is; or blocks alone, with new slots; or rows that complete those of the last pass over
+  // blocks (BlockRow), which wanted logits, with the token before the one that is guessed, and
+  // without slots. The features of a model's pass can be read
+  // (TargetRow) until its next forward pass.
   virtual Backend* head() { return nullptr; }
   // Loads the head anew, as read or encoded in another way. It has as many layers as before, and no
   // sequence lives. Throws as BackendFactory::load() does, and then the target has no head.

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/token.h"
@@ -17,9 +18,10 @@
 namespace outrider {
 
 struct Head {
-  // spec.eagle or spec.medusa is set; the vocabulary is the target's, and so is the checkpoint that
-  // tensors come from which the head does not have.
+  // spec.eagle, spec.block or spec.medusa is set; the vocabulary is the target's, and so is the
+  // checkpoint that tensors come from which the head does not have.
   Model model;
+  std::string kind;      // as people call it: "EAGLE-3"
   std::string producer;  // by whose conventions the file was read: "speculators", "SpecForge"
   // The target's tokens that the rows of the output matrix stand for, each once; empty: all, in
   // order (d2t in EAGLE-3's files).
@@ -40,20 +42,15 @@ struct Head {
 // Whether a checkpoint in GGUF is a head, no model.
 bool is_head(const Metadata& metadata);
 
-// Reads an EAGLE-3 head (Li et al. 2025, arXiv:2503.01840) for this target, which must outlive
-// nothing: what the head needs of it stays alive with the result. `config` is the config.json
-// beside safetensors; not looked at where the checkpoint is GGUF. Layouts: SafeAILab, SpecForge,
-// speculators and vLLM, DeepSpec; GGUF as llama.cpp writes it. Throws Error: one line that names
-// the file and what is missing, contradictory or made for another target.
+// Which drafter takes the head of a checkpoint, by its tensors: "eagle", "mtp", "dflash",
+// "dspark", "medusa".
+std::string_view drafter_of_head(const Checkpoint& checkpoint);
+
+// Reads a head for this target, which must outlive nothing: what the head needs of it stays alive
+// with the result. `config` is the config.json beside safetensors, null where there is none; not
+// looked at where the checkpoint is GGUF. Throws Error: one line that names the file and what is
+// missing, contradictory or made for another target.
 Head interpret_head(std::shared_ptr<const Checkpoint> checkpoint, const nlohmann::json& config,
                     const Model& target);
-
-// Whether a checkpoint in safetensors holds Medusa's heads, by its tensors.
-bool is_medusa(const Checkpoint& checkpoint);
-
-// The same for Medusa's heads (Cai et al. 2024, arXiv:2401.10774), in the layouts of
-// FasterDecoding, TGI and vLLM. Without a config.json: null.
-Head interpret_medusa(std::shared_ptr<const Checkpoint> checkpoint, const nlohmann::json& config,
-                      const Model& target);
 
 }  // namespace outrider

@@ -1,5 +1,6 @@
 #include "model/head_config.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/bytes.h"
@@ -106,6 +107,16 @@ std::optional<std::vector<int>> HeadConfig::integers(std::string_view key, int l
     integers.push_back(each.get<int>());
   }
   return integers;
+}
+
+std::optional<std::vector<std::string>> HeadConfig::texts(std::string_view key) const {
+  const nlohmann::json* const value = find(key);
+  if (!value) return {};
+  const bool is_list =
+      value->is_array() && value->size() <= 256 &&
+      std::ranges::all_of(*value, [](const auto& each) { return each.is_string(); });
+  if (!is_list) refuse(key, *value, "a list of strings");
+  return value->get<std::vector<std::string>>();
 }
 
 std::optional<HeadConfig> HeadConfig::object(std::string_view key) const {

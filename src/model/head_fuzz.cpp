@@ -15,11 +15,14 @@ namespace {
 
 void check_head(const Head& head, const Model& target) {
   const ModelSpec& spec = head.model.spec;
-  CHECK(spec.eagle && !spec.layers.empty() && spec.vocabulary == target.spec.vocabulary);
+  CHECK(spec.eagle.has_value() != spec.medusa.has_value());
+  CHECK(!spec.layers.empty() && spec.vocabulary == target.spec.vocabulary);
   CHECK(head.model.weights.size() == spec.layers.size() * kRoles);
-  for (const int tap : spec.eagle->taps) CHECK(tap >= -1 && tap <= target.spec.n_layers());
-  for (const double frequency : attention_of(spec.layers[0])->rope->frequencies)
-    CHECK(frequency >= 0 && frequency <= 1.5);
+  if (spec.eagle) {
+    for (const int tap : spec.eagle->taps) CHECK(tap >= -1 && tap <= target.spec.n_layers());
+    for (const double frequency : attention_of(spec.layers[0])->rope->frequencies)
+      CHECK(frequency >= 0 && frequency <= 1.5);
+  }
   std::vector<Token> tokens = head.output_tokens;
   std::ranges::sort(tokens);
   CHECK(std::ranges::adjacent_find(tokens) == tokens.end());

@@ -90,6 +90,11 @@ void HeadTensors::ignore(std::string_view name) {
   if (const TensorView* tensor = file_.find(name)) used_.insert(tensor);
 }
 
+void HeadTensors::ignore_frequencies() {
+  for (const TensorView& tensor : file_.tensors)
+    if (tensor.name.ends_with("rotary_emb.inv_freq")) used_.insert(&tensor);
+}
+
 void HeadTensors::check_nothing_else() const {
   for (const TensorView& tensor : file_.tensors)
     if (!used_.contains(&tensor))

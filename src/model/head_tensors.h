@@ -36,6 +36,8 @@ class HeadTensors {
 
   // Says that a tensor was read, or need not be.
   void ignore(std::string_view name);
+  // Tables of rope that old versions of transformers saved.
+  void ignore_frequencies();
   // Throws Error if a tensor is left: it would compute something that this program does not.
   void check_nothing_else() const;
 

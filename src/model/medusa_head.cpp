@@ -7,8 +7,8 @@
 
 #include "base/error.h"
 #include "cache/cache.h"
-#include "model/head.h"
 #include "model/head_config.h"
+#include "model/head_readers.h"
 #include "model/head_tensors.h"
 
 namespace outrider {
@@ -53,6 +53,7 @@ class MedusaReader {
         target_(target),
         config_(config.is_null() ? nlohmann::json::object() : config, file_.metadata.origin()),
         tensors_(head_, file_, target, "a file of Medusa's heads") {
+    head_.kind = "Medusa";
     head_.model.checkpoint = std::move(checkpoint);
     head_.made_for = read_made_for(config, origin());
   }
@@ -99,7 +100,8 @@ class MedusaReader {
               .logit_softcap = target_.spec.logit_softcap,
               .layers = {},
               .eagle = {},
-              .medusa = heads};
+              .medusa = heads,
+              .block = {}};
     if (const auto width = config_.integer("hidden_size", 1, 1 << 20);
         width && *width != spec().embedding)
       throw Error("{}: is for a target of width {}, but {} has {}", origin(), *width,

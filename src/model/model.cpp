@@ -17,7 +17,7 @@ namespace outrider {
 namespace {
 
 bool once_per_model(Role role) {
-  return role <= Role::feature_norm;
+  return role <= Role::confidence_bias;
 }
 
 using Shape = std::vector<std::int64_t>;
@@ -46,7 +46,14 @@ class Shapes {
       case Role::rope_factors_long:
       case Role::rope_factors_short: return rope_factors();
       case Role::feature_fusion:
+      case Role::feature_fusion_bias:
       case Role::feature_norm:
+      case Role::successor_table:
+      case Role::successor_gate:
+      case Role::successor_gate_bias:
+      case Role::successor_output:
+      case Role::confidence:
+      case Role::confidence_bias:
       case Role::token_norm:
       case Role::medusa_block:
       case Role::medusa_block_bias:
@@ -187,6 +194,9 @@ bool is_matrix(Role role) {
     case Role::token_embedding:
     case Role::output:
     case Role::feature_fusion:
+    case Role::successor_table:
+    case Role::successor_gate:
+    case Role::successor_output:
     case Role::medusa_block:
     case Role::medusa_output:
     case Role::attention_q:

@@ -165,6 +165,30 @@ inline SmallHead small_head(const std::string& layer = "midlayer") {
   return head;
 }
 
+// A head of EAGLE as SafeAILab writes it, without what the target has.
+inline SmallHead small_eagle1() {
+  SmallHead head;
+  constexpr std::int64_t kQ = kSmallHeads * kSmallHeadDim, kKv = kSmallKvHeads * kSmallHeadDim;
+  head.add("fc.weight", {2 * kSmallWidth, kSmallWidth});
+  head.add("fc.bias", {kSmallWidth});
+  const std::string layer = "layers.0.";
+  head.add(layer + "self_attn.q_proj.weight", {kSmallWidth, kQ});
+  head.add(layer + "self_attn.k_proj.weight", {kSmallWidth, kKv});
+  head.add(layer + "self_attn.v_proj.weight", {kSmallWidth, kKv});
+  head.add(layer + "self_attn.o_proj.weight", {kQ, kSmallWidth});
+  head.add(layer + "post_attention_layernorm.weight", {kSmallWidth});
+  head.add(layer + "mlp.gate_proj.weight", {kSmallWidth, kSmallFfn});
+  head.add(layer + "mlp.up_proj.weight", {kSmallWidth, kSmallFfn});
+  head.add(layer + "mlp.down_proj.weight", {kSmallFfn, kSmallWidth});
+  head.config = {{"hidden_size", kSmallWidth},
+                 {"intermediate_size", kSmallFfn},
+                 {"num_attention_heads", kSmallHeads},
+                 {"num_key_value_heads", kSmallKvHeads},
+                 {"num_hidden_layers", 1},
+                 {"rms_norm_eps", 1e-5}};
+  return head;
+}
+
 // A further layer of a head that calls its first one "layers.0".
 inline void add_layer(SmallHead& head, int layer) {
   const std::string prefix = "layers." + std::to_string(layer) + ".";

@@ -9,10 +9,12 @@
 #include <variant>
 #include <vector>
 
+#include "base/token.h"
+
 namespace outrider {
 
-// What a tensor is for. One of each per layer, but for those up to feature_norm, which a model has
-// once.
+// What a tensor is for. One of each per layer, but for those up to confidence_bias, which a model
+// has once.
 enum class Role {
   token_embedding,  // [embedding, vocabulary]
   output_norm,      // [embedding], as all norms and their biases below unless noted
@@ -21,9 +23,16 @@ enum class Role {
   rope_factors,  // [dims / 2]; the spec's rope is made with them (rope_spec.h), as with the next
   rope_factors_long,
   rope_factors_short,
-  feature_fusion,  // [taps * tap_width, embedding]: of a head, as EagleInput says
-  feature_norm,    // [taps * tap_width]
-  token_norm,      // of a token's embedding beside the stream (Operation::reads_token)
+  feature_fusion,  // of a head, as EagleInput::Fused says
+  feature_fusion_bias,
+  feature_norm,     // [taps * tap_width]
+  successor_table,  // of a head, as BlockInput says: [rank, vocabulary]
+  successor_gate,   // [embedding + rank, rank]
+  successor_gate_bias,
+  successor_output,  // [rank, vocabulary]
+  confidence,        // [embedding], or [embedding + rank]
+  confidence_bias,   // [1]
+  token_norm,        // of a token's embedding beside the stream (Operation::reads_token)
   attention_norm,
   attention_norm_bias,
   attention_q,
@@ -108,6 +117,7 @@ struct Attention {
   std::optional<QueryGrowth> query_growth;
   bool has_bias = false;  // q, k and v
   bool has_output_bias = false;
+  bool sees_block = false;  // rows of a block see those after them, too (BlockInput)
   bool operator==(const Attention&) const = default;
 };
 
@@ -172,18 +182,55 @@ enum class NormKind { rms, layer };  // numerics/norm.h
 // kEmbeddingTap: the stream before the first layer; n_layers: the stream after the output norm.
 inline constexpr int kEmbeddingTap = -1;
 
-// A head that continues a target (EAGLE-3, Li et al. 2025, arXiv:2503.01840). Its row at position p
-// takes token p and the state before it: where the target has computed position p - 1, the features
-// that it has there, which feature_fusion multiplies; otherwise the head's own state at p - 1. Its
-// stream begins with that state, not with an embedding.
+// A head that continues a target. Its row at position p takes token p and the state before it:
+// where the target has computed position p - 1, the features that it has there, otherwise the
+// head's own state at p - 1. Its stream begins with that state, or with what feature_fusion makes.
 struct EagleInput {
   std::vector<int> taps;  // of the target; their concatenation are the features
   int tap_width = 0;      // the target's embedding
+  // What feature_fusion multiplies, [columns, embedding], and its bias is added to.
+  enum class Fused {
+    // EAGLE-3 (Li et al. 2025, arXiv:2503.01840): the features. The head's own state goes on as it
+    // is, and the first layer reads the token (Operation::reads_token).
+    features,
+    // [the token's embedding; the state], where the target's state is that of the only tap: EAGLE
+    // (Li et al. 2024, arXiv:2401.15077) and multi-token prediction (Gloeckle et al. 2024,
+    // arXiv:2404.19737; DeepSeek-AI 2024, arXiv:2412.19437). The embedding is normed with
+    // Role::token_norm if there is one, the state as feature_norm says.
+    token_and_state,
+    state_and_token,  // the same the other way round
+  };
+  Fused fused = Fused::features;
   enum class Norm { none, whole, each };
   Norm feature_norm = Norm::none;   // of the features before the fusion: all together, or each tap
   bool residual_is_normed = false;  // the first layer adds to the state after its norm
   bool state_is_normed = false;     // the head's own state is its stream after the output norm
   bool operator==(const EagleInput&) const = default;
+};
+
+// A head that guesses a block of tokens in one pass (DFlash, Chen et al. 2026, arXiv:2602.06036;
+// DSpark). Of the text it has keys and values alone: in all layers those of one state for each
+// position, feature_norm(feature_fusion * the features there). The rows of a block follow the text:
+// the anchor, which is the text's last token, and after it as many times the mask.
+struct BlockInput {
+  std::vector<int> taps;  // as EagleInput's
+  int tap_width = 0;
+  int n_rows = 0;  // of a block, with the anchor's
+  Token mask = 0;
+  // What row j, from 0 on, guesses: the token j + 1 places after the anchor; or the one j places
+  // after it, so that the anchor's guesses nothing.
+  bool anchor_guesses = false;
+  // All rows of a block have the window (Attention::window) of the position before the anchor, and
+  // see the block beside it.
+  bool windows_end_at_anchor = false;
+  // DSpark: what a row says is completed by the token before the one that it guesses: its logits
+  // are output * state + successor_output * v, where v is successor_table's row of that token, or
+  // sigmoid(successor_gate * [state; v] + bias) * v, elementwise. 0: they are what the row says.
+  int successor_rank = 0;
+  // The chance that the best token of a completed row is right, if those before it are: the
+  // sigmoid of confidence * [state; v], or confidence * state, + bias.
+  bool has_confidence = false;
+  bool operator==(const BlockInput&) const = default;
 };
 
 struct ModelSpec {
@@ -193,6 +240,7 @@ struct ModelSpec {
   int context_trained = 0;
   NormKind norm = NormKind::rms;  // of all norms
   bool has_norm_bias = false;     // of those before operations and before the output
+  bool has_output_norm = true;
   float norm_eps = 0;
   float embedding_scale = 1;            // Gemma: float(sqrt(embedding))
   float output_scale = 1;               // of what each operation adds to the stream
@@ -201,9 +249,16 @@ struct ModelSpec {
   std::vector<LayerSpec> layers;
   std::optional<EagleInput> eagle;  // the model is such a head, or such heads
   std::optional<MedusaHeads> medusa;
+  std::optional<BlockInput> block;
 
   bool operator==(const ModelSpec&) const = default;
   int n_layers() const { return static_cast<int>(layers.size()); }
 };
+
+// What a head reads of its target, as outputs of layers (kEmbeddingTap above).
+inline std::vector<int> taps_of(const ModelSpec& head, const ModelSpec& target) {
+  if (head.eagle) return head.eagle->taps;
+  return head.block ? head.block->taps : std::vector{target.n_layers()};
+}
 
 }  // namespace outrider

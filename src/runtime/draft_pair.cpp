@@ -53,9 +53,9 @@ HeadPair describe_head(const std::string& name, const OpenedModel& target,
   const LoadOptions drafting = kind.head_options(head, *target.tokenizer, flags);
   const ModelSpec& spec = head.model.spec;
   const bool is_medusa = spec.medusa.has_value();
-  HeadPair pair{.kind = is_medusa ? "Medusa" : "EAGLE-3",
+  HeadPair pair{.kind = head.kind,
                 .producer = head.producer,
-                .taps = is_medusa ? std::vector{target.model.spec.n_layers()} : spec.eagle->taps,
+                .taps = taps_of(spec, target.model.spec),
                 .n_layers = is_medusa ? spec.medusa->n_heads : spec.n_layers(),
                 .n_tokens = drafting.output_ids.empty()
                                 ? spec.vocabulary
@@ -76,7 +76,8 @@ HeadPair describe_head(const std::string& name, const OpenedModel& target,
                  .working = pair.both.working - alone.working};
   // Levels go on from the head's own state: features are for the text's tokens alone.
   Model of_level = head.model;
-  of_level.weights[static_cast<std::size_t>(Role::feature_fusion)] = nullptr;
+  if (spec.block || (spec.eagle && spec.eagle->fused == EagleInput::Fused::features))
+    of_level.weights[static_cast<std::size_t>(Role::feature_fusion)] = nullptr;
   pair.cost_ratio = static_cast<double>(need_with(of_level).weights - alone.weights) /
                     static_cast<double>(alone.weights);
   return pair;

@@ -34,7 +34,7 @@ DraftPair compare_models(const OpenedModel& target, const BackendFactory& target
 
 // A head beside its target.
 struct HeadPair {
-  std::string kind;        // "EAGLE-3", "Medusa"
+  std::string kind;        // as people call it: "EAGLE-3"
   std::string producer;    // by whose conventions its file was read
   std::vector<int> taps;   // what it reads of the target (kEmbeddingTap in model/spec.h)
   int n_layers = 0;        // its own; of Medusa's heads, how many there are

@@ -20,6 +20,9 @@
   row(model)                   \
   row(parallel)                \
   row(eagle)                   \
+  row(mtp)                     \
+  row(dflash)                  \
+  row(dspark)                  \
   row(medusa)
 // clang-format on
 

@@ -43,7 +43,7 @@ std::string_view head_kind(std::string_view name) {
   if (!names_head(name)) return {};
   const std::filesystem::path path(name);
   try {
-    if (!is_gguf(path) && is_medusa(read_safetensors(path))) return "medusa";
+    if (!is_gguf(path)) return drafter_of_head(read_safetensors(path));
   } catch (const Error&) {
     // open_head() says what is wrong.
   }
@@ -61,11 +61,7 @@ Head open_head(const std::string& name, const Model& target) {
   }
   auto checkpoint = std::make_shared<Checkpoint>(read_safetensors(path));
   const auto config = read_config(path);
-  if (is_medusa(*checkpoint))
-    return interpret_medusa(std::move(checkpoint), config.value_or(nlohmann::json()), target);
-  if (!config)
-    throw Error("{}: there is no config.json beside the head, which says how it is built", name);
-  return interpret_head(std::move(checkpoint), *config, target);
+  return interpret_head(std::move(checkpoint), config.value_or(nlohmann::json()), target);
 }
 
 Head open_head(const std::string& name, const OpenedModel& target) {

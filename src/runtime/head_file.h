@@ -15,7 +15,7 @@ namespace outrider {
 // it, or a GGUF file that says so. Throws nothing: what cannot be read is none.
 bool names_head(std::string_view name);
 
-// The drafter that runs it: "medusa" or "eagle". Of no head: empty.
+// The drafter that runs it (drafter_of_head()). Of no head: empty.
 std::string_view head_kind(std::string_view name);
 
 // Throws Error.

@@ -11,6 +11,8 @@ namespace outrider {
 namespace {
 
 constexpr int kChunk = kPagePositions / 2;  // tokens of a pass; a head's second level has as many
+constexpr int kDepths = 2;                  // that are compared
+constexpr int kAnchorsApart = 4;            // of blocks
 
 // The most likely tokens of rows; nothing where a row cannot be used.
 std::vector<std::optional<Token>> best_tokens(Backend& backend, const Pass& pass,
@@ -39,6 +41,8 @@ class Measurement {
       const Pass pass = compute_target(first, count);
       if (head_.spec().eagle)
         compute_levels(first, count, pass);
+      else if (head_.spec().block)
+        compute_blocks(first, count, pass);
       else
         compute_heads(first, count);
       target_.commit(sequence_.id(), pass.slots);
@@ -103,7 +107,7 @@ class Measurement {
   void compute_heads(int first, int count) {
     std::vector<Row> rows;
     std::vector<int> lengths;
-    for (int head = 0; head < std::min(2, head_.spec().medusa->n_heads); ++head)
+    for (int head = 0; head < std::min(kDepths, head_.spec().medusa->n_heads); ++head)
       for (int i = 0; i < count; ++i) {
         lengths.push_back(first + i + 2 + head);
         rows.push_back({.sequence = sequence_.id(),
@@ -114,6 +118,39 @@ class Measurement {
       }
     const auto tokens = best_tokens(head_, head_.forward(rows), rows);
     for (std::size_t i = 0; i < tokens.size(); ++i) guesses_.push_back({lengths[i], tokens[i]});
+  }
+
+  void compute_blocks(int first, int count, const Pass& target) {
+    std::vector<Row> text;
+    for (int i = 0; i < count; ++i)
+      text.push_back({.sequence = sequence_.id(),
+                      .token = text_[first + i],
+                      .position = first + i,
+                      .before = TargetRow{i},
+                      .slot = target.slots[i]});
+    head_.forward(text);
+    const BlockInput& block = *head_.spec().block;
+    const int first_guess = block.anchor_guesses ? 0 : 1;
+    for (int i = 0; i < count; i += kAnchorsApart) {
+      const int anchor = first + i;
+      const int n = std::min(block.n_rows, head_.options().context - anchor);
+      if (anchor == 0) continue;
+      if (head_.free_slots(sequence_.id()) < n) return;
+      std::vector<Row> rows;
+      for (int j = 0; j < n; ++j) {
+        Parent parent = EarlierRow{j - 1};
+        if (j == 0) parent = i == 0 ? Parent{CommittedEnd{}} : Parent{target.slots[i - 1]};
+        rows.push_back({.sequence = sequence_.id(),
+                        .token = j == 0 ? text_[anchor] : block.mask,
+                        .position = anchor + j,
+                        .parent = parent,
+                        .wants_logits = j >= first_guess && j < first_guess + kDepths,
+                        .block_end = n - 1});
+      }
+      const auto tokens = best_tokens(head_, head_.forward(rows), rows);
+      for (int guess = 0; guess < std::ssize(tokens); ++guess)
+        guesses_.push_back({anchor + 1 + guess, tokens[guess]});
+    }
   }
 
   void note(int first, std::span<const Row> rows, const Pass& pass) {

@@ -171,7 +171,7 @@ class Heads(TestCase):
         ]
         bare = self.head(name="bare")
         os.unlink(os.path.join(bare, "config.json"))
-        cases.append((bare, f"{bare}: there is no config.json beside the head"))
+        cases.append((bare, f"{bare}/model.safetensors: there is no config.json beside the head"))
         for path, *parts in cases:
             for command in (["inspect"], ["run", "-p", "x", "-n", "1"]):
                 with self.subTest(path, command=command):

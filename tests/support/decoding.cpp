@@ -69,7 +69,7 @@ Decoded decode(const Task& task, const Way& way) {
     drafters.push_back(
         std::make_unique<ModelDrafter>(load(*task.draft, task.draft_options), options));
   }
-  if (names("eagle")) drafters.push_back(std::make_unique<EagleDrafter>(target));
+  if (names("eagle")) drafters.push_back(std::make_unique<EagleDrafter>(target, "eagle"));
   if (names("medusa")) drafters.push_back(std::make_unique<MedusaDrafter>(target));
   CHECK(!drafters.empty() || way.draft == "off");
   Engine engine(target, std::move(drafters),

@@ -127,6 +127,67 @@ std::shared_ptr<const HeadToLoad> tiny_head_to_load(const Model& target,
   return to_load(tiny_head(target, options), "eagle=tiny");
 }
 
+std::shared_ptr<const HeadToLoad> tiny_eagle1_to_load(const Model& target) {
+  TinyFile file("tiny head", 1, TensorType::f16);
+  const std::int64_t width = target.spec.embedding, ffn = 2 * width;
+  file.matrix("fc.weight", 2 * width, width);
+  file.weights("fc.bias", {width}, 0, 0.3);
+  file.matrix("layers.0.self_attn.q_proj.weight", width, kHeadHeads * kHeadDim);
+  file.matrix("layers.0.self_attn.k_proj.weight", width, kHeadKvHeads * kHeadDim);
+  file.matrix("layers.0.self_attn.v_proj.weight", width, kHeadKvHeads * kHeadDim);
+  file.matrix("layers.0.self_attn.o_proj.weight", kHeadHeads * kHeadDim, width);
+  file.weights("layers.0.post_attention_layernorm.weight", {width}, 1, 0.3);
+  file.matrix("layers.0.mlp.gate_proj.weight", width, ffn);
+  file.matrix("layers.0.mlp.up_proj.weight", width, ffn);
+  file.matrix("layers.0.mlp.down_proj.weight", ffn, width);
+  const nlohmann::json config = {{"hidden_size", width},
+                                 {"intermediate_size", ffn},
+                                 {"num_attention_heads", kHeadHeads},
+                                 {"num_key_value_heads", kHeadKvHeads},
+                                 {"head_dim", kHeadDim}};
+  return to_load(interpret_head(file.checkpoint(), config, target), "eagle=tiny");
+}
+
+std::shared_ptr<const HeadToLoad> tiny_block_to_load(const Model& target, int rank) {
+  constexpr int kLayers = 2;
+  TinyFile file("tiny head", 1, TensorType::f16);
+  const std::int64_t width = target.spec.embedding, ffn = 2 * width;
+  const auto norm = [&](const std::string& name) { file.weights(name, {width}, 1, 0.3); };
+  file.matrix("fc.weight", 2 * width, width);
+  norm("hidden_norm.weight");
+  norm("norm.weight");
+  file.matrix("lm_head.weight", width, target.spec.vocabulary);
+  for (int layer = 0; layer < kLayers; ++layer) {
+    const std::string prefix = fmt::format("layers.{}.", layer);
+    norm(prefix + "input_layernorm.weight");
+    file.matrix(prefix + "self_attn.q_proj.weight", width, kHeadHeads * kHeadDim);
+    file.matrix(prefix + "self_attn.k_proj.weight", width, kHeadKvHeads * kHeadDim);
+    file.matrix(prefix + "self_attn.v_proj.weight", width, kHeadKvHeads * kHeadDim);
+    file.matrix(prefix + "self_attn.o_proj.weight", kHeadHeads * kHeadDim, width);
+    norm(prefix + "post_attention_layernorm.weight");
+    file.matrix(prefix + "mlp.gate_proj.weight", width, ffn);
+    file.matrix(prefix + "mlp.up_proj.weight", width, ffn);
+    file.matrix(prefix + "mlp.down_proj.weight", ffn, width);
+  }
+  if (rank > 0) {
+    file.weights("markov_head.markov_w1.weight", {rank, target.spec.vocabulary}, 0, 1);
+    file.weights("markov_head.markov_w2.weight", {rank, target.spec.vocabulary}, 0, 1);
+    file.matrix("confidence_head.proj.weight", width + rank, 1);
+    file.weights("confidence_head.proj.bias", {1}, 0, 1);
+  }
+  const nlohmann::json config = {{"hidden_size", width},
+                                 {"intermediate_size", ffn},
+                                 {"num_attention_heads", kHeadHeads},
+                                 {"num_key_value_heads", kHeadKvHeads},
+                                 {"head_dim", kHeadDim},
+                                 {"num_hidden_layers", kLayers},
+                                 {"target_layer_ids", {0, 2}},
+                                 {"block_size", 5},
+                                 {"mask_token_id", 3}};
+  const char* const kind = rank > 0 ? "dspark=tiny" : "dflash=tiny";
+  return to_load(interpret_head(file.checkpoint(), config, target), kind);
+}
+
 std::shared_ptr<const HeadToLoad> tiny_medusa_to_load(const Model& target, int n_heads) {
   TinyFile file("tiny heads", 1, TensorType::f16);
   const std::int64_t width = target.spec.embedding;
@@ -135,7 +196,7 @@ std::shared_ptr<const HeadToLoad> tiny_medusa_to_load(const Model& target, int n
     file.weights(fmt::format("{}.0.linear.bias", head), {width}, 0, 0.3);
     file.matrix(fmt::format("{}.1.weight", head), width, target.spec.vocabulary);
   }
-  return to_load(interpret_medusa(file.checkpoint(), {}, target), "medusa=tiny");
+  return to_load(interpret_head(file.checkpoint(), {}, target), "medusa=tiny");
 }
 
 }  // namespace outrider::testing

@@ -24,6 +24,11 @@ Head tiny_head(const Model& target, const TinyHeadOptions& options = {});
 // The same as eagle= loads it, with weights as they are.
 std::shared_ptr<const HeadToLoad> tiny_head_to_load(const Model& target,
                                                     const TinyHeadOptions& options = {});
+// A head of EAGLE in the layout of SafeAILab.
+std::shared_ptr<const HeadToLoad> tiny_eagle1_to_load(const Model& target);
+// A head of blocks in the layout of DeepSpec, with outputs of its own; rank: of its Markov head, 0
+// for none, which comes with a confidence.
+std::shared_ptr<const HeadToLoad> tiny_block_to_load(const Model& target, int rank);
 // Medusa's heads in the layout of FasterDecoding.
 std::shared_ptr<const HeadToLoad> tiny_medusa_to_load(const Model& target, int n_heads = 3);
 

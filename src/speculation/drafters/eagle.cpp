@@ -16,10 +16,11 @@ int state_tap(const ModelSpec& head) {
 
 }  // namespace
 
-EagleDrafter::EagleDrafter(std::shared_ptr<Backend> target)
+EagleDrafter::EagleDrafter(std::shared_ptr<Backend> target, std::string_view name)
     : HeadDrafter(target, {.target_vocabulary = target->spec().vocabulary,
                            .passes = {.taps = {state_tap(head_of(target)->spec())}},
-                           .has_state = true}) {}
+                           .has_state = true}),
+      name_(name) {}
 
 void EagleDrafter::truncate(DraftSequence sequence, int length) {
   GrowingDrafter::truncate(sequence, length);

@@ -1,6 +1,6 @@
-// Drafts with a head that goes on from the target's features (EAGLE-3, Li et al. 2025,
-// arXiv:2503.01840). How its tree grows is in growth.h; what a row of it takes, in EagleInput
-// (model/spec.h).
+// Drafts with a head that goes on from the target's features (EAGLE, Li et al. 2024 and 2025,
+// arXiv:2401.15077, arXiv:2503.01840; layers for multi-token prediction). How its tree grows is in
+// growth.h; what a row of it takes, in EagleInput (model/spec.h).
 
 #pragma once
 
@@ -20,10 +20,10 @@ namespace outrider {
 // where a second level goes on from it.
 class EagleDrafter final : public HeadDrafter {
  public:
-  // The target has such a head.
-  explicit EagleDrafter(std::shared_ptr<Backend> target);
+  // The target has such a head. name: what --draft calls its kind, a literal.
+  EagleDrafter(std::shared_ptr<Backend> target, std::string_view name);
 
-  std::string_view name() const override { return "eagle"; }
+  std::string_view name() const override { return name_; }
   void truncate(DraftSequence sequence, int length) override;
   void end(DraftSequence sequence) override;
   void computed(const Pass& pass, std::span<const ComputedText> texts) override;
@@ -43,6 +43,7 @@ class EagleDrafter final : public HeadDrafter {
   void finish(std::span<const Draft> drafts) override;
   Row text_end_row(const Sequence& sequence) const;
 
+  const std::string_view name_;
   std::map<DraftSequence, TextEnd> text_ends_;
   CostCurve first_levels_;  // of the passes for them, by texts
 };

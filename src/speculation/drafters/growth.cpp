@@ -323,7 +323,11 @@ void GrowingDrafter::expand(Draft& draft) const {
     draft.ended = answers.empty();
     const auto n = std::min(static_cast<std::size_t>(n_children), answers.size());
     for (std::size_t i = 0; i < n; ++i) {
-      const float given = draft.request->draws ? answers[i].probability : confidence(answers, i);
+      const float by_lead = confidence(answers, i);
+      const float by_head =
+          said.confidence ? (i == 0 ? *said.confidence : std::min(by_lead, 1 - *said.confidence))
+                          : by_lead;
+      const float given = draft.request->draws ? answers[i].probability : by_head;
       const int depth = tree[parent].depth + 1;
       tree.push_back({.token = answers[i].token,
                       .parent = parent,
@@ -360,6 +364,7 @@ bool GrowingDrafter::grow(std::span<Draft> drafts, double& passes) {
                            backend_->options().batch_rows - n_rows - n_text_end});
     for (const Draft::Parent& parent : draft.parents()) {
       const int depth = sequence.tree[parent.node].depth;
+      if (depth >= options_.depth_max) continue;
       if (n_left <= 0 || sequence.length - 1 + depth >= backend_->options().context) break;
       --n_left;
       parents.push_back(parent);
@@ -478,9 +483,13 @@ PassWork GrowingDrafter::work_of(const Batch& batch) const {
 Pass GrowingDrafter::compute(const Batch& batch, const ForwardOptions& passes) {
   ++n_passes_;
   std::vector<Row> rows = batch.rows;
-  for (const Batch::Asked& asked : batch.asked)
-    if (asked.draft->sequence->said[asked.said].depth > 0)
-      rows[asked.row].token = *own(rows[asked.row].token);
+  for (const Batch::Asked& asked : batch.asked) {
+    const Sequence& sequence = *asked.draft->sequence;
+    const int depth = sequence.said[asked.said].depth;
+    Row& row = rows[asked.row];
+    if (depth > 0) row.token = *own(row.token);
+    if (auto before = state_before(sequence, depth)) row.before = *before;
+  }
   Pass pass = backend_->forward(rows, passes);
   std::vector<std::vector<TokenCount>> counts(batch.asked.size());
   std::vector<ChoiceRequest> questions;
@@ -497,6 +506,7 @@ Pass GrowingDrafter::compute(const Batch& batch, const ForwardOptions& passes) {
       said.state = backend_->read_tap(pass, 0, asked.row);
     if (!choices[i].token) continue;
     said.best = choices[i].best;
+    said.confidence = backend_->read_confidence(pass, asked.row);
     if (asked.draft->request->draws) {
       // A probability may be too small for a float: such a token is not drawn.
       std::erase_if(said.best, [](const Candidate& drawn) { return drawn.probability <= 0; });

@@ -5,6 +5,7 @@
 
 #pragma once
 
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -66,6 +67,7 @@ class GrowingDrafter : public Drafter {
     std::optional<Token> mask = {};
     // Of a head: each of its rows goes on from the state that it has where the row before is.
     bool has_state = false;
+    int depth_max = std::numeric_limits<int>::max();  // of a node
   };
   // What the model said after the text and a path of tokens from its end.
   struct Said {
@@ -78,6 +80,8 @@ class GrowingDrafter : public Drafter {
     std::vector<Candidate> best = {};
     std::shared_ptr<const Distribution> distribution = {};  // that these were drawn from
     std::vector<float> state = {};                          // a head's, [embedding]
+    // Of the best token, as the head itself says it; nothing: by the lead.
+    std::optional<float> confidence = {};
   };
   // A node of a tree in the making. The root is the text's last token.
   struct Node {
@@ -168,6 +172,12 @@ class GrowingDrafter : public Drafter {
   // The row of a text's last token, if neither history nor scratch has it: a level that goes on
   // from it computes it, too.
   virtual std::optional<Row> missing_text_end(const Sequence& /*sequence*/) const { return {}; }
+  // What a row goes on from that follows a path of so many tokens after the text, if that is not
+  // the state of the row before.
+  virtual std::optional<StateBefore> state_before(const Sequence& /*sequence*/,
+                                                  int /*depth*/) const {
+    return {};
+  }
   // The drafts are handed over.
   virtual void finish(std::span<const Draft> /*drafts*/) {}
   // The model's token for one of the target's; nothing: it has none.

@@ -1,15 +1,20 @@
-// eagle=HEAD and medusa=HEAD: how heads are asked for and loaded.
+// eagle=HEAD, mtp=HEAD, dflash=HEAD, dspark=HEAD and medusa=HEAD: how heads are asked for and
+// loaded.
 
 #include <numeric>
 
 #include "speculation/draft_weights.h"
 #include "speculation/drafter_kind.h"
+#include "speculation/drafters/block.h"
 #include "speculation/drafters/eagle.h"
 #include "speculation/drafters/medusa.h"
 
 namespace outrider {
 
 const DrafterKind& eagle_kind();
+const DrafterKind& mtp_kind();
+const DrafterKind& dflash_kind();
+const DrafterKind& dspark_kind();
 const DrafterKind& medusa_kind();
 
 namespace {
@@ -44,10 +49,49 @@ const DrafterKind& eagle_kind() {
   static const DrafterKind kind{
       .name = "eagle",
       .value = "HEAD",
-      .help = "a head that goes on from the model's own layers (EAGLE-3)",
+      .help = "a head that goes on from the model's own layers (EAGLE)",
       .head_options = head_options,
       .make = [](const DrafterContext& context) -> std::unique_ptr<Drafter> {
-        return std::make_unique<EagleDrafter>(context.target);
+        return std::make_unique<EagleDrafter>(context.target, "eagle");
+      },
+      .uses_target = true};
+  return kind;
+}
+
+const DrafterKind& mtp_kind() {
+  static const DrafterKind kind{
+      .name = "mtp",
+      .value = "HEAD",
+      .help = "the model's own layer for multi-token prediction",
+      .head_options = head_options,
+      .make = [](const DrafterContext& context) -> std::unique_ptr<Drafter> {
+        return std::make_unique<EagleDrafter>(context.target, "mtp");
+      },
+      .uses_target = true};
+  return kind;
+}
+
+const DrafterKind& dflash_kind() {
+  static const DrafterKind kind{
+      .name = "dflash",
+      .value = "HEAD",
+      .help = "a head that guesses a block of tokens in one pass (DFlash)",
+      .head_options = head_options,
+      .make = [](const DrafterContext& context) -> std::unique_ptr<Drafter> {
+        return std::make_unique<BlockDrafter>(context.target, "dflash");
+      },
+      .uses_target = true};
+  return kind;
+}
+
+const DrafterKind& dspark_kind() {
+  static const DrafterKind kind{
+      .name = "dspark",
+      .value = "HEAD",
+      .help = "a head that guesses a block, in which each token depends on the one before (DSpark)",
+      .head_options = head_options,
+      .make = [](const DrafterContext& context) -> std::unique_ptr<Drafter> {
+        return std::make_unique<BlockDrafter>(context.target, "dspark");
       },
       .uses_target = true};
   return kind;

@@ -1,0 +1,290 @@
+// Heads that guess blocks are read as their producers mean them, or refused in one line.
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "base/error.h"
+#include "model/head.h"
+#include "model/small_head_test.h"
+
+namespace outrider {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kBlock = 4;
+constexpr Token kMask = 15;
+
+const Model& target() {
+  static const Model model = small_target(8);
+  return model;
+}
+
+Head read(const SmallHead& head) {
+  return head.read(target());
+}
+
+// As z-lab writes it, for this many layers of the target.
+SmallHead small_block(int n_layers = 2, int n_taps = 2) {
+  SmallHead head;
+  constexpr std::int64_t kQ = kSmallHeads * kSmallHeadDim, kKv = kSmallKvHeads * kSmallHeadDim;
+  head.add("fc.weight", {n_taps * kSmallWidth, kSmallWidth});
+  head.add("hidden_norm.weight", {kSmallWidth});
+  head.add("norm.weight", {kSmallWidth});
+  for (int i = 0; i < n_layers; ++i) {
+    const std::string layer = fmt::format("layers.{}.", i);
+    head.add(layer + "input_layernorm.weight", {kSmallWidth});
+    head.add(layer + "post_attention_layernorm.weight", {kSmallWidth});
+    head.add(layer + "self_attn.q_proj.weight", {kSmallWidth, kQ});
+    head.add(layer + "self_attn.k_proj.weight", {kSmallWidth, kKv});
+    head.add(layer + "self_attn.v_proj.weight", {kSmallWidth, kKv});
+    head.add(layer + "self_attn.q_norm.weight", {kSmallHeadDim});
+    head.add(layer + "self_attn.k_norm.weight", {kSmallHeadDim});
+    head.add(layer + "self_attn.o_proj.weight", {kQ, kSmallWidth});
+    head.add(layer + "mlp.gate_proj.weight", {kSmallWidth, kSmallFfn});
+    head.add(layer + "mlp.up_proj.weight", {kSmallWidth, kSmallFfn});
+    head.add(layer + "mlp.down_proj.weight", {kSmallFfn, kSmallWidth});
+  }
+  head.config = {{"hidden_size", kSmallWidth},
+                 {"intermediate_size", kSmallFfn},
+                 {"num_attention_heads", kSmallHeads},
+                 {"num_key_value_heads", kSmallKvHeads},
+                 {"num_hidden_layers", n_layers},
+                 {"block_size", kBlock},
+                 {"dflash_config", {{"mask_token_id", kMask}}}};
+  return head;
+}
+
+void add_markov(SmallHead& head, std::int64_t rank) {
+  head.add("markov_head.markov_w1.weight", {rank, kSmallVocabulary});
+  head.add("markov_head.markov_w2.weight", {rank, kSmallVocabulary});
+}
+
+TEST(BlockHead, Layers) {
+  SmallHead file = small_block();
+  EXPECT_EQ(drafter_of_head(*file.checkpoint()), "dflash");
+  const Head head = read(file);
+  EXPECT_EQ(head.kind, "DFlash");
+  EXPECT_EQ(head.producer, "z-lab");
+  const ModelSpec& spec = head.model.spec;
+  // One for each layer, from the second to the fourth from the end.
+  const BlockInput expected{
+      .taps = {1, 5}, .tap_width = kSmallWidth, .n_rows = kBlock, .mask = kMask};
+  EXPECT_EQ(*spec.block, expected);
+  ASSERT_EQ(spec.n_layers(), 2);
+  for (const LayerSpec& layer : spec.layers) {
+    EXPECT_EQ(layer.operations[0].pre_norm, Role::attention_norm);
+    const Attention& attention = std::get<Attention>(layer.operations[0].body);
+    EXPECT_EQ(attention.first_key, 0);
+    EXPECT_TRUE(attention.sees_block);
+    EXPECT_FALSE(attention.window);
+    EXPECT_EQ(attention.qk_norm, HeadNorm::shared);
+  }
+  EXPECT_EQ(head.model.weight(Role::feature_norm)->name, "hidden_norm.weight");
+  EXPECT_EQ(head.model.weight(Role::output)->name, "output.weight");
+  EXPECT_EQ(head.model.weight(Role::token_embedding)->name, "token_embd.weight");
+}
+
+TEST(BlockHead, Taps) {
+  struct Case {
+    const char* name;
+    int n_layers, n_taps;
+    std::function<void(json&)> change;
+    std::vector<int> taps;
+  };
+  const Case cases[] = {
+      {"z-lab's, one layer", 1, 1, [](json&) {}, {4}},
+      {"z-lab's, three layers", 3, 3, [](json&) {}, {1, 3, 5}},
+      {"z-lab: outputs",
+       2,
+       3,
+       [](json& config) {
+         config["dflash_config"]["target_layer_ids"] = {0, 3, 7};
+       },
+       {0, 3, 7}},
+      {"DeepSpec: outputs, and the embedding",
+       2,
+       2,
+       [](json& config) {
+         config.erase("dflash_config");
+         config["mask_token_id"] = kMask;
+         config["target_layer_ids"] = {-1, 6};
+       },
+       {-1, 6}},
+      {"speculators: inputs",
+       2,
+       2,
+       [](json& config) {
+         config = {{"speculators_model_type", "dflash"},
+                   {"block_size", kBlock},
+                   {"mask_token_id", kMask},
+                   {"aux_hidden_state_layer_ids", {1, 5}},
+                   {"transformer_layer_config", config}};
+       },
+       {0, 4}},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.name);
+    SmallHead file = small_block(c.n_layers, c.n_taps);
+    c.change(file.config);
+    EXPECT_EQ(read(file).model.spec.block->taps, c.taps);
+  }
+}
+
+// Whether a block's first row guesses, by key or by producer.
+TEST(BlockHead, Anchor) {
+  struct Case {
+    json more;
+    bool anchor_guesses;
+    std::string producer;
+  };
+  const json own = {{"mask_token_id", kMask}};
+  const Case cases[] = {
+      {{}, false, "z-lab"},
+      {{{"sample_from_anchor", true}}, true, "z-lab"},
+      {{{"dflash_config", {{"mask_token_id", kMask}, {"projector_type", "dspark"}}}},
+       true,
+       "SpecForge"},
+      {{{"speculators_model_type", "dflash"}, {"mask_token_id", kMask}}, false, "speculators"},
+      {{{"speculators_model_type", "dspark"}, {"mask_token_id", kMask}}, true, "speculators"},
+      {{{"speculators_model_type", "dspark"},
+        {"mask_token_id", kMask},
+        {"sample_from_anchor", false}},
+       false,
+       "speculators"},
+      {{{"dflash_config", nullptr}, {"mask_token_id", kMask}}, true, "DeepSpec"},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.more.dump());
+    SmallHead file = small_block();
+    if (c.more.is_object()) file.config.update(c.more);
+    if (file.config["dflash_config"].is_null()) file.config.erase("dflash_config");
+    const Head head = read(file);
+    EXPECT_EQ(head.model.spec.block->anchor_guesses, c.anchor_guesses);
+    EXPECT_EQ(head.producer, c.producer);
+    EXPECT_EQ(head.model.spec.block->windows_end_at_anchor, c.producer == "speculators");
+  }
+}
+
+TEST(BlockHead, Windows) {
+  SmallHead file = small_block();
+  file.config["layer_types"] = {"sliding_attention", "full_attention"};
+  file.config["sliding_window"] = 3;
+  for (const bool non_causal : {false, true}) {
+    file.config["sliding_window_non_causal"] = non_causal;
+    const Head head = read(file);
+    const Attention& first = *attention_of(head.model.spec.layers[0]);
+    const Attention& second = *attention_of(head.model.spec.layers[1]);
+    EXPECT_EQ(first.window, 3);
+    EXPECT_EQ(first.sees_block, non_causal);
+    EXPECT_FALSE(second.window);
+    EXPECT_TRUE(second.sees_block);
+  }
+}
+
+TEST(BlockHead, MarkovHead) {
+  SmallHead file = small_block();
+  add_markov(file, 4);
+  EXPECT_EQ(drafter_of_head(*file.checkpoint()), "dspark");
+  Head head = read(file);
+  EXPECT_EQ(head.kind, "DSpark");
+  EXPECT_EQ(head.model.spec.block->successor_rank, 4);
+  EXPECT_FALSE(head.model.spec.block->has_confidence);
+  EXPECT_EQ(head.model.weight(Role::successor_gate), nullptr);
+
+  file.add("markov_head.gate_proj.weight", {kSmallWidth + 4, 4});
+  file.add("markov_head.gate_proj.bias", {4});
+  file.add("confidence_head.proj.weight", {kSmallWidth, 1});
+  file.add("confidence_head.proj.bias", {1});
+  head = read(file);
+  EXPECT_TRUE(head.model.spec.block->has_confidence);
+  EXPECT_NE(head.model.weight(Role::successor_gate), nullptr);
+  EXPECT_NE(head.model.weight(Role::successor_gate_bias), nullptr);
+  file.add("confidence_head.proj.weight", {kSmallWidth + 4, 1});
+  EXPECT_EQ(read(file).model.weight(Role::confidence)->columns(), kSmallWidth + 4);
+}
+
+TEST(BlockHead, OutputTokens) {
+  SmallHead file = small_block();
+  file.add("lm_head.weight", {kSmallWidth, kSmallRows});
+  file.set_d2t({0, 1, 2, 4, 11});
+  file.config["draft_vocab_size"] = kSmallRows;
+  EXPECT_EQ(read(file).output_tokens, (std::vector<Token>{0, 2, 4, 7, 15}));
+}
+
+TEST(BlockHead, Refused) {
+  struct Case {
+    std::function<void(SmallHead&)> change;
+    std::string error;
+  };
+  const std::string config = "dir/config.json: ", file = "dir/head.safetensors: ";
+  const Case cases[] = {
+      {[](SmallHead& head) { head.config = nullptr; },
+       file + "there is no config.json beside the head, which says how it is built"},
+      {[](SmallHead& head) { head.config.erase("block_size"); },
+       config + "dflash_config.block_size is missing"},
+      {[](SmallHead& head) { head.config["block_size"] = 1; },
+       config + "block_size is 1, expected an integer from 2 to 64"},
+      {[](SmallHead& head) { head.config["dflash_config"]["mask_token_id"] = 16; },
+       config + "dflash_config.mask_token_id is 16, expected an integer from 0 to 15"},
+      {[](SmallHead& head) {
+         head.config["dflash_config"]["target_layer_ids"] = {1, 9};
+       },
+       config + "dflash_config.target_layer_ids lists 9, but target.gguf has 8 layers; the head is "
+                "for another model"},
+      {[](SmallHead& head) { head.config["dflash_config"]["target_layer_ids"] = {1}; },
+       config + "dflash_config.target_layer_ids lists 1 layers, but fc.weight reads 2; the head is "
+                "for another model, or its config.json is another head's"},
+      {[](SmallHead& head) { head.config["layer_types"] = {"full_attention"}; },
+       config + "layer_types lists 1 layers, but num_hidden_layers is 2"},
+      {[](SmallHead& head) {
+         head.config["layer_types"] = {"full_attention", "linear_attention"};
+       },
+       config + "layer_types names \"linear_attention\", which is not supported in this version; "
+                "expected full_attention or sliding_attention"},
+      {[](SmallHead& head) {
+         head.config["layer_types"] = {"full_attention", 1};
+       },
+       config + "layer_types is [\\x22full_attention\\x22,1], expected a list of strings"},
+      {[](SmallHead& head) { head.config["hidden_size"] = 16; },
+       config + "hidden_size is 16, but the width of target.gguf, whose embedding and output it "
+                "needs, is 8; the head is for another model"},
+      {[](SmallHead& head) {
+         head.add("fc.weight", {12, kSmallWidth});
+       },
+       file + "fc.weight reads 12 numbers, no multiple of the width 8 of target.gguf; the head is "
+              "for another model"},
+      {[](SmallHead& head) {
+         head.add("markov_head.joint_proj.weight", {8, 8});
+       },
+       file +
+           "tensor markov_head.joint_proj.weight: a Markov head that goes on from its own states "
+           "(rnn) is not supported in this version"},
+      {[](SmallHead& head) { add_markov(head, 9); },
+       file + "tensor markov_head.markov_w1.weight has a rank of 9, expected 1 to 8"},
+      {[](SmallHead& head) {
+         add_markov(head, 4);
+         head.tensors.erase("markov_head.markov_w2.weight");
+       },
+       file +
+           "tensor markov_head.markov_w2.weight is missing; the head is incomplete, or of a kind "
+           "that this version does not support"},
+      {[](SmallHead& head) { head.add("gru.weight", {8}); },
+       file + "tensor gru.weight has no place in a head that guesses blocks; this variant is not "
+              "supported in this version"},
+  };
+  for (const auto& [change, error] : cases) {
+    SmallHead head = small_block();
+    change(head);
+    try {
+      read(head);
+      ADD_FAILURE() << "expected: " << error;
+    } catch (const Error& found) {
+      EXPECT_EQ(std::string(found.what()), error);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace outrider

@@ -1,0 +1,261 @@
+// Layers that were trained with their model to predict a token more (multi-token prediction,
+// Gloeckle et al. 2024, arXiv:2404.19737; DeepSeek-AI 2024, arXiv:2412.19437), in the layouts of
+// MiMo, Qwen, DeepSeek and speculators.
+
+#include <algorithm>
+#include <span>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "model/head_config.h"
+#include "model/head_layer.h"
+#include "model/head_readers.h"
+#include "model/head_tensors.h"
+#include "numerics/dequantize.h"
+
+namespace outrider {
+namespace {
+
+// What a layout calls the tensors; those of the layer follow `layer`. "{}" stands for the model's
+// number of layers.
+struct Layout {
+  std::string_view producer, fusion, layer, token_norm, state_norm, output_norm;
+  std::string_view embedding = "", output = "";  // where it may have its own
+  bool is_token_first = true;
+  bool state_is_normed = true;      // the model's, after its last norm
+  bool norms_are_less_one = false;  // files have w - 1
+};
+constexpr Layout kLayouts[] = {
+    {.producer = "MiMo",
+     .fusion = "model.mtp_layers.0.input_proj.weight",
+     .layer = "model.mtp_layers.0.",
+     .token_norm = "model.mtp_layers.0.token_layernorm.weight",
+     .state_norm = "model.mtp_layers.0.hidden_layernorm.weight",
+     .output_norm = "model.mtp_layers.0.final_layernorm.weight",
+     .is_token_first = false},
+    // MiMo's names in the opposite order.
+    {.producer = "speculators",
+     .fusion = "mtp_layers.0.input_proj.weight",
+     .layer = "mtp_layers.0.",
+     .token_norm = "mtp_layers.0.token_layernorm.weight",
+     .state_norm = "mtp_layers.0.hidden_layernorm.weight",
+     .output_norm = "mtp_layers.0.final_layernorm.weight",
+     .embedding = "embed_tokens.weight",
+     .output = "lm_head.weight",
+     .state_is_normed = false},
+    {.producer = "Qwen",
+     .fusion = "mtp.fc.weight",
+     .layer = "mtp.layers.0.",
+     .token_norm = "mtp.pre_fc_norm_embedding.weight",
+     .state_norm = "mtp.pre_fc_norm_hidden.weight",
+     .output_norm = "mtp.norm.weight",
+     .norms_are_less_one = true},
+    {.producer = "DeepSeek",
+     .fusion = "model.layers.{}.eh_proj.weight",
+     .layer = "model.layers.{}.",
+     .token_norm = "model.layers.{}.enorm.weight",
+     .state_norm = "model.layers.{}.hnorm.weight",
+     .output_norm = "model.layers.{}.shared_head.norm.weight",
+     .embedding = "model.layers.{}.embed_tokens.weight",
+     .output = "model.layers.{}.shared_head.head.weight"},
+};
+// Other layers than an attention and an MLP that every row goes through, by what they are called in
+// the layer.
+struct OtherLayer {
+  std::string_view tensor, what;
+};
+constexpr OtherLayer kOtherLayers[] = {
+    {"mlp.experts.0.gate_proj.weight", "a mixture of experts"},
+    {"mlp.experts.gate_up_proj", "a mixture of experts"},
+    {"mlp.gate.weight", "a mixture of experts"},
+    {"self_attn.kv_a_proj_with_mqa.weight", "multi-head latent attention"},
+    {"linear_attn.in_proj_qkvz.weight", "linear attention"},
+    {"linear_attn.in_proj_qkv.weight", "linear attention"},
+};
+
+bool has_fusion(const Checkpoint& file, const Layout& layout) {
+  const std::size_t hole = layout.fusion.find("{}");
+  if (hole == layout.fusion.npos) return file.find(layout.fusion) != nullptr;
+  return std::ranges::any_of(file.tensors, [&](const TensorView& tensor) {
+    return tensor.name.starts_with(layout.fusion.substr(0, hole)) &&
+           tensor.name.ends_with(layout.fusion.substr(hole + 2));
+  });
+}
+
+const Layout* layout_of(const Checkpoint& file) {
+  const auto found =
+      std::ranges::find_if(kLayouts, [&](const Layout& each) { return has_fusion(file, each); });
+  return found == std::end(kLayouts) ? nullptr : &*found;
+}
+
+// The part of a config.json that describes the layer.
+HeadConfig layer_config(const HeadConfig& whole) {
+  for (const char* key : {"transformer_layer_config", "text_config"})
+    if (const auto part = whole.object(key)) return *part;
+  return whole;
+}
+
+class MtpReader {
+ public:
+  MtpReader(std::shared_ptr<const Checkpoint> checkpoint, const nlohmann::json& config,
+            const Model& target)
+      : file_(*checkpoint),
+        layout_(*layout_of(file_)),
+        target_(target),
+        config_(layer_config(config_beside(file_.metadata.origin(), config))),
+        tensors_(head_, file_, target_, "a layer for multi-token prediction") {
+    head_.kind = "MTP";
+    head_.producer = layout_.producer;
+    head_.model.checkpoint = std::move(checkpoint);
+  }
+
+  Head read() {
+    refuse_other_layers();
+    read_spec();
+    tensors_.begin();
+    const std::int64_t width = spec().embedding;
+    take(Role::feature_fusion, layout_.fusion, {2 * width, width});
+    take(Role::token_norm, layout_.token_norm, {width});
+    take(Role::feature_norm, layout_.state_norm, {width});
+    take(Role::output_norm, layout_.output_norm, {width});
+    take_or_share(Role::token_embedding, layout_.embedding);
+    take_or_share(Role::output, layout_.output);
+    take_head_layer(tensors_, spec(), 0, names());
+    if (layout_.norms_are_less_one) add_one_to_norms();
+    check_layer_has_nothing_else();
+    note_other_states();
+    return std::move(head_);
+  }
+
+ private:
+  ModelSpec& spec() { return head_.model.spec; }
+  EagleInput& eagle() { return *spec().eagle; }
+  const std::string& origin() const { return tensors_.origin(); }
+  std::string name_of(std::string_view pattern) const {
+    return fmt::format(fmt::runtime(pattern), target_.spec.n_layers());
+  }
+  HeadTensorNames names() const {
+    return [this](Role role, int) {
+      const std::string_view name = layer_tensor_name(role);
+      return name.empty() ? std::string() : name_of(layout_.layer) + std::string(name);
+    };
+  }
+
+  void take(Role role, std::string_view pattern, const std::vector<std::int64_t>& shape) {
+    tensors_.take(role, 0, name_of(pattern), shape);
+  }
+  void take_or_share(Role role, std::string_view pattern) {
+    if (!pattern.empty() && tensors_.find(name_of(pattern)))
+      take(role, pattern, {spec().embedding, spec().vocabulary});
+    else
+      tensors_.set(role, 0, tensors_.of_target(role));
+  }
+
+  void refuse_other_layers() const {
+    const std::string layer = name_of(layout_.layer);
+    for (const auto& [tensor, what] : kOtherLayers)
+      if (tensors_.find(layer + std::string(tensor)))
+        throw Error("{}: tensor {}{}: the layer has {}, which is not supported in this version",
+                    origin(), layer, tensor, what);
+    if (config_.boolean("attn_output_gate").value_or(false))
+      throw Error(
+          "{}: {} is true: the layer's attention has a gate, which is not supported in this "
+          "version",
+          config_.origin(), config_.name("attn_output_gate"));
+  }
+
+  void read_spec() {
+    const int width = config_.required_integer("hidden_size", 1, 1 << 20);
+    if (width != target_.spec.embedding)
+      throw Error("{}: {} is {}, but the width of {} is {}; the head is for another model",
+                  config_.origin(), config_.name("hidden_size"), width,
+                  target_.checkpoint->metadata.origin(), target_.spec.embedding);
+    const Attention attention =
+        read_head_attention(config_, RopePairing::halves, tensors_, names());
+    const Mlp mlp = read_head_mlp(config_);
+    const auto fused = layout_.is_token_first ? EagleInput::Fused::token_and_state
+                                              : EagleInput::Fused::state_and_token;
+    spec() = {
+        .family = "mtp",
+        .vocabulary = target_.spec.vocabulary,
+        .embedding = width,
+        .context_trained = target_.spec.context_trained,
+        .norm_eps = read_head_epsilon(config_),
+        .logit_scale = target_.spec.logit_scale,
+        .logit_softcap = target_.spec.logit_softcap,
+        .layers = {{{{.pre_norm = Role::attention_norm, .body = attention, .post_norm = {}},
+                     {.pre_norm = Role::mlp_norm, .body = mlp, .post_norm = {}}}}},
+        .eagle = EagleInput{.taps = {target_.spec.n_layers() - (layout_.state_is_normed ? 0 : 1)},
+                            .tap_width = width,
+                            .fused = fused,
+                            .feature_norm = EagleInput::Norm::whole,
+                            .state_is_normed = true},
+        .medusa = {},
+        .block = {}};
+  }
+
+  // Files have w - 1 for what norms multiply by.
+  void add_one_to_norms() {
+    for (const Role role :
+         {Role::token_norm, Role::feature_norm, Role::output_norm, Role::attention_norm,
+          Role::mlp_norm, Role::attention_q_norm, Role::attention_k_norm}) {
+      const TensorView* const norm = head_.model.weight(role);
+      if (!norm) continue;
+      std::vector<float> weights(static_cast<std::size_t>(norm->elements()));
+      dequantize(norm->type, norm->bytes, weights);
+      for (float& weight : weights) weight += 1;
+      const auto bytes = std::as_bytes(std::span(weights));
+      tensors_.set(
+          role, 0,
+          tensors_.keep(
+              {.name = norm->name, .type = TensorType::f32, .shape = norm->shape, .bytes = {}},
+              {bytes.begin(), bytes.end()}));
+    }
+  }
+
+  // The file may be the whole model's; what else the layer has must be known.
+  void check_layer_has_nothing_else() {
+    const std::string layer = name_of(layout_.layer);
+    for (const TensorView& tensor : file_.tensors)
+      if (!tensor.name.starts_with(layer)) tensors_.ignore(tensor.name);
+    tensors_.check_nothing_else();
+  }
+
+  // Implementations differ in whether a state is taken before or after the last norm, of the model
+  // and of the layer itself; the weights alone know.
+  void note_other_states() {
+    const int normed = target_.spec.n_layers(), raw = normed - 1;
+    for (const auto& [name, tap, state_is_normed] :
+         {std::tuple("both states after the norm", normed, true),
+          std::tuple("its own state before the norm", normed, false),
+          std::tuple("the model's state before the norm", raw, true),
+          std::tuple("both states before the norm", raw, false)}) {
+      EagleInput other = eagle();
+      other.taps = {tap};
+      other.state_is_normed = state_is_normed;
+      if (other != eagle()) head_.other_readings.push_back({name, other});
+    }
+  }
+
+  Head head_;
+  const Checkpoint& file_;
+  const Layout& layout_;
+  const Model& target_;
+  const HeadConfig config_;
+  HeadTensors tensors_;
+};
+
+}  // namespace
+
+bool is_mtp(const Checkpoint& checkpoint) {
+  return layout_of(checkpoint) != nullptr;
+}
+
+Head interpret_mtp(std::shared_ptr<const Checkpoint> checkpoint, const nlohmann::json& config,
+                   const Model& target) {
+  return MtpReader(std::move(checkpoint), config, target).read();
+}
+
+}  // namespace outrider

@@ -1,0 +1,209 @@
+// Layers for multi-token prediction are read as their producers mean them, or refused in one line.
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <functional>
+
+#include "base/error.h"
+#include "model/head.h"
+#include "model/small_head_test.h"
+
+namespace outrider {
+namespace {
+
+const Model& target() {
+  static const Model model = small_target();
+  return model;
+}
+
+Head read(const SmallHead& head) {
+  return head.read(target());
+}
+
+// What a layout calls the parts of a small layer.
+struct Names {
+  std::string producer, layer, fusion, token_norm, state_norm, output_norm;
+};
+const Names kMiMo = {"MiMo",
+                     "model.mtp_layers.0.",
+                     "model.mtp_layers.0.input_proj",
+                     "model.mtp_layers.0.token_layernorm",
+                     "model.mtp_layers.0.hidden_layernorm",
+                     "model.mtp_layers.0.final_layernorm"};
+const Names kSpeculators = {"speculators",
+                            "mtp_layers.0.",
+                            "mtp_layers.0.input_proj",
+                            "mtp_layers.0.token_layernorm",
+                            "mtp_layers.0.hidden_layernorm",
+                            "mtp_layers.0.final_layernorm"};
+const Names kQwen = {
+    "Qwen",    "mtp.layers.0.", "mtp.fc", "mtp.pre_fc_norm_embedding", "mtp.pre_fc_norm_hidden",
+    "mtp.norm"};
+const Names kDeepSeek = {"DeepSeek",
+                         "model.layers.6.",
+                         "model.layers.6.eh_proj",
+                         "model.layers.6.enorm",
+                         "model.layers.6.hnorm",
+                         "model.layers.6.shared_head.norm"};
+
+SmallHead small_layer(const Names& names) {
+  SmallHead head;
+  constexpr std::int64_t kQ = kSmallHeads * kSmallHeadDim, kKv = kSmallKvHeads * kSmallHeadDim;
+  const auto add = [&](const std::string& name, std::vector<std::int64_t> shape) {
+    head.add(name + ".weight", std::move(shape));
+  };
+  add(names.fusion, {2 * kSmallWidth, kSmallWidth});
+  for (const std::string& norm :
+       {names.token_norm, names.state_norm, names.output_norm, names.layer + "input_layernorm",
+        names.layer + "post_attention_layernorm"})
+    add(norm, {kSmallWidth});
+  add(names.layer + "self_attn.q_proj", {kSmallWidth, kQ});
+  add(names.layer + "self_attn.k_proj", {kSmallWidth, kKv});
+  add(names.layer + "self_attn.v_proj", {kSmallWidth, kKv});
+  add(names.layer + "self_attn.o_proj", {kQ, kSmallWidth});
+  add(names.layer + "mlp.gate_proj", {kSmallWidth, kSmallFfn});
+  add(names.layer + "mlp.up_proj", {kSmallWidth, kSmallFfn});
+  add(names.layer + "mlp.down_proj", {kSmallFfn, kSmallWidth});
+  head.config = {{"hidden_size", kSmallWidth},
+                 {"intermediate_size", kSmallFfn},
+                 {"num_attention_heads", kSmallHeads},
+                 {"num_key_value_heads", kSmallKvHeads},
+                 {"num_hidden_layers", 6},
+                 {"rope_theta", 1e6}};
+  return head;
+}
+
+TEST(MtpHead, Layouts) {
+  for (const Names& names : {kMiMo, kSpeculators, kQwen, kDeepSeek}) {
+    SCOPED_TRACE(names.producer);
+    SmallHead file = small_layer(names);
+    file.add("model.layers.0.self_attn.q_proj.weight", {8, 8});  // the model itself may be there
+    EXPECT_EQ(drafter_of_head(*file.checkpoint()), "mtp");
+    const Head head = read(file);
+    EXPECT_EQ(head.kind, "MTP");
+    EXPECT_EQ(head.producer, names.producer);
+    const ModelSpec& spec = head.model.spec;
+    EXPECT_TRUE(spec.has_output_norm);
+    ASSERT_EQ(spec.n_layers(), 1);
+    const EagleInput expected{.taps = {names.producer == "speculators" ? 5 : 6},
+                              .tap_width = kSmallWidth,
+                              .fused = names.producer == "MiMo"
+                                           ? EagleInput::Fused::state_and_token
+                                           : EagleInput::Fused::token_and_state,
+                              .feature_norm = EagleInput::Norm::whole,
+                              .state_is_normed = true};
+    EXPECT_EQ(*spec.eagle, expected);
+    const std::vector<Operation>& operations = spec.layers[0].operations;
+    EXPECT_EQ(operations[0].pre_norm, Role::attention_norm);
+    EXPECT_FALSE(operations[0].reads_token);
+    EXPECT_EQ(std::get<Attention>(operations[0].body).first_key, 1);
+    for (const auto& [role, name] : {std::pair(Role::feature_fusion, names.fusion),
+                                     std::pair(Role::token_norm, names.token_norm),
+                                     std::pair(Role::feature_norm, names.state_norm),
+                                     std::pair(Role::output_norm, names.output_norm)})
+      EXPECT_EQ(head.model.weight(role)->name, name + ".weight");
+    EXPECT_EQ(head.model.weight(Role::output)->name, "output.weight");
+    EXPECT_EQ(head.model.weight(Role::token_embedding)->name, "token_embd.weight");
+
+    // Qwen's files have w - 1.
+    for (const Role role : {Role::token_norm, Role::feature_norm, Role::output_norm,
+                            Role::attention_norm, Role::mlp_norm}) {
+      float first;
+      std::memcpy(&first, head.model.weight(role)->bytes.data(), sizeof(first));
+      EXPECT_EQ(first, names.producer == "Qwen" ? 1.5f : 0.5f);
+    }
+  }
+}
+
+// Whether states are normed before they are read is not in the file.
+TEST(MtpHead, OtherReadings) {
+  const Head head = read(small_layer(kMiMo));
+  std::vector<std::pair<int, bool>> states{
+      {head.model.spec.eagle->taps.at(0), head.model.spec.eagle->state_is_normed}};
+  for (const Head::Reading& reading : head.other_readings) {
+    states.emplace_back(reading.input.taps.at(0), reading.input.state_is_normed);
+    EXPECT_EQ(reading.input.fused, head.model.spec.eagle->fused);
+  }
+  EXPECT_EQ(states,
+            (std::vector<std::pair<int, bool>>{{6, true}, {6, false}, {5, true}, {5, false}}));
+}
+
+TEST(MtpHead, Variants) {
+  SmallHead file = small_layer(kDeepSeek);
+  file.add("model.layers.6.embed_tokens.weight", {kSmallWidth, kSmallVocabulary});
+  file.add("model.layers.6.shared_head.head.weight", {kSmallWidth, kSmallVocabulary});
+  Head head = read(file);
+  EXPECT_EQ(head.model.weight(Role::output)->name, "model.layers.6.shared_head.head.weight");
+  EXPECT_EQ(head.model.weight(Role::token_embedding)->name, "model.layers.6.embed_tokens.weight");
+
+  file = small_layer(kQwen);
+  for (const char* norm : {"q_norm", "k_norm"})
+    file.add(fmt::format("mtp.layers.0.self_attn.{}.weight", norm), {kSmallHeadDim});
+  file.config = {{"text_config", file.config}};
+  head = read(file);
+  EXPECT_EQ(attention_of(head.model.spec.layers[0])->qk_norm, HeadNorm::shared);
+  float first;
+  std::memcpy(&first, head.model.weight(Role::attention_q_norm)->bytes.data(), sizeof(first));
+  EXPECT_EQ(first, 1.5f);
+}
+
+TEST(MtpHead, Refused) {
+  struct Case {
+    const Names& names;
+    std::function<void(SmallHead&)> change;
+    std::string error;
+  };
+  const Case cases[] = {
+      {kMiMo, [](SmallHead& head) { head.config["hidden_size"] = 16; },
+       "dir/config.json: hidden_size is 16, but the width of target.gguf is 8; the head is for "
+       "another model"},
+      {kQwen, [](SmallHead& head) { head.config["attn_output_gate"] = true; },
+       "dir/config.json: attn_output_gate is true: the layer's attention has a gate, which is not "
+       "supported in this version"},
+      {kQwen,
+       [](SmallHead& head) {
+         head.add("mtp.layers.0.mlp.gate.weight", {8, 4});
+       },
+       "dir/head.safetensors: tensor mtp.layers.0.mlp.gate.weight: the layer has a mixture of "
+       "experts, which is not supported in this version"},
+      {kDeepSeek,
+       [](SmallHead& head) {
+         head.add("model.layers.6.self_attn.kv_a_proj_with_mqa.weight", {8, 4});
+       },
+       "dir/head.safetensors: tensor model.layers.6.self_attn.kv_a_proj_with_mqa.weight: the layer "
+       "has multi-head latent attention, which is not supported in this version"},
+      {kMiMo, [](SmallHead& head) { head.tensors.erase("model.mtp_layers.0.mlp.up_proj.weight"); },
+       "dir/head.safetensors: tensor model.mtp_layers.0.mlp.up_proj.weight is missing; the head is "
+       "incomplete, or of a kind that this version does not support"},
+      {kMiMo, [](SmallHead& head) { head.add("model.mtp_layers.0.gate.weight", {8}); },
+       "dir/head.safetensors: tensor model.mtp_layers.0.gate.weight has no place in a layer for "
+       "multi-token prediction; this variant is not supported in this version"},
+      {kMiMo, [](SmallHead& head) { head.config = nullptr; },
+       "dir/head.safetensors: there is no config.json beside the head, which says how it is built"},
+  };
+  for (const auto& [names, change, error] : cases) {
+    SmallHead file = small_layer(names);
+    change(file);
+    try {
+      read(file);
+      ADD_FAILURE() << "expected: " << error;
+    } catch (const Error& found) {
+      EXPECT_EQ(std::string(found.what()), error);
+    }
+  }
+  // DeepSeek's names say how many layers the model has.
+  SmallHead other = small_layer(kDeepSeek);
+  const Model longer = small_target(8);
+  try {
+    other.read(longer);
+    ADD_FAILURE();
+  } catch (const Error& found) {
+    EXPECT_EQ(std::string(found.what()),
+              "dir/head.safetensors: tensor model.layers.8.eh_proj.weight is missing; the head is "
+              "incomplete, or of a kind that this version does not support");
+  }
+}
+
+}  // namespace
+}  // namespace outrider

@@ -1,0 +1,199 @@
+#include "speculation/drafters/block.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "base/stopwatch.h"
+
+namespace outrider {
+namespace {
+
+const BlockInput& block_of(const Backend& head) {
+  return *head.spec().block;
+}
+
+// The first row of a block that guesses a token that is not known.
+int first_guess(const BlockInput& block) {
+  return block.anchor_guesses ? 0 : 1;
+}
+
+bool is_completed(const BlockInput& block) {
+  return block.successor_rank > 0;
+}
+
+}  // namespace
+
+GrowingDrafter::Options BlockDrafter::options_for(Backend& target) {
+  const BlockInput& block = block_of(*target.head());
+  Options options{.target_vocabulary = target.spec().vocabulary};
+  const int n_guesses = block.n_rows - first_guess(block);
+  if (is_completed(block))
+    options.depth_max = n_guesses;
+  else
+    options.n_parallel = n_guesses;
+  return options;
+}
+
+BlockDrafter::BlockDrafter(std::shared_ptr<Backend> target, std::string_view name)
+    : HeadDrafter(target, options_for(*target)), name_(name) {}
+
+void BlockDrafter::computed(const Pass& target, std::span<const ComputedText> texts) {
+  std::vector<Row> rows;
+  for (const ComputedText& text : texts)
+    for (std::size_t i = 0; i < text.tokens.size(); ++i)
+      rows.push_back({.sequence = sequences_.at(text.sequence).id,
+                      .token = text.tokens[i],
+                      .position = text.first + static_cast<int>(i),
+                      .before = TargetRow{text.rows[i]},
+                      .slot = target.slots[text.rows[i]]});
+  if (!rows.empty()) backend_->forward(rows);
+}
+
+// A block that begins at this position.
+std::vector<Row> BlockDrafter::block_after(SequenceId sequence, Token anchor, int position) const {
+  const BlockInput& block = block_of(*backend_);
+  const int n = block.n_rows;
+  std::vector<Row> rows;
+  for (int i = 0; i < n; ++i)
+    rows.push_back({.sequence = sequence,
+                    .token = i == 0 ? anchor : block.mask,
+                    .position = position + i,
+                    .parent = i == 0 ? Parent{CommittedEnd{}} : Parent{EarlierRow{i - 1}},
+                    .wants_logits = i >= first_guess(block),
+                    .block_end = n - 1});
+  return rows;
+}
+
+// Whether the cache and the context have room for a block.
+bool BlockDrafter::has_room(SequenceId sequence) const {
+  const int n = block_of(*backend_).n_rows;
+  return backend_->free_slots(sequence) >= n &&
+         backend_->committed(sequence) + n <= backend_->options().context;
+}
+
+bool BlockDrafter::prepare(const DraftRequest& request, Sequence& sequence,
+                           std::span<const DraftRequest> all, int& n_promised) {
+  if (!HeadDrafter::prepare(request, sequence, all, n_promised)) return false;
+  const int n_pages = backend_->pages_wanted(sequence.id, block_of(*backend_).n_rows, 0);
+  if (!has_room(sequence.id) || backend_->free_pages() - n_promised < n_pages) return false;
+  n_promised += n_pages;
+  return true;
+}
+
+bool BlockDrafter::prefill(std::span<Draft> drafts, double&) {
+  constexpr Token kUnknown = -1;  // no penalty counts it
+  const bool grows = is_completed(block_of(*backend_));
+  const Stopwatch watch;
+  Batch batch;
+  for (Draft& draft : drafts) {
+    Sequence& sequence = *draft.sequence;
+    const int first = static_cast<int>(batch.rows.size());
+    for (Row row : block_after(sequence.id, sequence.text.back(), sequence.length - 1)) {
+      if (auto* parent = std::get_if<EarlierRow>(&row.parent)) parent->row += first;
+      row.block_end = first + *row.block_end;
+      if (row.wants_logits && grows) {
+        first_guesses_.try_emplace(sequence.id, static_cast<int>(batch.rows.size()));
+      } else if (row.wants_logits) {
+        const int place = static_cast<int>(sequence.said.size());
+        sequence.said.push_back({.token = place == 0 ? sequence.text.back() : kUnknown,
+                                 .parent = place - 1,
+                                 .depth = place,
+                                 .end = sequence.index.end()});
+        batch.asked.push_back({&draft, place, static_cast<int>(batch.rows.size()), 1});
+      }
+      batch.rows.push_back(std::move(row));
+    }
+    batch.length += sequence.length;
+  }
+  const PassWork work = work_of(batch);
+  if (grows) {
+    backend_->forward(batch.rows);
+    blocks_.refine(work, watch.ms());
+    ask_roots(drafts);
+  } else {
+    compute(batch);
+    curve_.refine(work, watch.ms());
+  }
+  return true;
+}
+
+// What follows the text's last tokens, which complete the blocks' first guesses.
+void BlockDrafter::ask_roots(std::span<Draft> drafts) {
+  const Stopwatch watch;
+  Batch batch;
+  for (Draft& draft : drafts) {
+    const Sequence& sequence = *draft.sequence;
+    batch.rows.push_back({.sequence = sequence.id,
+                          .token = sequence.text.back(),
+                          .position = sequence.length - 1,
+                          .wants_logits = true});
+    batch.ask_root(draft);
+  }
+  const PassWork work = work_of(batch);
+  compute(batch);
+  curve_.refine(work, watch.ms());
+}
+
+std::optional<StateBefore> BlockDrafter::state_before(const Sequence& sequence, int depth) const {
+  if (!is_completed(block_of(*backend_))) return {};
+  return BlockRow{first_guesses_.at(sequence.id) + depth};
+}
+
+void BlockDrafter::finish(std::span<const Draft> drafts) {
+  for (const Draft& draft : drafts) backend_->discard(draft.sequence->id);
+  first_guesses_.clear();
+}
+
+void BlockDrafter::measure_costs() {
+  if (sequences_.empty()) return time_blocks(OwnedSequence(*backend_).id());
+  for (const auto& [number, sequence] : sequences_)
+    if (backend_->committed(sequence.id) == sequence.size() - 1) return time_blocks(sequence.id);
+}
+
+void BlockDrafter::time_blocks(SequenceId sequence) {
+  constexpr int kRounds = 3;  // the first touches memory
+  constexpr int kLevelRows[] = {1, 2, 4, 8};
+  if (!has_room(sequence)) return;
+  const std::vector<Row> block = block_after(sequence, 0, backend_->committed(sequence));
+  const auto time = [&](std::span<const Row> rows, bool wants_choices) {
+    std::vector<ChoiceRequest> choices;
+    for (int row = 0; wants_choices && row < std::ssize(rows); ++row)
+      if (rows[row].wants_logits)
+        choices.push_back({.row = row, .filters = {.temperature = 0}, .n_best = 2});
+    const Stopwatch watch;
+    const Pass pass = backend_->forward(rows);
+    if (!choices.empty()) backend_->choose(pass, choices);
+    return watch.ms();
+  };
+  const int first = first_guess(block_of(*backend_));
+  for (int round = 0; round < kRounds; ++round) {
+    const bool grows = is_completed(block_of(*backend_));
+    CostCurve& blocks = grows ? blocks_ : curve_;
+    blocks.measure(static_cast<int>(block.size()), time(block, !grows));
+    for (const int n : grows ? std::span<const int>(kLevelRows) : std::span<const int>()) {
+      std::vector<Row> level;
+      for (int i = 0; i < n; ++i)
+        level.push_back({.sequence = sequence,
+                         .token = 0,
+                         .position = block[0].position,
+                         .wants_logits = true,
+                         .before = BlockRow{first}});
+      curve_.measure(n, time(level, true));
+    }
+    backend_->discard(sequence);
+  }
+}
+
+DraftCost BlockDrafter::cost(int n_sequences, int length) const {
+  if (curve_.empty()) return {};
+  const int n_rows = n_sequences * block_of(*backend_).n_rows;
+  if (!is_completed(block_of(*backend_)))
+    return {.fixed_ms = curve_.ms(n_rows), .is_old = curve_.is_old()};
+  DraftCost cost = GrowingDrafter::cost(n_sequences, length);
+  cost.fixed_ms = curve_.ms(n_sequences) + (blocks_.empty() ? 0 : blocks_.ms(n_rows));
+  cost.per_prefill_ms = 0;
+  return cost;
+}
+
+}  // namespace outrider
