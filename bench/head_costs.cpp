@@ -150,7 +150,7 @@ class Bench {
   double block_pass() {
     Backend& head = *backend_->head();
     const BlockInput& block = *head.spec().block;
-    const int first_guess = block.anchor_guesses ? 0 : 1;
+    const int first_guess = block.first_guess();
     std::vector<Row> rows;
     std::vector<ChoiceRequest> choices;
     for (int i = 0; i < block.n_rows; ++i) {

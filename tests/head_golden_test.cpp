@@ -8,6 +8,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
 #include "cpu/backend.h"
 #include "formats/gguf.h"
 #include "formats/npy.h"
@@ -237,6 +238,18 @@ TEST_P(BlockGolden, SaysWhatTheReferenceSays) {
   EXPECT_EQ(first, base->rows());
 }
 
+TEST(BlockGoldenRefused, MarkovHeadsWithStatesOfTheirOwn) {
+  const Model model = interpret_checkpoint(
+      std::make_shared<const Checkpoint>(read_gguf(folder_of("target-llama") + "/model.gguf")));
+  try {
+    open_head(folder_of("dspark-specforge") + "/head", model);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string_view(error.what()).find("(rnn) is not supported"),
+              std::string_view::npos);
+  }
+}
+
 std::string test_name(const ::testing::TestParamInfo<const char*>& tested) {
   std::string name = tested.param;
   std::ranges::replace(name, '-', '_');
@@ -251,7 +264,8 @@ INSTANTIATE_TEST_SUITE_P(, BlockGolden,
                          ::testing::Values("dflash", "dflash-sliding", "dflash-speculators",
                                            "dflash-speculators-sliding",
                                            "dflash-speculators-causal", "dflash-deepspec", "dspark",
-                                           "dspark-gated", "dspark-mask-first", "dspark-deepspec"),
+                                           "dspark-gated", "dspark-mask-first", "dspark-deepspec",
+                                           "gguf-dflash", "gguf-dspark", "gguf-dspark-mask-first"),
                          test_name);
 INSTANTIATE_TEST_SUITE_P(, HeadGolden,
                          ::testing::Values("eagle1", "eagle1-nobias", "eagle1-qwen2",

@@ -178,6 +178,75 @@ TEST_P(Head, ProposesAfterAnyChunksWhatAFreshEngineDoes) {
 }
 
 // The answer grows beyond the ends of pages; an accepted path may hold one.
+// A chain of what the head's rows say, one after another.
+class BlockHead : public Head {};
+
+TEST_P(BlockHead, ProposesWhatItsRowsSay) {
+  SceneOptions options;
+  options.load.n_sequences = 2;
+  options.engine.planner = {.automatic = false, .rows = 4, .depth = 4, .width = 1};
+  Scene scene(GetParam(), options);
+  const auto generation = scene.begin(random_text(70, 4));
+  scene.run({generation.get()});
+  ASSERT_GE(scene.trees().size(), 6u);
+  Backend& target = scene.target();
+  Backend& head = *target.head();
+  const BlockInput& block = *head.spec().block;
+  for (const auto& [text, tree] : scene.trees()) {
+    SCOPED_TRACE(fmt::format("text of {}", text.size()));
+    const SequenceId sequence = head.begin({});
+    const int anchor = static_cast<int>(text.size()) - 1;
+    std::vector<Row> rows, of_text, guessing;
+    for (int i = 0; i < anchor; ++i)
+      rows.push_back({.sequence = sequence,
+                      .token = text[i],
+                      .position = i,
+                      .parent = i == 0 ? Parent{CommittedEnd{}} : Parent{EarlierRow{i - 1}}});
+    const Pass pass = target.forward(rows);
+    for (int i = 0; i < anchor; ++i) {
+      of_text.push_back(rows[i]);
+      of_text.back().before = TargetRow{i};
+      of_text.back().slot = pass.slots[i];
+    }
+    head.forward(of_text);
+    target.commit(sequence, pass.slots);
+    for (int i = 0; i < block.n_rows; ++i)
+      guessing.push_back({.sequence = sequence,
+                          .token = i == 0 ? text.back() : block.mask,
+                          .position = anchor + i,
+                          .parent = i == 0 ? Parent{CommittedEnd{}} : Parent{EarlierRow{i - 1}},
+                          .wants_logits = i >= block.first_guess(),
+                          .block_end = block.n_rows - 1});
+    Pass said = head.forward(guessing);
+    std::vector<Token> chain;
+    Token before = text.back();
+    for (int place = 0; place < 4; ++place) {
+      int row = block.first_guess() + place;
+      if (block.successor_rank > 0) {
+        const Row completed{.sequence = sequence,
+                            .token = before,
+                            .position = anchor + place,
+                            .wants_logits = true,
+                            .before = BlockRow{row}};
+        said = head.forward({&completed, 1});
+        row = 0;
+      }
+      const ChoiceRequest question{.row = row, .filters = {.temperature = 0}};
+      before = *head.choose(said, {&question, 1})[0].token;
+      chain.push_back(before);
+    }
+    std::vector<Token> proposed;
+    for (const Drafted& node : tree) proposed.push_back(node.token);
+    EXPECT_EQ(proposed, chain);
+    head.end(sequence);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(, BlockHead, ::testing::Values(Kind::dflash, Kind::dspark),
+                         [](const auto& tested) {
+                           return tested.param == Kind::dflash ? "Dflash" : "Dspark";
+                         });
+
 TEST_P(Head, ProposesOverTheEndsOfPages) {
   Scene scene(GetParam());
   const auto generation = scene.begin(random_text(58, 4), 80);

@@ -637,7 +637,8 @@ class Forward::Worker {
   static float sigmoid(float x) { return 1 / (1 + std::exp(-x)); }
   float confidence_of(std::span<const float> joined) const {
     const std::span<const float> weights = f_.weights_.vector(Role::confidence, 0);
-    float sum = f_.weights_.vector(Role::confidence_bias, 0)[0];
+    const std::span<const float> bias = f_.weights_.vector(Role::confidence_bias, 0);
+    float sum = bias.empty() ? 0 : bias[0];
     for (std::size_t i = 0; i < weights.size(); ++i) sum += weights[i] * joined[i];
     return sigmoid(sum);
   }
@@ -700,6 +701,8 @@ class Forward::Worker {
 void Forward::run(std::span<const ForwardRow> rows, std::span<const int> layers,
                   std::span<const int> taps, PrefetchPattern prefetch, PassTimer& timer) {
   CHECK(rows.size() <= batch_rows_);
+  for (const ForwardRow& row : rows)
+    CHECK(row.completes.has_value() == rows[0].completes.has_value());
   n_rows_ = rows.size();
   logit_rows_.clear();
   fused_rows_.clear();
@@ -725,7 +728,8 @@ void Forward::run(std::span<const ForwardRow> rows, std::span<const int> layers,
   team_.run([&](int thread) { Worker(*this, thread, rows, taps, prefetch, timer).run(layers); });
   if (is_block && spec_.block->successor_rank > 0) {
     block_rows_ = logit_rows_;
-    block_logits_ = logits_;
+    const std::size_t n = logit_rows_.size() * weights_.head().panels() * kPanel;
+    block_logits_.assign(logits_.begin(), logits_.begin() + static_cast<std::ptrdiff_t>(n));
   }
 }
 
@@ -745,7 +749,8 @@ std::span<const float> Forward::logits(int row) const {
 
 std::optional<float> Forward::confidence(int row) const {
   if (!spec_.block || !spec_.block->has_confidence || block_rows_.empty()) return {};
-  return confidences_.at(static_cast<std::size_t>(row));
+  const float confidence = confidences_.at(static_cast<std::size_t>(row));
+  return std::isfinite(confidence) ? std::optional(confidence) : std::nullopt;
 }
 
 std::span<const float> Forward::tap(int tap, int row) const {

@@ -88,10 +88,11 @@ class Forward {
   std::vector<float> taps_;                   // [taps][rows][embedding]
   std::size_t n_rows_ = 0;
 
-  // Of the last pass over blocks: the rows that wanted logits, these, and their states after the
-  // output norm, [rows][embedding]. Of the last pass that completed some: [rows].
-  std::vector<int> block_rows_;
-  std::vector<float> block_logits_, block_states_, confidences_;
+  // Of the last pass over blocks that tokens may complete.
+  std::vector<int> block_rows_;      // that wanted logits
+  std::vector<float> block_logits_;  // [block_rows][padded vocabulary]
+  std::vector<float> block_states_;  // after the output norm: [block_rows][embedding]
+  std::vector<float> confidences_;   // of the last pass that completed some: [rows]
 };
 
 }  // namespace outrider

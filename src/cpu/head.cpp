@@ -231,6 +231,7 @@ Pass CpuHead::forward(std::span<const Row> rows, const ForwardOptions& options) 
     prepared[i].wants_logits = row.wants_logits;
     if (const auto* completed = std::get_if<BlockRow>(&row.before)) {
       CHECK(row.wants_logits && spec().block && spec().block->successor_rank > 0);
+      CHECK(row.token >= 0 && row.token < spec().vocabulary);
       prepared[i].token = row.token;
       prepared[i].completes = completed->row;
       pass.slots.emplace_back();

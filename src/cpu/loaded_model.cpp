@@ -19,8 +19,12 @@ LoadedModel::LoadedModel(const Model& model, const LoadOptions& options, int n_p
       choice_memories_(options_.n_threads) {}
 
 MemoryNeed LoadedModel::memory_need(const Model& model, const LoadOptions& options, int n_pages) {
-  // A row of every text, drafts and scored prompts.
-  const std::size_t logit_rows = static_cast<std::size_t>(options.n_sequences) + 64;
+  // A row of every text, drafts and scored prompts; or all of a head's blocks, kept for completion.
+  const std::size_t n_sequences = static_cast<std::size_t>(options.n_sequences);
+  std::size_t logit_rows = n_sequences + 64;
+  if (const auto& block = model.spec.block)
+    logit_rows =
+        n_sequences * static_cast<std::size_t>(block->n_rows) * (block->successor_rank > 0 ? 2 : 1);
   const std::size_t n_outputs =
       options.output_ids.empty()
           ? static_cast<std::size_t>(model.spec.vocabulary)

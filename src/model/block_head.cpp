@@ -1,13 +1,17 @@
 // Heads that guess a block of tokens in one pass: DFlash's and DSpark's, in the layouts of z-lab,
-// DeepSpec, SpecForge and speculators.
+// DeepSpec, SpecForge and speculators, and as llama.cpp writes them in GGUF.
 
 #include <cmath>
+#include <filesystem>
+#include <initializer_list>
 #include <optional>
+#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "model/gguf_head.h"
 #include "model/head_config.h"
 #include "model/head_layer.h"
 #include "model/head_readers.h"
@@ -16,16 +20,50 @@
 namespace outrider {
 namespace {
 
-constexpr const char* kOutput = "lm_head.weight";
-constexpr const char* kTable = "markov_head.markov_w1.weight";
-constexpr const char* kGate = "markov_head.gate_proj.weight";
-constexpr const char* kGateBias = "markov_head.gate_proj.bias";
-constexpr const char* kConfidence = "confidence_head.proj.weight";
+// What tensors are called that a head has once.
+struct Name {
+  Role role;
+  const char *name, *gguf_name;  // empty: a layout has none
+};
+constexpr Name kNames[] = {
+    {Role::token_embedding, "embed_tokens.weight", "token_embd.weight"},
+    {Role::output, "lm_head.weight", "output.weight"},
+    {Role::output_norm, "norm.weight", "output_norm.weight"},
+    {Role::feature_fusion, "fc.weight", "fc.weight"},
+    {Role::feature_norm, "hidden_norm.weight", "enc.output_norm.weight"},
+    {Role::successor_table, "markov_head.markov_w1.weight", "markov_w1.weight"},
+    {Role::successor_output, "markov_head.markov_w2.weight", "markov_w2.weight"},
+    {Role::successor_gate, "markov_head.gate_proj.weight", ""},
+    {Role::successor_gate_bias, "markov_head.gate_proj.bias", ""},
+    {Role::confidence, "confidence_head.proj.weight", "conf_proj.weight"},
+    {Role::confidence_bias, "confidence_head.proj.bias", "conf_proj.bias"},
+};
 
-std::string tensor_name(Role role, int layer) {
+std::string tensor_name(Role role, int layer, bool is_gguf) {
+  for (const Name& known : kNames)
+    if (known.role == role) return is_gguf ? known.gguf_name : known.name;
+  if (is_gguf) return gguf_tensor_name(role, layer);
   const std::string_view name = layer_tensor_name(role);
   return name.empty() ? std::string() : fmt::format("layers.{}.{}", layer, name);
 }
+
+constexpr GgufKey kGgufKeys[] = {
+    {"block_size", "block_size"},
+    {"target_layers", "aux_hidden_state_layer_ids"},
+    {"sample_from_anchor", "sample_from_anchor"},
+    {"tokenizer.ggml.mask_token_id", "mask_token_id"},
+    {"attention.sliding_window", "sliding_window"},
+    {"attention.sliding_window_pattern", "sliding_window_pattern"},
+    {"attention.causal", "is_causal"},
+    {"attention.value_scale", "attention_value_scale"},
+    {"rope.dimension_count", "rope_dimension_count"},
+    {"logit_scale", "output_multiplier"},
+    {"final_logit_softcapping", "final_logit_softcapping"},
+    {"embedding_scale", "input_embedding_scale"},
+};
+// Numbers that would change what a head computes, but for 1.
+constexpr const char* kScales[] = {"attention_value_scale", "output_multiplier",
+                                   "input_embedding_scale"};
 
 class BlockReader {
  public:
@@ -33,7 +71,9 @@ class BlockReader {
               const Model& target)
       : file_(*checkpoint),
         target_(target),
-        top_(config_beside(file_.metadata.origin(), config)),
+        is_gguf_(is_head(file_.metadata)),
+        top_(is_gguf_ ? config_of_gguf(file_.metadata, kBlockArchitecture, kGgufKeys)
+                      : config_beside(file_.metadata.origin(), config)),
         layer_(top_.object("transformer_layer_config").value_or(top_)),
         own_(top_.object("dflash_config").value_or(top_)),
         tensors_(head_, file_, target_, "a head that guesses blocks") {
@@ -44,7 +84,7 @@ class BlockReader {
     find_producer();
     read_spec();
     read_taps();
-    head_.output_tokens = read_draft_tokens(tensors_, top_, target_, kOutput, false);
+    head_.output_tokens = read_draft_tokens(tensors_, top_, target_, name(Role::output), is_gguf_);
     read_tensors();
     return std::move(head_);
   }
@@ -55,10 +95,17 @@ class BlockReader {
   const std::string& origin() const { return tensors_.origin(); }
   const std::string& target_name() const { return target_.checkpoint->metadata.origin(); }
   bool is_by(std::string_view producer) const { return head_.producer == producer; }
+  std::string name(Role role) const { return tensor_name(role, 0, is_gguf_); }
+  const TensorView* find(Role role) const { return tensors_.find(name(role)); }
+  HeadTensorNames names() const {
+    return [this](Role role, int layer) { return tensor_name(role, layer, is_gguf_); };
+  }
 
   void find_producer() {
     const std::string kind = top_.text("speculators_model_type").value_or("");
-    if (!kind.empty() || top_.has("transformer_layer_config"))
+    if (is_gguf_)
+      head_.producer = "llama.cpp";
+    else if (!kind.empty() || top_.has("transformer_layer_config"))
       head_.producer = "speculators";
     else if (own_.has("projector_type"))
       head_.producer = "SpecForge";
@@ -85,6 +132,7 @@ class BlockReader {
     for (const HeadConfig& place : {own_, top_})
       if (const auto given = place.boolean("sample_from_anchor")) return *given;
     if (is_by("speculators")) return top_.text("speculators_model_type") == "dspark";
+    if (is_gguf_) return find(Role::successor_table) != nullptr;
     return is_by("DeepSpec") || own_.text("projector_type") == "dspark";
   }
 
@@ -98,24 +146,24 @@ class BlockReader {
     spec().norm_eps = read_head_epsilon(layer_);
     spec().logit_scale = target_.spec.logit_scale;
     spec().logit_softcap = target_.spec.logit_softcap;
-    if (width != target_.spec.embedding &&
-        !(tensors_.find("embed_tokens.weight") && tensors_.find(kOutput)))
+    if (width != target_.spec.embedding && !(find(Role::token_embedding) && find(Role::output)))
       throw Error(
           "{}: {} is {}, but the width of {}, whose embedding and output it needs, is {}; the head "
           "is for another model",
           layer_.origin(), layer_.name("hidden_size"), width, target_name(),
           target_.spec.embedding);
-    const bool has_own_embedding = tensors_.find("embed_tokens.weight") != nullptr;
+    const bool has_own_embedding = find(Role::token_embedding) != nullptr;
     if (is_by("z-lab") || (is_by("DeepSpec") && has_own_embedding))
       spec().embedding_scale = target_.spec.embedding_scale;
     spec().block.emplace();
     block().tap_width = target_.spec.embedding;
     block().n_rows = required_integer("block_size", 2, 64);
     block().mask = required_integer("mask_token_id", 0, target_.spec.vocabulary - 1);
-    block().anchor_guesses = anchor_guesses();
     // In training a window is as many positions before the anchor, for all rows.
     block().windows_end_at_anchor = is_by("speculators");
+    read_variants();
     read_successors();
+    block().anchor_guesses = anchor_guesses();
     read_layers(n_layers);
   }
 
@@ -126,48 +174,101 @@ class BlockReader {
           "{}: tensor markov_head.joint_proj.weight: a Markov head that goes on from its own "
           "states (rnn) is not supported in this version",
           origin());
-    const TensorView* const table = tensors_.find(kTable);
+    const TensorView* const table = find(Role::successor_table);
     if (!table) return;
     const std::int64_t rank = table->columns();
     if (rank < 1 || rank > spec().embedding)
-      throw Error("{}: tensor {} has a rank of {}, expected 1 to {}", origin(), kTable, rank,
-                  spec().embedding);
+      throw Error("{}: tensor {} has a rank of {}, expected 1 to {}", origin(),
+                  name(Role::successor_table), rank, spec().embedding);
     block().successor_rank = static_cast<int>(rank);
-    block().has_confidence = tensors_.find(kConfidence) != nullptr;
+    block().has_confidence = find(Role::confidence) != nullptr;
   }
 
   void read_layers(int n_layers) {
-    Attention attention = read_head_attention(layer_, RopePairing::halves, tensors_, tensor_name);
+    Attention attention = read_head_attention(layer_, RopePairing::halves, tensors_, names());
     attention.first_key = 0;
+    if (const auto turned = layer_.integer("rope_dimension_count", 1, kHeadDimMax);
+        turned && *turned != attention.key_dim)
+      throw Error(
+          "{}: {} is {}, but heads have {} channels, which is not supported in this version",
+          layer_.origin(), layer_.name("rope_dimension_count"), *turned, attention.key_dim);
     const Mlp mlp = read_head_mlp(layer_);
-    const std::vector<std::string> types =
-        layer_.texts("layer_types")
-            .value_or(
-                std::vector<std::string>(static_cast<std::size_t>(n_layers), "full_attention"));
-    if (std::ssize(types) != n_layers)
-      throw Error("{}: {} lists {} layers, but {} is {}", layer_.origin(),
-                  layer_.name("layer_types"), types.size(), layer_.name("num_hidden_layers"),
-                  n_layers);
-    for (const std::string& type : types) {
+    const auto all_causal = boolean({"is_causal", "causal"});
+    for (const bool slides : sliding_layers(n_layers)) {
       Attention own = attention;
       own.sees_block = true;
-      if (type == "sliding_attention") {
-        own.window = layer_.required_integer("sliding_window", 1, 1 << 24);
-        own.sees_block = top_.boolean("sliding_window_non_causal").value_or(false);
-      } else if (type != "full_attention") {
-        throw Error(
-            "{}: {} names \"{}\", which is not supported in this version; expected "
-            "full_attention or sliding_attention",
-            layer_.origin(), layer_.name("layer_types"), printable(type));
+      if (slides) {
+        const auto window = own_.integer("swa_window_size", 1, 1 << 24);
+        own.window = window ? *window : layer_.required_integer("sliding_window", 1, 1 << 24);
+        own.sees_block = boolean({"sliding_window_non_causal"}).value_or(false);
       }
+      if (all_causal) own.sees_block = !*all_causal;
       spec().layers.push_back({{{.pre_norm = Role::attention_norm, .body = own, .post_norm = {}},
                                 {.pre_norm = Role::mlp_norm, .body = mlp, .post_norm = {}}}});
     }
   }
 
+  // The first of these keys that is there.
+  std::optional<bool> boolean(std::initializer_list<const char*> keys) const {
+    for (const char* key : keys)
+      for (const HeadConfig& place : {own_, top_})
+        if (const auto value = place.boolean(key)) return value;
+    return {};
+  }
+
+  std::vector<bool> sliding_layers(int n_layers) const {
+    const auto n = static_cast<std::size_t>(n_layers);
+    if (boolean({"use_swa"}).value_or(false)) return std::vector<bool>(n, true);
+    const auto check_count = [&](const char* key, std::size_t count) {
+      if (count != n)
+        throw Error("{}: {} lists {} layers, but {} is {}", layer_.origin(), layer_.name(key),
+                    count, layer_.name("num_hidden_layers"), n);
+    };
+    if (const auto pattern = layer_.booleans("sliding_window_pattern")) {
+      check_count("sliding_window_pattern", pattern->size());
+      return *pattern;
+    }
+    std::vector<bool> slides(n, false);
+    const auto types = layer_.texts("layer_types");
+    if (!types) return slides;
+    check_count("layer_types", types->size());
+    for (std::size_t i = 0; i < n; ++i) {
+      slides[i] = (*types)[i] == "sliding_attention";
+      if (!slides[i] && (*types)[i] != "full_attention")
+        throw Error(
+            "{}: {} names \"{}\", which is not supported in this version; expected "
+            "full_attention or sliding_attention",
+            layer_.origin(), layer_.name("layer_types"), printable((*types)[i]));
+    }
+    return slides;
+  }
+
+  // What a few heads have beside the usual.
+  void read_variants() {
+    for (const HeadConfig& place : {own_, top_}) {
+      for (const char* key : kScales)
+        if (const auto scale = place.number(key, -1e9, 1e9); scale && *scale != 1)
+          throw Error("{}: {} is {}, which is not supported in this version; expected 1",
+                      place.origin(), place.name(key), *scale);
+      if (const auto cap = place.number("final_logit_softcapping", 0, 1e6); cap && *cap > 0)
+        spec().logit_softcap = *cap;
+    }
+    const auto beside = std::filesystem::path(origin()).parent_path() / "mask_embedding.pt";
+    std::error_code ignored;
+    if (std::filesystem::exists(beside, ignored))
+      throw Error(
+          "{}: a head with an embedding of its own for the mask is not supported in this "
+          "version",
+          beside.string());
+  }
+
   void read_taps() {
     const int n_layers = target_.spec.n_layers();
-    const std::int64_t columns = tensors_.find("fc.weight")->columns();
+    const TensorView* const fusion = find(Role::feature_fusion);
+    if (!fusion)
+      throw Error("{}: tensor {} is missing; the head is incomplete", origin(),
+                  name(Role::feature_fusion));
+    const std::int64_t columns = fusion->columns();
     const std::int64_t n = columns / block().tap_width;
     if (columns % block().tap_width != 0 || n < 1)
       throw Error(
@@ -210,15 +311,14 @@ class BlockReader {
   void read_tensors() {
     tensors_.begin();
     const std::int64_t width = spec().embedding;
-    tensors_.take(Role::feature_fusion, 0, "fc.weight",
-                  {std::ssize(block().taps) * std::int64_t{block().tap_width}, width});
-    tensors_.take(Role::feature_norm, 0, "hidden_norm.weight", {width});
-    tensors_.take(Role::output_norm, 0, "norm.weight", {width});
+    take(Role::feature_fusion, {std::ssize(block().taps) * std::int64_t{block().tap_width}, width});
+    take(Role::feature_norm, {width});
+    take(Role::output_norm, {width});
     take_successors();
-    take_or_share(Role::token_embedding, "embed_tokens.weight", spec().vocabulary);
-    take_or_share(Role::output, kOutput, count_outputs(tensors_, target_));
+    take_or_share(Role::token_embedding, spec().vocabulary);
+    take_or_share(Role::output, count_outputs(tensors_, target_));
     for (int layer = 0; layer < spec().n_layers(); ++layer)
-      take_head_layer(tensors_, spec(), layer, tensor_name);
+      take_head_layer(tensors_, spec(), layer, names());
     for (const char* name : {"d2t", "t2d"}) tensors_.ignore(name);
     tensors_.ignore_frequencies();
     tensors_.check_nothing_else();
@@ -228,25 +328,25 @@ class BlockReader {
   void take_successors() {
     const std::int64_t width = spec().embedding, rank = block().successor_rank;
     if (rank > 0) {
-      tensors_.take(Role::successor_table, 0, kTable, {rank, spec().vocabulary});
-      tensors_.take(Role::successor_output, 0, "markov_head.markov_w2.weight",
-                    {rank, count_outputs(tensors_, target_)});
-      if (tensors_.find(kGate)) {
-        tensors_.take(Role::successor_gate, 0, kGate, {width + rank, rank});
-        if (tensors_.find(kGateBias))
-          tensors_.take(Role::successor_gate_bias, 0, kGateBias, {rank});
+      take(Role::successor_table, {rank, spec().vocabulary});
+      take(Role::successor_output, {rank, count_outputs(tensors_, target_)});
+      if (find(Role::successor_gate)) {
+        take(Role::successor_gate, {width + rank, rank});
+        if (find(Role::successor_gate_bias)) take(Role::successor_gate_bias, {rank});
       }
     }
     if (!block().has_confidence) return;
-    const TensorView& weights = *tensors_.find(kConfidence);
-    const std::int64_t columns = weights.columns() == width ? width : width + rank;
-    tensors_.take(Role::confidence, 0, kConfidence, {columns, 1});
-    tensors_.take(Role::confidence_bias, 0, "confidence_head.proj.bias", {1});
+    const bool reads_state_alone = find(Role::confidence)->columns() == width;
+    take(Role::confidence, {reads_state_alone ? width : width + rank, 1});
+    if (find(Role::confidence_bias)) take(Role::confidence_bias, {1});
   }
 
-  void take_or_share(Role role, std::string_view name, std::int64_t rows) {
-    if (tensors_.find(name))
-      tensors_.take(role, 0, name, {spec().embedding, rows});
+  void take(Role role, const std::vector<std::int64_t>& shape) {
+    tensors_.take(role, 0, name(role), shape);
+  }
+  void take_or_share(Role role, std::int64_t rows) {
+    if (find(role))
+      take(role, {spec().embedding, rows});
     else
       tensors_.set(role, 0, tensors_.of_target(role));
   }
@@ -254,6 +354,7 @@ class BlockReader {
   Head head_;
   const Checkpoint& file_;
   const Model& target_;
+  const bool is_gguf_;
   const HeadConfig top_, layer_, own_;  // of the document, of its layers, of what DFlash adds
   HeadTensors tensors_;
 };
@@ -261,12 +362,16 @@ class BlockReader {
 }  // namespace
 
 bool is_block_head(const Checkpoint& checkpoint) {
+  if (is_head(checkpoint.metadata))
+    return checkpoint.metadata.string("general.architecture") == kBlockArchitecture;
   return checkpoint.find("fc.weight") && checkpoint.find("hidden_norm.weight") &&
          checkpoint.find("layers.0.self_attn.q_proj.weight");
 }
 
 bool is_dspark(const Checkpoint& checkpoint) {
-  return is_block_head(checkpoint) && checkpoint.find(kTable);
+  const bool is_gguf = is_head(checkpoint.metadata);
+  return is_block_head(checkpoint) &&
+         checkpoint.find(tensor_name(Role::successor_table, 0, is_gguf));
 }
 
 Head interpret_block_head(std::shared_ptr<const Checkpoint> checkpoint,

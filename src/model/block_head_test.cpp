@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <map>
 
 #include "base/error.h"
 #include "model/head.h"
@@ -180,6 +181,109 @@ TEST(BlockHead, Windows) {
     EXPECT_EQ(first.sees_block, non_causal);
     EXPECT_FALSE(second.window);
     EXPECT_TRUE(second.sees_block);
+  }
+}
+
+TEST(BlockHead, WindowsByOtherKeys) {
+  SmallHead file = small_block();
+  file.config["dflash_config"]["use_swa"] = true;
+  file.config["dflash_config"]["swa_window_size"] = 5;
+  Head head = read(file);
+  for (const LayerSpec& layer : head.model.spec.layers) {
+    EXPECT_EQ(attention_of(layer)->window, 5);
+    EXPECT_FALSE(attention_of(layer)->sees_block);
+  }
+  for (const bool causal : {false, true}) {
+    file.config["is_causal"] = causal;
+    head = read(file);
+    EXPECT_EQ(attention_of(head.model.spec.layers[1])->sees_block, !causal);
+  }
+}
+
+// As llama.cpp writes it.
+SmallHead small_gguf_block() {
+  SmallHead head = small_block();
+  const std::pair<std::string, std::string> names[] = {
+      {"self_attn.q_proj", "attn_q"},      {"self_attn.k_proj", "attn_k"},
+      {"self_attn.v_proj", "attn_v"},      {"self_attn.o_proj", "attn_output"},
+      {"self_attn.q_norm", "attn_q_norm"}, {"self_attn.k_norm", "attn_k_norm"},
+      {"input_layernorm", "attn_norm"},    {"post_attention_layernorm", "ffn_norm"},
+      {"mlp.gate_proj", "ffn_gate"},       {"mlp.up_proj", "ffn_up"},
+      {"mlp.down_proj", "ffn_down"},       {"layers.", "blk."},
+      {"hidden_norm", "enc.output_norm"}};
+  std::map<std::string, SmallHead::Tensor> renamed;
+  for (auto& [name, tensor] : head.tensors) {
+    std::string found = name == "norm.weight" ? "output_norm.weight" : name;
+    for (const auto& [own, gguf] : names)
+      if (const std::size_t at = found.find(own); at != found.npos)
+        found.replace(at, own.size(), gguf);
+    renamed[found] = std::move(tensor);
+  }
+  head.tensors = std::move(renamed);
+  head.origin = "dir/head.gguf";
+  head.config = nullptr;
+  head.metadata = {{"general.architecture", "dflash"},
+                   {"tokenizer.ggml.mask_token_id", std::int64_t{kMask}},
+                   {"dflash.block_count", std::int64_t{2}},
+                   {"dflash.embedding_length", kSmallWidth},
+                   {"dflash.feed_forward_length", kSmallFfn},
+                   {"dflash.attention.head_count", kSmallHeads},
+                   {"dflash.attention.head_count_kv", kSmallKvHeads},
+                   {"dflash.block_size", std::int64_t{kBlock}},
+                   {"dflash.target_layers", std::vector<std::int64_t>{2, 5}}};
+  return head;
+}
+
+TEST(BlockHead, Gguf) {
+  SmallHead file = small_gguf_block();
+  EXPECT_EQ(drafter_of_head(*file.checkpoint()), "dflash");
+  Head head = read(file);
+  EXPECT_EQ(head.producer, "llama.cpp");
+  EXPECT_EQ(head.model.spec.block->taps, (std::vector{1, 4}));  // what enters a layer
+  EXPECT_FALSE(head.model.spec.block->anchor_guesses);
+  EXPECT_EQ(attention_of(head.model.spec.layers[0])->rope->pairing, RopePairing::halves);
+  file.metadata["dflash.attention.sliding_window"] = std::int64_t{3};
+  file.metadata["dflash.attention.sliding_window_pattern"] = std::vector<bool>{false, true};
+  head = read(file);
+  EXPECT_FALSE(attention_of(head.model.spec.layers[0])->window);
+  EXPECT_EQ(attention_of(head.model.spec.layers[1])->window, 3);
+
+  file.add("markov_w1.weight", {4, kSmallVocabulary});
+  file.add("markov_w2.weight", {4, kSmallVocabulary});
+  EXPECT_EQ(drafter_of_head(*file.checkpoint()), "dspark");
+  EXPECT_TRUE(read(file).model.spec.block->anchor_guesses);
+}
+
+TEST(BlockHead, GgufRefused) {
+  struct Case {
+    std::function<void(SmallHead&)> change;
+    std::string error;
+  };
+  const Case cases[] = {
+      {[](SmallHead& head) { head.tensors.erase("fc.weight"); },
+       "tensor fc.weight is missing; the head is incomplete"},
+      {[](SmallHead& head) { head.metadata.erase("tokenizer.ggml.mask_token_id"); },
+       "tokenizer.ggml.mask_token_id is missing"},
+      {[](SmallHead& head) { head.metadata["dflash.rope.dimension_count"] = std::int64_t{2}; },
+       "dflash.rope.dimension_count is 2, but heads have 4 channels, which is not supported in "
+       "this "
+       "version"},
+      {[](SmallHead& head) { head.metadata["dflash.logit_scale"] = 0.5; },
+       "dflash.logit_scale is 0.5, which is not supported in this version; expected 1"},
+      {[](SmallHead& head) {
+         head.metadata["dflash.attention.sliding_window_pattern"] = std::vector<bool>{true};
+       },
+       "dflash.attention.sliding_window_pattern lists 1 layers, but dflash.block_count is 2"},
+  };
+  for (const auto& [change, error] : cases) {
+    SmallHead head = small_gguf_block();
+    change(head);
+    try {
+      read(head);
+      ADD_FAILURE() << "expected: " << error;
+    } catch (const Error& found) {
+      EXPECT_EQ(std::string(found.what()), "dir/head.gguf: " + error);
+    }
   }
 }
 

@@ -4,7 +4,6 @@
 #include <optional>
 #include <utility>
 
-#include "base/bytes.h"
 #include "base/error.h"
 #include "model/head_config.h"
 #include "model/head_layer.h"
@@ -107,8 +106,8 @@ class Eagle1Reader {
 
 bool is_eagle1(const Checkpoint& checkpoint) {
   const TensorView* const fusion = checkpoint.find("fc.weight");
-  const bool fuses_two =
-      fusion && fusion->shape.size() == 2 && fusion->shape[0] == 2 * fusion->shape[1];
+  const bool fuses_two = fusion && fusion->shape.size() == 2 && fusion->shape[0] % 2 == 0 &&
+                         fusion->shape[0] / 2 == fusion->shape[1];
   return fuses_two && checkpoint.find(kFirstQuery) &&
          !checkpoint.find("layers.0.hidden_norm.weight") && !checkpoint.find("hidden_norm.weight");
 }

@@ -2,7 +2,6 @@
 // llama.cpp writes them in GGUF.
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <optional>
 #include <span>
@@ -10,7 +9,7 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
-#include "cache/cache.h"
+#include "model/gguf_head.h"
 #include "model/head_config.h"
 #include "model/head_layer.h"
 #include "model/head_readers.h"
@@ -20,9 +19,8 @@
 namespace outrider {
 namespace {
 
-constexpr std::string_view kGgufArchitecture = kEagle3Architecture;
-
-// What a producer calls the tensor of each role that a head has once, and in GGUF of each.
+// What producers call tensors of roles that only heads have, or that a head has once, and in GGUF
+// of those that models have not.
 struct HeadTensorName {
   Role role;
   std::string_view name;  // "{}" stands for the layer
@@ -35,77 +33,21 @@ constexpr HeadTensorName kNames[] = {
     {Role::feature_norm, "input_norm.weight"},
 };
 constexpr HeadTensorName kGgufNames[] = {
-    {Role::token_embedding, "token_embd.weight"},
-    {Role::output_norm, "output_norm.weight"},
-    {Role::output, "output.weight"},
     {Role::feature_fusion, "fc.weight"},
     {Role::feature_norm, "enc.output_norm.weight"},
     {Role::token_norm, "blk.{}.attn_norm.weight"},
     {Role::attention_norm, "blk.{}.attn_norm_2.weight"},
-    {Role::attention_q, "blk.{}.attn_q.weight"},
-    {Role::attention_k, "blk.{}.attn_k.weight"},
-    {Role::attention_v, "blk.{}.attn_v.weight"},
-    {Role::attention_q_norm, "blk.{}.attn_q_norm.weight"},
-    {Role::attention_k_norm, "blk.{}.attn_k_norm.weight"},
-    {Role::attention_output, "blk.{}.attn_output.weight"},
-    {Role::mlp_norm, "blk.{}.ffn_norm.weight"},
-    {Role::mlp_gate, "blk.{}.ffn_gate.weight"},
-    {Role::mlp_up, "blk.{}.ffn_up.weight"},
-    {Role::mlp_down, "blk.{}.ffn_down.weight"},
 };
 // Tensors that say nothing that others do not.
 constexpr std::string_view kIgnored[] = {"t2d", "d2t"};
 
-// Keys of a GGUF file, by what config.json calls them; of two that mean the same the last one
-// counts.
-struct GgufKey {
-  std::string_view name;
-  const char* config_name;
-};
 constexpr GgufKey kGgufKeys[] = {
-    {"block_count", "num_hidden_layers"},
-    {"embedding_length", "hidden_size"},
-    {"feed_forward_length", "intermediate_size"},
-    {"attention.head_count", "num_attention_heads"},
-    {"attention.head_count_kv", "num_key_value_heads"},
-    {"attention.key_length", "head_dim"},
-    {"attention.layer_norm_rms_epsilon", "rms_norm_eps"},
-    {"rope.freq_base", "rope_theta"},
     {"target_hidden_size", "target_hidden_size"},
     {"norm_before_residual", "norm_before_residual"},
     {"norm_before_fc", "norm_before_fc"},
     {"extract_layers", "eagle_aux_hidden_state_layer_ids"},
     {"target_layers", "eagle_aux_hidden_state_layer_ids"},
 };
-constexpr GgufKey kGgufScalingKeys[] = {
-    {"rope.scaling.type", "rope_type"},
-    {"rope.scaling.factor", "factor"},
-    {"rope.scaling.original_context_length", "original_max_position_embeddings"},
-};
-constexpr const char* kScaling = "rope_scaling";
-
-// Adds the keys of this list that the file has to a config.json, and how messages call all of them.
-void add_gguf_keys(const Metadata& metadata, std::span<const GgufKey> keys, const std::string& path,
-                   nlohmann::json& config, HeadConfig::Names& names) {
-  for (const GgufKey& key : keys) {
-    const std::string full_name = fmt::format("{}.{}", kGgufArchitecture, key.name);
-    const MetadataValue* value = metadata.find(full_name);
-    if (value || !config.contains(key.config_name)) names[path + key.config_name] = full_name;
-    if (value)
-      config[key.config_name] =
-          std::visit([](const auto& x) -> nlohmann::json { return x; }, *value);
-  }
-}
-
-// The keys of a GGUF file as a config.json has them.
-HeadConfig config_of_gguf(const Metadata& metadata) {
-  nlohmann::json config = nlohmann::json::object(), scaling = nlohmann::json::object();
-  HeadConfig::Names names;
-  add_gguf_keys(metadata, kGgufKeys, "", config, names);
-  add_gguf_keys(metadata, kGgufScalingKeys, fmt::format("{}.", kScaling), scaling, names);
-  if (!scaling.empty()) config[kScaling] = std::move(scaling);
-  return {config, metadata.origin(), std::move(names)};
-}
 
 class Eagle3Reader {
  public:
@@ -114,7 +56,8 @@ class Eagle3Reader {
       : file_(*checkpoint),
         target_(target),
         is_gguf_(is_head(file_.metadata)),
-        top_(is_gguf_ ? config_of_gguf(file_.metadata) : config_beside(origin(), config)),
+        top_(is_gguf_ ? config_of_gguf(file_.metadata, kEagle3Architecture, kGgufKeys)
+                      : config_beside(origin(), config)),
         config_(top_.object("transformer_layer_config").value_or(top_)),
         tensors_(head_, file_, target_, "an EAGLE-3 head") {
     head_.kind = "EAGLE-3";
@@ -191,7 +134,7 @@ class Eagle3Reader {
     if (is_gguf_) {
       for (const auto& [known, name] : kGgufNames)
         if (known == role) return fmt::format(fmt::runtime(name), layer);
-      return {};
+      return gguf_tensor_name(role, layer);
     }
     for (const auto& [known, name] : kNames)
       if (known == role) return std::string(name);
@@ -217,7 +160,7 @@ class Eagle3Reader {
     if (n_layers > 1 && layer_pattern_ == "midlayer")
       throw Error("{}: {} is {}, but midlayer is a single one; expected 1", config_.origin(),
                   config_.name("num_hidden_layers"), n_layers);
-    spec().family = std::string(kGgufArchitecture);
+    spec().family = std::string(kEagle3Architecture);
     spec().vocabulary = target_.spec.vocabulary;
     spec().embedding = config_.required_integer("hidden_size", 1, 1 << 20);
     spec().context_trained = target_.spec.context_trained;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "model/gguf_head.h"
 #include "model/head_readers.h"
 
 namespace outrider {
@@ -15,7 +16,7 @@ HeadConfig config_beside(const std::string& weights, const nlohmann::json& confi
 bool is_head(const Metadata& metadata) {
   const MetadataValue* architecture = metadata.find("general.architecture");
   const auto* name = architecture ? std::get_if<std::string>(architecture) : nullptr;
-  return name && *name == kEagle3Architecture;
+  return name && (*name == kEagle3Architecture || *name == kBlockArchitecture);
 }
 
 std::string_view drafter_of_head(const Checkpoint& checkpoint) {

@@ -109,6 +109,18 @@ std::optional<std::vector<int>> HeadConfig::integers(std::string_view key, int l
   return integers;
 }
 
+std::optional<std::vector<bool>> HeadConfig::booleans(std::string_view key) const {
+  const nlohmann::json* const value = find(key);
+  if (!value) return {};
+  const bool is_list =
+      value->is_array() && value->size() <= 256 &&
+      std::ranges::all_of(*value, [](const auto& each) { return each.is_boolean(); });
+  if (!is_list) refuse(key, *value, "a list of true and false");
+  std::vector<bool> booleans;
+  for (const nlohmann::json& each : *value) booleans.push_back(each.get<bool>());
+  return booleans;
+}
+
 std::optional<std::vector<std::string>> HeadConfig::texts(std::string_view key) const {
   const nlohmann::json* const value = find(key);
   if (!value) return {};

@@ -31,6 +31,7 @@ class HeadConfig {
   std::optional<std::string> text(std::string_view key) const;
   std::optional<std::vector<int>> integers(std::string_view key, int least, int most) const;
   std::optional<std::vector<std::string>> texts(std::string_view key) const;
+  std::optional<std::vector<bool>> booleans(std::string_view key) const;
   // Nothing if the key is absent or null.
   std::optional<HeadConfig> object(std::string_view key) const;
   std::string name(std::string_view key) const;  // as messages call it

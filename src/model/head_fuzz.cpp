@@ -15,11 +15,16 @@ namespace {
 
 void check_head(const Head& head, const Model& target) {
   const ModelSpec& spec = head.model.spec;
-  CHECK(spec.eagle.has_value() != spec.medusa.has_value());
+  CHECK(spec.eagle.has_value() + spec.medusa.has_value() + spec.block.has_value() == 1);
   CHECK(!spec.layers.empty() && spec.vocabulary == target.spec.vocabulary);
   CHECK(head.model.weights.size() == spec.layers.size() * kRoles);
-  if (spec.eagle) {
-    for (const int tap : spec.eagle->taps) CHECK(tap >= -1 && tap <= target.spec.n_layers());
+  if (const auto& block = spec.block) {
+    CHECK(block->mask >= 0 && block->mask < spec.vocabulary);
+    CHECK(block->n_rows >= 2 && block->successor_rank <= spec.embedding);
+  }
+  if (!spec.medusa) {
+    for (const int tap : taps_of(spec, target.spec))
+      CHECK(tap >= -1 && tap <= target.spec.n_layers());
     for (const double frequency : attention_of(spec.layers[0])->rope->frequencies)
       CHECK(frequency >= 0 && frequency <= 1.5);
   }

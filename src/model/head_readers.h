@@ -5,15 +5,12 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <string_view>
 
 #include "formats/checkpoint.h"
 #include "model/head.h"
 #include "model/head_config.h"
 
 namespace outrider {
-
-inline constexpr std::string_view kEagle3Architecture = "eagle3";  // in GGUF
 
 // EAGLE-3 (Li et al. 2025, arXiv:2503.01840), which is also asked to say what is wrong with files
 // that are of no kind.

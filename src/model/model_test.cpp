@@ -602,7 +602,7 @@ TEST(Understand, SaysWhatAnUnknownArchitectureIs) {
       {"qwen3moe", "(a mixture of experts)"},
       {"deepseek2", "(a mixture of experts)"},
       {"llada", "(diffusion of text)"},
-      {"dflash", "(a draft head)"},
+      {"dflash", "is a draft head (DFlash), no model; give the model that it was trained for, "},
       {"eagle3", "is a draft head (EAGLE-3), no model; give the model that it was trained for, "},
       {"stablelm", "architecture \"stablelm\" is not supported"},
   };

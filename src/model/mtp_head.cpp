@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "cache/cache.h"
 #include "model/head_config.h"
 #include "model/head_layer.h"
 #include "model/head_readers.h"
@@ -167,6 +168,10 @@ class MtpReader {
   }
 
   void read_spec() {
+    if (target_.spec.n_layers() >= kMaxLayers)
+      throw Error("{}: {} has {} layers; beside a layer for prediction at most {} are supported",
+                  origin(), target_.checkpoint->metadata.origin(), target_.spec.n_layers(),
+                  kMaxLayers - 1);
     const int width = config_.required_integer("hidden_size", 1, 1 << 20);
     if (width != target_.spec.embedding)
       throw Error("{}: {} is {}, but the width of {} is {}; the head is for another model",

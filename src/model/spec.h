@@ -25,7 +25,7 @@ enum class Role {
   rope_factors_short,
   feature_fusion,  // of a head, as EagleInput::Fused says
   feature_fusion_bias,
-  feature_norm,     // [taps * tap_width]
+  feature_norm,     // [taps * tap_width]; of BlockInput [embedding]
   successor_table,  // of a head, as BlockInput says: [rank, vocabulary]
   successor_gate,   // [embedding + rank, rank]
   successor_gate_bias,
@@ -220,6 +220,7 @@ struct BlockInput {
   // What row j, from 0 on, guesses: the token j + 1 places after the anchor; or the one j places
   // after it, so that the anchor's guesses nothing.
   bool anchor_guesses = false;
+  int first_guess() const { return anchor_guesses ? 0 : 1; }  // the first row that guesses
   // All rows of a block have the window (Attention::window) of the position before the anchor, and
   // see the block beside it.
   bool windows_end_at_anchor = false;

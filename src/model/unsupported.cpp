@@ -6,6 +6,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "formats/listed_metadata.h"
+#include "model/gguf_head.h"
 
 namespace outrider {
 namespace {
@@ -37,7 +38,6 @@ std::string_view kind_of_architecture(std::string_view architecture) {
   if (contains(kEncoders, architecture)) return "an encoder for embeddings";
   if (contains(kExperts, architecture)) return "a mixture of experts";
   if (contains(kDiffusion, architecture)) return "diffusion of text";
-  if (architecture == "dflash") return "a draft head";
   if (architecture == "t5") return "an encoder and a decoder";
   return {};
 }
@@ -58,11 +58,11 @@ void check_kind(const Metadata& metadata) {
         "supported; use the model of text that it comes with",
         origin);
   }
-  if (architecture == "eagle3") {
+  if (architecture == kEagle3Architecture || architecture == kBlockArchitecture) {
     throw Error(
-        "{}: is a draft head (EAGLE-3), no model; give the model that it was trained for, and the "
+        "{}: is a draft head ({}), no model; give the model that it was trained for, and the "
         "head as its draft model (-md)",
-        origin);
+        origin, architecture == kEagle3Architecture ? "EAGLE-3" : "DFlash");
   }
   const auto key = [&](std::string_view name) { return fmt::format("{}.{}", architecture, name); };
   const std::int64_t n_experts = metadata.integer(key("expert_count")).value_or(0);

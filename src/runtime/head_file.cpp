@@ -43,7 +43,7 @@ std::string_view head_kind(std::string_view name) {
   if (!names_head(name)) return {};
   const std::filesystem::path path(name);
   try {
-    if (!is_gguf(path)) return drafter_of_head(read_safetensors(path));
+    return drafter_of_head(is_gguf(path) ? read_gguf(path) : read_safetensors(path));
   } catch (const Error&) {
     // open_head() says what is wrong.
   }

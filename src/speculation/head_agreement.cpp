@@ -130,7 +130,7 @@ class Measurement {
                       .slot = target.slots[i]});
     head_.forward(text);
     const BlockInput& block = *head_.spec().block;
-    const int first_guess = block.anchor_guesses ? 0 : 1;
+    const int first_guess = block.first_guess();
     for (int i = 0; i < count; i += kAnchorsApart) {
       const int anchor = first + i;
       const int n = std::min(block.n_rows, head_.options().context - anchor);
@@ -147,7 +147,20 @@ class Measurement {
                         .wants_logits = j >= first_guess && j < first_guess + kDepths,
                         .block_end = n - 1});
       }
-      const auto tokens = best_tokens(head_, head_.forward(rows), rows);
+      Pass pass = head_.forward(rows);
+      if (block.successor_rank > 0) {
+        std::vector<Row> completed;
+        for (int guess = 0; guess < kDepths && first_guess + guess < n; ++guess)
+          if (anchor + guess < std::ssize(text_))
+            completed.push_back({.sequence = sequence_.id(),
+                                 .token = text_[anchor + guess],
+                                 .position = anchor + guess,
+                                 .wants_logits = true,
+                                 .before = BlockRow{first_guess + guess}});
+        rows = std::move(completed);
+        pass = head_.forward(rows);
+      }
+      const auto tokens = best_tokens(head_, pass, rows);
       for (int guess = 0; guess < std::ssize(tokens); ++guess)
         guesses_.push_back({anchor + 1 + guess, tokens[guess]});
     }

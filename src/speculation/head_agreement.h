@@ -13,9 +13,10 @@ namespace outrider {
 
 // For each place of a text, teacher-forced, whether the head's most likely token is the target's
 // own: of a head that goes on from features, at its first level and at its second; of Medusa's
-// heads, the first one's and the second's. As much of the text as the target's context holds. The
-// target has a head, a sequence that is free, and two rows and slots at least. Throws as Backend
-// does, and Error("interrupted") if `progress` says so.
+// heads, the first one's and the second's; of blocks, whose anchors are every fourth place, the
+// first guess and the second. As much of the text as the target's context holds. The target has a
+// head, a sequence that is free, and two rows and slots at least. Throws as Backend does, and
+// Error("interrupted") if `progress` says so.
 std::vector<bool> measure_agreement(Backend& target, std::span<const Token> text,
                                     const LoadProgress& progress);
 

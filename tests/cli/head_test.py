@@ -10,7 +10,7 @@ import unittest
 import zipfile
 from pathlib import Path
 
-from made_head import write_head, write_medusa_heads
+from made_head import write_head, write_medusa_heads, write_random_head
 from program import MODEL, OUTRIDER, TestCase, environment, model_path, needs_model, outrider
 from terminal import Terminal
 
@@ -55,6 +55,25 @@ class Text(HeadTestCase):
                     if "--budget" in how:
                         kind = "medusa" if "medusa" in how[1] else "eagle"
                         self.assertGreater(answer["draft"][kind]["proposed"], 40)
+
+    def test_the_same_text_with_heads_of_every_kind(self):
+        """Heads that know nothing: what they propose is refused, and the text stays."""
+        plain = {flags[1]: self.run_json("--draft", "off", *flags)["tokens"] for flags in (GREEDY, SAMPLED)}
+        for drafter, kind, producer in (("eagle", "EAGLE", "SafeAILab"), ("mtp", "MTP", "DeepSeek"),
+                                        ("dflash", "DFlash", "z-lab"), ("dspark", "DSpark", "DeepSpec")):
+            head = write_random_head(model_path(MODEL), self.folder / drafter, drafter)
+            for flags in (GREEDY, SAMPLED):
+                for how in (["-md", head], ["--draft", f"lookup+{drafter}={head}", *ALWAYS]):
+                    with self.subTest(drafter=drafter, flags=flags, how=how):
+                        answer = self.run_json(*how, *flags)
+                        self.assertEqual(answer["tokens"], plain[flags[1]])
+                        if "--budget" in how:
+                            self.assertGreater(answer["draft"][drafter]["proposed"], 40)
+            said = outrider("inspect", "-m", MODEL, "-md", head)
+            self.assertIn(f"  {kind} of {producer}: 1 layer, reads the outputs of ", said.stdout)
+            other = "dspark" if drafter == "dflash" else "dflash"
+            self.assert_fails(outrider("run", "-p", "x", "-n", "1", "--draft", f"{other}={head}"), 2,
+                              f"{other}: {head} is a learned head that another drafter runs; write {drafter}={head}")
 
     def test_some_drafts_are_accepted(self):
         answer = self.run_json("--draft", f"eagle={self.head}", *ALWAYS, *GREEDY)

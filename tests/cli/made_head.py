@@ -125,3 +125,50 @@ def write_head(model_path, folder, seed=0, n_outputs=None, changes=None, without
     write_safetensors(folder / "model.safetensors", tensors)
     (folder / "config.json").write_text(json.dumps({**config, **(changes or {})}))
     return str(folder)
+
+
+def write_random_head(model_path, folder, kind, seed=0):
+    """A head of another kind that knows nothing: "eagle" (EAGLE-1), "mtp" (DeepSeek's layout), "dflash" (z-lab's) or
+    "dspark" (DeepSpec's, with a confidence)."""
+    model = Model(Path(model_path))
+    [n_layers] = [struct.unpack_from("<I", model.data, at)[0] for name, at in model.values.items()
+                  if name.endswith(b".block_count")]
+    width, head_dim, ffn, rank = width_of(model), 64, 64, 16
+    vocabulary = model.tensors[b"token_embd.weight"][0][1]
+    chance = random.Random(seed)
+
+    def matrix(rows, columns):
+        return random_matrix(chance, rows, columns, 1 / 16)
+
+    def layer(name):
+        names = {f"{name}self_attn.{which}_proj.weight": matrix(width, width) for which in "qkvo"}
+        return names | {
+            name + "input_layernorm.weight": ones(width), name + "post_attention_layernorm.weight": ones(width),
+            name + "mlp.gate_proj.weight": matrix(ffn, width), name + "mlp.up_proj.weight": matrix(ffn, width),
+            name + "mlp.down_proj.weight": matrix(width, ffn)}
+
+    config = {"hidden_size": width, "intermediate_size": ffn, "num_attention_heads": width // head_dim,
+              "num_hidden_layers": 1, "head_dim": head_dim}
+    if kind == "eagle":
+        tensors = layer("layers.0.") | {"fc.weight": matrix(width, 2 * width)}
+        del tensors["layers.0.input_layernorm.weight"]
+        config["bias"] = False
+    elif kind == "mtp":
+        name = f"model.layers.{n_layers}."
+        tensors = layer(name) | {name + "eh_proj.weight": matrix(width, 2 * width), name + "enorm.weight": ones(width),
+                                 name + "hnorm.weight": ones(width), name + "shared_head.norm.weight": ones(width)}
+    else:
+        tensors = layer("layers.0.") | {"fc.weight": matrix(width, 2 * width), "hidden_norm.weight": ones(width),
+                                        "norm.weight": ones(width)}
+        drafter = {"mask_token_id": 0, "target_layer_ids": [1, n_layers // 2]}
+        config |= {"block_size": 5, **(drafter if kind == "dspark" else {"dflash_config": drafter})}
+        if kind == "dspark":
+            tensors |= {"markov_head.markov_w1.weight": matrix(vocabulary, rank),
+                        "markov_head.markov_w2.weight": matrix(vocabulary, rank),
+                        "confidence_head.proj.weight": matrix(1, width + rank),
+                        "confidence_head.proj.bias": ones(1)}
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_safetensors(folder / "model.safetensors", tensors)
+    (folder / "config.json").write_text(json.dumps(config))
+    return str(folder)

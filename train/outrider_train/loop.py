@@ -24,7 +24,8 @@ from .optimizer import make_optimizers, rate_share
 CROSS_ENTROPY_SHARE = 0.2  # of the plan, at its begin; then mostly total variation
 DEEPER_SHARE = 0.5  # from here on three test steps, before two
 DEPTH_WEIGHT = 0.8  # of each depth, relative to the one before
-EVALUATIONS = 24
+EVALUATIONS = 24  # in a run, or fewer
+EVALUATION_SHARE = 0.04  # of the time, at most
 PATIENCE = 6  # evaluations without a better one
 CHECKPOINT_SECONDS = 180
 PROGRESS_SECONDS = 5
@@ -263,8 +264,8 @@ class Run:
                 return
             if done >= next_evaluation:
                 before = time.monotonic()
-                next_evaluation = (math.floor(done * EVALUATIONS) + 1) / EVALUATIONS
                 self._evaluate()
+                next_evaluation = max((math.floor(done * EVALUATIONS) + 1) / EVALUATIONS, done + self._pause())
                 said += time.monotonic() - before
                 if self.since_best >= PATIENCE:
                     note(f"no better evaluation for {PATIENCE} times: stopped early")
@@ -274,6 +275,11 @@ class Run:
                 self.save()
                 saved = time.monotonic()
                 said += saved - before
+
+    def _pause(self):
+        """Until the next evaluation, as a share of the run, so that they take little of its time."""
+        seconds = 0 if self.options.steps else self.options.hours * 3600
+        return self.evaluations[-1]["took"] / EVALUATION_SHARE / seconds if seconds else 0
 
     def _step(self, texts):
         done = self.done()

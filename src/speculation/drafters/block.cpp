@@ -13,11 +13,6 @@ const BlockInput& block_of(const Backend& head) {
   return *head.spec().block;
 }
 
-// The first row of a block that guesses a token that is not known.
-int first_guess(const BlockInput& block) {
-  return block.anchor_guesses ? 0 : 1;
-}
-
 bool is_completed(const BlockInput& block) {
   return block.successor_rank > 0;
 }
@@ -27,9 +22,9 @@ bool is_completed(const BlockInput& block) {
 GrowingDrafter::Options BlockDrafter::options_for(Backend& target) {
   const BlockInput& block = block_of(*target.head());
   Options options{.target_vocabulary = target.spec().vocabulary};
-  const int n_guesses = block.n_rows - first_guess(block);
+  const int n_guesses = block.n_rows - block.first_guess();
   if (is_completed(block))
-    options.depth_max = n_guesses;
+    options.depth_max = n_guesses, options.rows_are_in_cache = false;
   else
     options.n_parallel = n_guesses;
   return options;
@@ -50,8 +45,9 @@ void BlockDrafter::computed(const Pass& target, std::span<const ComputedText> te
   if (!rows.empty()) backend_->forward(rows);
 }
 
-// A block that begins at this position.
-std::vector<Row> BlockDrafter::block_after(SequenceId sequence, Token anchor, int position) const {
+// A block that begins at this position, which is asked for so many guesses.
+std::vector<Row> BlockDrafter::block_after(SequenceId sequence, Token anchor, int position,
+                                           int n_guesses) const {
   const BlockInput& block = block_of(*backend_);
   const int n = block.n_rows;
   std::vector<Row> rows;
@@ -60,7 +56,7 @@ std::vector<Row> BlockDrafter::block_after(SequenceId sequence, Token anchor, in
                     .token = i == 0 ? anchor : block.mask,
                     .position = position + i,
                     .parent = i == 0 ? Parent{CommittedEnd{}} : Parent{EarlierRow{i - 1}},
-                    .wants_logits = i >= first_guess(block),
+                    .wants_logits = i >= block.first_guess() && i - block.first_guess() < n_guesses,
                     .block_end = n - 1});
   return rows;
 }
@@ -86,10 +82,12 @@ bool BlockDrafter::prefill(std::span<Draft> drafts, double&) {
   const bool grows = is_completed(block_of(*backend_));
   const Stopwatch watch;
   Batch batch;
+  first_guesses_.clear();
   for (Draft& draft : drafts) {
     Sequence& sequence = *draft.sequence;
     const int first = static_cast<int>(batch.rows.size());
-    for (Row row : block_after(sequence.id, sequence.text.back(), sequence.length - 1)) {
+    for (Row row : block_after(sequence.id, sequence.text.back(), sequence.length - 1,
+                               draft.request->limits.depth)) {
       if (auto* parent = std::get_if<EarlierRow>(&row.parent)) parent->row += first;
       row.block_end = first + *row.block_end;
       if (row.wants_logits && grows) {
@@ -142,7 +140,6 @@ std::optional<StateBefore> BlockDrafter::state_before(const Sequence& sequence, 
 
 void BlockDrafter::finish(std::span<const Draft> drafts) {
   for (const Draft& draft : drafts) backend_->discard(draft.sequence->id);
-  first_guesses_.clear();
 }
 
 void BlockDrafter::measure_costs() {
@@ -153,9 +150,10 @@ void BlockDrafter::measure_costs() {
 
 void BlockDrafter::time_blocks(SequenceId sequence) {
   constexpr int kRounds = 3;  // the first touches memory
-  constexpr int kLevelRows[] = {1, 2, 4, 8};
+  constexpr int kLevelRows[] = {1, 2, 4, 8}, kTimedGuesses = 4;
   if (!has_room(sequence)) return;
-  const std::vector<Row> block = block_after(sequence, 0, backend_->committed(sequence));
+  const std::vector<Row> block =
+      block_after(sequence, 0, backend_->committed(sequence), kTimedGuesses);
   const auto time = [&](std::span<const Row> rows, bool wants_choices) {
     std::vector<ChoiceRequest> choices;
     for (int row = 0; wants_choices && row < std::ssize(rows); ++row)
@@ -166,11 +164,10 @@ void BlockDrafter::time_blocks(SequenceId sequence) {
     if (!choices.empty()) backend_->choose(pass, choices);
     return watch.ms();
   };
-  const int first = first_guess(block_of(*backend_));
+  const int first = block_of(*backend_).first_guess();
   for (int round = 0; round < kRounds; ++round) {
     const bool grows = is_completed(block_of(*backend_));
-    CostCurve& blocks = grows ? blocks_ : curve_;
-    blocks.measure(static_cast<int>(block.size()), time(block, !grows));
+    block_curve().measure(static_cast<int>(block.size()), time(block, !grows));
     for (const int n : grows ? std::span<const int>(kLevelRows) : std::span<const int>()) {
       std::vector<Row> level;
       for (int i = 0; i < n; ++i)
@@ -185,14 +182,22 @@ void BlockDrafter::time_blocks(SequenceId sequence) {
   }
 }
 
+// Of the passes over blocks. What levels take is soon known, and little.
+CostCurve& BlockDrafter::block_curve() {
+  return is_completed(block_of(*backend_)) ? blocks_ : curve_;
+}
+const CostCurve& BlockDrafter::block_curve() const {
+  return is_completed(block_of(*backend_)) ? blocks_ : curve_;
+}
+
 DraftCost BlockDrafter::cost(int n_sequences, int length) const {
-  if (curve_.empty()) return {};
-  const int n_rows = n_sequences * block_of(*backend_).n_rows;
-  if (!is_completed(block_of(*backend_)))
-    return {.fixed_ms = curve_.ms(n_rows), .is_old = curve_.is_old()};
-  DraftCost cost = GrowingDrafter::cost(n_sequences, length);
-  cost.fixed_ms = curve_.ms(n_sequences) + (blocks_.empty() ? 0 : blocks_.ms(n_rows));
-  cost.per_prefill_ms = 0;
+  const CostCurve& blocks = block_curve();
+  if (blocks.empty()) return {};
+  DraftCost cost{.fixed_ms = blocks.ms(n_sequences * block_of(*backend_).n_rows),
+                 .is_old = blocks.is_old()};
+  if (&blocks == &curve_ || curve_.empty()) return cost;
+  cost.fixed_ms += curve_.ms(n_sequences);
+  cost.per_depth_ms = GrowingDrafter::cost(n_sequences, length).per_depth_ms;
   return cost;
 }
 

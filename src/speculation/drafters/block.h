@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -25,6 +26,10 @@ class BlockDrafter final : public HeadDrafter {
   void computed(const Pass& pass, std::span<const ComputedText> texts) override;
   void measure_costs() override;
   DraftCost cost(int n_sequences, int length) const override;
+  std::vector<CostCurve::Point> costs() const override { return block_curve().points(); }
+  void restore_costs(std::span<const CostCurve::Point> costs) override {
+    block_curve().restore(costs);
+  }
 
  private:
   bool prepare(const DraftRequest& request, Sequence& sequence, std::span<const DraftRequest> all,
@@ -36,10 +41,13 @@ class BlockDrafter final : public HeadDrafter {
   bool has_room(SequenceId sequence) const;
   void ask_roots(std::span<Draft> drafts);
   void time_blocks(SequenceId sequence);
-  std::vector<Row> block_after(SequenceId sequence, Token anchor, int position) const;
+  std::vector<Row> block_after(SequenceId sequence, Token anchor, int position,
+                               int n_guesses) const;
+  CostCurve& block_curve();
+  const CostCurve& block_curve() const;
 
   const std::string_view name_;
-  CostCurve blocks_;  // of the passes over blocks, by rows; curve_ is that of levels, if it grows
+  CostCurve blocks_;  // of the passes over blocks, where curve_ is that of levels
   std::map<SequenceId, int> first_guesses_;  // rows of the last pass over blocks
 };
 

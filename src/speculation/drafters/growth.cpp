@@ -93,8 +93,7 @@ std::vector<GrowingDrafter::Draft::Parent> GrowingDrafter::Draft::parents() cons
   if (!request->draws && std::ssize(nodes) > request->limits.nodes) nodes.pop_back();
   std::vector<Parent> parents;
   for (const int node : nodes) {
-    if (sequence->tree[node].has_children || sequence->tree[node].depth >= request->limits.depth)
-      continue;
+    if (sequence->tree[node].has_children || sequence->tree[node].depth >= depth_max) continue;
     const int n_children = request->draws ? n_draws[node] : width;
     if (n_children > 0) parents.push_back({node, n_children});
   }
@@ -119,7 +118,7 @@ std::vector<int> GrowingDrafter::Draft::draws() const {
   };
   std::priority_queue<Slot> slots;
   const auto open = [&](double value, int node, int depth) {
-    if (depth <= request->limits.depth) slots.push({value * draw_acceptance(depth), node, depth});
+    if (depth <= depth_max) slots.push({value * draw_acceptance(depth), node, depth});
   };
   for (int node = 0; node < std::ssize(tree); ++node)
     if (!tree[node].has_children) open(tree[node].value, node, tree[node].depth + 1);
@@ -289,7 +288,8 @@ std::vector<GrowingDrafter::Draft> GrowingDrafter::start(std::span<const DraftRe
     // Nodes of one depth of a model that guesses in parallel share their draws, so how many one of
     // them gets must not depend on the others': there is one of each depth.
     const bool is_chain = options_.n_parallel && request.draws;
-    drafts.push_back({&request, &sequence, is_chain ? 1 : limits.width});
+    drafts.push_back({&request, &sequence, is_chain ? 1 : limits.width,
+                      std::min(limits.depth, options_.depth_max)});
   }
   return drafts;
 }
@@ -360,11 +360,11 @@ bool GrowingDrafter::grow(std::span<Draft> drafts, double& passes) {
     const Sequence& sequence = *draft.sequence;
     std::vector<Draft::Parent> parents;
     const int n_text_end = missing_text_end(sequence) ? 1 : 0;
-    int n_left = std::min({limits.width, free_rows(sequence) - n_text_end,
-                           backend_->options().batch_rows - n_rows - n_text_end});
+    const int n_free = options_.rows_are_in_cache ? free_rows(sequence) : limits.width;
+    int n_left = std::min(
+        {limits.width, n_free - n_text_end, backend_->options().batch_rows - n_rows - n_text_end});
     for (const Draft::Parent& parent : draft.parents()) {
       const int depth = sequence.tree[parent.node].depth;
-      if (depth >= options_.depth_max) continue;
       if (n_left <= 0 || sequence.length - 1 + depth >= backend_->options().context) break;
       --n_left;
       parents.push_back(parent);
@@ -471,6 +471,7 @@ bool GrowingDrafter::guess_pays(const DraftRequest& request, double probability,
 // Logits do not count: the curve was measured with those of a few rows.
 PassWork GrowingDrafter::work_of(const Batch& batch) const {
   PassWork work{.rows = static_cast<int>(batch.rows.size())};
+  if (!options_.rows_are_in_cache) return work;
   std::set<SequenceId> sequences;
   for (const Row& row : batch.rows) {
     const double reading = attended(backend_->spec(), row.position, 0);
@@ -569,6 +570,7 @@ double GrowingDrafter::passes_beside(const PassWork& work, int n_rows, std::size
 double GrowingDrafter::usual_pass_ms(std::size_t n_sequences, long length) const {
   if (curve_.empty()) return 0;
   const auto n = static_cast<int>(n_sequences);
+  if (!options_.rows_are_in_cache) return curve_.ms(2 * n);
   return curve_.ms(
       {.rows = 2 * n, .attended = n * attended(backend_->spec(), static_cast<int>(length / n), 2)});
 }

@@ -1,7 +1,7 @@
 // Grows draft trees from what a model says, level by level, where a path is most likely to be
 // accepted (EAGLE-2, Li et al. 2024, arXiv:2406.16858). Derived classes say which model that is and
 // what it knows of a text: a draft model with a cache of its own (model.h), the target's own layers
-// (self.h), or a head that goes on from the target's features (eagle.h).
+// (self.h), or a head of the target (eagle.h, block.h, medusa.h).
 
 #pragma once
 
@@ -36,7 +36,7 @@ namespace outrider {
 //
 // The confidence of a child is the logistic function of its lead: its score less the best other
 // one. When sampling, the noise is known and only the target's logits are open, so the lead among
-// noisy scores tells the same.
+// noisy scores tells the same. A head may say itself how sure its best token is.
 class GrowingDrafter : public Drafter {
  public:
   bool can_draw() const override { return true; }
@@ -68,6 +68,8 @@ class GrowingDrafter : public Drafter {
     // Of a head: each of its rows goes on from the state that it has where the row before is.
     bool has_state = false;
     int depth_max = std::numeric_limits<int>::max();  // of a node
+    // Whether rows of levels take slots and attend to what is in the cache.
+    bool rows_are_in_cache = true;
   };
   // What the model said after the text and a path of tokens from its end.
   struct Said {
@@ -115,6 +117,7 @@ class GrowingDrafter : public Drafter {
     const DraftRequest* request;
     Sequence* sequence;
     int width;           // children of a node, at most
+    int depth_max;       // of a node
     bool ended = false;  // by a row without usable logits
 
     // A node that has no children yet, and how many it shall have.
