@@ -159,8 +159,8 @@ class Backend {
   // head of BlockInput a pass has rows of the text alone, with slots and with the TargetRow that
   // each is; or blocks alone, with new slots; or rows that complete those of the last pass over
   // blocks (BlockRow), which wanted logits, with the token before the one that is guessed, and
-  // without slots. The features of a model's pass can be read
-  // (TargetRow) until its next forward pass.
+  // without slots. The features of a model's pass can be read (TargetRow) until its next forward
+  // pass.
   virtual Backend* head() { return nullptr; }
   // Loads the head anew, as read or encoded in another way. It has as many layers as before, and no
   // sequence lives. Throws as BackendFactory::load() does, and then the target has no head.

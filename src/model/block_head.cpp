@@ -315,8 +315,10 @@ class BlockReader {
     take(Role::feature_norm, {width});
     take(Role::output_norm, {width});
     take_successors();
-    take_or_share(Role::token_embedding, spec().vocabulary);
-    take_or_share(Role::output, count_outputs(tensors_, target_));
+    tensors_.take_or_share(Role::token_embedding, name(Role::token_embedding),
+                           {width, spec().vocabulary});
+    tensors_.take_or_share(Role::output, name(Role::output),
+                           {width, count_outputs(tensors_, target_)});
     for (int layer = 0; layer < spec().n_layers(); ++layer)
       take_head_layer(tensors_, spec(), layer, names());
     for (const char* name : {"d2t", "t2d"}) tensors_.ignore(name);
@@ -344,13 +346,6 @@ class BlockReader {
   void take(Role role, const std::vector<std::int64_t>& shape) {
     tensors_.take(role, 0, name(role), shape);
   }
-  void take_or_share(Role role, std::int64_t rows) {
-    if (find(role))
-      take(role, {spec().embedding, rows});
-    else
-      tensors_.set(role, 0, tensors_.of_target(role));
-  }
-
   Head head_;
   const Checkpoint& file_;
   const Model& target_;

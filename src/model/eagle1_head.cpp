@@ -43,8 +43,9 @@ class Eagle1Reader {
     else if (config_.boolean("bias") == true)
       throw Error("{}: {} is true, but tensor fc.bias is missing", config_.origin(),
                   config_.name("bias"));
-    take_vocabulary(Role::token_embedding, "embed_tokens.weight");
-    take_vocabulary(Role::output, "lm_head.weight");
+    const std::vector<std::int64_t> table{width, spec().vocabulary};
+    tensors_.take_or_share(Role::token_embedding, "embed_tokens.weight", table);
+    tensors_.take_or_share(Role::output, "lm_head.weight", table);
     for (int layer = 0; layer < spec().n_layers(); ++layer)
       take_head_layer(tensors_, spec(), layer, tensor_name);
     tensors_.ignore_frequencies();
@@ -86,13 +87,6 @@ class Eagle1Reader {
       spec().layers.push_back({{{.pre_norm = norm, .body = attention, .post_norm = {}},
                                 {.pre_norm = Role::mlp_norm, .body = mlp, .post_norm = {}}}});
     }
-  }
-
-  void take_vocabulary(Role role, std::string_view name) {
-    if (tensors_.find(name))
-      tensors_.take(role, 0, name, {spec().embedding, spec().vocabulary});
-    else
-      tensors_.set(role, 0, tensors_.of_target(role));
   }
 
   Head head_;

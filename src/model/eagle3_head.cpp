@@ -270,7 +270,8 @@ class Eagle3Reader {
     take(Role::feature_fusion, 0, {features, width});
     take(Role::output_norm, 0, {width});
     take_feature_norm(features);
-    take_embedding();
+    tensors_.take_or_share(Role::token_embedding, tensor_name(Role::token_embedding, 0),
+                           {width, spec().vocabulary});
     take_output();
     take(Role::token_norm, 0, {width});
     for (int layer = 0; layer < spec().n_layers(); ++layer)
@@ -306,18 +307,14 @@ class Eagle3Reader {
                   top_.name("norm_before_fc"), tensor_name(Role::feature_norm, 0));
   }
 
-  void take_embedding() {
-    if (find(Role::token_embedding))
-      take(Role::token_embedding, 0, {spec().embedding, spec().vocabulary});
-    else
-      tensors_.set(Role::token_embedding, 0, tensors_.of_target(Role::token_embedding));
-  }
-
+  // A head of another width than its target's cannot share its output.
   void take_output() {
-    if (find(Role::output) || spec().embedding != target_.spec.embedding)
-      take(Role::output, 0, {spec().embedding, count_outputs(tensors_, target_)});
+    const std::string name = tensor_name(Role::output, 0);
+    const std::vector<std::int64_t> shape{spec().embedding, count_outputs(tensors_, target_)};
+    if (spec().embedding != target_.spec.embedding)
+      tensors_.take(Role::output, 0, name, shape);
     else
-      tensors_.set(Role::output, 0, tensors_.of_target(Role::output));
+      tensors_.take_or_share(Role::output, name, shape);
   }
 
   // --- taps, as outputs of layers

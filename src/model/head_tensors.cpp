@@ -70,6 +70,14 @@ const TensorView* HeadTensors::of_target(Role role) {
   return tensor;
 }
 
+void HeadTensors::take_or_share(Role role, std::string_view name,
+                                const std::vector<std::int64_t>& shape) {
+  if (find(name))
+    take(role, 0, name, shape);
+  else
+    set(role, 0, of_target(role));
+}
+
 void HeadTensors::check_finite(const TensorView& tensor) const {
   const std::size_t row_bytes = tensor.bytes.size() / static_cast<std::size_t>(tensor.rows());
   std::vector<float> values(static_cast<std::size_t>(tensor.columns()));

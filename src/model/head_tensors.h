@@ -34,6 +34,9 @@ class HeadTensors {
   // The target's tensor, or its embedding where it has no output, which stays alive with the head.
   const TensorView* of_target(Role role);
 
+  // The head's own where it has one, of this shape, or else the target's.
+  void take_or_share(Role role, std::string_view name, const std::vector<std::int64_t>& shape);
+
   // Says that a tensor was read, or need not be.
   void ignore(std::string_view name);
   // Tables of rope that old versions of transformers saved.

@@ -121,8 +121,9 @@ class MtpReader {
     take(Role::token_norm, layout_.token_norm, {width});
     take(Role::feature_norm, layout_.state_norm, {width});
     take(Role::output_norm, layout_.output_norm, {width});
-    take_or_share(Role::token_embedding, layout_.embedding);
-    take_or_share(Role::output, layout_.output);
+    const std::vector<std::int64_t> table{width, spec().vocabulary};
+    tensors_.take_or_share(Role::token_embedding, name_of(layout_.embedding), table);
+    tensors_.take_or_share(Role::output, name_of(layout_.output), table);
     take_head_layer(tensors_, spec(), 0, names());
     if (layout_.norms_are_less_one) add_one_to_norms();
     check_layer_has_nothing_else();
@@ -147,13 +148,6 @@ class MtpReader {
   void take(Role role, std::string_view pattern, const std::vector<std::int64_t>& shape) {
     tensors_.take(role, 0, name_of(pattern), shape);
   }
-  void take_or_share(Role role, std::string_view pattern) {
-    if (!pattern.empty() && tensors_.find(name_of(pattern)))
-      take(role, pattern, {spec().embedding, spec().vocabulary});
-    else
-      tensors_.set(role, 0, tensors_.of_target(role));
-  }
-
   void refuse_other_layers() const {
     const std::string layer = name_of(layout_.layer);
     for (const auto& [tensor, what] : kOtherLayers)

@@ -23,10 +23,12 @@ GrowingDrafter::Options BlockDrafter::options_for(Backend& target) {
   const BlockInput& block = block_of(*target.head());
   Options options{.target_vocabulary = target.spec().vocabulary};
   const int n_guesses = block.n_rows - block.first_guess();
-  if (is_completed(block))
-    options.depth_max = n_guesses, options.rows_are_in_cache = false;
-  else
+  if (is_completed(block)) {
+    options.depth_max = n_guesses;
+    options.rows_are_in_cache = false;
+  } else {
     options.n_parallel = n_guesses;
+  }
   return options;
 }
 

@@ -43,70 +43,62 @@ LoadOptions head_options(const Head& head, const Tokenizer& tokenizer,
   return options;
 }
 
+DrafterKind head_kind(const char* name, const char* help, decltype(DrafterKind::make) make) {
+  return {.name = name,
+          .value = "HEAD",
+          .help = help,
+          .head_options = head_options,
+          .make = make,
+          .uses_target = true};
+}
+
+using MadeDrafter = std::unique_ptr<Drafter>;
+
 }  // namespace
 
 const DrafterKind& eagle_kind() {
-  static const DrafterKind kind{
-      .name = "eagle",
-      .value = "HEAD",
-      .help = "a head that goes on from the model's own layers (EAGLE)",
-      .head_options = head_options,
-      .make = [](const DrafterContext& context) -> std::unique_ptr<Drafter> {
-        return std::make_unique<EagleDrafter>(context.target, "eagle");
-      },
-      .uses_target = true};
+  static const DrafterKind kind =
+      head_kind("eagle", "a head that goes on from the model's own layers (EAGLE)",
+                [](const DrafterContext& context) -> MadeDrafter {
+                  return std::make_unique<EagleDrafter>(context.target, "eagle");
+                });
   return kind;
 }
 
 const DrafterKind& mtp_kind() {
-  static const DrafterKind kind{
-      .name = "mtp",
-      .value = "HEAD",
-      .help = "the model's own layer for multi-token prediction",
-      .head_options = head_options,
-      .make = [](const DrafterContext& context) -> std::unique_ptr<Drafter> {
-        return std::make_unique<EagleDrafter>(context.target, "mtp");
-      },
-      .uses_target = true};
+  static const DrafterKind kind =
+      head_kind("mtp", "the model's own layer for multi-token prediction",
+                [](const DrafterContext& context) -> MadeDrafter {
+                  return std::make_unique<EagleDrafter>(context.target, "mtp");
+                });
   return kind;
 }
 
 const DrafterKind& dflash_kind() {
-  static const DrafterKind kind{
-      .name = "dflash",
-      .value = "HEAD",
-      .help = "a head that guesses a block of tokens in one pass (DFlash)",
-      .head_options = head_options,
-      .make = [](const DrafterContext& context) -> std::unique_ptr<Drafter> {
-        return std::make_unique<BlockDrafter>(context.target, "dflash");
-      },
-      .uses_target = true};
+  static const DrafterKind kind =
+      head_kind("dflash", "a head that guesses a block of tokens in one pass (DFlash)",
+                [](const DrafterContext& context) -> MadeDrafter {
+                  return std::make_unique<BlockDrafter>(context.target, "dflash");
+                });
   return kind;
 }
 
 const DrafterKind& dspark_kind() {
-  static const DrafterKind kind{
-      .name = "dspark",
-      .value = "HEAD",
-      .help = "a head that guesses a block, in which each token depends on the one before (DSpark)",
-      .head_options = head_options,
-      .make = [](const DrafterContext& context) -> std::unique_ptr<Drafter> {
+  static const DrafterKind kind = head_kind(
+      "dspark",
+      "a head that guesses a block, in which each token depends on the one before (DSpark)",
+      [](const DrafterContext& context) -> MadeDrafter {
         return std::make_unique<BlockDrafter>(context.target, "dspark");
-      },
-      .uses_target = true};
+      });
   return kind;
 }
 
 const DrafterKind& medusa_kind() {
-  static const DrafterKind kind{
-      .name = "medusa",
-      .value = "HEAD",
-      .help = "heads that each guess one further token from the model's last state (Medusa)",
-      .head_options = head_options,
-      .make = [](const DrafterContext& context) -> std::unique_ptr<Drafter> {
+  static const DrafterKind kind = head_kind(
+      "medusa", "heads that each guess one further token from the model's last state (Medusa)",
+      [](const DrafterContext& context) -> MadeDrafter {
         return std::make_unique<MedusaDrafter>(context.target);
-      },
-      .uses_target = true};
+      });
   return kind;
 }
 
