@@ -154,11 +154,12 @@ class MtpReader {
       if (tensors_.find(layer + std::string(tensor)))
         throw Error("{}: tensor {}{}: the layer has {}, which is not supported in this version",
                     origin(), layer, tensor, what);
-    if (config_.boolean("attn_output_gate").value_or(false))
+    const TensorView* const query = tensors_.find(names()(Role::attention_q, 0));
+    const TensorView* const output = tensors_.find(names()(Role::attention_output, 0));
+    if (query && output && query->rows() == 2 * output->columns())
       throw Error(
-          "{}: {} is true: the layer's attention has a gate, which is not supported in this "
-          "version",
-          config_.origin(), config_.name("attn_output_gate"));
+          "{}: tensor {}: the layer's attention has a gate, which is not supported in this version",
+          origin(), query->name);
   }
 
   void read_spec() {

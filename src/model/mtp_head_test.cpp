@@ -158,9 +158,14 @@ TEST(MtpHead, Refused) {
       {kMiMo, [](SmallHead& head) { head.config["hidden_size"] = 16; },
        "dir/config.json: hidden_size is 16, but the width of target.gguf is 8; the head is for "
        "another model"},
-      {kQwen, [](SmallHead& head) { head.config["attn_output_gate"] = true; },
-       "dir/config.json: attn_output_gate is true: the layer's attention has a gate, which is not "
-       "supported in this version"},
+      {kQwen,
+       [](SmallHead& head) {
+         head.add("mtp.layers.0.self_attn.q_proj.weight",
+                  {kSmallWidth, 2 * kSmallHeads * kSmallHeadDim});
+       },
+       "dir/head.safetensors: tensor mtp.layers.0.self_attn.q_proj.weight: the layer's attention "
+       "has "
+       "a gate, which is not supported in this version"},
       {kQwen,
        [](SmallHead& head) {
          head.add("mtp.layers.0.mlp.gate.weight", {8, 4});
