@@ -138,7 +138,7 @@ class Forward::Worker {
       const Attention& attention = *attention_of(f_.spec_.layers[layer]);
       thread_.for_each_row(PassPart::features, [&](std::size_t row) {
         const std::span<float> state = x_.normed[row].first(x_.output.columns());
-        norm(x_.output[row], Role::feature_norm, 0, state);
+        if (layer == layers.front()) norm(x_.output[row], Role::feature_norm, 0, state);
         quantize(state, row, {0, state.size()}, x_.input_forms,
                  {&weights_of(Kind::key, layer), &weights_of(Kind::value, layer)});
       });

@@ -29,31 +29,18 @@ Head read(const SmallHead& head) {
 // As z-lab writes it, for this many layers of the target.
 SmallHead small_block(int n_layers = 2, int n_taps = 2) {
   SmallHead head;
-  constexpr std::int64_t kQ = kSmallHeads * kSmallHeadDim, kKv = kSmallKvHeads * kSmallHeadDim;
   head.add("fc.weight", {n_taps * kSmallWidth, kSmallWidth});
   head.add("hidden_norm.weight", {kSmallWidth});
   head.add("norm.weight", {kSmallWidth});
   for (int i = 0; i < n_layers; ++i) {
     const std::string layer = fmt::format("layers.{}.", i);
-    head.add(layer + "input_layernorm.weight", {kSmallWidth});
-    head.add(layer + "post_attention_layernorm.weight", {kSmallWidth});
-    head.add(layer + "self_attn.q_proj.weight", {kSmallWidth, kQ});
-    head.add(layer + "self_attn.k_proj.weight", {kSmallWidth, kKv});
-    head.add(layer + "self_attn.v_proj.weight", {kSmallWidth, kKv});
+    add_decoder_layer(head, layer);
     head.add(layer + "self_attn.q_norm.weight", {kSmallHeadDim});
     head.add(layer + "self_attn.k_norm.weight", {kSmallHeadDim});
-    head.add(layer + "self_attn.o_proj.weight", {kQ, kSmallWidth});
-    head.add(layer + "mlp.gate_proj.weight", {kSmallWidth, kSmallFfn});
-    head.add(layer + "mlp.up_proj.weight", {kSmallWidth, kSmallFfn});
-    head.add(layer + "mlp.down_proj.weight", {kSmallFfn, kSmallWidth});
   }
-  head.config = {{"hidden_size", kSmallWidth},
-                 {"intermediate_size", kSmallFfn},
-                 {"num_attention_heads", kSmallHeads},
-                 {"num_key_value_heads", kSmallKvHeads},
-                 {"num_hidden_layers", n_layers},
-                 {"block_size", kBlock},
-                 {"dflash_config", {{"mask_token_id", kMask}}}};
+  head.config.update({{"num_hidden_layers", n_layers},
+                      {"block_size", kBlock},
+                      {"dflash_config", {{"mask_token_id", kMask}}}});
   return head;
 }
 

@@ -49,28 +49,11 @@ const Names kDeepSeek = {"DeepSeek",
 
 SmallHead small_layer(const Names& names) {
   SmallHead head;
-  constexpr std::int64_t kQ = kSmallHeads * kSmallHeadDim, kKv = kSmallKvHeads * kSmallHeadDim;
-  const auto add = [&](const std::string& name, std::vector<std::int64_t> shape) {
-    head.add(name + ".weight", std::move(shape));
-  };
-  add(names.fusion, {2 * kSmallWidth, kSmallWidth});
-  for (const std::string& norm :
-       {names.token_norm, names.state_norm, names.output_norm, names.layer + "input_layernorm",
-        names.layer + "post_attention_layernorm"})
-    add(norm, {kSmallWidth});
-  add(names.layer + "self_attn.q_proj", {kSmallWidth, kQ});
-  add(names.layer + "self_attn.k_proj", {kSmallWidth, kKv});
-  add(names.layer + "self_attn.v_proj", {kSmallWidth, kKv});
-  add(names.layer + "self_attn.o_proj", {kQ, kSmallWidth});
-  add(names.layer + "mlp.gate_proj", {kSmallWidth, kSmallFfn});
-  add(names.layer + "mlp.up_proj", {kSmallWidth, kSmallFfn});
-  add(names.layer + "mlp.down_proj", {kSmallFfn, kSmallWidth});
-  head.config = {{"hidden_size", kSmallWidth},
-                 {"intermediate_size", kSmallFfn},
-                 {"num_attention_heads", kSmallHeads},
-                 {"num_key_value_heads", kSmallKvHeads},
-                 {"num_hidden_layers", 6},
-                 {"rope_theta", 1e6}};
+  add_decoder_layer(head, names.layer);
+  head.add(names.fusion + ".weight", {2 * kSmallWidth, kSmallWidth});
+  for (const std::string& norm : {names.token_norm, names.state_norm, names.output_norm})
+    head.add(norm + ".weight", {kSmallWidth});
+  head.config.update({{"num_hidden_layers", 6}, {"rope_theta", 1e6}});
   return head;
 }
 

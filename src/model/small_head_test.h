@@ -165,27 +165,32 @@ inline SmallHead small_head(const std::string& layer = "midlayer") {
   return head;
 }
 
+// Tensors of a decoder layer in Hugging Face's naming, and the keys that say how large it is.
+inline void add_decoder_layer(SmallHead& head, const std::string& prefix) {
+  constexpr std::int64_t kQ = kSmallHeads * kSmallHeadDim, kKv = kSmallKvHeads * kSmallHeadDim;
+  head.add(prefix + "input_layernorm.weight", {kSmallWidth});
+  head.add(prefix + "post_attention_layernorm.weight", {kSmallWidth});
+  head.add(prefix + "self_attn.q_proj.weight", {kSmallWidth, kQ});
+  head.add(prefix + "self_attn.k_proj.weight", {kSmallWidth, kKv});
+  head.add(prefix + "self_attn.v_proj.weight", {kSmallWidth, kKv});
+  head.add(prefix + "self_attn.o_proj.weight", {kQ, kSmallWidth});
+  head.add(prefix + "mlp.gate_proj.weight", {kSmallWidth, kSmallFfn});
+  head.add(prefix + "mlp.up_proj.weight", {kSmallWidth, kSmallFfn});
+  head.add(prefix + "mlp.down_proj.weight", {kSmallFfn, kSmallWidth});
+  head.config.update({{"hidden_size", kSmallWidth},
+                      {"intermediate_size", kSmallFfn},
+                      {"num_attention_heads", kSmallHeads},
+                      {"num_key_value_heads", kSmallKvHeads}});
+}
+
 // A head of EAGLE as SafeAILab writes it, without what the target has.
 inline SmallHead small_eagle1() {
   SmallHead head;
-  constexpr std::int64_t kQ = kSmallHeads * kSmallHeadDim, kKv = kSmallKvHeads * kSmallHeadDim;
+  add_decoder_layer(head, "layers.0.");
+  head.tensors.erase("layers.0.input_layernorm.weight");
   head.add("fc.weight", {2 * kSmallWidth, kSmallWidth});
   head.add("fc.bias", {kSmallWidth});
-  const std::string layer = "layers.0.";
-  head.add(layer + "self_attn.q_proj.weight", {kSmallWidth, kQ});
-  head.add(layer + "self_attn.k_proj.weight", {kSmallWidth, kKv});
-  head.add(layer + "self_attn.v_proj.weight", {kSmallWidth, kKv});
-  head.add(layer + "self_attn.o_proj.weight", {kQ, kSmallWidth});
-  head.add(layer + "post_attention_layernorm.weight", {kSmallWidth});
-  head.add(layer + "mlp.gate_proj.weight", {kSmallWidth, kSmallFfn});
-  head.add(layer + "mlp.up_proj.weight", {kSmallWidth, kSmallFfn});
-  head.add(layer + "mlp.down_proj.weight", {kSmallFfn, kSmallWidth});
-  head.config = {{"hidden_size", kSmallWidth},
-                 {"intermediate_size", kSmallFfn},
-                 {"num_attention_heads", kSmallHeads},
-                 {"num_key_value_heads", kSmallKvHeads},
-                 {"num_hidden_layers", 1},
-                 {"rms_norm_eps", 1e-5}};
+  head.config.update({{"num_hidden_layers", 1}, {"rms_norm_eps", 1e-5}});
   return head;
 }
 

@@ -122,14 +122,7 @@ bool BlockDrafter::prefill(std::span<Draft> drafts, double&) {
 void BlockDrafter::ask_roots(std::span<Draft> drafts) {
   const Stopwatch watch;
   Batch batch;
-  for (Draft& draft : drafts) {
-    const Sequence& sequence = *draft.sequence;
-    batch.rows.push_back({.sequence = sequence.id,
-                          .token = sequence.text.back(),
-                          .position = sequence.length - 1,
-                          .wants_logits = true});
-    batch.ask_root(draft);
-  }
+  for (Draft& draft : drafts) batch.ask_place(draft, 0);
   const PassWork work = work_of(batch);
   compute(batch);
   curve_.refine(work, watch.ms());

@@ -34,14 +34,7 @@ bool SelfDrafter::prepare(const DraftRequest& request, Sequence& sequence,
 bool SelfDrafter::prefill(std::span<Draft> drafts, double&) {
   const Stopwatch watch;
   Batch batch;
-  for (Draft& draft : drafts) {
-    const Sequence& sequence = *draft.sequence;
-    batch.rows.push_back({.sequence = sequence.id,
-                          .token = sequence.text.back(),
-                          .position = sequence.length - 1,
-                          .wants_logits = true});
-    batch.ask_root(draft);
-  }
+  for (Draft& draft : drafts) batch.ask_place(draft, 0);
   const PassWork work = work_of(batch);
   compute(batch);
   curve_.refine(work, watch.ms());
