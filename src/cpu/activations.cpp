@@ -55,6 +55,7 @@ struct Activations::Widths {
           widen(k, attention->n_kv_heads, attention->key_dim);
           widen(v, attention->n_kv_heads, attention->value_dim);
           widen(attended, attention->n_heads, attention->value_dim);
+          if (attention->has_gate) widen(gate, attention->n_heads, attention->value_dim);
         } else {
           widen(mlp, std::get<Mlp>(operation.body).width, 1);
         }
@@ -62,7 +63,7 @@ struct Activations::Widths {
     }
   }
 
-  std::size_t embedding, normed, q = 0, k = 0, v = 0, attended = 0, mlp = 0;
+  std::size_t embedding, normed, q = 0, k = 0, v = 0, gate = 0, attended = 0, mlp = 0;
 };
 
 Activations::Activations(const ModelSpec& spec, std::size_t rows, BumpAllocator& memory)
@@ -75,6 +76,7 @@ Activations::Activations(const Widths& widths, std::size_t rows, BumpAllocator& 
       q(memory.take<float>(rows, widths.q)),
       k(memory.take<float>(rows, widths.k)),
       v(memory.take<float>(rows, widths.v)),
+      gate(memory.take<float>(rows, widths.gate)),
       attended(memory.take<float>(rows, widths.attended)),
       gated(memory.take<float>(rows, widths.mlp)),
       output(memory.take<float>(rows, widths.embedding)),

@@ -52,6 +52,7 @@ struct Activations {
   MatrixView<float> normed;
   MatrixView<float> q, k;      // [n_heads * key_dim], [n_kv_heads * key_dim]
   MatrixView<float> v;         // [n_kv_heads * value_dim]
+  MatrixView<float> gate;      // of attention, [n_heads * value_dim]
   MatrixView<float> attended;  // [n_heads * value_dim]
   MatrixView<float> gated;     // activation(gate) * up, [width]
   MatrixView<float> output;    // of an operation, [embedding]

@@ -1,7 +1,6 @@
 #include "cpu/forward.h"
 
 #include <algorithm>
-#include <cmath>
 #include <initializer_list>
 #include <optional>
 #include <variant>
@@ -9,6 +8,7 @@
 #include "base/error.h"
 #include "cpu/pass_thread.h"
 #include "numerics/blocks.h"
+#include "numerics/functions.h"
 
 namespace outrider {
 namespace {
@@ -99,6 +99,7 @@ class Forward::Worker {
   void run_attention(const Operation& operation, const Attention& attention, int layer) {
     norm_for_heads(operation, attention, layer);
     multiply_heads(attention, layer, 0);
+    if (attention.has_gate) multiply_gate(layer);
     if (attention.qk_norm == HeadNorm::all) norm_all_heads(attention, layer);
     attend(attention, layer);
     multiply_output(layer);
@@ -211,9 +212,10 @@ class Forward::Worker {
       const PackedMatrix& weights = weights_of(piece.kind, layer);
       thread_.announce(weights, {piece.panels.begin, weights.panels()});
     }
+    const PackedMatrix& query = weights_of(Kind::query, layer);
     norm_rows(PassPart::attention_in, operation, layer,
-              {&weights_of(Kind::query, layer), &weights_of(Kind::key, layer),
-               &weights_of(Kind::value, layer)});
+              {&query, &weights_of(Kind::key, layer), &weights_of(Kind::value, layer),
+               attention.has_gate ? &matrix(Role::attention_gate, layer) : &query});
   }
 
   void norm_for_mlp(const Operation& operation, const Mlp& mlp, int layer) {
@@ -382,6 +384,14 @@ class Forward::Worker {
     thread_.done(PassPart::heads);
   }
 
+  void multiply_gate(int layer) {
+    const PackedMatrix& gate = matrix(Role::attention_gate, layer);
+    thread_.announce(gate);
+    thread_.barrier();
+    thread_.multiply_all(gate, x_.input_forms.input(x_.normed), rows_.size(), x_.gate);
+    thread_.done(PassPart::qkv);
+  }
+
   void finish_product(const Head& head, const Attention& attention, int layer) {
     add_bias(head, attention, layer);
     if (head.kind == Kind::value) return store(head, layer);
@@ -459,6 +469,8 @@ class Forward::Worker {
     f_.attention_.attend(attention, layer, thread_.index(), x_.q, x_.attended);
     thread_.done(PassPart::attention);
     thread_.for_each_row(PassPart::attention_out_in, [&](std::size_t row) {
+      if (attention.has_gate)
+        vectors_.sigmoid_times(x_.gate[row], x_.attended[row].first(output.columns));
       quantize(x_.attended[row], row, {0, output.columns}, x_.input_forms, {&output});
     });
   }
@@ -610,7 +622,7 @@ class Forward::Worker {
         const std::span<float> vector = x_.normed[row].subspan(width, rank);
         const std::span<float> gates = x_.output[row].first(rank);
         add_bias(Role::successor_gate_bias, 0, gates);
-        for (std::size_t i = 0; i < rank; ++i) vector[i] *= sigmoid(gates[i]);
+        vectors_.sigmoid_times(gates, vector);
         begin_completing(vector, row, output);
       });
     }
@@ -634,13 +646,12 @@ class Forward::Worker {
     const std::size_t width = f_.spec_.embedding;
     return std::span(f_.block_states_).subspan(block_index(row) * width, width);
   }
-  static float sigmoid(float x) { return 1 / (1 + std::exp(-x)); }
   float confidence_of(std::span<const float> joined) const {
     const std::span<const float> weights = f_.weights_.vector(Role::confidence, 0);
     const std::span<const float> bias = f_.weights_.vector(Role::confidence_bias, 0);
     float sum = bias.empty() ? 0 : bias[0];
     for (std::size_t i = 0; i < weights.size(); ++i) sum += weights[i] * joined[i];
-    return sigmoid(sum);
+    return sigmoid_f32(sum);
   }
 
   // --- output matrix

@@ -30,7 +30,8 @@ std::optional<PassPart> part_of(Role role) {
   switch (role) {
     case Role::attention_q:
     case Role::attention_k:
-    case Role::attention_v: return PassPart::qkv;
+    case Role::attention_v:
+    case Role::attention_gate: return PassPart::qkv;
     case Role::attention_output: return PassPart::attention_out;
     case Role::mlp_gate:
     case Role::mlp_up: return PassPart::gate_up;

@@ -40,9 +40,7 @@ Rope read_head_rope(const HeadConfig& config, int dims, RopePairing pairing) {
   const auto scaling = parameters ? parameters : config.object("rope_scaling");
   std::optional<double> base = config.number("rope_theta", 1, kBaseMax);
   if (!base && parameters) base = parameters->number("rope_theta", 1, kBaseMax);
-  Rope rope{.pairing = pairing,
-            .frequencies = rope_frequencies(dims, base.value_or(kBaseUsual)),
-            .longer = {}};
+  int turning = dims;
   for (const HeadConfig& place : {config, parameters.value_or(config)}) {
     // Gemma 3's and others'.
     for (const char* kind : {"full_attention", "sliding_attention"})
@@ -51,10 +49,15 @@ Rope read_head_rope(const HeadConfig& config, int dims, RopePairing pairing) {
             "{}: {} gives each kind of layer a rope of its own, which is not supported in "
             "this version",
             config.origin(), place.name(kind));
-    if (const auto turned = place.number("partial_rotary_factor", 0, 1); turned && *turned != 1)
-      throw Error("{}: {} is {}, which is not supported in this version; expected 1",
-                  config.origin(), place.name("partial_rotary_factor"), *turned);
+    if (const auto turned = place.number("partial_rotary_factor", 0, 1))
+      turning = static_cast<int>(dims * *turned);
   }
+  if (turning < 2 || turning % 2 != 0)
+    throw Error("{}: rope turns {} of {} channels, expected an even number of them",
+                config.origin(), turning, dims);
+  Rope rope{.pairing = pairing,
+            .frequencies = rope_frequencies(turning, base.value_or(kBaseUsual)),
+            .longer = {}};
   if (!scaling) return rope;
   const char* const type_key = scaling->has("rope_type") ? "rope_type" : "type";
   const std::string type = scaling->text(type_key).value_or("default");
@@ -77,7 +80,7 @@ Rope read_head_rope(const HeadConfig& config, int dims, RopePairing pairing) {
     }
   } else if (type == "yarn") {
     rope.frequencies =
-        yarn_frequencies(dims, base.value_or(kBaseUsual),
+        yarn_frequencies(turning, base.value_or(kBaseUsual),
                          {.factor = factor,
                           .trained_length = scaling->required_integer(
                               "original_max_position_embeddings", 1, 1 << 24),
@@ -124,6 +127,9 @@ Attention read_head_attention(const HeadConfig& config, RopePairing pairing,
   attention.has_bias = has(Role::attention_q_bias);
   attention.has_output_bias = has(Role::attention_output_bias);
   if (has(Role::attention_q_norm)) attention.qk_norm = HeadNorm::shared;
+  const TensorView* const query = tensors.find(names(Role::attention_q, 0));
+  attention.has_gate =
+      query && query->rows() == 2 * std::int64_t{attention.n_heads} * attention.key_dim;
   return attention;
 }
 
@@ -148,6 +154,29 @@ Mlp read_head_mlp(const HeadConfig& config) {
   return {.width = config.required_integer("intermediate_size", 1, 1 << 24)};
 }
 
+namespace {
+
+// Queries and gates of one tensor: for each head its rows of both, one after the other.
+void take_queries_and_gates(HeadTensors& tensors, int layer, const std::string& name,
+                            std::int64_t columns, const Attention& attention) {
+  const std::int64_t n_rows = std::int64_t{attention.n_heads} * attention.key_dim;
+  const TensorView& both = *tensors.checked(name, {columns, 2 * n_rows});
+  const std::size_t head_bytes =
+      both.bytes.size() / 2 / static_cast<std::size_t>(attention.n_heads);
+  for (const Role role : {Role::attention_q, Role::attention_gate}) {
+    std::vector<std::byte> bytes;
+    for (std::size_t at = role == Role::attention_q ? 0 : head_bytes; at < both.bytes.size();
+         at += 2 * head_bytes) {
+      const auto head = both.bytes.subspan(at, head_bytes);
+      bytes.insert(bytes.end(), head.begin(), head.end());
+    }
+    tensors.set(role, layer,
+                tensors.keep({both.name, both.type, {columns, n_rows}, {}}, std::move(bytes)));
+  }
+}
+
+}  // namespace
+
 void take_head_layer(HeadTensors& tensors, const ModelSpec& spec, int layer,
                      const HeadTensorNames& names) {
   const auto take = [&](Role role, const std::vector<std::int64_t>& shape) {
@@ -166,7 +195,10 @@ void take_head_layer(HeadTensors& tensors, const ModelSpec& spec, int layer,
     const std::int64_t in = operation.reads_token ? 2 * width : width;
     const std::int64_t q = std::int64_t{attention.n_heads} * attention.key_dim;
     const std::int64_t kv = std::int64_t{attention.n_kv_heads} * attention.key_dim;
-    take(Role::attention_q, {in, q});
+    if (attention.has_gate)
+      take_queries_and_gates(tensors, layer, names(Role::attention_q, layer), in, attention);
+    else
+      take(Role::attention_q, {in, q});
     take(Role::attention_k, {in, kv});
     take(Role::attention_v, {in, kv});
     if (attention.has_bias) {

@@ -114,6 +114,7 @@ class Shapes {
       case Role::attention_v_bias: return only_if(attention.has_bias, {v});
       case Role::attention_q_norm: return head_norm(attention, attention.n_heads);
       case Role::attention_k_norm: return head_norm(attention, attention.n_kv_heads);
+      case Role::attention_gate: return only_if(attention.has_gate, {embedding, attended});
       case Role::attention_output: return {{attended, embedding}};
       case Role::attention_output_bias: return only_if(attention.has_output_bias, {embedding});
       default: return std::nullopt;
@@ -202,6 +203,7 @@ bool is_matrix(Role role) {
     case Role::attention_q:
     case Role::attention_k:
     case Role::attention_v:
+    case Role::attention_gate:
     case Role::attention_output:
     case Role::mlp_gate:
     case Role::mlp_up:

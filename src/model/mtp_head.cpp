@@ -154,12 +154,6 @@ class MtpReader {
       if (tensors_.find(layer + std::string(tensor)))
         throw Error("{}: tensor {}{}: the layer has {}, which is not supported in this version",
                     origin(), layer, tensor, what);
-    const TensorView* const query = tensors_.find(names()(Role::attention_q, 0));
-    const TensorView* const output = tensors_.find(names()(Role::attention_output, 0));
-    if (query && output && query->rows() == 2 * output->columns())
-      throw Error(
-          "{}: tensor {}: the layer's attention has a gate, which is not supported in this version",
-          origin(), query->name);
   }
 
   void read_spec() {

@@ -43,6 +43,7 @@ enum class Role {
   attention_v_bias,
   attention_q_norm,  // as HeadNorm says
   attention_k_norm,
+  attention_gate,  // [embedding, n_heads * value_dim], as Attention::has_gate says
   attention_output,
   attention_output_bias,
   attention_post_norm,
@@ -117,6 +118,9 @@ struct Attention {
   std::optional<QueryGrowth> query_growth;
   bool has_bias = false;  // q, k and v
   bool has_output_bias = false;
+  // What all heads attended to is multiplied by the sigmoid of attention_gate * the operation's
+  // input (Qiu et al. 2025, arXiv:2505.06708).
+  bool has_gate = false;
   bool sees_block = false;  // rows of a block see those after them, too (BlockInput)
   bool operator==(const Attention&) const = default;
 };

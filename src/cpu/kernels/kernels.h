@@ -96,6 +96,8 @@ struct VectorKernels {
   void (*silu_times)(std::span<const float> gate, std::span<const float> up, std::span<float> y);
   void (*gelu_tanh_times)(std::span<const float> gate, std::span<const float> up,
                           std::span<float> y);
+  // y *= sigmoid(gate)
+  void (*sigmoid_times)(std::span<const float> gate, std::span<float> y);
   // y += x
   void (*add)(std::span<const float> x, std::span<float> y);
   // y *= s

@@ -75,6 +75,14 @@ struct VectorKernelsOn : Functions<V> {
         });
   }
 
+  static void sigmoid_times(Row gate, std::span<float> y) {
+    for_blocks(
+        y.size(), [&](auto some, std::size_t i) __attribute__((always_inline)) {
+          const Floats share = Functions<V>::sigmoid_f32(load(some, &gate[i]));
+          store(some, &y[i], multiply(load(some, &y[i]), share));
+        });
+  }
+
   static void add_row(Row x, std::span<float> y) {
     for_blocks(
         y.size(), [&](auto some, std::size_t i) __attribute__((always_inline)) {
@@ -126,6 +134,7 @@ struct VectorKernelsOn : Functions<V> {
         .layer_norm = layer_norm,
         .silu_times = silu_times,
         .gelu_tanh_times = gelu_tanh_times,
+        .sigmoid_times = sigmoid_times,
         .add = add_row,
         .scale = scale,
         .softcap = softcap,

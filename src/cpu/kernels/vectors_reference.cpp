@@ -17,6 +17,10 @@ void gelu_tanh_times(Floats gate, Floats up, std::span<float> y) {
   for (std::size_t i = 0; i < y.size(); ++i) y[i] = gelu_tanh_f32(gate[i]) * up[i];
 }
 
+void sigmoid_times(Floats gate, std::span<float> y) {
+  for (std::size_t i = 0; i < y.size(); ++i) y[i] *= sigmoid_f32(gate[i]);
+}
+
 void add(Floats x, std::span<float> y) {
   for (std::size_t i = 0; i < y.size(); ++i) y[i] += x[i];
 }
@@ -32,6 +36,7 @@ const VectorKernels kVectorsReference = {
     .layer_norm = layer_norm_reference,
     .silu_times = silu_times,
     .gelu_tanh_times = gelu_tanh_times,
+    .sigmoid_times = sigmoid_times,
     .add = add,
     .scale = scale,
     .softcap = softcap_reference,

@@ -38,6 +38,7 @@ TEST(VectorKernels, ElementwiseGiveTheReferencesBits) {
       {"gelu_tanh_times",
        [](const VectorKernels& k, In a, In b, Out y) { k.gelu_tanh_times(a, b, y); }},
       {"gate in place", [](const VectorKernels& k, In, In b, Out y) { k.silu_times(y, b, y); }},
+      {"sigmoid_times", [](const VectorKernels& k, In a, In, Out y) { k.sigmoid_times(a, y); }},
       {"add", [](const VectorKernels& k, In a, In, Out y) { k.add(a, y); }},
       {"scale", [](const VectorKernels& k, In, In, Out y) { k.scale(0.37f, y); }},
       {"softcap", [](const VectorKernels& k, In, In, Out y) { k.softcap(30, y); }},
