@@ -27,7 +27,8 @@ DraftSetting parse_draft_setting(const std::string& text, const Settings& settin
         text);
   DraftSetting setting{.text = text, .choices = {}};
   try {
-    setting.choices = parse_draft(text, settings.model_draft.value_or(""));
+    setting.choices =
+        parse_draft(text, settings.model_draft.value_or(""), own_head(settings.model));
   } catch (const Error& error) {
     throw UsageError("--draft: {}", message_of(error));
   }
@@ -47,7 +48,9 @@ std::vector<std::string> every_draft(const Settings& settings) {
   for (const DrafterKind* kind : drafter_kinds()) {
     const std::string_view head = head_kind(settings.model_draft.value_or(""));
     const bool is_there = kind->value_is_prediction ? settings.prompts_file.has_value()
-                          : kind->runs_head()       ? kind->name == head
+                          : kind->runs_head()
+                             ? kind->name == head ||
+                                   (kind->may_be_in_target && !own_head(settings.model).empty())
                           : kind->runs_model()
                               ? kind->is_automatic && settings.model_draft && head.empty()
                               : kind->value.empty() || kind->value_is_optional;

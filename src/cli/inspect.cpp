@@ -120,10 +120,10 @@ DraftPair pair_of(const Machine& machine, const Settings& settings, const std::s
 
 // What the head of -md costs. Throws Error if it is not this model's.
 HeadPair head_pair_of(const Machine& machine, const Settings& settings, const std::string& name,
-                      const LoadOptions& loaded, Console& console) {
+                      const std::string& head_name, const LoadOptions& loaded, Console& console) {
   const OpenedModel target = open_model(checked_model_name(name), pull_options(settings, console),
                                         {.tokenizer_pre = settings.tokenizer_pre});
-  HeadPair head = describe_head(*settings.model_draft, target, machine.choose_factory(target.model),
+  HeadPair head = describe_head(head_name, target, machine.choose_factory(target.model),
                                 loaded, settings.drafter_flags, console.progress());
   console.clear();
   return head;
@@ -243,8 +243,11 @@ int inspect(const Machine& machine, const Settings& settings) {
   const KnownModel* const known = model ? known_model(checkpoint->metadata) : nullptr;
   std::optional<DraftPair> pair;
   std::optional<HeadPair> head;
-  if (settings.model_draft && names_head(*settings.model_draft))
-    head = head_pair_of(machine, settings, name, options, console);
+  std::string head_name = settings.model_draft.value_or("");
+  const std::string own = model && !settings.model_draft ? own_head(checkpoint->path) : "";
+  if (!own.empty()) head_name = own;
+  if (names_head(head_name) || !own.empty())
+    head = head_pair_of(machine, settings, name, head_name, options, console);
   else if (settings.model_draft)
     pair = pair_of(machine, settings, name, console);
 
@@ -291,7 +294,7 @@ int inspect(const Machine& machine, const Settings& settings) {
       if (pair->problem) document["draft"]["problem"] = *pair->problem;
     }
     if (head) {
-      document["draft"] = {{"head", *settings.model_draft},
+      document["draft"] = {{"head", head_name},
                            {"kind", head->kind},
                            {"producer", head->producer},
                            {"layers", head->n_layers},
@@ -334,8 +337,10 @@ int inspect(const Machine& machine, const Settings& settings) {
                           shape_text(tensor));
     }
   }
-  if (model && !model->left_out.empty())
-    text += fmt::format("\nnot used: {}\n", fmt::join(model->left_out, ", "));
+  std::vector<std::string> unused_parts;
+  if (model) unused_parts = own.empty() ? model->left_out : left_out_beside_head(*model);
+  if (!unused_parts.empty())
+    text += fmt::format("\nnot used: {}\n", fmt::join(unused_parts, ", "));
   if (need) {
     text += fmt::format(
         "\nmemory\n  {} for a context of {}: weights {}, cache {}, working {}\n"
@@ -369,7 +374,8 @@ int inspect(const Machine& machine, const Settings& settings) {
       text += "  another chat template: it may be right less often in chats\n";
   }
   if (head)
-    text += fmt::format("\n{} as a draft head\n{}", *settings.model_draft,
+    text += fmt::format("\n{} as a draft head{}\n{}", head_name,
+                        own.empty() ? "" : ", too (--draft mtp)",
                         text_of(*head, *model, options.context));
   write_output(text);
   return kDone;

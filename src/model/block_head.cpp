@@ -71,7 +71,7 @@ class BlockReader {
               const Model& target)
       : file_(*checkpoint),
         target_(target),
-        is_gguf_(is_head(file_.metadata)),
+        is_gguf_(is_gguf_head(file_.metadata)),
         top_(is_gguf_ ? config_of_gguf(file_.metadata, kBlockArchitecture, kGgufKeys)
                       : config_beside(file_.metadata.origin(), config)),
         layer_(top_.object("transformer_layer_config").value_or(top_)),
@@ -357,14 +357,14 @@ class BlockReader {
 }  // namespace
 
 bool is_block_head(const Checkpoint& checkpoint) {
-  if (is_head(checkpoint.metadata))
+  if (is_gguf_head(checkpoint.metadata))
     return checkpoint.metadata.string("general.architecture") == kBlockArchitecture;
   return checkpoint.find("fc.weight") && checkpoint.find("hidden_norm.weight") &&
          checkpoint.find("layers.0.self_attn.q_proj.weight");
 }
 
 bool is_dspark(const Checkpoint& checkpoint) {
-  const bool is_gguf = is_head(checkpoint.metadata);
+  const bool is_gguf = is_gguf_head(checkpoint.metadata);
   return is_block_head(checkpoint) &&
          checkpoint.find(tensor_name(Role::successor_table, 0, is_gguf));
 }

@@ -55,7 +55,7 @@ class Eagle3Reader {
                const Model& target)
       : file_(*checkpoint),
         target_(target),
-        is_gguf_(is_head(file_.metadata)),
+        is_gguf_(is_gguf_head(file_.metadata)),
         top_(is_gguf_ ? config_of_gguf(file_.metadata, kEagle3Architecture, kGgufKeys)
                       : config_beside(origin(), config)),
         config_(top_.object("transformer_layer_config").value_or(top_)),

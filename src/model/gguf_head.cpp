@@ -44,6 +44,12 @@ void add_keys(const Metadata& metadata, std::string_view architecture,
 
 }  // namespace
 
+bool is_gguf_head(const Metadata& metadata) {
+  const MetadataValue* architecture = metadata.find("general.architecture");
+  const auto* name = architecture ? std::get_if<std::string>(architecture) : nullptr;
+  return name && (*name == kEagle3Architecture || *name == kBlockArchitecture);
+}
+
 HeadConfig config_of_gguf(const Metadata& metadata, std::string_view architecture,
                           std::span<const GgufKey> own) {
   nlohmann::json config = nlohmann::json::object(), scaling = nlohmann::json::object();

@@ -16,6 +16,8 @@ namespace outrider {
 // general.architecture.
 inline constexpr std::string_view kEagle3Architecture = "eagle3", kBlockArchitecture = "dflash";
 
+bool is_gguf_head(const Metadata& metadata);  // by that
+
 // A key, which follows the architecture and a dot unless it begins with "tokenizer.", by what
 // config.json calls it.
 struct GgufKey {

@@ -13,10 +13,14 @@ HeadConfig config_beside(const std::string& weights, const nlohmann::json& confi
   return {config, (std::filesystem::path(weights).parent_path() / "config.json").string()};
 }
 
-bool is_head(const Metadata& metadata) {
-  const MetadataValue* architecture = metadata.find("general.architecture");
-  const auto* name = architecture ? std::get_if<std::string>(architecture) : nullptr;
-  return name && (*name == kEagle3Architecture || *name == kBlockArchitecture);
+bool is_head(const Checkpoint& checkpoint) {
+  // llama.cpp also writes a model's layers for prediction without its others.
+  return is_gguf_head(checkpoint.metadata) ||
+         (is_mtp(checkpoint) && !checkpoint.find(gguf_tensor_name(Role::attention_norm, 0)));
+}
+
+bool has_prediction_layer(const Checkpoint& checkpoint) {
+  return is_mtp(checkpoint);
 }
 
 std::string_view drafter_of_head(const Checkpoint& checkpoint) {
@@ -29,7 +33,8 @@ Head interpret_head(std::shared_ptr<const Checkpoint> checkpoint, const nlohmann
                     const Model& target) {
   if (is_medusa(*checkpoint)) return interpret_medusa(std::move(checkpoint), config, target);
   const Metadata& metadata = checkpoint->metadata;
-  if (config.is_null() && !is_head(metadata))
+  const bool is_gguf = metadata.find("general.architecture") != nullptr;
+  if (config.is_null() && !is_gguf)
     throw Error("{}: there is no config.json beside the head, which says how it is built",
                 metadata.origin());
   if (is_block_head(*checkpoint))

@@ -40,7 +40,11 @@ struct Head {
 };
 
 // Whether a checkpoint in GGUF is a head, no model.
-bool is_head(const Metadata& metadata);
+bool is_head(const Checkpoint& checkpoint);
+
+// Whether a checkpoint has a layer for multi-token prediction, which can be read as a head; it may
+// be a whole model's.
+bool has_prediction_layer(const Checkpoint& checkpoint);
 
 // Which drafter takes the head of a checkpoint, by its tensors: "eagle", "mtp", "dflash",
 // "dspark", "medusa".

@@ -20,6 +20,9 @@ bool once_per_model(Role role) {
   return role <= Role::confidence_bias;
 }
 
+// What layers after those of text are for; a part of Model::left_out begins with it.
+constexpr const char* kPrediction = "prediction of further tokens";
+
 using Shape = std::vector<std::int64_t>;
 
 // The shape of a role's tensor in a layer, in GGUF's order: columns first. Nothing where this spec
@@ -221,34 +224,39 @@ namespace {
 // Finds the tensors of a model by their names.
 class Reader {
  public:
-  Reader(Model& model, int n_prediction_layers)
+  // first_block: the number of the first layer in names.
+  explicit Reader(Model& model, int first_block = 0)
       : model_(model),
-        n_prediction_layers_(n_prediction_layers),
+        first_block_(first_block),
         checkpoint_(*model.checkpoint),
         origin_(checkpoint_.metadata.origin()) {}
 
-  void read() {
+  void read(int n_prediction_layers) {
+    read_layers();
+    check_nothing_else(n_prediction_layers);
+  }
+
+  void read_layers() {
     for (int layer = 0; layer < model_.spec.n_layers(); ++layer) {
       const Shapes shapes(model_.spec, layer);
       for (const FusedTensorName& name : kFusedTensorNames) read_fused(name, layer, shapes);
       for (const TensorName& name : kTensorNames) read_one(name, layer, shapes);
     }
-    check_nothing_else();
   }
 
  private:
   const TensorView*& place(Role role, int layer) {
     return model_.weights[static_cast<std::size_t>(layer * kRoles + static_cast<int>(role))];
   }
-  static std::string name_in(std::string_view pattern, int layer) {
-    return fmt::format(fmt::runtime(pattern), layer);
+  std::string name_in(std::string_view pattern, int layer) const {
+    return fmt::format(fmt::runtime(pattern), first_block_ + layer);
   }
   std::string name_of(Role role, int layer) const {
     return name_in(std::ranges::find(kTensorNames, role, &TensorName::role)->pattern, layer);
   }
 
   void read_one(const TensorName& name, int layer, const Shapes& shapes) {
-    if (layer > 0 && once_per_model(name.role)) return;
+    if (first_block_ + layer > 0 && once_per_model(name.role)) return;
     const std::optional<Shape> shape = shapes.of(name.role);
     if (!shape || place(name.role, layer) != nullptr) return;
     const std::string tensor_name = name_in(name.pattern, layer);
@@ -289,13 +297,13 @@ class Reader {
   }
 
   // What a tensor that no layer reads is for; empty: unknown.
-  std::string part_left_out(const TensorView& tensor) const {
+  std::string part_left_out(const TensorView& tensor, int n_prediction_layers) const {
     const auto begins = [&](std::string_view prefix) { return tensor.name.starts_with(prefix); };
     if (begins("v.") || begins("mm.")) return "vision";
     if (begins("a.")) return "audio";
     const int n_layers = model_.spec.n_layers();
-    for (int layer = n_layers; layer < n_layers + n_prediction_layers_; ++layer)
-      if (begins(fmt::format("blk.{}.", layer))) return "prediction of further tokens";
+    for (int layer = n_layers; layer < n_layers + n_prediction_layers; ++layer)
+      if (begins(fmt::format("blk.{}.", layer))) return kPrediction;
     return {};
   }
 
@@ -315,11 +323,11 @@ class Reader {
 
   // A tensor that nothing reads means that the model computes something that this program would
   // not.
-  void check_nothing_else() {
+  void check_nothing_else(int n_prediction_layers) {
     std::map<std::string, int> left_out;
     for (const TensorView& tensor : checkpoint_.tensors) {
       if (used_.contains(&tensor)) continue;
-      const std::string part = part_left_out(tensor);
+      const std::string part = part_left_out(tensor, n_prediction_layers);
       if (part.empty()) {
         check_layer(tensor);
         throw Error(
@@ -334,7 +342,7 @@ class Reader {
   }
 
   Model& model_;
-  const int n_prediction_layers_;
+  const int first_block_;
   const Checkpoint& checkpoint_;
   const std::string& origin_;
   std::unordered_set<const TensorView*> used_;
@@ -353,8 +361,18 @@ Model interpret_checkpoint(std::shared_ptr<const Checkpoint> checkpoint) {
               .left_out = {},
               .warnings = file.unknown_keys()};
   model.weights.assign(model.spec.layers.size() * kRoles, nullptr);
-  Reader(model, prediction_layer_count(file)).read();
+  Reader(model).read(prediction_layer_count(file));
   return model;
+}
+
+std::vector<std::string> left_out_beside_head(const Model& model) {
+  std::vector<std::string> parts = model.left_out;
+  std::erase_if(parts, [](const std::string& part) { return part.starts_with(kPrediction); });
+  return parts;
+}
+
+void find_layers(Model& model, int first_block) {
+  Reader(model, first_block).read_layers();
 }
 
 std::vector<TakenKey> taken_keys(const Model& model) {

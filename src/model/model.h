@@ -38,6 +38,14 @@ bool is_matrix(Role role);
 // vocabulary, spec.vocabulary is its size: every token that the model can choose has a text.
 Model interpret_checkpoint(std::shared_ptr<const Checkpoint> checkpoint);
 
+// left_out, but for layers that predict further tokens, where those are read as a head (head.h).
+std::vector<std::string> left_out_beside_head(const Model& model);
+
+// Finds the tensors of the spec's layers in the model's checkpoint, which calls the first of them
+// "blk.N", as interpret_checkpoint() does with those of a whole model. model.weights has room for
+// them. Throws Error.
+void find_layers(Model& model, int first_block);
+
 // The keys of the model's family.
 std::vector<TakenKey> taken_keys(const Model& model);
 

@@ -1,6 +1,6 @@
 // Layers that were trained with their model to predict a token more (multi-token prediction,
 // Gloeckle et al. 2024, arXiv:2404.19737; DeepSeek-AI 2024, arXiv:2412.19437), in the layouts of
-// MiMo, Qwen, DeepSeek and speculators.
+// MiMo, Qwen, DeepSeek, speculators and, in GGUF, llama.cpp.
 
 #include <algorithm>
 #include <span>
@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/bytes.h"
 #include "base/error.h"
 #include "cache/cache.h"
 #include "model/head_config.h"
@@ -27,6 +28,9 @@ struct Layout {
   bool is_token_first = true;
   bool state_is_normed = true;      // the model's, after its last norm
   bool norms_are_less_one = false;  // files have w - 1
+  // The layer is like the model's last one and has GGUF's names; the model's output norm may stand
+  // for its own.
+  bool is_gguf = false;
 };
 constexpr Layout kLayouts[] = {
     {.producer = "MiMo",
@@ -61,6 +65,15 @@ constexpr Layout kLayouts[] = {
      .output_norm = "model.layers.{}.shared_head.norm.weight",
      .embedding = "model.layers.{}.embed_tokens.weight",
      .output = "model.layers.{}.shared_head.head.weight"},
+    {.producer = "llama.cpp",
+     .fusion = "blk.{}.nextn.eh_proj.weight",
+     .layer = "blk.{}.",
+     .token_norm = "blk.{}.nextn.enorm.weight",
+     .state_norm = "blk.{}.nextn.hnorm.weight",
+     .output_norm = "blk.{}.nextn.shared_head_norm.weight",
+     .embedding = "blk.{}.nextn.embed_tokens.weight",
+     .output = "blk.{}.nextn.shared_head_head.weight",
+     .is_gguf = true},
 };
 // Other layers than an attention and an MLP that every row goes through, by what they are called in
 // the layer.
@@ -114,17 +127,24 @@ class MtpReader {
 
   Head read() {
     refuse_other_layers();
-    read_spec();
+    check_count();
+    spec() = layout_.is_gguf ? spec_like_target() : spec_of_config();
     tensors_.begin();
     const std::int64_t width = spec().embedding;
     take(Role::feature_fusion, layout_.fusion, {2 * width, width});
     take(Role::token_norm, layout_.token_norm, {width});
     take(Role::feature_norm, layout_.state_norm, {width});
-    take(Role::output_norm, layout_.output_norm, {width});
+    if (layout_.is_gguf)
+      tensors_.take_or_share(Role::output_norm, name_of(layout_.output_norm), {width});
+    else
+      take(Role::output_norm, layout_.output_norm, {width});
     const std::vector<std::int64_t> table{width, spec().vocabulary};
     tensors_.take_or_share(Role::token_embedding, name_of(layout_.embedding), table);
     tensors_.take_or_share(Role::output, name_of(layout_.output), table);
-    take_head_layer(tensors_, spec(), 0, names());
+    if (layout_.is_gguf)
+      find_layer();
+    else
+      take_head_layer(tensors_, spec(), 0, names());
     if (layout_.norms_are_less_one) add_one_to_norms();
     check_layer_has_nothing_else();
     note_other_states();
@@ -156,11 +176,14 @@ class MtpReader {
                     origin(), layer, tensor, what);
   }
 
-  void read_spec() {
+  void check_count() const {
     if (target_.spec.n_layers() >= kMaxLayers)
       throw Error("{}: {} has {} layers; beside a layer for prediction at most {} are supported",
                   origin(), target_.checkpoint->metadata.origin(), target_.spec.n_layers(),
                   kMaxLayers - 1);
+  }
+
+  ModelSpec spec_of_config() const {
     const int width = config_.required_integer("hidden_size", 1, 1 << 20);
     if (width != target_.spec.embedding)
       throw Error("{}: {} is {}, but the width of {} is {}; the head is for another model",
@@ -169,25 +192,48 @@ class MtpReader {
     const Attention attention =
         read_head_attention(config_, RopePairing::halves, tensors_, names());
     const Mlp mlp = read_head_mlp(config_);
+    return spec_with({{{.pre_norm = Role::attention_norm, .body = attention, .post_norm = {}},
+                       {.pre_norm = Role::mlp_norm, .body = mlp, .post_norm = {}}}},
+                     read_head_epsilon(config_));
+  }
+
+  ModelSpec spec_like_target() const {
+    const std::string architecture = file_.metadata.require_string("general.architecture");
+    if (architecture != target_.spec.family)
+      throw Error("{}: architecture \"{}\", but that of {} is \"{}\"; the head is for another model",
+                  origin(), printable(architecture), target_.checkpoint->metadata.origin(),
+                  target_.spec.family);
+    LayerSpec layer = target_.spec.layers.back();
+    for (Operation& operation : layer.operations)
+      if (auto* attention = std::get_if<Attention>(&operation.body)) attention->first_key = 1;
+    return spec_with(std::move(layer), target_.spec.norm_eps);
+  }
+
+  ModelSpec spec_with(LayerSpec layer, float norm_eps) const {
     const auto fused = layout_.is_token_first ? EagleInput::Fused::token_and_state
                                               : EagleInput::Fused::state_and_token;
-    spec() = {
+    return {
         .family = "mtp",
         .vocabulary = target_.spec.vocabulary,
-        .embedding = width,
+        .embedding = target_.spec.embedding,
         .context_trained = target_.spec.context_trained,
-        .norm_eps = read_head_epsilon(config_),
+        .norm_eps = norm_eps,
         .logit_scale = target_.spec.logit_scale,
         .logit_softcap = target_.spec.logit_softcap,
-        .layers = {{{{.pre_norm = Role::attention_norm, .body = attention, .post_norm = {}},
-                     {.pre_norm = Role::mlp_norm, .body = mlp, .post_norm = {}}}}},
+        .layers = {std::move(layer)},
         .eagle = EagleInput{.taps = {target_.spec.n_layers() - (layout_.state_is_normed ? 0 : 1)},
-                            .tap_width = width,
+                            .tap_width = target_.spec.embedding,
                             .fused = fused,
                             .feature_norm = EagleInput::Norm::whole,
                             .state_is_normed = true},
         .medusa = {},
         .block = {}};
+  }
+
+  void find_layer() {
+    find_layers(head_.model, target_.spec.n_layers());
+    for (const TensorView* tensor : head_.model.weights)
+      if (tensor) tensors_.ignore(tensor->name);
   }
 
   // Files have w - 1 for what norms multiply by.

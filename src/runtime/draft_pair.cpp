@@ -47,9 +47,10 @@ DraftPair compare_models(const OpenedModel& target, const BackendFactory& target
 HeadPair describe_head(const std::string& name, const OpenedModel& target,
                        const BackendFactory& factory, const LoadOptions& loaded,
                        const DrafterFlagValues& flags, const Progress& progress) {
-  const auto kinds = drafter_kinds();
-  const DrafterKind& kind = **std::ranges::find(kinds, head_kind(name), &DrafterKind::name);
   Head head = open_head(name, target);
+  const auto kinds = drafter_kinds();
+  const DrafterKind& kind =
+      **std::ranges::find(kinds, drafter_of_head(*head.model.checkpoint), &DrafterKind::name);
   const LoadOptions drafting = kind.head_options(head, *target.tokenizer, flags);
   const ModelSpec& spec = head.model.spec;
   const bool is_medusa = spec.medusa.has_value();

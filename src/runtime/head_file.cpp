@@ -33,7 +33,7 @@ bool names_head(std::string_view name) {
     return std::ranges::find(kExtensions, path.extension().string()) != std::end(kExtensions);
   }
   try {
-    return is_head(read_gguf(path).metadata);
+    return is_head(read_gguf(path));
   } catch (const Error&) {
     return false;
   }
@@ -50,11 +50,26 @@ std::string_view head_kind(std::string_view name) {
   return "eagle";
 }
 
+std::string own_head(const std::string& model) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(model, error) || !is_gguf(model)) return {};
+  try {
+    auto checkpoint = std::make_shared<const Checkpoint>(read_gguf(model));
+    if (!has_prediction_layer(*checkpoint)) return {};
+    interpret_head(checkpoint, {}, interpret_checkpoint(checkpoint));
+    return model;
+  } catch (const Error&) {
+    return {};
+  }
+}
+
 Head open_head(const std::string& name, const Model& target) {
   const std::filesystem::path path(name);
   if (is_gguf(path)) {
-    auto gguf = std::make_shared<Checkpoint>(read_gguf(path));
-    if (!is_head(gguf->metadata))
+    auto gguf = name == target.checkpoint->path
+                    ? target.checkpoint
+                    : std::make_shared<const Checkpoint>(read_gguf(path));
+    if (!is_head(*gguf) && !has_prediction_layer(*gguf))
       throw Error("{}: is a model, no learned head; a draft model is asked for by model={}", name,
                   name);
     return interpret_head(std::move(gguf), {}, target);

@@ -12,11 +12,16 @@ namespace outrider {
 
 // Whether what somebody named as a draft model is a head: a folder, a file in safetensors or the
 // index of several, a file of PyTorch's, which open_head() refuses with the command that converts
-// it, or a GGUF file that says so. Throws nothing: what cannot be read is none.
+// it, or a GGUF file that says so. Throws nothing: what cannot be read is none. A whole model with
+// a layer for multi-token prediction is none, though open_head() reads it as one.
 bool names_head(std::string_view name);
 
 // The drafter that runs it (drafter_of_head()). Of no head: empty.
 std::string_view head_kind(std::string_view name);
+
+// The file of a model, if it is the file of a head, too: if a layer for multi-token prediction
+// follows the model's others, of a kind that can be computed. Otherwise empty. Throws nothing.
+std::string own_head(const std::string& model);
 
 // Throws Error.
 Head open_head(const std::string& name, const Model& target);

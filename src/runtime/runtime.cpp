@@ -71,9 +71,6 @@ Runtime::Runtime(RuntimeOptions options, ChooseFactory choose_factory, Progress 
                     .batch_rows = batch_rows(options_),
                     .cache_type = options_.cache_type,
                     .n_threads = options_.n_threads} {
-  if (!target_model_.model.left_out.empty() && progress_.note)
-    progress_.note(fmt::format("{}: without its parts for {}", target_model_.name,
-                               fmt::join(target_model_.model.left_out, ", ")));
   note_warnings(target_model_, progress_);
   if (options_.keeps || options_.reads_profiles) {
     try {
@@ -83,12 +80,22 @@ Runtime::Runtime(RuntimeOptions options, ChooseFactory choose_factory, Progress 
     }
   }
   open_asked_head();
+  note_left_out();
   choose_context();
   profile_ = find_profile(options_.drafters);
   if (profile_) load_options_.tuning = profile_->tuning;
   target_ = load(target_model_, load_options_);
   if (head_ && !head_->choice) choose_head_by_measurement();
   if (head_) compare_with_named_agreement();
+}
+
+void Runtime::note_left_out() const {
+  const Model& target = target_model_.model;
+  const bool is_own = head_ && head_->head.model.checkpoint == target.checkpoint;
+  const std::vector<std::string> parts = is_own ? left_out_beside_head(target) : target.left_out;
+  if (!parts.empty() && progress_.note)
+    progress_.note(fmt::format("{}: without its parts for {}", target_model_.name,
+                               fmt::join(parts, ", ")));
 }
 
 ProfileKey Runtime::profile_key(std::span<const DraftChoice> drafters) {

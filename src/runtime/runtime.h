@@ -101,6 +101,7 @@ class Runtime {
  private:
   const OpenedModel& open_draft(const DraftChoice& choice);
   void open_asked_head();
+  void note_left_out() const;
   void check_head(const DraftChoice& choice) const;
   ProfileKey head_key();
   void choose_head_by_measurement();

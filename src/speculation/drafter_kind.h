@@ -63,6 +63,7 @@ struct DrafterKind {
   bool value_is_prediction = false;
   bool value_is_optional = false;  // "name" alone will do
   bool is_automatic = true;        // auto asks it, if it needs no value or has one
+  bool may_be_in_target = false;   // the target's own file may hold the head
   std::string help;                // a line
   std::vector<DrafterFlag> flags = {};
   // Kinds that run a model, which their value names unless they copy the target, say how it is
@@ -90,7 +91,8 @@ struct DrafterKind {
   // "lookup", "prediction[=FILE]", "model=MODEL".
   std::string usage() const {
     if (value.empty()) return name;
-    return value_is_prediction || value_is_optional ? fmt::format("{}[={}]", name, value)
+    const bool is_optional = value_is_prediction || value_is_optional || may_be_in_target;
+    return is_optional ? fmt::format("{}[={}]", name, value)
                                                     : name + '=' + value;
   }
 };
