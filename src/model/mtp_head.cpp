@@ -118,7 +118,8 @@ class MtpReader {
       : file_(*checkpoint),
         layout_(*layout_of(file_)),
         target_(target),
-        config_(layer_config(config_beside(file_.metadata.origin(), config))),
+        config_(layer_config(config_beside(
+            file_.metadata.origin(), layout_.is_gguf ? nlohmann::json::object() : config))),
         tensors_(head_, file_, target_, "a layer for multi-token prediction") {
     head_.kind = "MTP";
     head_.producer = layout_.producer;

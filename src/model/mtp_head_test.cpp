@@ -157,39 +157,120 @@ TEST(MtpHead, GatedAttention) {
   }
 }
 
+// As llama.cpp writes it: behind the layers of the model, and shaped like these.
+SmallHead small_gguf_layer() {
+  SmallHead head;
+  head.origin = "dir/mtp.gguf";
+  head.config = nullptr;
+  head.metadata = {{"general.architecture", "llama"},
+                   {"llama.block_count", std::int64_t{7}},
+                   {"llama.nextn_predict_layers", std::int64_t{1}}};
+  const auto add = [&](const std::string& name, std::vector<std::int64_t> shape) {
+    head.add("blk.6." + name + ".weight", std::move(shape));
+  };
+  for (const char* norm : {"attn_norm", "ffn_norm", "nextn.enorm", "nextn.hnorm"})
+    add(norm, {kSmallWidth});
+  for (const char* matrix : {"attn_q", "attn_k", "attn_v", "attn_output"})
+    add(matrix, {kSmallWidth, kSmallWidth});
+  for (const char* matrix : {"ffn_gate", "ffn_up"}) add(matrix, {kSmallWidth, kSmallFfn});
+  add("ffn_down", {kSmallFfn, kSmallWidth});
+  add("nextn.eh_proj", {2 * kSmallWidth, kSmallWidth});
+  return head;
+}
+
+TEST(MtpHead, Gguf) {
+  SmallHead file = small_gguf_layer();
+  EXPECT_EQ(drafter_of_head(*file.checkpoint()), "mtp");
+  EXPECT_TRUE(is_head(*file.checkpoint()));
+  Head head = read(file);
+  EXPECT_EQ(head.producer, "llama.cpp");
+  const ModelSpec& spec = head.model.spec;
+  LayerSpec layer = target().spec.layers.back();
+  std::get<Attention>(layer.operations[0].body).first_key = 1;
+  EXPECT_EQ(spec.layers, std::vector{layer});
+  EXPECT_EQ(spec.norm_eps, target().spec.norm_eps);
+  EXPECT_EQ(spec.eagle->taps, std::vector{6});
+  EXPECT_TRUE(spec.eagle->state_is_normed);
+  EXPECT_EQ(spec.eagle->fused, EagleInput::Fused::token_and_state);
+  EXPECT_EQ(head.other_readings.size(), 3u);
+  EXPECT_EQ(head.model.weight(Role::token_norm)->name, "blk.6.nextn.enorm.weight");
+  EXPECT_EQ(head.model.weight(Role::feature_norm)->name, "blk.6.nextn.hnorm.weight");
+  EXPECT_EQ(head.model.weight(Role::attention_q)->name, "blk.6.attn_q.weight");
+  EXPECT_EQ(head.model.weight(Role::mlp_norm)->name, "blk.6.ffn_norm.weight");
+  // What it lacks is the target's.
+  EXPECT_EQ(head.model.weight(Role::output_norm), target().weight(Role::output_norm));
+  EXPECT_EQ(head.model.weight(Role::output), target().weight(Role::output));
+  EXPECT_EQ(head.model.weight(Role::token_embedding), target().weight(Role::token_embedding));
+
+  // Its own outputs; the model's layers, a further layer, and queries, keys and values in one.
+  file.add("blk.6.nextn.shared_head_norm.weight", {kSmallWidth});
+  file.add("blk.6.nextn.shared_head_head.weight", {kSmallWidth, kSmallVocabulary});
+  file.add("blk.6.nextn.embed_tokens.weight", {kSmallWidth, kSmallVocabulary});
+  file.add("blk.0.attn_norm.weight", {kSmallWidth});
+  file.add("blk.7.attn_norm.weight", {kSmallWidth});
+  for (const char* matrix : {"attn_q", "attn_k", "attn_v"})
+    file.tensors.erase(fmt::format("blk.6.{}.weight", matrix));
+  file.add("blk.6.attn_qkv.weight", {kSmallWidth, 3 * kSmallWidth});
+  EXPECT_FALSE(is_head(*file.checkpoint()));
+  EXPECT_TRUE(has_prediction_layer(*file.checkpoint()));
+  head = read(file);
+  EXPECT_EQ(head.model.weight(Role::output_norm)->name, "blk.6.nextn.shared_head_norm.weight");
+  EXPECT_EQ(head.model.weight(Role::output)->name, "blk.6.nextn.shared_head_head.weight");
+  EXPECT_EQ(head.model.weight(Role::token_embedding)->name, "blk.6.nextn.embed_tokens.weight");
+  const TensorView& query = *head.model.weight(Role::attention_q);
+  const TensorView& key = *head.model.weight(Role::attention_k);
+  EXPECT_EQ(key.shape, (std::vector<std::int64_t>{kSmallWidth, kSmallWidth}));
+  EXPECT_EQ(key.bytes.data(), query.bytes.data() + query.bytes.size());
+}
+
 TEST(MtpHead, Refused) {
   struct Case {
-    const Names& names;
+    SmallHead file;
     std::function<void(SmallHead&)> change;
     std::string error;
   };
   const Case cases[] = {
-      {kMiMo, [](SmallHead& head) { head.config["hidden_size"] = 16; },
+      {small_layer(kMiMo), [](SmallHead& head) { head.config["hidden_size"] = 16; },
        "dir/config.json: hidden_size is 16, but the width of target.gguf is 8; the head is for "
        "another model"},
-      {kQwen,
+      {small_layer(kQwen),
        [](SmallHead& head) {
          head.add("mtp.layers.0.mlp.gate.weight", {8, 4});
        },
        "dir/head.safetensors: tensor mtp.layers.0.mlp.gate.weight: the layer has a mixture of "
        "experts, which is not supported in this version"},
-      {kDeepSeek,
+      {small_layer(kDeepSeek),
        [](SmallHead& head) {
          head.add("model.layers.6.self_attn.kv_a_proj_with_mqa.weight", {8, 4});
        },
        "dir/head.safetensors: tensor model.layers.6.self_attn.kv_a_proj_with_mqa.weight: the layer "
        "has multi-head latent attention, which is not supported in this version"},
-      {kMiMo, [](SmallHead& head) { head.tensors.erase("model.mtp_layers.0.mlp.up_proj.weight"); },
+      {small_layer(kMiMo), [](SmallHead& head) { head.tensors.erase("model.mtp_layers.0.mlp.up_proj.weight"); },
        "dir/head.safetensors: tensor model.mtp_layers.0.mlp.up_proj.weight is missing; the head is "
        "incomplete, or of a kind that this version does not support"},
-      {kMiMo, [](SmallHead& head) { head.add("model.mtp_layers.0.gate.weight", {8}); },
+      {small_layer(kMiMo), [](SmallHead& head) { head.add("model.mtp_layers.0.gate.weight", {8}); },
        "dir/head.safetensors: tensor model.mtp_layers.0.gate.weight has no place in a layer for "
        "multi-token prediction; this variant is not supported in this version"},
-      {kMiMo, [](SmallHead& head) { head.config = nullptr; },
+      {small_layer(kMiMo), [](SmallHead& head) { head.config = nullptr; },
        "dir/head.safetensors: there is no config.json beside the head, which says how it is built"},
+      {small_gguf_layer(), [](SmallHead& head) { head.metadata["general.architecture"] = "qwen2"; },
+       "dir/mtp.gguf: architecture \"qwen2\", but that of target.gguf is \"llama\"; the head is for "
+       "another model"},
+      {small_gguf_layer(), [](SmallHead& head) { head.tensors.erase("blk.6.ffn_up.weight"); },
+       "dir/mtp.gguf: tensor blk.6.ffn_up.weight is missing; the file is incomplete, convert the "
+       "model again"},
+      {small_gguf_layer(), [](SmallHead& head) { head.tensors.erase("blk.6.nextn.enorm.weight"); },
+       "dir/mtp.gguf: tensor blk.6.nextn.enorm.weight is missing; the head is incomplete, or of a "
+       "kind that this version does not support"},
+      {small_gguf_layer(), [](SmallHead& head) { head.add("blk.6.attn_q.weight", {kSmallWidth, 16}); },
+       "dir/mtp.gguf: tensor blk.6.attn_q.weight is [8, 16], but the metadata asks for [8, 8]; "
+       "convert the model again"},
+      {small_gguf_layer(), [](SmallHead& head) { head.add("blk.6.ffn_gate_inp.weight", {8, 4}); },
+       "dir/mtp.gguf: tensor blk.6.ffn_gate_inp.weight has no place in a layer for multi-token "
+       "prediction; this variant is not supported in this version"},
   };
-  for (const auto& [names, change, error] : cases) {
-    SmallHead file = small_layer(names);
+  for (const auto& [head, change, error] : cases) {
+    SmallHead file = head;
     change(file);
     try {
       read(file);

@@ -11,6 +11,7 @@ import zipfile
 from pathlib import Path
 
 from made_head import write_head, write_medusa_heads, write_random_head
+from made_models import write_model_with_prediction
 from program import MODEL, OUTRIDER, TestCase, environment, model_path, needs_model, outrider
 from terminal import Terminal
 
@@ -74,6 +75,36 @@ class Text(HeadTestCase):
             other = "dspark" if drafter == "dflash" else "dflash"
             self.assert_fails(outrider("run", "-p", "x", "-n", "1", "--draft", f"{other}={head}"), 2,
                               f"{other}: {head} is a learned head that another drafter runs; write {drafter}={head}")
+
+    def test_a_layer_in_the_model_s_own_file(self):
+        whole, layer = self.folder / "whole.gguf", self.folder / "layer.gguf"
+        write_model_with_prediction(model_path(MODEL), whole, layer)
+        for flags in (GREEDY, SAMPLED):
+            plain = self.run_json("-m", str(whole), "--draft", "off", *flags)
+            for how in ([], ["--draft", "mtp", *ALWAYS], ["--draft", f"lookup+mtp={layer}", *ALWAYS],
+                        ["-md", str(layer), "--draft", "mtp", *ALWAYS]):
+                with self.subTest(flags=flags, how=how):
+                    answer = self.run_json("-m", str(whole), *how, *flags)
+                    self.assertEqual(answer["tokens"], plain["tokens"])
+                    self.assertIn("mtp", answer["draft"])
+                    if "--budget" in how:
+                        self.assertGreater(answer["draft"]["mtp"]["proposed"], 40)
+        left_out = "without its parts for prediction of further tokens (12 tensors)"
+        for draft, says in (("off", True), ("auto", False), ("mtp", False), (f"mtp={layer}", True)):
+            with self.subTest(draft=draft):
+                result = outrider("run", "-m", str(whole), "-p", "x", "-n", "1", "--draft", draft)
+                self.assertEqual(result.returncode, 0, result.stderr)
+                self.assertEqual(left_out in result.stderr, says, result.stderr)
+        said = outrider("inspect", "-m", str(whole)).stdout
+        self.assertIn(f"{whole} as a draft head, too (--draft mtp)\n  MTP of llama.cpp: 1 layer, reads", said)
+        self.assertNotIn("not used: prediction", said)
+        self.assertEqual(json.loads(outrider("inspect", "-m", str(whole), "--json").stdout)["draft"]["kind"], "MTP")
+        self.assertIn("  MTP of llama.cpp: 1 layer", outrider("inspect", "-m", str(whole), "-md", str(layer)).stdout)
+        self.assert_fails(outrider("run", "-m", str(layer), "-p", "x"), 1, "is no complete language model")
+        self.assert_fails(outrider("run", "-p", "x", "--draft", "mtp"), 2,
+                          "mtp: the model's own file has no such layer that this version computes; write mtp=HEAD")
+        # The model has another number of layers.
+        self.assert_fails(outrider("run", "-p", "x", "--draft", f"mtp={layer}"), 1, ".nextn.eh_proj.weight is missing")
 
     def test_some_drafts_are_accepted(self):
         answer = self.run_json("--draft", f"eagle={self.head}", *ALWAYS, *GREEDY)

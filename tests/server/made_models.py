@@ -72,6 +72,37 @@ def write_shallow_model(path, shallow_path, n_layers):
     shallow_path.write_bytes(head + bytes(-len(head) % model.alignment) + model.data[model.weights_begin:])
 
 
+def write_model_with_prediction(path, whole_path, layer_path):
+    """The last layer of text predicts a further token instead, as llama.cpp writes such models: in the first file
+    behind the other layers, in the second alone. It was not trained for that."""
+    model = Model(path)
+    [family] = [name.split(b".")[0] for name in model.values if name.endswith(b".embedding_length")]
+
+    def number(key):
+        return struct.unpack_from("<I", model.data, model.values[family + b"." + key])[0]
+
+    def tensor(name, kind, sizes, values):
+        nonlocal weights
+        weights += bytes(-len(weights) % model.alignment)
+        begin, weights = len(weights), weights + values
+        packed = struct.pack("<Q", len(name)) + name + struct.pack(f"<I{len(sizes)}Q", len(sizes), *sizes)
+        return packed + struct.pack("<IQ", kind, begin)
+
+    width, block = number(b"embedding_length"), b"blk.%d." % (number(b"block_count") - 1)
+    weights, ones = bytes(model.data[model.weights_begin:]), struct.pack("<f", 1) * width
+    half = struct.pack("<e", 0.5)  # of each channel of the token, and of the state
+    sums = b"".join(2 * (bytes(2 * i) + half + bytes(2 * (width - 1 - i))) for i in range(width))
+    added = [tensor(block + b"nextn.enorm.weight", 0, [width], ones),
+             tensor(block + b"nextn.hnorm.weight", 0, [width], ones),
+             tensor(block + b"nextn.eh_proj.weight", 1, [2 * width, width], sums)]
+    values = {**model.entries, b"nextn": entry(f"{family.decode()}.nextn_predict_layers", 1)}
+    for file, kept in ((whole_path, lambda name: True), (layer_path, lambda name: name.startswith(block))):
+        tensors = [in_list for name, (*_, in_list) in model.tensors.items() if kept(name)] + added
+        head = model.data[:8] + struct.pack("<QQ", len(tensors), len(values))
+        head += b"".join(values.values()) + b"".join(tensors)
+        file.write_bytes(head + bytes(-len(head) % model.alignment) + weights)
+
+
 def write_broken_model(path, broken_path):
     """Loads, but its last norm is NaN, and so is every logit."""
     model = Model(path)
