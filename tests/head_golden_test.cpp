@@ -246,8 +246,7 @@ TEST(HeadGoldenRefused, MarkovHeadsWithStates) {
     open_head(folder_of("dspark-specforge") + "/head", model);
     ADD_FAILURE();
   } catch (const Error& error) {
-    EXPECT_NE(std::string_view(error.what()).find("(rnn) is not supported"),
-              std::string_view::npos)
+    EXPECT_NE(std::string_view(error.what()).find("(rnn) is not supported"), std::string_view::npos)
         << error.what();
   }
 }
@@ -271,8 +270,8 @@ INSTANTIATE_TEST_SUITE_P(, BlockGolden,
                          test_name);
 INSTANTIATE_TEST_SUITE_P(, HeadGolden,
                          ::testing::Values("eagle1", "eagle1-nobias", "eagle1-qwen2",
-                                           "mtp-deepseek", "mtp-mimo", "mtp-qwen", "mtp-speculators",
-                                           "speculators", "speculators-residual",
+                                           "mtp-deepseek", "mtp-mimo", "mtp-qwen",
+                                           "mtp-speculators", "speculators", "speculators-residual",
                                            "speculators-input-norm", "speculators-qwen3",
                                            "speculators-eagle31", "specforge", "specforge-fc-norm",
                                            "official", "deepspec", "gguf", "gguf-input-norm"),

@@ -47,13 +47,12 @@ std::vector<std::string> every_draft(const Settings& settings) {
   std::vector<std::string> drafts{"off"};
   for (const DrafterKind* kind : drafter_kinds()) {
     const std::string_view head = head_kind(settings.model_draft.value_or(""));
-    const bool is_there = kind->value_is_prediction ? settings.prompts_file.has_value()
-                          : kind->runs_head()
-                             ? kind->name == head ||
-                                   (kind->may_be_in_target && !own_head(settings.model).empty())
-                          : kind->runs_model()
-                              ? kind->is_automatic && settings.model_draft && head.empty()
-                              : kind->value.empty() || kind->value_is_optional;
+    const bool is_there =
+        kind->value_is_prediction ? settings.prompts_file.has_value()
+        : kind->runs_head()
+            ? kind->name == head || (kind->may_be_in_target && !own_head(settings.model).empty())
+        : kind->runs_model() ? kind->is_automatic && settings.model_draft && head.empty()
+                             : kind->value.empty() || kind->value_is_optional;
     if (is_there) drafts.push_back(kind->name);
   }
   drafts.emplace_back("auto");

@@ -123,8 +123,8 @@ HeadPair head_pair_of(const Machine& machine, const Settings& settings, const st
                       const std::string& head_name, const LoadOptions& loaded, Console& console) {
   const OpenedModel target = open_model(checked_model_name(name), pull_options(settings, console),
                                         {.tokenizer_pre = settings.tokenizer_pre});
-  HeadPair head = describe_head(head_name, target, machine.choose_factory(target.model),
-                                loaded, settings.drafter_flags, console.progress());
+  HeadPair head = describe_head(head_name, target, machine.choose_factory(target.model), loaded,
+                                settings.drafter_flags, console.progress());
   console.clear();
   return head;
 }
@@ -339,8 +339,7 @@ int inspect(const Machine& machine, const Settings& settings) {
   }
   std::vector<std::string> unused_parts;
   if (model) unused_parts = own.empty() ? model->left_out : left_out_beside_head(*model);
-  if (!unused_parts.empty())
-    text += fmt::format("\nnot used: {}\n", fmt::join(unused_parts, ", "));
+  if (!unused_parts.empty()) text += fmt::format("\nnot used: {}\n", fmt::join(unused_parts, ", "));
   if (need) {
     text += fmt::format(
         "\nmemory\n  {} for a context of {}: weights {}, cache {}, working {}\n"

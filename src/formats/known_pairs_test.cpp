@@ -67,6 +67,7 @@ TEST(KnownPairs, FilesAreRecognized) {
       {{"qwen2", "deepseek-r1-qwen", "R1", 28, 1536, {}}, "DeepSeek-R1-Distill-Qwen 1.5B"},
       {{"qwen2", "qwen2", "QwQ 32B", 64, 5120, {chat, tool, think}}, "QwQ 32B"},
       {{"qwen2", "qwen2", "Qwen2.5 32B", 64, 5120, {chat, tool}}, "Qwen2.5 32B"},
+      {{"qwen2", "qwen2", "MiMo 7B RL", 36, 4096, {chat, tool}}, "MiMo 7B"},
       {{"qwen3", "qwen2", "Qwen3 0.6B", 28, 1024, {chat, tool, think}}, "Qwen3 0.6B"},
       {{"qwen3", "qwen2", "Qwen3 0.6B", 28, 1024, {chat, tool}}, ""},
       {{"gemma2", "", "", 26, 2304, {}}, "Gemma 2 2B"},

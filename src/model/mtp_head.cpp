@@ -118,8 +118,8 @@ class MtpReader {
       : file_(*checkpoint),
         layout_(*layout_of(file_)),
         target_(target),
-        config_(layer_config(config_beside(
-            file_.metadata.origin(), layout_.is_gguf ? nlohmann::json::object() : config))),
+        config_(layer_config(config_beside(file_.metadata.origin(),
+                                           layout_.is_gguf ? nlohmann::json::object() : config))),
         tensors_(head_, file_, target_, "a layer for multi-token prediction") {
     head_.kind = "MTP";
     head_.producer = layout_.producer;
@@ -201,9 +201,10 @@ class MtpReader {
   ModelSpec spec_like_target() const {
     const std::string architecture = file_.metadata.require_string("general.architecture");
     if (architecture != target_.spec.family)
-      throw Error("{}: architecture \"{}\", but that of {} is \"{}\"; the head is for another model",
-                  origin(), printable(architecture), target_.checkpoint->metadata.origin(),
-                  target_.spec.family);
+      throw Error(
+          "{}: architecture \"{}\", but that of {} is \"{}\"; the head is for another model",
+          origin(), printable(architecture), target_.checkpoint->metadata.origin(),
+          target_.spec.family);
     LayerSpec layer = target_.spec.layers.back();
     for (Operation& operation : layer.operations)
       if (auto* attention = std::get_if<Attention>(&operation.body)) attention->first_key = 1;

@@ -245,7 +245,8 @@ TEST(MtpHead, Refused) {
        },
        "dir/head.safetensors: tensor model.layers.6.self_attn.kv_a_proj_with_mqa.weight: the layer "
        "has multi-head latent attention, which is not supported in this version"},
-      {small_layer(kMiMo), [](SmallHead& head) { head.tensors.erase("model.mtp_layers.0.mlp.up_proj.weight"); },
+      {small_layer(kMiMo),
+       [](SmallHead& head) { head.tensors.erase("model.mtp_layers.0.mlp.up_proj.weight"); },
        "dir/head.safetensors: tensor model.mtp_layers.0.mlp.up_proj.weight is missing; the head is "
        "incomplete, or of a kind that this version does not support"},
       {small_layer(kMiMo), [](SmallHead& head) { head.add("model.mtp_layers.0.gate.weight", {8}); },
@@ -254,7 +255,8 @@ TEST(MtpHead, Refused) {
       {small_layer(kMiMo), [](SmallHead& head) { head.config = nullptr; },
        "dir/head.safetensors: there is no config.json beside the head, which says how it is built"},
       {small_gguf_layer(), [](SmallHead& head) { head.metadata["general.architecture"] = "qwen2"; },
-       "dir/mtp.gguf: architecture \"qwen2\", but that of target.gguf is \"llama\"; the head is for "
+       "dir/mtp.gguf: architecture \"qwen2\", but that of target.gguf is \"llama\"; the head is "
+       "for "
        "another model"},
       {small_gguf_layer(), [](SmallHead& head) { head.tensors.erase("blk.6.ffn_up.weight"); },
        "dir/mtp.gguf: tensor blk.6.ffn_up.weight is missing; the file is incomplete, convert the "
@@ -262,10 +264,16 @@ TEST(MtpHead, Refused) {
       {small_gguf_layer(), [](SmallHead& head) { head.tensors.erase("blk.6.nextn.enorm.weight"); },
        "dir/mtp.gguf: tensor blk.6.nextn.enorm.weight is missing; the head is incomplete, or of a "
        "kind that this version does not support"},
-      {small_gguf_layer(), [](SmallHead& head) { head.add("blk.6.attn_q.weight", {kSmallWidth, 16}); },
+      {small_gguf_layer(),
+       [](SmallHead& head) {
+         head.add("blk.6.attn_q.weight", {kSmallWidth, 16});
+       },
        "dir/mtp.gguf: tensor blk.6.attn_q.weight is [8, 16], but the metadata asks for [8, 8]; "
        "convert the model again"},
-      {small_gguf_layer(), [](SmallHead& head) { head.add("blk.6.ffn_gate_inp.weight", {8, 4}); },
+      {small_gguf_layer(),
+       [](SmallHead& head) {
+         head.add("blk.6.ffn_gate_inp.weight", {8, 4});
+       },
        "dir/mtp.gguf: tensor blk.6.ffn_gate_inp.weight has no place in a layer for multi-token "
        "prediction; this variant is not supported in this version"},
   };

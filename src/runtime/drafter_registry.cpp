@@ -90,7 +90,8 @@ DraftChoice parse_part(std::string_view part, std::string_view draft_model,
     return choice;
   }
   if (choice.value.empty() && choice.kind->names_file()) {
-    const bool is_own = choice.kind->may_be_in_target && head_kind(draft_model) != choice.kind->name;
+    const bool is_own =
+        choice.kind->may_be_in_target && head_kind(draft_model) != choice.kind->name;
     choice.value = is_own && !own_head.empty() ? own_head : draft_model;
   }
   if (choice.value.empty() && choice.kind->may_be_in_target)

@@ -116,9 +116,8 @@ TEST(ParseDraft, KnowsTheModelsOwnHead) {
   EXPECT_EQ(parsed("lookup+mtp=other", "", own), (Choices{{"lookup", ""}, {"mtp", "other"}}));
   EXPECT_EQ(parsed("lookup", "", own), (Choices{{"lookup", ""}}));
   EXPECT_EQ(parsed("auto", "", own), (Choices{{"lookup", ""}, {"prediction", ""}, {"mtp", own}}));
-  EXPECT_EQ(
-      parsed("auto", "small.gguf", own),
-      (Choices{{"lookup", ""}, {"prediction", ""}, {"model", "small.gguf"}, {"mtp", own}}));
+  EXPECT_EQ(parsed("auto", "small.gguf", own),
+            (Choices{{"lookup", ""}, {"prediction", ""}, {"model", "small.gguf"}, {"mtp", own}}));
   // A model has one head at a time.
   const std::string head = testing::TempDir();
   EXPECT_EQ(parsed("auto", head.c_str(), own),

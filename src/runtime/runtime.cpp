@@ -94,8 +94,8 @@ void Runtime::note_left_out() const {
   const bool is_own = head_ && head_->head.model.checkpoint == target.checkpoint;
   const std::vector<std::string> parts = is_own ? left_out_beside_head(target) : target.left_out;
   if (!parts.empty() && progress_.note)
-    progress_.note(fmt::format("{}: without its parts for {}", target_model_.name,
-                               fmt::join(parts, ", ")));
+    progress_.note(
+        fmt::format("{}: without its parts for {}", target_model_.name, fmt::join(parts, ", ")));
 }
 
 ProfileKey Runtime::profile_key(std::span<const DraftChoice> drafters) {

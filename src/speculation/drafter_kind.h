@@ -92,8 +92,7 @@ struct DrafterKind {
   std::string usage() const {
     if (value.empty()) return name;
     const bool is_optional = value_is_prediction || value_is_optional || may_be_in_target;
-    return is_optional ? fmt::format("{}[={}]", name, value)
-                                                    : name + '=' + value;
+    return is_optional ? fmt::format("{}[={}]", name, value) : name + '=' + value;
   }
 };
 

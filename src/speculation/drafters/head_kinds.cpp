@@ -67,11 +67,10 @@ const DrafterKind& eagle_kind() {
 
 const DrafterKind& mtp_kind() {
   static const DrafterKind kind = [] {
-    DrafterKind mtp =
-        head_kind("mtp", "the model's own layer for multi-token prediction",
-                  [](const DrafterContext& context) -> MadeDrafter {
-                    return std::make_unique<EagleDrafter>(context.target, "mtp");
-                  });
+    DrafterKind mtp = head_kind("mtp", "the model's own layer for multi-token prediction",
+                                [](const DrafterContext& context) -> MadeDrafter {
+                                  return std::make_unique<EagleDrafter>(context.target, "mtp");
+                                });
     mtp.may_be_in_target = true;
     return mtp;
   }();
