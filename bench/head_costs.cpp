@@ -16,6 +16,7 @@
 #include "base/machine.h"
 #include "base/stopwatch.h"
 #include "cpu/backend.h"
+#include "model/block_rows.h"
 #include "runtime/drafter_registry.h"
 #include "runtime/head_file.h"
 #include "runtime/opened_model.h"
@@ -151,18 +152,12 @@ class Bench {
     Backend& head = *backend_->head();
     const BlockInput& block = *head.spec().block;
     const int first_guess = block.first_guess();
-    std::vector<Row> rows;
+    const std::vector<Row> rows =
+        block_rows(block, {.sequence = headed_, .anchor = 100, .position = head.committed(headed_)},
+                   block.n_rows);
     std::vector<ChoiceRequest> choices;
-    for (int i = 0; i < block.n_rows; ++i) {
-      rows.push_back({.sequence = headed_,
-                      .token = i == 0 ? 100 : block.mask,
-                      .position = head.committed(headed_) + i,
-                      .parent = i == 0 ? Parent{CommittedEnd{}} : Parent{EarlierRow{i - 1}},
-                      .wants_logits = i >= first_guess,
-                      .block_end = block.n_rows - 1});
-      if (i >= first_guess)
-        choices.push_back({.row = i, .filters = {.temperature = 0}, .n_best = 4});
-    }
+    for (int row = first_guess; row < block.n_rows; ++row)
+      choices.push_back({.row = row, .filters = {.temperature = 0}, .n_best = 4});
     const Stopwatch watch;
     const Pass pass = head.forward(rows);
     if (block.successor_rank == 0) head.choose(pass, choices);

@@ -12,6 +12,7 @@
 #include "cpu/backend.h"
 #include "formats/gguf.h"
 #include "formats/npy.h"
+#include "model/block_rows.h"
 #include "runtime/drafter_registry.h"
 #include "runtime/head_file.h"
 #include "sampling/fake_tokenizer.h"
@@ -161,20 +162,6 @@ TEST_P(MedusaGolden, SaysWhatTheReferenceSays) {
 // Blocks after anchors in the text, and what the text's tokens make of them.
 class BlockGolden : public HeadGolden {
  protected:
-  // The rows of a block that guess, in order.
-  std::vector<Row> block_after(const Pass& target, int anchor) const {
-    const BlockInput& block = *backend_->head()->spec().block;
-    std::vector<Row> rows;
-    for (int i = 0; i < block.n_rows; ++i)
-      rows.push_back(
-          {.sequence = sequence_,
-           .token = i == 0 ? tokens_[anchor] : block.mask,
-           .position = anchor + i,
-           .parent = i == 0 ? Parent{target.slots[anchor - 1]} : Parent{EarlierRow{i - 1}},
-           .wants_logits = i > 0 || block.anchor_guesses,
-           .block_end = block.n_rows - 1});
-    return rows;
-  }
   std::optional<NpyMatrix> matrix(const char* name) const {
     const std::string path = fmt::format("{}/{}.npy", folder_, name);
     if (!std::filesystem::exists(path)) return {};
@@ -203,7 +190,12 @@ TEST_P(BlockGolden, SaysWhatTheReferenceSays) {
   std::size_t first = 0;
   for (const int anchor : expected["anchors"].get<std::vector<int>>()) {
     SCOPED_TRACE(fmt::format("anchor {}", anchor));
-    const std::vector<Row> rows = block_after(target, anchor);
+    const std::vector<Row> rows = block_rows(block,
+                                             {.sequence = sequence_,
+                                              .anchor = tokens_[anchor],
+                                              .position = anchor,
+                                              .parent = target.slots[anchor - 1]},
+                                             block.n_rows);
     const auto answers = [&](const Pass& pass, std::span<const Row> asked) {
       std::vector<ChoiceRequest> requests;
       for (int row = 0; row < std::ssize(asked); ++row)

@@ -11,6 +11,7 @@
 #include "cpu/backend.h"
 #include "engine/engine.h"
 #include "model/backend.h"
+#include "model/block_rows.h"
 #include "sampling/fake_tokenizer.h"
 #include "speculation/drafters/block.h"
 #include "speculation/drafters/eagle.h"
@@ -177,7 +178,6 @@ TEST_P(Head, ProposesAfterAnyChunksWhatAFreshEngineDoes) {
   }
 }
 
-// The answer grows beyond the ends of pages; an accepted path may hold one.
 // A chain of what the head's rows say, one after another.
 class BlockHead : public Head {};
 
@@ -196,7 +196,7 @@ TEST_P(BlockHead, ProposesWhatItsRowsSay) {
     SCOPED_TRACE(fmt::format("text of {}", text.size()));
     const SequenceId sequence = head.begin({});
     const int anchor = static_cast<int>(text.size()) - 1;
-    std::vector<Row> rows, of_text, guessing;
+    std::vector<Row> rows, of_text;
     for (int i = 0; i < anchor; ++i)
       rows.push_back({.sequence = sequence,
                       .token = text[i],
@@ -210,13 +210,8 @@ TEST_P(BlockHead, ProposesWhatItsRowsSay) {
     }
     head.forward(of_text);
     target.commit(sequence, pass.slots);
-    for (int i = 0; i < block.n_rows; ++i)
-      guessing.push_back({.sequence = sequence,
-                          .token = i == 0 ? text.back() : block.mask,
-                          .position = anchor + i,
-                          .parent = i == 0 ? Parent{CommittedEnd{}} : Parent{EarlierRow{i - 1}},
-                          .wants_logits = i >= block.first_guess(),
-                          .block_end = block.n_rows - 1});
+    const std::vector<Row> guessing = block_rows(
+        block, {.sequence = sequence, .anchor = text.back(), .position = anchor}, block.n_rows);
     Pass said = head.forward(guessing);
     std::vector<Token> chain;
     Token before = text.back();
@@ -247,6 +242,7 @@ INSTANTIATE_TEST_SUITE_P(, BlockHead, ::testing::Values(Kind::dflash, Kind::dspa
                            return tested.param == Kind::dflash ? "Dflash" : "Dspark";
                          });
 
+// The answer grows beyond the ends of pages; an accepted path may hold one.
 TEST_P(Head, ProposesOverTheEndsOfPages) {
   Scene scene(GetParam());
   const auto generation = scene.begin(random_text(58, 4), 80);

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "cache/cache.h"
+#include "model/block_rows.h"
 
 namespace outrider {
 namespace {
@@ -129,28 +130,24 @@ class Measurement {
                       .before = TargetRow{i},
                       .slot = target.slots[i]});
     head_.forward(text);
-    const BlockInput& block = *head_.spec().block;
-    const int first_guess = block.first_guess();
+    BlockInput block = *head_.spec().block;
+    const int first_guess = block.first_guess(), n_rows = block.n_rows;
     for (int i = 0; i < count; i += kAnchorsApart) {
       const int anchor = first + i;
-      const int n = std::min(block.n_rows, head_.options().context - anchor);
       if (anchor == 0) continue;
-      if (head_.free_slots(sequence_.id()) < n) return;
-      std::vector<Row> rows;
-      for (int j = 0; j < n; ++j) {
-        Parent parent = EarlierRow{j - 1};
-        if (j == 0) parent = i == 0 ? Parent{CommittedEnd{}} : Parent{target.slots[i - 1]};
-        rows.push_back({.sequence = sequence_.id(),
-                        .token = j == 0 ? text_[anchor] : block.mask,
-                        .position = anchor + j,
-                        .parent = parent,
-                        .wants_logits = j >= first_guess && j < first_guess + kDepths,
-                        .block_end = n - 1});
-      }
+      block.n_rows = std::min(n_rows, head_.options().context - anchor);
+      if (head_.free_slots(sequence_.id()) < block.n_rows) return;
+      std::vector<Row> rows =
+          block_rows(block,
+                     {.sequence = sequence_.id(),
+                      .anchor = text_[anchor],
+                      .position = anchor,
+                      .parent = i == 0 ? Parent{CommittedEnd{}} : Parent{target.slots[i - 1]}},
+                     kDepths);
       Pass pass = head_.forward(rows);
       if (block.successor_rank > 0) {
         std::vector<Row> completed;
-        for (int guess = 0; guess < kDepths && first_guess + guess < n; ++guess)
+        for (int guess = 0; guess < kDepths && first_guess + guess < block.n_rows; ++guess)
           if (anchor + guess < std::ssize(text_))
             completed.push_back({.sequence = sequence_.id(),
                                  .token = text_[anchor + guess],

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/stopwatch.h"
+#include "model/block_rows.h"
 
 namespace outrider {
 namespace {
@@ -47,22 +48,6 @@ void BlockDrafter::computed(const Pass& target, std::span<const ComputedText> te
   if (!rows.empty()) backend_->forward(rows);
 }
 
-// A block that begins at this position, which is asked for so many guesses.
-std::vector<Row> BlockDrafter::block_after(SequenceId sequence, Token anchor, int position,
-                                           int n_guesses) const {
-  const BlockInput& block = block_of(*backend_);
-  const int n = block.n_rows;
-  std::vector<Row> rows;
-  for (int i = 0; i < n; ++i)
-    rows.push_back({.sequence = sequence,
-                    .token = i == 0 ? anchor : block.mask,
-                    .position = position + i,
-                    .parent = i == 0 ? Parent{CommittedEnd{}} : Parent{EarlierRow{i - 1}},
-                    .wants_logits = i >= block.first_guess() && i - block.first_guess() < n_guesses,
-                    .block_end = n - 1});
-  return rows;
-}
-
 // Whether the cache and the context have room for a block.
 bool BlockDrafter::has_room(SequenceId sequence) const {
   const int n = block_of(*backend_).n_rows;
@@ -87,22 +72,22 @@ bool BlockDrafter::prefill(std::span<Draft> drafts, double&) {
   first_guesses_.clear();
   for (Draft& draft : drafts) {
     Sequence& sequence = *draft.sequence;
-    const int first = static_cast<int>(batch.rows.size());
-    for (Row row : block_after(sequence.id, sequence.text.back(), sequence.length - 1,
-                               draft.request->limits.depth)) {
-      if (auto* parent = std::get_if<EarlierRow>(&row.parent)) parent->row += first;
-      row.block_end = first + *row.block_end;
+    const BlockPlace place{.sequence = sequence.id,
+                           .anchor = sequence.text.back(),
+                           .position = sequence.length - 1,
+                           .first_row = static_cast<int>(batch.rows.size())};
+    for (const Row& row : block_rows(block_of(*backend_), place, draft.request->limits.depth)) {
       if (row.wants_logits && grows) {
         first_guesses_.try_emplace(sequence.id, static_cast<int>(batch.rows.size()));
       } else if (row.wants_logits) {
-        const int place = static_cast<int>(sequence.said.size());
-        sequence.said.push_back({.token = place == 0 ? sequence.text.back() : kUnknown,
-                                 .parent = place - 1,
-                                 .depth = place,
+        const int guess = static_cast<int>(sequence.said.size());
+        sequence.said.push_back({.token = guess == 0 ? sequence.text.back() : kUnknown,
+                                 .parent = guess - 1,
+                                 .depth = guess,
                                  .end = sequence.index.end()});
-        batch.asked.push_back({&draft, place, static_cast<int>(batch.rows.size()), 1});
+        batch.asked.push_back({&draft, guess, static_cast<int>(batch.rows.size()), 1});
       }
-      batch.rows.push_back(std::move(row));
+      batch.rows.push_back(row);
     }
     batch.length += sequence.length;
   }
@@ -148,7 +133,8 @@ void BlockDrafter::time_blocks(SequenceId sequence) {
   constexpr int kLevelRows[] = {1, 2, 4, 8}, kTimedGuesses = 4;
   if (!has_room(sequence)) return;
   const std::vector<Row> block =
-      block_after(sequence, 0, backend_->committed(sequence), kTimedGuesses);
+      block_rows(block_of(*backend_),
+                 {.sequence = sequence, .position = backend_->committed(sequence)}, kTimedGuesses);
   const auto time = [&](std::span<const Row> rows, bool wants_choices) {
     std::vector<ChoiceRequest> choices;
     for (int row = 0; wants_choices && row < std::ssize(rows); ++row)

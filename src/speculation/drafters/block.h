@@ -41,8 +41,6 @@ class BlockDrafter final : public HeadDrafter {
   bool has_room(SequenceId sequence) const;
   void ask_roots(std::span<Draft> drafts);
   void time_blocks(SequenceId sequence);
-  std::vector<Row> block_after(SequenceId sequence, Token anchor, int position,
-                               int n_guesses) const;
   CostCurve& block_curve();
   const CostCurve& block_curve() const;
 
