@@ -128,8 +128,10 @@ Attention read_head_attention(const HeadConfig& config, RopePairing pairing,
   attention.has_output_bias = has(Role::attention_output_bias);
   if (has(Role::attention_q_norm)) attention.qk_norm = HeadNorm::shared;
   const TensorView* const query = tensors.find(names(Role::attention_q, 0));
+  const TensorView* const output = tensors.find(names(Role::attention_output, 0));
+  const std::int64_t n_channels = std::int64_t{attention.n_heads} * attention.key_dim;
   attention.has_gate =
-      query && query->rows() == 2 * std::int64_t{attention.n_heads} * attention.key_dim;
+      query && query->rows() == 2 * n_channels && output && output->columns() == n_channels;
   return attention;
 }
 
