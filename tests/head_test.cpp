@@ -54,14 +54,19 @@ const Model& target_model() {
   return model;
 }
 
-enum class Kind { eagle, eagle_with_normed_state, eagle1, dflash, dspark, medusa };
+enum class Kind { eagle, eagle_with_normed_state, eagle1, mtp, dflash, dspark, medusa };
+
+bool is_block(Kind kind) {
+  return kind == Kind::dflash || kind == Kind::dspark;
+}
 
 std::shared_ptr<const HeadToLoad> head_of(Kind kind) {
   switch (kind) {
     case Kind::medusa: return tiny_medusa_to_load(target_model());
     case Kind::eagle1: return tiny_eagle1_to_load(target_model());
+    case Kind::mtp: return tiny_mtp_to_load(target_model());
     case Kind::dflash: return tiny_block_to_load(target_model(), 0);
-    case Kind::dspark: return tiny_block_to_load(target_model(), 8);
+    case Kind::dspark: return tiny_block_to_load(target_model(), 8, 7);
     case Kind::eagle:
     case Kind::eagle_with_normed_state: break;
   }
@@ -99,7 +104,7 @@ class Scene {
     std::vector<std::unique_ptr<Drafter>> drafters;
     if (kind_ == Kind::medusa)
       drafters.push_back(std::make_unique<MedusaDrafter>(target_));
-    else if (kind_ == Kind::dflash || kind_ == Kind::dspark)
+    else if (is_block(kind_))
       drafters.push_back(std::make_unique<BlockDrafter>(target_, "dflash"));
     else
       drafters.push_back(std::make_unique<EagleDrafter>(target_, "eagle"));
@@ -275,8 +280,7 @@ TEST_P(Head, ProposesBehindCachedPages) {
 // Of so many positions a cut inside a page keeps so many: where the head goes on from the features
 // of the last one, one row of the target is computed again.
 int kept_by_a_cut(Kind kind, int length) {
-  const bool needs_features = kind != Kind::dflash && kind != Kind::dspark;
-  return needs_features && length % 64 != 0 ? length - 1 : length;
+  return !is_block(kind) && length % 64 != 0 ? length - 1 : length;
 }
 
 // In its own place or, where a fork shares the page, in another one.
@@ -525,12 +529,13 @@ TEST_P(Head, DrawsGiveTheTargetsDistribution) {
 
 INSTANTIATE_TEST_SUITE_P(, Head,
                          ::testing::Values(Kind::eagle, Kind::eagle_with_normed_state, Kind::eagle1,
-                                           Kind::dflash, Kind::dspark, Kind::medusa),
+                                           Kind::mtp, Kind::dflash, Kind::dspark, Kind::medusa),
                          [](const auto& tested) -> std::string {
                            switch (tested.param) {
                              case Kind::eagle: return "Eagle";
                              case Kind::eagle_with_normed_state: return "EagleWithNormedState";
                              case Kind::eagle1: return "Eagle1";
+                             case Kind::mtp: return "Mtp";
                              case Kind::dflash: return "Dflash";
                              case Kind::dspark: return "Dspark";
                              case Kind::medusa: return "Medusa";

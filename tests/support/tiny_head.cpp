@@ -54,6 +54,25 @@ class TinyFile {
     weights(name, {columns, rows}, 0, 1 / std::sqrt(static_cast<double>(columns)));
   }
 
+  void norm(const std::string& name, std::int64_t width, double mean = 1) {
+    weights(name, {width}, mean, 0.3);
+  }
+
+  // A decoder layer but for the norm before its attention. columns: of what attention multiplies;
+  // q_rows: of the queries' matrix.
+  void layer(const std::string& prefix, std::int64_t width, std::int64_t columns,
+             std::int64_t q_rows = kHeadHeads * kHeadDim, double norm_mean = 1) {
+    const std::int64_t ffn = 2 * width;
+    matrix(prefix + "self_attn.q_proj.weight", columns, q_rows);
+    matrix(prefix + "self_attn.k_proj.weight", columns, kHeadKvHeads * kHeadDim);
+    matrix(prefix + "self_attn.v_proj.weight", columns, kHeadKvHeads * kHeadDim);
+    matrix(prefix + "self_attn.o_proj.weight", kHeadHeads * kHeadDim, width);
+    norm(prefix + "post_attention_layernorm.weight", width, norm_mean);
+    matrix(prefix + "mlp.gate_proj.weight", width, ffn);
+    matrix(prefix + "mlp.up_proj.weight", width, ffn);
+    matrix(prefix + "mlp.down_proj.weight", ffn, width);
+  }
+
   std::shared_ptr<const Checkpoint> checkpoint() const { return {file_, &file_->checkpoint}; }
 
  private:
@@ -70,19 +89,24 @@ std::shared_ptr<const HeadToLoad> to_load(Head head, const char* kind_name) {
   return std::make_shared<const HeadToLoad>(HeadToLoad{std::move(head.model), std::move(load)});
 }
 
+// The keys of config.json that say how large a layer() is.
+nlohmann::json layer_config(std::int64_t width) {
+  return {{"hidden_size", width},
+          {"intermediate_size", 2 * width},
+          {"num_attention_heads", kHeadHeads},
+          {"num_key_value_heads", kHeadKvHeads},
+          {"head_dim", kHeadDim}};
+}
+
 }  // namespace
 
 Head tiny_head(const Model& target, const TinyHeadOptions& options) {
   TinyFile file("tiny head", options.seed, options.type);
-  const std::int64_t width = target.spec.embedding, ffn = 2 * width;
-  const auto matrix = [&](const std::string& name, std::int64_t columns, std::int64_t rows) {
-    file.matrix(name, columns, rows);
-  };
-  const auto norm = [&](const std::string& name) { file.weights(name, {width}, 1, 0.3); };
-  matrix("fc.weight", width * std::ssize(options.taps), width);
-  norm("norm.weight");
+  const std::int64_t width = target.spec.embedding;
+  file.matrix("fc.weight", width * std::ssize(options.taps), width);
+  file.norm("norm.weight", width);
   if (options.rows > 0) {
-    matrix("lm_head.weight", width, options.rows);
+    file.matrix("lm_head.weight", width, options.rows);
     file.add("d2t", TensorType::i64, {options.rows}, [&](std::size_t row, std::byte* into) {
       // Every other token, then the rest from the end.
       const auto token = static_cast<std::int64_t>(2 * row < 256 ? 2 * row : 2 * row - 255);
@@ -92,34 +116,21 @@ Head tiny_head(const Model& target, const TinyHeadOptions& options) {
   }
   for (int layer = 0; layer < options.n_layers; ++layer) {
     const std::string prefix = fmt::format("layers.{}.", layer);
-    const std::int64_t in = layer == 0 ? 2 * width : width;
-    norm(prefix + "input_layernorm.weight");
-    if (layer == 0) norm(prefix + "hidden_norm.weight");
-    matrix(prefix + "self_attn.q_proj.weight", in, kHeadHeads * kHeadDim);
-    matrix(prefix + "self_attn.k_proj.weight", in, kHeadKvHeads * kHeadDim);
-    matrix(prefix + "self_attn.v_proj.weight", in, kHeadKvHeads * kHeadDim);
-    matrix(prefix + "self_attn.o_proj.weight", kHeadHeads * kHeadDim, width);
-    norm(prefix + "post_attention_layernorm.weight");
-    matrix(prefix + "mlp.gate_proj.weight", width, ffn);
-    matrix(prefix + "mlp.up_proj.weight", width, ffn);
-    matrix(prefix + "mlp.down_proj.weight", ffn, width);
+    file.norm(prefix + "input_layernorm.weight", width);
+    if (layer == 0) file.norm(prefix + "hidden_norm.weight", width);
+    file.layer(prefix, width, layer == 0 ? 2 * width : width);
   }
   std::vector<int> inputs;  // ids as speculators means them
   for (const int tap : options.taps) inputs.push_back(tap + 1);
-  const nlohmann::json config = {{"speculators_model_type", "eagle3"},
-                                 {"norm_before_residual", options.norm_before_residual},
-                                 {"norm_output", options.norm_output},
-                                 {"eagle_aux_hidden_state_layer_ids", inputs},
-                                 {"transformer_layer_config",
-                                  {{"hidden_size", width},
-                                   {"intermediate_size", ffn},
-                                   {"num_attention_heads", kHeadHeads},
-                                   {"num_key_value_heads", kHeadKvHeads},
-                                   {"head_dim", kHeadDim},
-                                   {"num_hidden_layers", options.n_layers},
-                                   {"rms_norm_eps", 1e-6},
-                                   {"rope_theta", 10000.0}}}};
-  return interpret_head(file.checkpoint(), config, target);
+  nlohmann::json layer = layer_config(width);
+  layer.update({{"num_hidden_layers", options.n_layers}, {"rms_norm_eps", 1e-6}});
+  return interpret_head(file.checkpoint(),
+                        {{"speculators_model_type", "eagle3"},
+                         {"norm_before_residual", options.norm_before_residual},
+                         {"norm_output", options.norm_output},
+                         {"eagle_aux_hidden_state_layer_ids", inputs},
+                         {"transformer_layer_config", layer}},
+                        target);
 }
 
 std::shared_ptr<const HeadToLoad> tiny_head_to_load(const Model& target,
@@ -129,45 +140,41 @@ std::shared_ptr<const HeadToLoad> tiny_head_to_load(const Model& target,
 
 std::shared_ptr<const HeadToLoad> tiny_eagle1_to_load(const Model& target) {
   TinyFile file("tiny head", 1, TensorType::f16);
-  const std::int64_t width = target.spec.embedding, ffn = 2 * width;
+  const std::int64_t width = target.spec.embedding;
   file.matrix("fc.weight", 2 * width, width);
   file.weights("fc.bias", {width}, 0, 0.3);
-  file.matrix("layers.0.self_attn.q_proj.weight", width, kHeadHeads * kHeadDim);
-  file.matrix("layers.0.self_attn.k_proj.weight", width, kHeadKvHeads * kHeadDim);
-  file.matrix("layers.0.self_attn.v_proj.weight", width, kHeadKvHeads * kHeadDim);
-  file.matrix("layers.0.self_attn.o_proj.weight", kHeadHeads * kHeadDim, width);
-  file.weights("layers.0.post_attention_layernorm.weight", {width}, 1, 0.3);
-  file.matrix("layers.0.mlp.gate_proj.weight", width, ffn);
-  file.matrix("layers.0.mlp.up_proj.weight", width, ffn);
-  file.matrix("layers.0.mlp.down_proj.weight", ffn, width);
-  const nlohmann::json config = {{"hidden_size", width},
-                                 {"intermediate_size", ffn},
-                                 {"num_attention_heads", kHeadHeads},
-                                 {"num_key_value_heads", kHeadKvHeads},
-                                 {"head_dim", kHeadDim}};
-  return to_load(interpret_head(file.checkpoint(), config, target), "eagle=tiny");
+  file.layer("layers.0.", width, width);
+  return to_load(interpret_head(file.checkpoint(), layer_config(width), target), "eagle=tiny");
 }
 
-std::shared_ptr<const HeadToLoad> tiny_block_to_load(const Model& target, int rank) {
+std::shared_ptr<const HeadToLoad> tiny_mtp_to_load(const Model& target) {
+  TinyFile file("tiny head", 1, TensorType::f16);
+  const std::int64_t width = target.spec.embedding;
+  const auto norm = [&](const std::string& name) { file.norm(name, width, 0); };
+  file.matrix("mtp.fc.weight", 2 * width, width);
+  norm("mtp.pre_fc_norm_embedding.weight");
+  norm("mtp.pre_fc_norm_hidden.weight");
+  norm("mtp.norm.weight");
+  norm("mtp.layers.0.input_layernorm.weight");
+  file.layer("mtp.layers.0.", width, width, 2 * kHeadHeads * kHeadDim, 0);
+  nlohmann::json config = layer_config(width);
+  config["partial_rotary_factor"] = 0.25;
+  return to_load(interpret_head(file.checkpoint(), config, target), "mtp=tiny");
+}
+
+std::shared_ptr<const HeadToLoad> tiny_block_to_load(const Model& target, int rank,
+                                                     std::optional<int> window) {
   constexpr int kLayers = 2;
   TinyFile file("tiny head", 1, TensorType::f16);
-  const std::int64_t width = target.spec.embedding, ffn = 2 * width;
-  const auto norm = [&](const std::string& name) { file.weights(name, {width}, 1, 0.3); };
+  const std::int64_t width = target.spec.embedding;
   file.matrix("fc.weight", 2 * width, width);
-  norm("hidden_norm.weight");
-  norm("norm.weight");
+  file.norm("hidden_norm.weight", width);
+  file.norm("norm.weight", width);
   file.matrix("lm_head.weight", width, target.spec.vocabulary);
   for (int layer = 0; layer < kLayers; ++layer) {
     const std::string prefix = fmt::format("layers.{}.", layer);
-    norm(prefix + "input_layernorm.weight");
-    file.matrix(prefix + "self_attn.q_proj.weight", width, kHeadHeads * kHeadDim);
-    file.matrix(prefix + "self_attn.k_proj.weight", width, kHeadKvHeads * kHeadDim);
-    file.matrix(prefix + "self_attn.v_proj.weight", width, kHeadKvHeads * kHeadDim);
-    file.matrix(prefix + "self_attn.o_proj.weight", kHeadHeads * kHeadDim, width);
-    norm(prefix + "post_attention_layernorm.weight");
-    file.matrix(prefix + "mlp.gate_proj.weight", width, ffn);
-    file.matrix(prefix + "mlp.up_proj.weight", width, ffn);
-    file.matrix(prefix + "mlp.down_proj.weight", ffn, width);
+    file.norm(prefix + "input_layernorm.weight", width);
+    file.layer(prefix, width, width);
   }
   if (rank > 0) {
     file.weights("markov_head.markov_w1.weight", {rank, target.spec.vocabulary}, 0, 1);
@@ -175,15 +182,14 @@ std::shared_ptr<const HeadToLoad> tiny_block_to_load(const Model& target, int ra
     file.matrix("confidence_head.proj.weight", width + rank, 1);
     file.weights("confidence_head.proj.bias", {1}, 0, 1);
   }
-  const nlohmann::json config = {{"hidden_size", width},
-                                 {"intermediate_size", ffn},
-                                 {"num_attention_heads", kHeadHeads},
-                                 {"num_key_value_heads", kHeadKvHeads},
-                                 {"head_dim", kHeadDim},
-                                 {"num_hidden_layers", kLayers},
-                                 {"target_layer_ids", {0, 2}},
-                                 {"block_size", 5},
-                                 {"mask_token_id", 3}};
+  nlohmann::json config = layer_config(width);
+  config.update({{"num_hidden_layers", kLayers},
+                 {"target_layer_ids", {0, 2}},
+                 {"block_size", 5},
+                 {"mask_token_id", 3}});
+  if (window)
+    config.update(
+        {{"sliding_window", *window}, {"layer_types", {"sliding_attention", "full_attention"}}});
   const char* const kind = rank > 0 ? "dspark=tiny" : "dflash=tiny";
   return to_load(interpret_head(file.checkpoint(), config, target), kind);
 }
