@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -29,6 +30,13 @@ std::string folder_of(const std::string& name) {
   return OUTRIDER_GOLDEN_DIR "/heads/" + name;
 }
 
+// The head of an archive, which may be in the file of its target.
+std::string head_in(const std::string& folder) {
+  for (const char* name : {"/head", "/head.gguf"})
+    if (std::filesystem::exists(folder + name)) return folder + name;
+  return folder + "/model.gguf";
+}
+
 class HeadGolden : public ::testing::TestWithParam<const char*> {
  protected:
   HeadGolden() {
@@ -37,8 +45,7 @@ class HeadGolden : public ::testing::TestWithParam<const char*> {
     columns_ = expected["columns"].get<std::vector<Token>>();
     model_ = interpret_checkpoint(std::make_shared<const Checkpoint>(
         read_gguf(folder_of(expected["target"]) + "/model.gguf")));
-    const std::string folder = folder_ + "/head", file = folder_ + "/head.gguf";
-    Head head = open_head(std::filesystem::exists(file) ? file : folder, model_);
+    Head head = open_head(head_in(folder_), model_);
     const DrafterKind& kind = *parse_draft("eagle=head", "").at(0).kind;  // which loads as all do
     const FakeTokenizer tokenizer(
         std::vector<std::string>(static_cast<std::size_t>(model_.spec.vocabulary), "x"));
@@ -230,6 +237,15 @@ TEST_P(BlockGolden, SaysWhatTheReferenceSays) {
   EXPECT_EQ(first, base->rows());
 }
 
+// A model with a head in its own file, one without, and a head without a model.
+TEST(HeadGoldenFiles, OwnHead) {
+  const std::string model = folder_of("gguf-mtp") + "/model.gguf";
+  EXPECT_EQ(own_head(model), model);
+  EXPECT_FALSE(names_head(model));
+  EXPECT_EQ(own_head(folder_of("target-llama") + "/model.gguf"), "");
+  EXPECT_EQ(own_head(folder_of("gguf") + "/head.gguf"), "");
+}
+
 // Heads of producers that compute what this program does not.
 TEST(HeadGoldenRefused, MarkovHeadsWithStates) {
   const Model model = interpret_checkpoint(
@@ -266,7 +282,8 @@ INSTANTIATE_TEST_SUITE_P(, HeadGolden,
                                            "mtp-speculators", "speculators", "speculators-residual",
                                            "speculators-input-norm", "speculators-qwen3",
                                            "speculators-eagle31", "specforge", "specforge-fc-norm",
-                                           "official", "deepspec", "gguf", "gguf-input-norm"),
+                                           "official", "deepspec", "gguf", "gguf-input-norm",
+                                           "gguf-mtp"),
                          test_name);
 
 }  // namespace

@@ -11,8 +11,9 @@ target-NAME.tar.xz holds model.gguf, a target as llama.cpp's converter writes it
 HEAD.tar.xz holds
 
 head/            config.json and model.safetensors, for Medusa or medusa_lm_head.safetensors, in F32; or instead
-head.gguf        what llama.cpp's converter makes of another of these heads
-expected.json    target       whose: target-NAME
+head.gguf        what llama.cpp's converter makes of another of these heads; or
+model.gguf       a target with its head, as the converter writes it
+expected.json    target       whose: target-NAME, or HEAD where model.gguf has both
                  tokens       [80]: the text, which crosses position 64, where the pages of a cache end
                  input_ids    EAGLE-3, DFlash, DSpark: taps, the states that enter these layers of the target, from 0:
                               what enters layer k leaves layer k - 1, and the embedding enters layer 0
@@ -20,7 +21,8 @@ expected.json    target       whose: target-NAME
                               before
                  anchors, block_size, sample_from_anchor, mask_token    DFlash and DSpark
                  d2t          [draft vocabulary]: the target's token of each output; null: all tokens, as they are
-                 columns      the target's tokens whose logits are kept, in order: d2t, or every fourth or eighth of all
+                 columns      the target's tokens whose logits are kept, in order: d2t, or every fourth, eighth or
+                              sixteenth of all
 depthD.npy       EAGLE, MTP, Medusa: D = 1, 2, 3: logits, float32 [rows][columns], rounded to 2^-14
 depthD-raw.npy   mtp-deepseek: D = 2, 3, what is fed back is the module's state before its last norm; in depthD.npy of
                  all MTP it is that after the last norm
@@ -78,6 +80,7 @@ from heads_common import (
     LENGTH,
     TARGETS,
     VOCABULARY,
+    WITH_HEADS,
     Target,
     by_depth,
     check_agreement,
@@ -550,7 +553,7 @@ def main():
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     get_model_class = families.converter(folder)
-    targets, sizes = {name: Target(name) for name in TARGETS}, []
+    targets, sizes = {name: Target(name) for name in (*TARGETS, *WITH_HEADS)}, []
 
     def is_wanted(name):
         return not names or name in names
@@ -563,8 +566,8 @@ def main():
             work.mkdir()
             return work
 
-        for name, target in targets.items():
-            target.model.save_pretrained(sources / name)
+        for name in TARGETS:
+            targets[name].model.save_pretrained(sources / name)
             families.convert(get_model_class, name, sources / name, sources / "model.gguf", file_type="ALL_F32")
             if is_wanted(f"target-{name}"):
                 model = (sources / "model.gguf").read_bytes()

@@ -20,6 +20,19 @@ TARGETS = {
     "llama": ("LlamaConfig", dict(num_hidden_layers=8, rope_parameters=dict(rope_type="default", rope_theta=500.0))),
     "qwen2": ("Qwen2Config", dict(num_hidden_layers=6)),
 }
+# Those whose heads are in their own files; small, as they are in the archives of their heads.
+WITH_HEADS = {
+    "glm4": (
+        "Glm4Config",
+        dict(
+            num_hidden_layers=2,
+            intermediate_size=48,
+            head_dim=16,
+            attention_bias=True,
+            rope_parameters=dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5),
+        ),
+    ),
+}
 # Of every head: one layer.
 LAYER = dict(
     vocab_size=VOCABULARY,
@@ -53,7 +66,7 @@ GGUF_LAYER_NAMES = {
 
 class Target:
     def __init__(self, name):
-        kind, special = TARGETS[name]
+        kind, special = {**TARGETS, **WITH_HEADS}[name]
         self.name = name
         self.model, _ = families.make_model(f"heads-{name}", kind, dict(special, vocab_size=VOCABULARY), deviation=4)
         self.tokens = torch.randint(
@@ -142,7 +155,7 @@ def pack_head(name, work, target, matrices, d2t, n_columns=64, **expected):
     """matrices: by the names of their files; of rows for all tokens n_columns are kept."""
     columns = d2t if d2t is not None else torch.arange(0, VOCABULARY, VOCABULARY // n_columns)
     expected = dict(
-        target=f"target-{target.name}",
+        target=name if target.name in WITH_HEADS else f"target-{target.name}",
         tokens=target.tokens.tolist(),
         d2t=None if d2t is None else d2t.tolist(),
         columns=columns.tolist(),
@@ -150,7 +163,7 @@ def pack_head(name, work, target, matrices, d2t, n_columns=64, **expected):
     )
     files = {
         str(file.relative_to(work)): file.read_bytes()
-        for file in sorted([*work.glob("head/*"), *work.glob("head.gguf")])
+        for file in sorted([*work.glob("head/*"), *work.glob("*.gguf")])
     }
     files["expected.json"] = json.dumps(expected).encode()
     for file, matrix in matrices.items():

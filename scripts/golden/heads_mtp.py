@@ -1,8 +1,10 @@
 """Modules for multi-token prediction (MTP; DeepSeek-AI 2024, arXiv:2412.19437) for scripts/golden/heads.py: one layer
 that takes a token's embedding and the state before it, each after a norm of its own.
 
-A published model's file has its module beside the model's own tensors; the files here have the module's alone. That a
-Llama has a module in DeepSeek's layout, or one with a layer of Qwen3.5, is our invention: no target here has one.
+A published model's file has its module beside the model's own tensors; the files here have the module's alone, except
+gguf-mtp: a whole GLM-4 with a module after its layers, as llama.cpp's converter writes GLM-OCR. The published GLM-OCR
+has M-RoPE and no biases; this one has biases and plain RoPE. That a Llama has a module in DeepSeek's layout, or one
+with a layer of Qwen3.5, is our invention, too.
 
 Files do not say which state a module takes, and which it feeds back. transformers' MtpModel takes the target's state
 after its last norm, and feeds back the module's after its last norm. speculators' class is trained with the target's
@@ -23,7 +25,19 @@ import torch
 import transformers
 
 import heads_plain
-from heads_common import DEPTHS, LAYER, LENGTH, by_depth, check_agreement, distance, fill, pack_head, report
+from heads_common import (
+    DEPTHS,
+    GGUF_LAYER_NAMES,
+    LAYER,
+    LENGTH,
+    WITH_HEADS,
+    by_depth,
+    check_agreement,
+    distance,
+    fill,
+    pack_head,
+    report,
+)
 
 # transformers' names of the module's tensors by those of others, without their prefix; a layer's are the same in all.
 NAMES = {
@@ -42,7 +56,19 @@ NAMES = {
     },
     "transformers": {"post_norm": "norm", "mtp_block": ""},
 }
-
+# By the names of llama.cpp.
+GGUF_NAMES = {
+    **GGUF_LAYER_NAMES,
+    "ffn_up": "mlp.gate_up_proj",
+    "post_attention_norm": "post_self_attn_layernorm",
+    "post_ffw_norm": "post_mlp_layernorm",
+    "nextn.eh_proj": "eh_proj",
+    "nextn.enorm": "enorm",
+    "nextn.hnorm": "hnorm",
+    "nextn.shared_head_norm": "norm",
+    "nextn.shared_head_head": "lm_head",
+    "nextn.embed_tokens": "embed_tokens",
+}
 
 GAINS = {"q_proj": 1, "k_proj": 1}  # of layers without norms of queries and keys
 
@@ -67,8 +93,16 @@ def named(state, producer):
     return found
 
 
+def apart(tensors):
+    """With gate and up as two."""
+    tensors = dict(tensors)
+    if (both := tensors.pop("mlp.gate_up_proj.weight", None)) is not None:
+        tensors["mlp.gate_proj.weight"], tensors["mlp.up_proj.weight"] = both.chunk(2)
+    return tensors
+
+
 def plain_of(tensors, target, config, **special):
-    tensors = {**tensors, "lm_head.weight": target.model.lm_head.weight.detach()}
+    tensors = {**apart(tensors), "lm_head.weight": target.model.lm_head.weight.detach()}
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     special = {"feeds_back_normed": True, **special}
     return heads_plain.Mtp(tensors, head_dim, config.rope_parameters["rope_theta"], config.rms_norm_eps, **special)
@@ -76,7 +110,7 @@ def plain_of(tensors, target, config, **special):
 
 def write(folder, tensors, config):
     folder.mkdir(exist_ok=True)
-    tensors = {key: tensor.contiguous() for key, tensor in tensors.items()}
+    tensors = {key: tensor.clone(memory_format=torch.contiguous_format) for key, tensor in tensors.items()}
     safetensors.torch.save_file(tensors, folder / "model.safetensors")
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
 
@@ -113,28 +147,42 @@ def transformers_logits(mtp, target, feeds_back_raw=False):
     return [torch.stack(rows) for rows in found]
 
 
-def deepseek(name, target, folder):
-    """The class reads the file by names as those of DeepSeek and GLM. Of their copies of the target's embedding and
-    output it takes none."""
+def deepseek_module(name, target, folder, others=None, **config):
+    """What the class reads of a file by names as those of DeepSeek and GLM. Of their copies of the target's embedding
+    and output it takes none. others: tensors of the file, config: what else its configuration has."""
     from transformers.modeling_layers import MtpModel
 
     main = main_model(target)
     n_layers, prefix = main.config.num_hidden_layers, f"model.layers.{main.config.num_hidden_layers}"
     mtp = MtpModel(main, 1)
     fill(name, mtp.layers.named_parameters(), None, GAINS)
-    tensors = {}
+    tensors = dict(others or {})
     for key, tensor in mtp.layers[0].state_dict().items():
         key = key.removeprefix("mtp_block.").replace("post_norm", "shared_head.norm")
         tensors[f"{prefix}.{key}"] = tensor
     tensors[f"{prefix}.embed_tokens.weight"] = target.embedding
     tensors[f"{prefix}.shared_head.head.weight"] = target.model.lm_head.weight.detach()
-    write(folder, tensors, {**target.model.config.to_diff_dict(), "num_nextn_predict_layers": 1})
+    write(folder, tensors, {**target.model.config.to_diff_dict(), "num_nextn_predict_layers": 1, **config})
 
     main._keys_to_ignore_on_load_unexpected = [rf"model\.layers\.{n_layers}\."]
     main.config.name_or_path = str(folder)
-    mtp = MtpModel.from_pretrained(main).eval()
+    return MtpModel.from_pretrained(main).eval()
+
+
+def deepseek(name, target, folder):
+    mtp = deepseek_module(name, target, folder)
     plain = plain_of(named(mtp.layers[0].state_dict(), "transformers"), target, mtp.config)
     return Case(plain, "normed", transformers_logits(mtp, target), transformers_logits(mtp, target, True))
+
+
+def glm4(name, target, folder):
+    """The whole model, with what llama.cpp's converter knows GLM-OCR by."""
+    others, architectures = target.model.state_dict(), ["GlmOcrForConditionalGeneration"]
+    mtp = deepseek_module(name, target, folder, others, architectures=architectures)
+    rotated = int(mtp.config.head_dim * mtp.config.rope_parameters["partial_rotary_factor"])
+    state = named(mtp.layers[0].state_dict(), "transformers")
+    plain = plain_of(state, target, mtp.config, rotated=rotated, adjacent_pairs=True)
+    return Case(plain, "normed", transformers_logits(mtp, target))
 
 
 def mimo(name, target, folder):
@@ -265,6 +313,29 @@ def qwen(name, target, folder):
     return Case(plain, "normed", speculators_logits(model, target, target.last_normed))
 
 
+# --- GGUF -------------------------------------------------------------------------------------------------------------
+
+
+def check_gguf(name, file, target, case):
+    """That the file has the target's layers and the same module after them."""
+    import gguf
+
+    read, n_layers = gguf.GGUFReader(file), target.model.config.num_hidden_layers
+    keys = {key: read.fields[f"glm4.{key}"].contents() for key in ("block_count", "nextn_predict_layers")}
+    if keys != {"block_count": n_layers + 1, "nextn_predict_layers": 1}:
+        raise SystemExit(f"{name}: the converter wrote {keys}")
+    tensors, prefix = {}, f"blk.{n_layers}."
+    for tensor in read.tensors:
+        if tensor.name.startswith(prefix):
+            part, kind = tensor.name.removeprefix(prefix).rsplit(".", 1)
+            tensors[f"{GGUF_NAMES[part]}.{kind}"] = torch.tensor(tensor.data)
+    embedding, plain = tensors.pop("embed_tokens.weight"), dataclasses.replace(case.plain, tensors=apart(tensors))
+    if plain.tensors.keys() != case.plain.tensors.keys():
+        raise SystemExit(f"{name}: the converter left tensors out")
+    found = plain.logits(embedding[target.tokens[1:]], target.last_normed[:LENGTH - 1], DEPTHS)
+    print(f"{name}: agreement {check_agreement(name, found, case.logits):.0e}", flush=True)
+
+
 # --- all of them ------------------------------------------------------------------------------------------------------
 
 
@@ -282,12 +353,18 @@ def check(name, target, case):
         "order": computed(replace(plain, hidden_first=not plain.hidden_first)),
         "fed back": computed(replace(plain, feeds_back_normed=not plain.feeds_back_normed)),
         "rope theta": computed(replace(plain, rope_theta=plain.rope_theta / 20)),
-        "rope pairs": computed(replace(plain, adjacent_pairs=True)),
+        "rope pairs": computed(replace(plain, adjacent_pairs=not plain.adjacent_pairs)),
     }
+    swapped = {"mlp.gate_proj.weight": "mlp.up_proj.weight", "mlp.up_proj.weight": "mlp.gate_proj.weight"}
+    tensors = {swapped.get(key, key): tensor for key, tensor in plain.tensors.items()}
+    mistakes["gate as up"] = computed(replace(plain, tensors=tensors))
     if case.raw:
         check_agreement(name, mistakes["fed back"], case.raw)
     if plain.rotated:
         mistakes["all channels turned"] = computed(replace(plain, rotated=None))
+    if target.name in WITH_HEADS:
+        tensors = {**plain.tensors, "norm.weight": target.model.model.norm.weight.detach()}
+        mistakes["target's last norm"] = computed(replace(plain, tensors=tensors))
     if plain.norms_add:
         mistakes["weights of norms"] = computed(replace(plain, norms_add=0))
     if plain.has_gate:
@@ -311,15 +388,20 @@ HEADS = {
     "mtp-mimo": ("qwen2", mimo),
     "mtp-qwen": ("llama", qwen),
     "mtp-speculators": ("llama", speculators),
+    "gguf-mtp": ("glm4", glm4),
 }
 GGUF = {}
 
 
 def pack(name, target, work_of, convert):
-    work = work_of(name)
-    case = HEADS[name][1](name, target, work / "head")
+    work, is_whole = work_of(name), target.name in WITH_HEADS
+    source = work / ("model" if is_whole else "head")
+    case = HEADS[name][1](name, target, source)
     check(name, target, case)
+    if is_whole:
+        convert(source, work / "model.gguf", lambda made: None)
+        check_gguf(name, work / "model.gguf", target, case)
     matrices = by_depth(case.logits)
     if case.raw:
         matrices.update({f"{file}-raw": matrix for file, matrix in list(by_depth(case.raw).items())[1:]})
-    return [pack_head(name, work, target, matrices, None, 32, state=case.state)]
+    return [pack_head(name, work, target, matrices, None, 16 if is_whole else 32, state=case.state)]

@@ -19,15 +19,18 @@ class Layers:
     eps: float = 1e-6
     rotated: int | None = None  # how many channels RoPE turns, the first; None: all
     norms_add: float = 0  # to the weights of norms
+    adjacent_pairs: bool = False  # RoPE turns channels 2 i and 2 i + 1, not i and i + half of those that it turns
     # Mistakes:
     without: tuple = ()  # norms and biases that are left out
-    adjacent_pairs: bool = False  # RoPE turns channels 2 i and 2 i + 1, not i and i + head_dim / 2
 
     def norm(self, name, x):
         if name in self.without:
             return x
         weight = self.tensors[f"{name}.weight"] + self.norms_add
         return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps) * weight
+
+    def norm_if_any(self, name, x):
+        return self.norm(name, x) if f"{name}.weight" in self.tensors else x
 
     def product(self, name, x):
         y = x @ self.tensors[f"{name}.weight"].T
@@ -41,8 +44,7 @@ class Layers:
 
     def placed(self, name, y, positions):
         """Queries or keys after their norm, if there is one, and RoPE."""
-        if f"{name}_norm.weight" in self.tensors:
-            y = self.norm(f"{name}_norm", y)
+        y = self.norm_if_any(f"{name}_norm", y)
         y, rest = y[..., :self.rotated], y[..., self.rotated or self.head_dim:]
         half = y.shape[-1] // 2
         angle = positions[:, None, None] * self.rope_theta ** (-torch.arange(half) / half)
@@ -87,8 +89,10 @@ class Chain(Layers):
             seen = torch.einsum("shr,rhd->shd", weights[..., :n], of_queries(values[0])[:n])
             for i, y in enumerate(values[1:]):
                 seen = seen + weights[..., n + i, None] * of_queries(y[:n])
-            state = residual + self.product("self_attn.o_proj", seen.flatten(1) * gate)
-            state = state + self.feed_forward("mlp", self.norm("post_attention_layernorm", state))
+            added = self.product("self_attn.o_proj", seen.flatten(1) * gate)
+            state = residual + self.norm_if_any("post_self_attn_layernorm", added)
+            added = self.feed_forward("mlp", self.norm("post_attention_layernorm", state))
+            state = state + self.norm_if_any("post_mlp_layernorm", added)
             last = self.last(state)
             found.append(self.product("lm_head", last))
             if self.feeds_back_normed:
@@ -119,7 +123,7 @@ class Eagle(Chain):
         if "fc_norm.0.weight" in self.tensors:
             taps = torch.stack([self.norm(f"fc_norm.{i}", taps[:, i]) for i in range(taps.shape[1])], 1)
         x = taps.flatten(1)
-        return self.product("fc", self.norm("input_norm", x) if "input_norm.weight" in self.tensors else x)
+        return self.product("fc", self.norm_if_any("input_norm", x))
 
     def logits(self, embedded, taps, n_depths):
         return super().logits(embedded, self.fuse(taps), n_depths)
