@@ -213,23 +213,22 @@ TEST_P(BlockGolden, SaysWhatTheReferenceSays) {
     const std::vector<Choice> said = answers(head.forward(rows), rows);
     compare(said, *base, first);
     if (completed) {
-      // In two passes, so that the second one finds the block as the first one did.
-      const int n = static_cast<int>(said.size()), first_row = block.anchor_guesses ? 0 : 1;
-      for (const auto& [begin, end] : {std::pair(0, 2), std::pair(2, n)}) {
-        std::vector<Row> completing;
-        for (int i = begin; i < end; ++i)
-          completing.push_back({.sequence = sequence_,
-                                .token = tokens_[anchor + i],
-                                .position = anchor + i,
-                                .wants_logits = true,
-                                .before = BlockRow{first_row + i}});
-        const Pass pass = head.forward(completing);
-        compare(answers(pass, completing), *completed, first + static_cast<std::size_t>(begin));
-        for (int i = begin; confidences && i < end; ++i) {
-          const float sum = confidences->row(first + static_cast<std::size_t>(i))[0];
-          ASSERT_NEAR(head.read_confidence(pass, i - begin).value(), 1 / (1 + std::exp(-sum)),
-                      1e-5);
-        }
+      // One after another, so that later ones find the block as the first one did.
+      std::vector<float> memory;
+      for (int i = 0; i < std::ssize(said); ++i) {
+        const Row row{.sequence = sequence_,
+                      .token = tokens_[anchor + i],
+                      .position = anchor + i,
+                      .wants_logits = true,
+                      .before = BlockRow{block.first_guess() + i, memory}};
+        ForwardOptions options;
+        if (block.successors_remember) options.taps = {kMemoryTap};
+        const Pass pass = head.forward({&row, 1}, options);
+        compare(answers(pass, {&row, 1}), *completed, first + static_cast<std::size_t>(i));
+        if (block.successors_remember) memory = head.read_tap(pass, 0, 0);
+        if (!confidences) continue;
+        const float sum = confidences->row(first + static_cast<std::size_t>(i))[0];
+        ASSERT_NEAR(head.read_confidence(pass, 0).value(), 1 / (1 + std::exp(-sum)), 1e-5);
       }
     }
     first += said.size();
@@ -244,19 +243,6 @@ TEST(HeadGoldenFiles, OwnHead) {
   EXPECT_FALSE(names_head(model));
   EXPECT_EQ(own_head(folder_of("target-llama") + "/model.gguf"), "");
   EXPECT_EQ(own_head(folder_of("gguf") + "/head.gguf"), "");
-}
-
-// Heads of producers that compute what this program does not.
-TEST(HeadGoldenRefused, MarkovHeadsWithStates) {
-  const Model model = interpret_checkpoint(
-      std::make_shared<const Checkpoint>(read_gguf(folder_of("target-llama") + "/model.gguf")));
-  try {
-    open_head(folder_of("dspark-specforge") + "/head", model);
-    ADD_FAILURE();
-  } catch (const Error& error) {
-    EXPECT_NE(std::string_view(error.what()).find("(rnn) is not supported"), std::string_view::npos)
-        << error.what();
-  }
 }
 
 std::string test_name(const ::testing::TestParamInfo<const char*>& tested) {
@@ -274,7 +260,8 @@ INSTANTIATE_TEST_SUITE_P(, BlockGolden,
                                            "dflash-speculators-sliding",
                                            "dflash-speculators-causal", "dflash-deepspec", "dspark",
                                            "dspark-gated", "dspark-mask-first", "dspark-deepspec",
-                                           "gguf-dflash", "gguf-dspark", "gguf-dspark-mask-first"),
+                                           "dspark-specforge", "gguf-dflash", "gguf-dspark",
+                                           "gguf-dspark-mask-first"),
                          test_name);
 INSTANTIATE_TEST_SUITE_P(, HeadGolden,
                          ::testing::Values("eagle1", "eagle1-nobias", "eagle1-qwen2",

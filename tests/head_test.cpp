@@ -54,10 +54,33 @@ const Model& target_model() {
   return model;
 }
 
-enum class Kind { eagle, eagle_with_normed_state, eagle1, mtp, dflash, dspark, medusa };
+enum class Kind {
+  eagle,
+  eagle_with_normed_state,
+  eagle1,
+  mtp,
+  dflash,
+  dspark,
+  dspark_with_memory,
+  medusa
+};
 
 bool is_block(Kind kind) {
-  return kind == Kind::dflash || kind == Kind::dspark;
+  return kind == Kind::dflash || kind == Kind::dspark || kind == Kind::dspark_with_memory;
+}
+
+std::string test_name(const ::testing::TestParamInfo<Kind>& tested) {
+  switch (tested.param) {
+    case Kind::eagle: return "Eagle";
+    case Kind::eagle_with_normed_state: return "EagleWithNormedState";
+    case Kind::eagle1: return "Eagle1";
+    case Kind::mtp: return "Mtp";
+    case Kind::dflash: return "Dflash";
+    case Kind::dspark: return "Dspark";
+    case Kind::dspark_with_memory: return "DsparkWithMemory";
+    case Kind::medusa: return "Medusa";
+  }
+  return "";
 }
 
 std::shared_ptr<const HeadToLoad> head_of(Kind kind) {
@@ -65,8 +88,10 @@ std::shared_ptr<const HeadToLoad> head_of(Kind kind) {
     case Kind::medusa: return tiny_medusa_to_load(target_model());
     case Kind::eagle1: return tiny_eagle1_to_load(target_model());
     case Kind::mtp: return tiny_mtp_to_load(target_model());
-    case Kind::dflash: return tiny_block_to_load(target_model(), 0);
-    case Kind::dspark: return tiny_block_to_load(target_model(), 8, 7);
+    case Kind::dflash: return tiny_block_to_load(target_model());
+    case Kind::dspark: return tiny_block_to_load(target_model(), {.rank = 8, .window = 7});
+    case Kind::dspark_with_memory:
+      return tiny_block_to_load(target_model(), {.rank = 8, .remembers = true});
     case Kind::eagle:
     case Kind::eagle_with_normed_state: break;
   }
@@ -220,6 +245,7 @@ TEST_P(BlockHead, ProposesWhatItsRowsSay) {
     Pass said = head.forward(guessing);
     std::vector<Token> chain;
     Token before = text.back();
+    std::vector<float> memory;
     for (int place = 0; place < 4; ++place) {
       int row = block.first_guess() + place;
       if (block.successor_rank > 0) {
@@ -227,9 +253,12 @@ TEST_P(BlockHead, ProposesWhatItsRowsSay) {
                             .token = before,
                             .position = anchor + place,
                             .wants_logits = true,
-                            .before = BlockRow{row}};
-        said = head.forward({&completed, 1});
+                            .before = BlockRow{row, memory}};
+        ForwardOptions options;
+        if (block.successors_remember) options.taps = {kMemoryTap};
+        said = head.forward({&completed, 1}, options);
         row = 0;
+        if (block.successors_remember) memory = head.read_tap(said, 0, 0);
       }
       const ChoiceRequest question{.row = row, .filters = {.temperature = 0}};
       before = *head.choose(said, {&question, 1})[0].token;
@@ -242,10 +271,9 @@ TEST_P(BlockHead, ProposesWhatItsRowsSay) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(, BlockHead, ::testing::Values(Kind::dflash, Kind::dspark),
-                         [](const auto& tested) {
-                           return tested.param == Kind::dflash ? "Dflash" : "Dspark";
-                         });
+INSTANTIATE_TEST_SUITE_P(, BlockHead,
+                         ::testing::Values(Kind::dflash, Kind::dspark, Kind::dspark_with_memory),
+                         test_name);
 
 // The answer grows beyond the ends of pages; an accepted path may hold one.
 TEST_P(Head, ProposesOverTheEndsOfPages) {
@@ -529,19 +557,9 @@ TEST_P(Head, DrawsGiveTheTargetsDistribution) {
 
 INSTANTIATE_TEST_SUITE_P(, Head,
                          ::testing::Values(Kind::eagle, Kind::eagle_with_normed_state, Kind::eagle1,
-                                           Kind::mtp, Kind::dflash, Kind::dspark, Kind::medusa),
-                         [](const auto& tested) -> std::string {
-                           switch (tested.param) {
-                             case Kind::eagle: return "Eagle";
-                             case Kind::eagle_with_normed_state: return "EagleWithNormedState";
-                             case Kind::eagle1: return "Eagle1";
-                             case Kind::mtp: return "Mtp";
-                             case Kind::dflash: return "Dflash";
-                             case Kind::dspark: return "Dspark";
-                             case Kind::medusa: return "Medusa";
-                           }
-                           return "";
-                         });
+                                           Kind::mtp, Kind::dflash, Kind::dspark,
+                                           Kind::dspark_with_memory, Kind::medusa),
+                         test_name);
 
 }  // namespace
 }  // namespace outrider::testing

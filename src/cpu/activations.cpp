@@ -43,7 +43,7 @@ struct Activations::Widths {
     if (spec.eagle) widen(normed, static_cast<int>(spec.eagle->taps.size()), spec.eagle->tap_width);
     if (spec.block) {
       widen(normed, static_cast<int>(spec.block->taps.size()), spec.block->tap_width);
-      widen(normed, 1, spec.embedding + spec.block->successor_rank);
+      widen(normed, 1, spec.embedding + 2 * spec.block->successor_rank);
     }
     if (spec.eagle && spec.eagle->fused != EagleInput::Fused::features)
       widen(normed, 2, spec.embedding);

@@ -599,34 +599,58 @@ class Forward::Worker {
   // Logits and confidences of rows of the last pass over blocks, by the tokens before what they
   // guess.
   void complete_block() {
-    const std::size_t rank = f_.spec_.block->successor_rank, width = f_.spec_.embedding;
+    const BlockInput& block = *f_.spec_.block;
+    const std::size_t rank = block.successor_rank, width = f_.spec_.embedding;
     const PackedMatrix& gate = matrix(Role::successor_gate, 0);
     const PackedMatrix& output = f_.weights_.head(1);
     const bool is_gated = gate.columns > 0;
     thread_.announce(is_gated ? gate : output);
     thread_.for_each_row(PassPart::features, [&](std::size_t row) {
-      // [state; the token's vector]
-      const std::span<float> joined = x_.normed[row].first(width + rank);
-      std::ranges::copy(block_state(row), joined.begin());
-      f_.weights_.successor(rows_[row].token, joined.last(rank));
-      if (f_.spec_.block->has_confidence) f_.confidences_[row] = confidence_of(joined);
+      // [state; the token's vector] or [memory; the token's vector; state]
+      const std::size_t n_memory = block.successors_remember ? rank : 0;
+      const std::span<float> joined = x_.normed[row].first(n_memory + rank + width);
+      const std::span<float> vector = joined.subspan(n_memory > 0 ? rank : width, rank);
+      const std::span<float> state = n_memory > 0 ? joined.last(width) : joined.first(width);
+      std::ranges::copy(block_state(row), state.begin());
+      f_.weights_.successor(rows_[row].token, vector);
+      const std::span<const float> memory = rows_[row].state;
+      for (std::size_t i = 0; i < n_memory; ++i) joined[i] = memory.empty() ? 0 : memory[i];
+      if (block.has_confidence) f_.confidences_[row] = confidence_of(state, vector);
       if (is_gated)
         quantize(joined, row, {0, joined.size()}, x_.input_forms, {&gate});
       else
-        begin_completing(joined.last(rank), row, output);
+        begin_completing(vector, row, output);
     });
     if (is_gated) {
       thread_.multiply_all(gate, x_.input_forms.input(x_.normed), rows_.size(), x_.output);
       thread_.done(PassPart::features);
       thread_.for_each_row(PassPart::features, [&](std::size_t row) {
-        const std::span<float> vector = x_.normed[row].subspan(width, rank);
-        const std::span<float> gates = x_.output[row].first(rank);
+        const std::span<float> gates = x_.output[row].first(gate.outputs);
         add_bias(Role::successor_gate_bias, 0, gates);
-        vectors_.sigmoid_times(gates, vector);
-        begin_completing(vector, row, output);
+        if (block.successors_remember) {
+          remember(row, gates.first(rank), gates.subspan(rank, rank));
+          const std::span<float> vector = gates.last(rank);
+          for (float& value : vector) value = tanh_f32(value);
+          begin_completing(vector, row, output);
+        } else {
+          const std::span<float> vector = x_.normed[row].subspan(width, rank);
+          vectors_.sigmoid_times(gates, vector);
+          begin_completing(vector, row, output);
+        }
       });
     }
     multiply_head({0, rows_.size()}, output);
+  }
+
+  // The memory of a row's path with its token.
+  void remember(std::size_t row, std::span<const float> kept, std::span<const float> added) {
+    const std::span<float> memory = x_.normed[row].first(kept.size());
+    for (std::size_t i = 0; i < kept.size(); ++i) {
+      const float share = sigmoid_f32(kept[i]);
+      memory[i] = share * memory[i] + (1 - share) * tanh_f32(added[i]);
+    }
+    for_each_tap(kMemoryTap, row,
+                 [&](std::span<float> tap) { std::ranges::copy(memory, tap.begin()); });
   }
 
   // The product reads it from the row's begin.
@@ -646,11 +670,12 @@ class Forward::Worker {
     const std::size_t width = f_.spec_.embedding;
     return std::span(f_.block_states_).subspan(block_index(row) * width, width);
   }
-  float confidence_of(std::span<const float> joined) const {
+  float confidence_of(std::span<const float> state, std::span<const float> vector) const {
     const std::span<const float> weights = f_.weights_.vector(Role::confidence, 0);
     const std::span<const float> bias = f_.weights_.vector(Role::confidence_bias, 0);
     float sum = bias.empty() ? 0 : bias[0];
-    for (std::size_t i = 0; i < weights.size(); ++i) sum += weights[i] * joined[i];
+    for (std::size_t i = 0; i < weights.size(); ++i)
+      sum += weights[i] * (i < state.size() ? state[i] : vector[i - state.size()]);
     return sigmoid_f32(sum);
   }
 

@@ -27,7 +27,7 @@ struct ForwardRow {
   bool wants_logits = false;
   // Of a head (EagleInput), what its stream begins with: its own state, [embedding], or features,
   // [taps] of [tap_width]. Of BlockInput: features of rows of the text, which all rows of a pass
-  // are or none.
+  // are or none; the memory of a row that completes another, which may be empty.
   std::span<const float> state = {};
   std::vector<std::span<const float>> features = {};
   int medusa_head = 0;  // of MedusaHeads: which; features are the target's state

@@ -234,6 +234,9 @@ Pass CpuHead::forward(std::span<const Row> rows, const ForwardOptions& options) 
       CHECK(row.token >= 0 && row.token < spec().vocabulary);
       prepared[i].token = row.token;
       prepared[i].completes = completed->row;
+      CHECK(completed->memory.empty() ||
+            completed->memory.size() >= static_cast<std::size_t>(spec().block->successor_rank));
+      prepared[i].state = completed->memory;
       pass.slots.emplace_back();
       continue;
     }

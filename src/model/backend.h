@@ -41,6 +41,8 @@ struct TargetRow {
 };  // the features of a row of the target's last pass, of the same sequence
 struct BlockRow {
   int row;
+  // Of a head that remembers a path (kMemoryTap): what it does before this token; empty: nothing.
+  std::span<const float> memory = {};
 };  // what a row of the head's last pass over blocks says, which the token completes (BlockInput)
 using StateBefore =
     std::variant<KeptFeatures, TargetRow, BlockRow, std::span<const float>>;  // or its own

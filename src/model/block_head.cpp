@@ -39,6 +39,10 @@ constexpr Name kNames[] = {
     {Role::confidence_bias, "confidence_head.proj.bias", "conf_proj.bias"},
 };
 
+// Successor gates of heads that remember, in safetensors.
+constexpr const char *kMemoryTensor = "markov_head.joint_proj.weight",
+                     *kMemoryBias = "markov_head.joint_proj.bias";
+
 std::string tensor_name(Role role, int layer, bool is_gguf) {
   for (const Name& known : kNames)
     if (known.role == role) return is_gguf ? known.gguf_name : known.name;
@@ -169,11 +173,6 @@ class BlockReader {
 
   // A confidence without a table would be that of the block's rows alone, which no producer has.
   void read_successors() {
-    if (tensors_.find("markov_head.joint_proj.weight"))
-      throw Error(
-          "{}: tensor markov_head.joint_proj.weight: a Markov head that goes on from its own "
-          "states (rnn) is not supported in this version",
-          origin());
     const TensorView* const table = find(Role::successor_table);
     if (!table) return;
     const std::int64_t rank = table->columns();
@@ -181,6 +180,10 @@ class BlockReader {
       throw Error("{}: tensor {} has a rank of {}, expected 1 to {}", origin(),
                   name(Role::successor_table), rank, spec().embedding);
     block().successor_rank = static_cast<int>(rank);
+    block().successors_remember = tensors_.find(kMemoryTensor) != nullptr;
+    if (block().successors_remember && 3 * rank > spec().embedding)
+      throw Error("{}: tensor {} has a rank of {}, which with {} is expected to be at most {}",
+                  origin(), name(Role::successor_table), rank, kMemoryTensor, spec().embedding / 3);
     block().has_confidence = find(Role::confidence) != nullptr;
   }
 
@@ -332,7 +335,11 @@ class BlockReader {
     if (rank > 0) {
       take(Role::successor_table, {rank, spec().vocabulary});
       take(Role::successor_output, {rank, count_outputs(tensors_, target_)});
-      if (find(Role::successor_gate)) {
+      if (block().successors_remember) {
+        tensors_.take(Role::successor_gate, 0, kMemoryTensor, {2 * rank + width, 3 * rank});
+        if (tensors_.find(kMemoryBias))
+          tensors_.take(Role::successor_gate_bias, 0, kMemoryBias, {3 * rank});
+      } else if (find(Role::successor_gate)) {
         take(Role::successor_gate, {width + rank, rank});
         if (find(Role::successor_gate_bias)) take(Role::successor_gate_bias, {rank});
       }

@@ -296,6 +296,17 @@ TEST(BlockHead, MarkovHead) {
   EXPECT_EQ(read(file).model.weight(Role::confidence)->columns(), kSmallWidth + 4);
 }
 
+TEST(BlockHead, MarkovHeadWithAMemory) {
+  SmallHead file = small_block();
+  add_markov(file, 2);
+  file.add("markov_head.joint_proj.weight", {2 * 2 + kSmallWidth, 3 * 2});
+  file.add("markov_head.joint_proj.bias", {3 * 2});
+  const Head head = read(file);
+  EXPECT_TRUE(head.model.spec.block->successors_remember);
+  EXPECT_EQ(head.model.weight(Role::successor_gate)->name, "markov_head.joint_proj.weight");
+  EXPECT_EQ(head.model.weight(Role::successor_gate_bias)->name, "markov_head.joint_proj.bias");
+}
+
 TEST(BlockHead, OutputTokens) {
   SmallHead file = small_block();
   file.add("lm_head.weight", {kSmallWidth, kSmallRows});
@@ -347,11 +358,17 @@ TEST(BlockHead, Refused) {
        file + "fc.weight reads 12 numbers, no multiple of the width 8 of target.gguf; the head is "
               "for another model"},
       {[](SmallHead& head) {
-         head.add("markov_head.joint_proj.weight", {8, 8});
+         add_markov(head, 3);
+         head.add("markov_head.joint_proj.weight", {14, 9});
        },
-       file +
-           "tensor markov_head.joint_proj.weight: a Markov head that goes on from its own states "
-           "(rnn) is not supported in this version"},
+       file + "tensor markov_head.markov_w1.weight has a rank of 3, which with "
+              "markov_head.joint_proj.weight is expected to be at most 2"},
+      {[](SmallHead& head) {
+         add_markov(head, 2);
+         head.add("markov_head.joint_proj.weight", {12, 4});
+       },
+       file + "tensor markov_head.joint_proj.weight is [12, 4], expected [12, 6]; the head is for "
+              "another model, or its config.json is another head's"},
       {[](SmallHead& head) { add_markov(head, 9); },
        file + "tensor markov_head.markov_w1.weight has a rank of 9, expected 1 to 8"},
       {[](SmallHead& head) {

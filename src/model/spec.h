@@ -27,7 +27,7 @@ enum class Role {
   feature_fusion_bias,
   feature_norm,     // [taps * tap_width]; of BlockInput [embedding]
   successor_table,  // of a head, as BlockInput says: [rank, vocabulary]
-  successor_gate,   // [embedding + rank, rank]
+  successor_gate,   // [embedding + rank, rank], or [rank + rank + embedding, 3 * rank]
   successor_gate_bias,
   successor_output,  // [rank, vocabulary]
   confidence,        // [embedding], or [embedding + rank]
@@ -185,6 +185,8 @@ enum class NormKind { rms, layer };  // numerics/norm.h
 // What a head reads of its target: the output of the layer of that number, from 0 to n_layers - 1;
 // kEmbeddingTap: the stream before the first layer; n_layers: the stream after the output norm.
 inline constexpr int kEmbeddingTap = -1;
+// Of a row that completes a block's: the head's memory after it, [rank] (BlockInput).
+inline constexpr int kMemoryTap = -2;
 
 // A head that continues a target. Its row at position p takes token p and the state before it:
 // where the target has computed position p - 1, the features that it has there, otherwise the
@@ -232,6 +234,10 @@ struct BlockInput {
   // are output * state + successor_output * v, where v is successor_table's row of that token, or
   // sigmoid(successor_gate * [state; v] + bias) * v, elementwise. 0: they are what the row says.
   int successor_rank = 0;
+  // The head remembers the tokens of a block's path in [rank] numbers m, at first 0. Then successor
+  // gate and bias make [g; c; o] of [m; successor_table's row; state]; v is tanh(o), and m becomes
+  // sigmoid(g) * m + (1 - sigmoid(g)) * tanh(c).
+  bool successors_remember = false;
   // The chance that the best token of a completed row is right, if those before it are: the
   // sigmoid of confidence * [state; v], or confidence * state, + bias.
   bool has_confidence = false;

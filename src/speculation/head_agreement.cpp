@@ -131,7 +131,7 @@ class Measurement {
                       .slot = target.slots[i]});
     head_.forward(text);
     BlockInput block = *head_.spec().block;
-    const int first_guess = block.first_guess(), n_rows = block.n_rows;
+    const int n_rows = block.n_rows;
     for (int i = 0; i < count; i += kAnchorsApart) {
       const int anchor = first + i;
       if (anchor == 0) continue;
@@ -144,23 +144,37 @@ class Measurement {
                       .position = anchor,
                       .parent = i == 0 ? Parent{CommittedEnd{}} : Parent{target.slots[i - 1]}},
                      kDepths);
-      Pass pass = head_.forward(rows);
-      if (block.successor_rank > 0) {
-        std::vector<Row> completed;
-        for (int guess = 0; guess < kDepths && first_guess + guess < block.n_rows; ++guess)
-          if (anchor + guess < std::ssize(text_))
-            completed.push_back({.sequence = sequence_.id(),
-                                 .token = text_[anchor + guess],
-                                 .position = anchor + guess,
-                                 .wants_logits = true,
-                                 .before = BlockRow{first_guess + guess}});
-        rows = std::move(completed);
-        pass = head_.forward(rows);
-      }
-      const auto tokens = best_tokens(head_, pass, rows);
-      for (int guess = 0; guess < std::ssize(tokens); ++guess)
-        guesses_.push_back({anchor + 1 + guess, tokens[guess]});
+      const Pass pass = head_.forward(rows);
+      if (block.successor_rank > 0)
+        complete(block, anchor);
+      else
+        note_block(anchor, best_tokens(head_, pass, rows));
     }
+  }
+
+  // With the text's own tokens, one after another, as a head that remembers them needs it.
+  void complete(const BlockInput& block, int anchor) {
+    std::vector<std::optional<Token>> tokens;
+    std::vector<float> memory;
+    for (int guess = 0; guess < kDepths && block.first_guess() + guess < block.n_rows; ++guess) {
+      if (anchor + guess >= std::ssize(text_)) break;
+      const Row row{.sequence = sequence_.id(),
+                    .token = text_[anchor + guess],
+                    .position = anchor + guess,
+                    .wants_logits = true,
+                    .before = BlockRow{block.first_guess() + guess, memory}};
+      ForwardOptions options;
+      if (block.successors_remember) options.taps = {kMemoryTap};
+      const Pass pass = head_.forward({&row, 1}, options);
+      tokens.push_back(best_tokens(head_, pass, {&row, 1}).at(0));
+      if (block.successors_remember) memory = head_.read_tap(pass, 0, 0);
+    }
+    note_block(anchor, tokens);
+  }
+
+  void note_block(int anchor, std::span<const std::optional<Token>> tokens) {
+    for (int guess = 0; guess < std::ssize(tokens); ++guess)
+      guesses_.push_back({anchor + 1 + guess, tokens[guess]});
   }
 
   void note(int first, std::span<const Row> rows, const Pass& pass) {

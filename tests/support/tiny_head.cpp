@@ -162,9 +162,10 @@ std::shared_ptr<const HeadToLoad> tiny_mtp_to_load(const Model& target) {
   return to_load(interpret_head(file.checkpoint(), config, target), "mtp=tiny");
 }
 
-std::shared_ptr<const HeadToLoad> tiny_block_to_load(const Model& target, int rank,
-                                                     std::optional<int> window) {
+std::shared_ptr<const HeadToLoad> tiny_block_to_load(const Model& target,
+                                                     const TinyBlockOptions& options) {
   constexpr int kLayers = 2;
+  const int rank = options.rank;
   TinyFile file("tiny head", 1, TensorType::f16);
   const std::int64_t width = target.spec.embedding;
   file.matrix("fc.weight", 2 * width, width);
@@ -182,14 +183,19 @@ std::shared_ptr<const HeadToLoad> tiny_block_to_load(const Model& target, int ra
     file.matrix("confidence_head.proj.weight", width + rank, 1);
     file.weights("confidence_head.proj.bias", {1}, 0, 1);
   }
+  if (options.remembers) {
+    file.matrix("markov_head.joint_proj.weight", 2 * rank + width, 3 * rank);
+    file.weights("markov_head.joint_proj.bias", {3 * rank}, 0, 0.3);
+  }
   nlohmann::json config = layer_config(width);
   config.update({{"num_hidden_layers", kLayers},
                  {"target_layer_ids", {0, 2}},
                  {"block_size", 5},
                  {"mask_token_id", 3}});
-  if (window)
-    config.update(
-        {{"sliding_window", *window}, {"layer_types", {"sliding_attention", "full_attention"}}});
+  if (options.window) {
+    config["sliding_window"] = *options.window;
+    config["layer_types"] = {"sliding_attention", "full_attention"};
+  }
   const char* const kind = rank > 0 ? "dspark=tiny" : "dflash=tiny";
   return to_load(interpret_head(file.checkpoint(), config, target), kind);
 }

@@ -30,11 +30,14 @@ std::shared_ptr<const HeadToLoad> tiny_eagle1_to_load(const Model& target);
 // A layer for multi-token prediction in the layout of Qwen: a gate at the attention, rope over a
 // quarter of the channels.
 std::shared_ptr<const HeadToLoad> tiny_mtp_to_load(const Model& target);
-// A head of blocks in the layout of DeepSpec, with outputs of its own; rank: of its Markov head, 0
-// for none, which comes with a confidence; window: of its first layer, whose rows then see no later
-// one.
-std::shared_ptr<const HeadToLoad> tiny_block_to_load(const Model& target, int rank,
-                                                     std::optional<int> window = {});
+struct TinyBlockOptions {
+  int rank = 0;                    // of its Markov head, which comes with a confidence; 0: none
+  bool remembers = false;          // the Markov head has a memory
+  std::optional<int> window = {};  // of its first layer, whose rows then see no later one
+};
+// A head of blocks in the layout of DeepSpec, with outputs of its own.
+std::shared_ptr<const HeadToLoad> tiny_block_to_load(const Model& target,
+                                                     const TinyBlockOptions& options = {});
 // Medusa's heads in the layout of FasterDecoding.
 std::shared_ptr<const HeadToLoad> tiny_medusa_to_load(const Model& target, int n_heads = 3);
 

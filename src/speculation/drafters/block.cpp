@@ -26,6 +26,8 @@ GrowingDrafter::Options BlockDrafter::options_for(Backend& target) {
   const int n_guesses = block.n_rows - block.first_guess();
   if (is_completed(block)) {
     options.depth_max = n_guesses;
+    options.has_state = block.successors_remember;
+    if (options.has_state) options.passes.taps = {kMemoryTap};
     options.rows_are_in_cache = false;
   } else {
     options.n_parallel = n_guesses;
@@ -113,9 +115,12 @@ void BlockDrafter::ask_roots(std::span<Draft> drafts) {
   curve_.refine(work, watch.ms());
 }
 
-std::optional<StateBefore> BlockDrafter::state_before(const Sequence& sequence, int depth) const {
+std::optional<StateBefore> BlockDrafter::state_before(const Sequence& sequence,
+                                                      const Said& said) const {
   if (!is_completed(block_of(*backend_))) return {};
-  return BlockRow{first_guesses_.at(sequence.id) + depth};
+  BlockRow before{first_guesses_.at(sequence.id) + said.depth};
+  if (said.parent >= 0) before.memory = sequence.said[said.parent].state;
+  return before;
 }
 
 void BlockDrafter::finish(std::span<const Draft> drafts) {

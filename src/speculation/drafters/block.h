@@ -36,7 +36,8 @@ class BlockDrafter final : public HeadDrafter {
                int& n_promised) override;
   bool prefill(std::span<Draft> drafts, double& passes) override;
   void finish(std::span<const Draft> drafts) override;
-  std::optional<StateBefore> state_before(const Sequence& sequence, int depth) const override;
+  std::optional<StateBefore> state_before(const Sequence& sequence,
+                                          const Said& said) const override;
   static Options options_for(Backend& target);
   bool has_room(SequenceId sequence) const;
   void ask_roots(std::span<Draft> drafts);

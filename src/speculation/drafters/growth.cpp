@@ -486,10 +486,10 @@ Pass GrowingDrafter::compute(const Batch& batch, const ForwardOptions& passes) {
   std::vector<Row> rows = batch.rows;
   for (const Batch::Asked& asked : batch.asked) {
     const Sequence& sequence = *asked.draft->sequence;
-    const int depth = sequence.said[asked.said].depth;
+    const Said& said = sequence.said[asked.said];
     Row& row = rows[asked.row];
-    if (depth > 0) row.token = *own(row.token);
-    if (auto before = state_before(sequence, depth)) row.before = *before;
+    if (said.depth > 0) row.token = *own(row.token);
+    if (auto before = state_before(sequence, said)) row.before = *before;
   }
   Pass pass = backend_->forward(rows, passes);
   std::vector<std::vector<TokenCount>> counts(batch.asked.size());

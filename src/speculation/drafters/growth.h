@@ -175,10 +175,9 @@ class GrowingDrafter : public Drafter {
   // The row of a text's last token, if neither history nor scratch has it: a level that goes on
   // from it computes it, too.
   virtual std::optional<Row> missing_text_end(const Sequence& /*sequence*/) const { return {}; }
-  // What a row goes on from that follows a path of so many tokens after the text, if that is not
-  // the state of the row before.
+  // What a row goes on from, if that is not the state of the row before.
   virtual std::optional<StateBefore> state_before(const Sequence& /*sequence*/,
-                                                  int /*depth*/) const {
+                                                  const Said& /*said*/) const {
     return {};
   }
   // The drafts are handed over.
