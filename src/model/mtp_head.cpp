@@ -211,25 +211,19 @@ class MtpReader {
     return spec_with(std::move(layer), target_.spec.norm_eps);
   }
 
+  // What a model does before and after its layers the head does, too.
   ModelSpec spec_with(LayerSpec layer, float norm_eps) const {
-    const auto fused = layout_.is_token_first ? EagleInput::Fused::token_and_state
-                                              : EagleInput::Fused::state_and_token;
-    return {
-        .family = "mtp",
-        .vocabulary = target_.spec.vocabulary,
-        .embedding = target_.spec.embedding,
-        .context_trained = target_.spec.context_trained,
-        .norm_eps = norm_eps,
-        .logit_scale = target_.spec.logit_scale,
-        .logit_softcap = target_.spec.logit_softcap,
-        .layers = {std::move(layer)},
-        .eagle = EagleInput{.taps = {target_.spec.n_layers() - (layout_.state_is_normed ? 0 : 1)},
-                            .tap_width = target_.spec.embedding,
-                            .fused = fused,
+    ModelSpec spec = target_.spec;
+    spec.family = "mtp";
+    spec.norm_eps = norm_eps;
+    spec.layers = {std::move(layer)};
+    spec.eagle = EagleInput{.taps = {target_.spec.n_layers() - (layout_.state_is_normed ? 0 : 1)},
+                            .tap_width = spec.embedding,
+                            .fused = layout_.is_token_first ? EagleInput::Fused::token_and_state
+                                                            : EagleInput::Fused::state_and_token,
                             .feature_norm = EagleInput::Norm::whole,
-                            .state_is_normed = true},
-        .medusa = {},
-        .block = {}};
+                            .state_is_normed = true};
+    return spec;
   }
 
   void find_layer() {
