@@ -27,8 +27,7 @@ DraftSetting parse_draft_setting(const std::string& text, const Settings& settin
         text);
   DraftSetting setting{.text = text, .choices = {}};
   try {
-    setting.choices =
-        parse_draft(text, settings.model_draft.value_or(""), own_head(settings.model));
+    setting.choices = parse_draft(text, settings.model_draft.value_or(""));
   } catch (const Error& error) {
     throw UsageError("--draft: {}", message_of(error));
   }
@@ -47,12 +46,11 @@ std::vector<std::string> every_draft(const Settings& settings) {
   std::vector<std::string> drafts{"off"};
   for (const DrafterKind* kind : drafter_kinds()) {
     const std::string_view head = head_kind(settings.model_draft.value_or(""));
-    const bool is_there =
-        kind->value_is_prediction ? settings.prompts_file.has_value()
-        : kind->runs_head()
-            ? kind->name == head || (kind->may_be_in_target && !own_head(settings.model).empty())
-        : kind->runs_model() ? kind->is_automatic && settings.model_draft && head.empty()
-                             : kind->value.empty() || kind->value_is_optional;
+    const bool is_there = kind->value_is_prediction ? settings.prompts_file.has_value()
+                          : kind->runs_head()       ? kind->name == head
+                          : kind->runs_model()
+                              ? kind->is_automatic && settings.model_draft && head.empty()
+                              : kind->value.empty() || kind->value_is_optional;
     if (is_there) drafts.push_back(kind->name);
   }
   drafts.emplace_back("auto");
@@ -88,10 +86,15 @@ void add_catalog_draft(DraftSetting& draft, const Settings& settings, Console& c
   draft.choices.push_back({*kind, entry.name, true});
 }
 
-void note_known_drafts(const DraftSetting& draft, const Settings& settings,
-                       const Metadata& metadata, Console& console) {
+void note_known_drafts(const DraftSetting& draft, const Settings& settings, const Checkpoint& model,
+                       Console& console) {
   if (draft.text != "auto" || settings.model_draft || find_in_catalog(settings.model)) return;
-  const KnownModel* const known = known_model(metadata);
+  if (has_prediction_layer(model))
+    console.note(
+        fmt::format("{} may be faster with its own layer for prediction "
+                    "(--draft lookup+mtp)",
+                    settings.model));
+  const KnownModel* const known = known_model(model.metadata);
   if (!known) return;
   const auto note = [&](std::string_view what, const std::vector<std::string>& names,
                         std::string_view value) {
@@ -111,7 +114,7 @@ void check_draft_flags(const Settings& settings, std::span<const DraftSetting> d
   const auto any_asks_for = [&](const auto& wanted) {
     for (const DraftSetting& draft : drafts)
       for (const DraftChoice& choice : draft.choices)
-        if (wanted(*choice.kind)) return true;
+        if (wanted(choice)) return true;
     return false;
   };
   if (!settings.prompts_file && !prompts_bring_predictions)
@@ -120,8 +123,9 @@ void check_draft_flags(const Settings& settings, std::span<const DraftSetting> d
         if (choice.kind->value_is_prediction && draft.text != "auto" && draft.prediction.empty())
           throw UsageError("--draft {0}: {1} has no text; write {1}={2}", draft.text,
                            choice.kind->name, choice.kind->value);
-  if (settings.given.contains("--model-draft") &&
-      !any_asks_for([](const DrafterKind& kind) { return kind.names_file(); }))
+  if (settings.given.contains("--model-draft") && !any_asks_for([](const DraftChoice& choice) {
+        return choice.kind->names_file() && !choice.value.empty();
+      }))
     throw UsageError("--model-draft: no --draft asks for a model; write --draft auto");
   // How a draft model is loaded is the same for all kinds that have one of their own.
   const auto takes_flags_of = [](const DrafterKind& asked, const DrafterKind& kind) {
@@ -129,8 +133,9 @@ void check_draft_flags(const Settings& settings, std::span<const DraftSetting> d
   };
   for (const DrafterKind* kind : drafter_kinds())
     for (const DrafterFlag& flag : kind->flags)
-      if (settings.given.contains(flag.name) &&
-          !any_asks_for([&](const DrafterKind& asked) { return takes_flags_of(asked, *kind); }))
+      if (settings.given.contains(flag.name) && !any_asks_for([&](const DraftChoice& choice) {
+            return takes_flags_of(*choice.kind, *kind);
+          }))
         throw UsageError("{}: no --draft asks for {}; write --draft {}", flag.name, kind->name,
                          kind->usage());
 }

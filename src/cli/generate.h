@@ -35,10 +35,10 @@ std::vector<DraftSetting> parse_draft_settings(const Settings& settings,
 // is loaded during the first answer. If it is not on this machine, a note says how to get it, and
 // how much faster answers come with it.
 void add_catalog_draft(DraftSetting& draft, const Settings& settings, Console& console);
-// The same for a model of the user's own, once it is open: notes name the draft models and the
-// heads that are known to suit it.
-void note_known_drafts(const DraftSetting& draft, const Settings& settings,
-                       const Metadata& metadata, Console& console);
+// The same for a model of the user's own, once it is open: notes name its own layer for prediction
+// and the draft models and heads that are known to suit it.
+void note_known_drafts(const DraftSetting& draft, const Settings& settings, const Checkpoint& model,
+                       Console& console);
 // UsageError where a flag of a drafter is given and none of the settings has that drafter, or where
 // a drafter asked for by name has nothing to draft from. prompts_bring_predictions: each prompt may
 // have its own, so `prediction` needs no FILE.

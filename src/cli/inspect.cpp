@@ -243,13 +243,22 @@ int inspect(const Machine& machine, const Settings& settings) {
   const KnownModel* const known = model ? known_model(checkpoint->metadata) : nullptr;
   std::optional<DraftPair> pair;
   std::optional<HeadPair> head;
-  std::string head_name = settings.model_draft.value_or("");
-  const std::string own = model && !settings.model_draft ? own_head(checkpoint->path) : "";
-  if (!own.empty()) head_name = own;
-  if (names_head(head_name) || !own.empty())
+  const bool has_own_head =
+      !settings.model_draft && problem.empty() && has_prediction_layer(*checkpoint);
+  const std::string head_name = has_own_head ? checkpoint->path : settings.model_draft.value_or("");
+  std::string own_head_problem;
+  if (has_own_head) {
+    try {
+      head = head_pair_of(machine, settings, name, head_name, options, console);
+    } catch (const Error& error) {
+      own_head_problem = error.what();
+    }
+  } else if (names_head(head_name)) {
     head = head_pair_of(machine, settings, name, head_name, options, console);
-  else if (settings.model_draft)
+  } else if (settings.model_draft) {
     pair = pair_of(machine, settings, name, console);
+  }
+  const bool can_load_own_head = has_own_head && head.has_value();
 
   if (settings.json) {
     Json document = {{"path", checkpoint->path}};
@@ -271,7 +280,7 @@ int inspect(const Machine& machine, const Settings& settings) {
                          {"shape", tensor.shape},
                          {"bytes", tensor.bytes.size()}});
     }
-    if (model) document["left_out"] = model->left_out;
+    if (model) document["left_out"] = left_out_texts(*model, can_load_own_head);
     if (need) {
       document["bytes_per_token"] = bytes_per_token(*model);
       document["weights_per_token"] = weights_per_token(*model);
@@ -306,6 +315,8 @@ int inspect(const Machine& machine, const Settings& settings) {
       if (head->made_for)
         document["draft"]["made_for"] = json_of(*head->made_for, head->is_for_this_file);
     }
+    if (!own_head_problem.empty())
+      document["draft"] = {{"head", head_name}, {"problem", own_head_problem}};
     write_json(document);
     return kDone;
   }
@@ -337,9 +348,9 @@ int inspect(const Machine& machine, const Settings& settings) {
                           shape_text(tensor));
     }
   }
-  std::vector<std::string> unused_parts;
-  if (model) unused_parts = own.empty() ? model->left_out : left_out_beside_head(*model);
-  if (!unused_parts.empty()) text += fmt::format("\nnot used: {}\n", fmt::join(unused_parts, ", "));
+  if (model)
+    if (const auto unused = left_out_texts(*model, can_load_own_head); !unused.empty())
+      text += fmt::format("\nnot used: {}\n", fmt::join(unused, ", "));
   if (need) {
     text += fmt::format(
         "\nmemory\n  {} for a context of {}: weights {}, cache {}, working {}\n"
@@ -373,9 +384,12 @@ int inspect(const Machine& machine, const Settings& settings) {
       text += "  another chat template: it may be right less often in chats\n";
   }
   if (head)
-    text += fmt::format("\n{} as a draft head{}\n{}", head_name,
-                        own.empty() ? "" : ", too (--draft mtp)",
+    text += fmt::format("\n{}\n{}",
+                        has_own_head ? "its layer for prediction as a draft head (--draft mtp)"
+                                     : fmt::format("{} as a draft head", head_name),
                         text_of(*head, *model, options.context));
+  if (!own_head_problem.empty())
+    text += fmt::format("\nits layer for prediction cannot draft: {}\n", own_head_problem);
   write_output(text);
   return kDone;
 }

@@ -60,8 +60,7 @@ int run(const Machine& machine, const Settings& settings) {
   if (draft_repays) add_catalog_draft(draft, settings, console);
   const Clock::time_point start = Clock::now();
   Workbench bench(machine, settings, {&draft, 1}, console, {.keeps = true});
-  if (draft_repays)
-    note_known_drafts(draft, settings, bench.model().model.checkpoint->metadata, console);
+  if (draft_repays) note_known_drafts(draft, settings, *bench.model().model.checkpoint, console);
   if (!prompt) return chat(bench, draft, settings, console);
 
   const std::unique_ptr<Engine> engine = bench.make_engine(draft);

@@ -240,7 +240,7 @@ int serve(const Machine& machine, const Settings& settings) {
                   {.n_sequences = settings.parallel,
                    .keeps = true,
                    .pool = RuntimeOptions::Pool{settings.cache_memory}});
-  note_known_drafts(draft, settings, bench.model().model.checkpoint->metadata, console);
+  note_known_drafts(draft, settings, *bench.model().model.checkpoint, console);
   if (const auto& broken = bench.model().chat_template; broken && broken->problem())
     console.note(
         fmt::format("requests with messages are refused: {}; choose another chat template "

@@ -1,6 +1,7 @@
 #include "cpu/forward.h"
 
 #include <algorithm>
+#include <cmath>
 #include <initializer_list>
 #include <optional>
 #include <variant>
@@ -387,7 +388,7 @@ class Forward::Worker {
   void multiply_gate(int layer) {
     const PackedMatrix& gate = matrix(Role::attention_gate, layer);
     thread_.announce(gate);
-    thread_.barrier();
+    thread_.barrier();  // between two things that are shared out
     thread_.multiply_all(gate, x_.input_forms.input(x_.normed), rows_.size(), x_.gate);
     thread_.done(PassPart::qkv);
   }

@@ -41,7 +41,7 @@ struct TargetRow {
 };  // the features of a row of the target's last pass, of the same sequence
 struct BlockRow {
   int row;
-  // Of a head that remembers a path (kMemoryTap): what it does before this token; empty: nothing.
+  // Of a head that remembers tokens: its memory before this one (kMemoryTap); empty: zeros.
   std::span<const float> memory = {};
 };  // what a row of the head's last pass over blocks says, which the token completes (BlockInput)
 using StateBefore =
@@ -68,7 +68,8 @@ struct ForwardOptions {
   // Layers to run, ascending; nothing: all. A row's parent must have been written by at least
   // these.
   std::optional<std::vector<int>> layers = {};
-  // What is kept for read_tap (kEmbeddingTap in model/spec.h); layers of those that run.
+  // What is kept for read_tap (kEmbeddingTap, kMemoryTap in model/spec.h); layers of those that
+  // run.
   std::vector<int> taps = {};
   // If set, where this pass's time went is added to it; a device may leave it empty.
   PassProfile* profile = nullptr;

@@ -16,8 +16,7 @@ struct BlockPlace {
   int first_row = 0;  // how many rows of the batch come before the block's
 };
 
-// The anchor and as many masks as the block has; those that guess first want logits, n_guesses of
-// them.
+// The anchor and as many masks as the block has; the first n_guesses rows that guess want logits.
 std::vector<Row> block_rows(const BlockInput& block, const BlockPlace& place, int n_guesses);
 
 }  // namespace outrider

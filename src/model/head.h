@@ -42,8 +42,7 @@ struct Head {
 // Whether a checkpoint in GGUF is a head, no model.
 bool is_head(const Checkpoint& checkpoint);
 
-// Whether a checkpoint has a layer for multi-token prediction, which can be read as a head; it may
-// be a whole model's.
+// Whether a checkpoint, which may be a whole model's, has a layer for multi-token prediction.
 bool has_prediction_layer(const Checkpoint& checkpoint);
 
 // Which drafter takes the head of a checkpoint, by its tensors: "eagle", "mtp", "dflash",

@@ -34,7 +34,8 @@ std::string_view layer_tensor_name(Role role) {
   }
 }
 
-Rope read_head_rope(const HeadConfig& config, int dims, RopePairing pairing) {
+Rope read_head_rope(const HeadConfig& config, int dims, RopePairing pairing,
+                    HeadVariants variants) {
   constexpr double kBaseUsual = 10000, kBaseMax = 1e12;
   const auto parameters = config.object("rope_parameters");
   const auto scaling = parameters ? parameters : config.object("rope_scaling");
@@ -49,12 +50,16 @@ Rope read_head_rope(const HeadConfig& config, int dims, RopePairing pairing) {
             "{}: {} gives each kind of layer a rope of its own, which is not supported in "
             "this version",
             config.origin(), place.name(kind));
-    if (const auto turned = place.number("partial_rotary_factor", 0, 1))
-      turning = static_cast<int>(dims * *turned);
+    const auto part = place.number("partial_rotary_factor", 0, 1);
+    if (!part || *part == 1) continue;
+    turning = static_cast<int>(dims * *part);
+    if (variants == HeadVariants::none)
+      throw Error("{}: {} is {}, which is not supported in this version; expected 1",
+                  config.origin(), place.name("partial_rotary_factor"), *part);
+    if (turning < 2 || turning % 2 != 0)
+      throw Error("{}: {} is {}: of {} channels {} would turn, expected an even number from 2 on",
+                  config.origin(), place.name("partial_rotary_factor"), *part, dims, turning);
   }
-  if (turning < 2 || turning % 2 != 0)
-    throw Error("{}: rope turns {} of {} channels, expected an even number of them",
-                config.origin(), turning, dims);
   Rope rope{.pairing = pairing,
             .frequencies = rope_frequencies(turning, base.value_or(kBaseUsual)),
             .longer = {}};
@@ -98,7 +103,8 @@ Rope read_head_rope(const HeadConfig& config, int dims, RopePairing pairing) {
 }
 
 Attention read_head_attention(const HeadConfig& config, RopePairing pairing,
-                              const HeadTensors& tensors, const HeadTensorNames& names) {
+                              const HeadTensors& tensors, const HeadTensorNames& names,
+                              HeadVariants variants) {
   const auto has = [&](Role role) {
     const std::string name = names(role, 0);
     return !name.empty() && tensors.find(name);
@@ -123,15 +129,13 @@ Attention read_head_attention(const HeadConfig& config, RopePairing pairing,
   attention.value_dim = attention.key_dim;
   attention.scale = 1 / std::sqrt(static_cast<double>(attention.key_dim));
   attention.first_key = 1;
-  attention.rope = read_head_rope(config, attention.key_dim, pairing);
+  attention.rope = read_head_rope(config, attention.key_dim, pairing, variants);
   attention.has_bias = has(Role::attention_q_bias);
   attention.has_output_bias = has(Role::attention_output_bias);
   if (has(Role::attention_q_norm)) attention.qk_norm = HeadNorm::shared;
   const TensorView* const query = tensors.find(names(Role::attention_q, 0));
-  const TensorView* const output = tensors.find(names(Role::attention_output, 0));
-  const std::int64_t n_channels = std::int64_t{attention.n_heads} * attention.key_dim;
-  attention.has_gate =
-      query && query->rows() == 2 * n_channels && output && output->columns() == n_channels;
+  attention.has_gate = variants == HeadVariants::qwen && query &&
+                       query->rows() == 2 * std::int64_t{attention.n_heads} * attention.key_dim;
   return attention;
 }
 
@@ -167,6 +171,7 @@ void take_queries_and_gates(HeadTensors& tensors, int layer, const std::string& 
       both.bytes.size() / 2 / static_cast<std::size_t>(attention.n_heads);
   for (const Role role : {Role::attention_q, Role::attention_gate}) {
     std::vector<std::byte> bytes;
+    bytes.reserve(both.bytes.size() / 2);
     for (std::size_t at = role == Role::attention_q ? 0 : head_bytes; at < both.bytes.size();
          at += 2 * head_bytes) {
       const auto head = both.bytes.subspan(at, head_bytes);

@@ -20,15 +20,21 @@ std::string_view layer_tensor_name(Role role);
 
 // All functions below throw Error, naming the file and the key or the tensor.
 
-// Frequencies of `dims` channels, or of the share of them that partial_rotary_factor names:
-// rope_theta, or 10000 where it is missing, with rope_scaling or rope_parameters (linear, llama3,
-// yarn).
-Rope read_head_rope(const HeadConfig& config, int dims, RopePairing pairing);
+// What attention may have in some kinds of heads: in those of Qwen a gate, told by the shape of the
+// queries' tensor, which then holds both, and rope over a part of the channels
+// (partial_rotary_factor). Elsewhere these are errors.
+enum class HeadVariants { none, qwen };
 
-// num_attention_heads, num_key_value_heads, head_dim and the rope; biases, norms of heads and a
-// gate as layer 0 has tensors for them. Position 0 has no row.
+// Frequencies of `dims` channels: rope_theta, or 10000 where it is missing, with rope_scaling or
+// rope_parameters (linear, llama3, yarn).
+Rope read_head_rope(const HeadConfig& config, int dims, RopePairing pairing,
+                    HeadVariants variants = HeadVariants::none);
+
+// num_attention_heads, num_key_value_heads, head_dim and the rope; biases and norms of heads as
+// layer 0 has tensors for them. Position 0 has no row.
 Attention read_head_attention(const HeadConfig& config, RopePairing pairing,
-                              const HeadTensors& tensors, const HeadTensorNames& names);
+                              const HeadTensors& tensors, const HeadTensorNames& names,
+                              HeadVariants variants = HeadVariants::none);
 
 // num_hidden_layers, 1 where it is missing; with the target's they have to fit into the cache.
 int read_head_layers(const HeadConfig& config, const Model& target);

@@ -629,8 +629,8 @@ TEST(Head, WhatItsConfigSaysWronglyIsRefused) {
       {"midlayer", with({{"rope_parameters", {{"sliding_attention", {{"rope_type", "default"}}}}}}),
        "rope_parameters.sliding_attention gives each kind of layer a rope of its own, which is not "
        "supported in this version"},
-      {"midlayer", with({{"partial_rotary_factor", 0.25}}),
-       "rope turns 1 of 4 channels, expected an even number of them"},
+      {"midlayer", with({{"partial_rotary_factor", 0.5}}),
+       "partial_rotary_factor is 0.5, which is not supported in this version; expected 1"},
       {"midlayer", with({{"rope_scaling", 5}}), "rope_scaling is number, expected an object"},
       {"midlayer", with({{"rope_scaling", {{"type", "yarn"}, {"factor", 2}}}}),
        "rope_scaling.original_max_position_embeddings is missing"},

@@ -20,9 +20,6 @@ bool once_per_model(Role role) {
   return role <= Role::confidence_bias;
 }
 
-// What layers after those of text are for; a part of Model::left_out begins with it.
-constexpr const char* kPrediction = "prediction of further tokens";
-
 using Shape = std::vector<std::int64_t>;
 
 // The shape of a role's tensor in a layer, in GGUF's order: columns first. Nothing where this spec
@@ -296,14 +293,16 @@ class Reader {
     used_.insert(tensor);
   }
 
-  // What a tensor that no layer reads is for; empty: unknown.
-  std::string part_left_out(const TensorView& tensor, int n_prediction_layers) const {
+  // What a tensor that no layer reads is for; nothing: unknown.
+  std::optional<LeftOut> part_left_out(const TensorView& tensor, int n_prediction_layers) const {
     const auto begins = [&](std::string_view prefix) { return tensor.name.starts_with(prefix); };
-    if (begins("v.") || begins("mm.")) return "vision";
-    if (begins("a.")) return "audio";
+    if (begins("v.") || begins("mm.")) return LeftOut{"vision"};
+    if (begins("a.")) return LeftOut{"audio"};
     const int n_layers = model_.spec.n_layers();
-    for (int layer = n_layers; layer < n_layers + n_prediction_layers; ++layer)
-      if (begins(fmt::format("blk.{}.", layer))) return kPrediction;
+    for (int layer = 0; layer < n_prediction_layers; ++layer)
+      if (begins(fmt::format("blk.{}.", n_layers + layer)))
+        return layer == 0 ? LeftOut{.part = "prediction of further tokens", .is_head = true}
+                          : LeftOut{"further layers for prediction"};
     return {};
   }
 
@@ -324,21 +323,20 @@ class Reader {
   // A tensor that nothing reads means that the model computes something that this program would
   // not.
   void check_nothing_else(int n_prediction_layers) {
-    std::map<std::string, int> left_out;
+    std::map<std::string, LeftOut> left_out;
     for (const TensorView& tensor : checkpoint_.tensors) {
       if (used_.contains(&tensor)) continue;
-      const std::string part = part_left_out(tensor, n_prediction_layers);
-      if (part.empty()) {
+      const std::optional<LeftOut> part = part_left_out(tensor, n_prediction_layers);
+      if (!part) {
         check_layer(tensor);
         throw Error(
             "{}: tensor {} has no place in architecture \"{}\"; this variant is not supported in "
             "this version, choose another model",
             origin_, printable(tensor.name), model_.spec.family);
       }
-      ++left_out[part];
+      ++left_out.try_emplace(part->part, *part).first->second.n_tensors;
     }
-    for (const auto& [part, n] : left_out)
-      model_.left_out.push_back(fmt::format("{} ({} tensors)", part, n));
+    for (const auto& [name, part] : left_out) model_.left_out.push_back(part);
   }
 
   Model& model_;
@@ -365,10 +363,12 @@ Model interpret_checkpoint(std::shared_ptr<const Checkpoint> checkpoint) {
   return model;
 }
 
-std::vector<std::string> left_out_beside_head(const Model& model) {
-  std::vector<std::string> parts = model.left_out;
-  std::erase_if(parts, [](const std::string& part) { return part.starts_with(kPrediction); });
-  return parts;
+std::vector<std::string> left_out_texts(const Model& model, bool loads_head) {
+  std::vector<std::string> texts;
+  for (const LeftOut& part : model.left_out)
+    if (!(loads_head && part.is_head))
+      texts.push_back(fmt::format("{} ({} tensors)", part.part, part.n_tensors));
+  return texts;
 }
 
 void find_layers(Model& model, int first_block) {

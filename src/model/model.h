@@ -12,6 +12,14 @@
 
 namespace outrider {
 
+// A part of a file that is no model of text: not loaded.
+struct LeftOut {
+  std::string part;  // "vision"
+  int n_tensors = 0;
+  // The first of the layers for multi-token prediction, which can be read as a head (head.h).
+  bool is_head = false;
+};
+
 struct Model {
   std::shared_ptr<const Checkpoint> checkpoint;  // owns what the views point into
   ModelSpec spec;
@@ -23,8 +31,7 @@ struct Model {
   std::vector<const TensorView*> weights;  // [n_layers][kRoles]
   // Parts of tensors that hold those of several roles.
   std::vector<std::shared_ptr<const TensorView>> parts;
-  // What the file holds besides a model of text, such as "vision (436 tensors)": not loaded.
-  std::vector<std::string> left_out;
+  std::vector<LeftOut> left_out;
   // A line for each key of the family's name space that no list knows.
   std::vector<std::string> warnings;
 };
@@ -38,8 +45,8 @@ bool is_matrix(Role role);
 // vocabulary, spec.vocabulary is its size: every token that the model can choose has a text.
 Model interpret_checkpoint(std::shared_ptr<const Checkpoint> checkpoint);
 
-// left_out, but for layers that predict further tokens, where those are read as a head (head.h).
-std::vector<std::string> left_out_beside_head(const Model& model);
+// "vision (436 tensors)" for each part that is left out, also where the head in it is loaded.
+std::vector<std::string> left_out_texts(const Model& model, bool loads_head);
 
 // Finds the tensors of the spec's layers in the model's checkpoint, which calls the first of them
 // "blk.N", as interpret_checkpoint() does with those of a whole model. model.weights has room for

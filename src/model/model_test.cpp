@@ -793,9 +793,18 @@ TEST(Understand, LeavesOutWhatIsNoText) {
     file.tensors[name].shape = {kEmbedding};
   const Model model = interpret_checkpoint(file.checkpoint());
   EXPECT_EQ(model.spec.n_layers(), 2);
-  EXPECT_EQ(model.left_out, (std::vector<std::string>{"audio (1 tensors)",
-                                                      "prediction of further tokens (10 tensors)",
-                                                      "vision (2 tensors)"}));
+  EXPECT_EQ(
+      left_out_texts(model, false),
+      (std::vector<std::string>{"audio (1 tensors)", "prediction of further tokens (10 tensors)",
+                                "vision (2 tensors)"}));
+  EXPECT_EQ(left_out_texts(model, true),
+            (std::vector<std::string>{"audio (1 tensors)", "vision (2 tensors)"}));
+  file.metadata["llama.nextn_predict_layers"] = std::int64_t{2};
+  const Model shorter = interpret_checkpoint(file.checkpoint());
+  EXPECT_EQ(
+      left_out_texts(shorter, true),
+      (std::vector<std::string>{"audio (1 tensors)", "further layers for prediction (10 tensors)",
+                                "vision (2 tensors)"}));
   file.metadata["llama.nextn_predict_layers"] = std::int64_t{3};
   expect_problem(file, "block_count is 3, expected 4");
 }

@@ -127,6 +127,7 @@ class MtpReader {
   }
 
   Head read() {
+    check_place();
     refuse_other_layers();
     check_count();
     spec() = layout_.is_gguf ? spec_like_target() : spec_of_config();
@@ -177,6 +178,16 @@ class MtpReader {
                     origin(), layer, tensor, what);
   }
 
+  // Names say how many layers the model has.
+  void check_place() const {
+    const std::string fusion = name_of(layout_.fusion);
+    if (tensors_.find(fusion)) return;
+    throw Error(
+        "{}: its layer for prediction follows another number of layers than the {} of {} (there is "
+        "no tensor {}); the head is for another model",
+        origin(), target_.spec.n_layers(), target_.checkpoint->metadata.origin(), fusion);
+  }
+
   void check_count() const {
     if (target_.spec.n_layers() >= kMaxLayers)
       throw Error("{}: {} has {} layers; beside a layer for prediction at most {} are supported",
@@ -191,7 +202,7 @@ class MtpReader {
                   config_.origin(), config_.name("hidden_size"), width,
                   target_.checkpoint->metadata.origin(), target_.spec.embedding);
     const Attention attention =
-        read_head_attention(config_, RopePairing::halves, tensors_, names());
+        read_head_attention(config_, RopePairing::halves, tensors_, names(), HeadVariants::qwen);
     const Mlp mlp = read_head_mlp(config_);
     return spec_with({{{.pre_norm = Role::attention_norm, .body = attention, .post_norm = {}},
                        {.pre_norm = Role::mlp_norm, .body = mlp, .post_norm = {}}}},
@@ -227,7 +238,13 @@ class MtpReader {
   }
 
   void find_layer() {
-    find_layers(head_.model, target_.spec.n_layers());
+    try {
+      find_layers(head_.model, target_.spec.n_layers());
+    } catch (const Error& error) {
+      // It speaks of models and their metadata.
+      throw Error("{} (as its layer for prediction is like those of {})", error.what(),
+                  target_.checkpoint->metadata.origin());
+    }
     for (const TensorView* tensor : head_.model.weights)
       if (tensor) tensors_.ignore(tensor->name);
   }

@@ -223,6 +223,19 @@ TEST(MtpHead, Gguf) {
   EXPECT_EQ(key.bytes.data(), query.bytes.data() + query.bytes.size());
 }
 
+// Scaling is that of the channels that turn.
+TEST(MtpHead, ScaledRopeOverAPart) {
+  SmallHead file = small_layer(kQwen);
+  file.config["rope_parameters"] = {{"rope_type", "yarn"},
+                                    {"rope_theta", 5000},
+                                    {"factor", 4},
+                                    {"original_max_position_embeddings", 64},
+                                    {"partial_rotary_factor", 0.5}};
+  const Attention attention = *attention_of(read(file).model.spec.layers[0]);
+  EXPECT_EQ(attention.rope->frequencies, std::vector<double>{1});
+  EXPECT_GT(attention.rope->magnitude, 1);
+}
+
 TEST(MtpHead, Refused) {
   struct Case {
     SmallHead file;
@@ -233,6 +246,9 @@ TEST(MtpHead, Refused) {
       {small_layer(kMiMo), [](SmallHead& head) { head.config["hidden_size"] = 16; },
        "dir/config.json: hidden_size is 16, but the width of target.gguf is 8; the head is for "
        "another model"},
+      {small_layer(kQwen), [](SmallHead& head) { head.config["partial_rotary_factor"] = 0.25; },
+       "dir/config.json: partial_rotary_factor is 0.25: of 4 channels 1 would turn, expected an "
+       "even number from 2 on"},
       {small_layer(kQwen),
        [](SmallHead& head) {
          head.add("mtp.layers.0.mlp.gate.weight", {8, 4});
@@ -260,7 +276,7 @@ TEST(MtpHead, Refused) {
        "another model"},
       {small_gguf_layer(), [](SmallHead& head) { head.tensors.erase("blk.6.ffn_up.weight"); },
        "dir/mtp.gguf: tensor blk.6.ffn_up.weight is missing; the file is incomplete, convert the "
-       "model again"},
+       "model again (as its layer for prediction is like those of target.gguf)"},
       {small_gguf_layer(), [](SmallHead& head) { head.tensors.erase("blk.6.nextn.enorm.weight"); },
        "dir/mtp.gguf: tensor blk.6.nextn.enorm.weight is missing; the head is incomplete, or of a "
        "kind that this version does not support"},
@@ -269,7 +285,7 @@ TEST(MtpHead, Refused) {
          head.add("blk.6.attn_q.weight", {kSmallWidth, 16});
        },
        "dir/mtp.gguf: tensor blk.6.attn_q.weight is [8, 16], but the metadata asks for [8, 8]; "
-       "convert the model again"},
+       "convert the model again (as its layer for prediction is like those of target.gguf)"},
       {small_gguf_layer(),
        [](SmallHead& head) {
          head.add("blk.6.ffn_gate_inp.weight", {8, 4});
@@ -295,8 +311,9 @@ TEST(MtpHead, Refused) {
     ADD_FAILURE();
   } catch (const Error& found) {
     EXPECT_EQ(std::string(found.what()),
-              "dir/head.safetensors: tensor model.layers.8.eh_proj.weight is missing; the head is "
-              "incomplete, or of a kind that this version does not support");
+              "dir/head.safetensors: its layer for prediction follows another number of layers "
+              "than the 8 of target.gguf (there is no tensor model.layers.8.eh_proj.weight); the "
+              "head is for another model");
   }
 }
 

@@ -185,7 +185,8 @@ enum class NormKind { rms, layer };  // numerics/norm.h
 // What a head reads of its target: the output of the layer of that number, from 0 to n_layers - 1;
 // kEmbeddingTap: the stream before the first layer; n_layers: the stream after the output norm.
 inline constexpr int kEmbeddingTap = -1;
-// Of a row that completes a block's: the head's memory after it, [rank] (BlockInput).
+// Of a row that completes a block's: the head's memory after it (BlockInput); the first [rank]
+// numbers count.
 inline constexpr int kMemoryTap = -2;
 
 // A head that continues a target. Its row at position p takes token p and the state before it:

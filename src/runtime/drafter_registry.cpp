@@ -75,30 +75,24 @@ std::vector<std::string_view> split(std::string_view text) {
               did_you_mean(name, names), drafter_names());
 }
 
-DraftChoice parse_part(std::string_view part, std::string_view draft_model,
-                       std::string_view own_head) {
+DraftChoice parse_part(std::string_view part, std::string_view draft_model) {
   const std::size_t equals = part.find('=');
   const std::string_view name = part.substr(0, equals);
   DraftChoice choice{find(name), equals == part.npos ? "" : std::string(part.substr(equals + 1))};
   if (!choice.kind) refuse(part);
   const bool is_optional = choice.kind->value_is_prediction || choice.kind->value_is_optional;
-  if (is_optional && equals == part.npos) return choice;
+  if (is_optional && equals == part.npos) {
+    if (choice.kind->runs_head() && head_kind(draft_model) == choice.kind->name)
+      choice.value = draft_model;
+    return choice;
+  }
   if (choice.kind->of_value) choice.kind = choice.kind->of_value(choice.value);
   if (choice.kind->value.empty()) {
     if (equals != part.npos)
       throw Error("{}: takes no value, but \"{}\" was given", name, choice.value);
     return choice;
   }
-  if (choice.value.empty() && choice.kind->names_file()) {
-    const bool is_own =
-        choice.kind->may_be_in_target && head_kind(draft_model) != choice.kind->name;
-    choice.value = is_own && !own_head.empty() ? own_head : draft_model;
-  }
-  if (choice.value.empty() && choice.kind->may_be_in_target)
-    throw Error(Remedy::draft_model,
-                "{0}: the model's own file has no such layer that this version computes; write "
-                "{0}={1} or choose a draft model",
-                name, choice.kind->value);
+  if (choice.value.empty() && choice.kind->names_file()) choice.value = draft_model;
   if (choice.value.empty() && choice.kind->names_file())
     throw Error(Remedy::draft_model, "{0}: names no model; write {0}={1} or choose a draft model",
                 name, choice.kind->value);
@@ -113,8 +107,7 @@ DraftChoice parse_part(std::string_view part, std::string_view draft_model,
 
 }  // namespace
 
-std::vector<DraftChoice> parse_draft(std::string_view text, std::string_view draft_model,
-                                     std::string_view own_head) {
+std::vector<DraftChoice> parse_draft(std::string_view text, std::string_view draft_model) {
   std::vector<DraftChoice> choices;
   if (text == "off") return choices;
   if (text == "auto") {
@@ -124,13 +117,11 @@ std::vector<DraftChoice> parse_draft(std::string_view text, std::string_view dra
       if (kind->value.empty() || kind->value_is_prediction) choices.push_back({kind, ""});
       const bool is_meant = head.empty() ? kind->runs_model() : kind->name == head;
       if (is_meant && !draft_model.empty()) choices.push_back({kind, std::string(draft_model)});
-      if (kind->may_be_in_target && head.empty() && !own_head.empty())
-        choices.push_back({kind, std::string(own_head)});
     }
     return choices;
   }
   for (std::string_view part : split(text)) {
-    choices.push_back(parse_part(part, draft_model, own_head));
+    choices.push_back(parse_part(part, draft_model));
     const auto name = [](const DraftChoice& choice) { return choice.kind->name; };
     if (std::ranges::count(choices, name(choices.back()), name) > 1)
       throw Error("{}: {} is named twice", text, choices.back().kind->name);

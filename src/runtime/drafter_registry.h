@@ -25,11 +25,10 @@ struct DraftChoice {
 // Reads off | auto | NAME[=VALUE][+NAME[=VALUE]…]: no drafters; all that need no value, with those
 // that run a model if `draft_model` names one; or those named, in order. '+' separates only before
 // a known name, the first '=' ends a name, so values may hold both. `draft_model`, which may be
-// empty, is the value of a kind that runs a model and was given none; own_head, the target's file
-// if it holds a head (own_head() in head_file.h), that of a kind that may be in it. A head among
-// draft models comes first. Throws Error for anything else, with a hint where one helps.
-std::vector<DraftChoice> parse_draft(std::string_view text, std::string_view draft_model,
-                                     std::string_view own_head = {});
+// empty, is the value of a kind that runs a model or a head and was given none; a kind whose value
+// is optional takes it only if it is such a head. Throws Error for anything else, with a hint where
+// one helps.
+std::vector<DraftChoice> parse_draft(std::string_view text, std::string_view draft_model);
 
 // "lookup, model=MODEL": the kinds as parse_draft() reads them.
 std::string drafter_names();

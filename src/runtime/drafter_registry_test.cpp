@@ -13,10 +13,9 @@ namespace outrider {
 namespace {
 
 // Choices as text, for messages of failing tests.
-std::vector<std::pair<std::string, std::string>> parsed(const char* text, const char* draft_model,
-                                                        const char* own_head = "") {
+std::vector<std::pair<std::string, std::string>> parsed(const char* text, const char* draft_model) {
   std::vector<std::pair<std::string, std::string>> result;
-  for (const DraftChoice& choice : parse_draft(text, draft_model, own_head))
+  for (const DraftChoice& choice : parse_draft(text, draft_model))
     result.emplace_back(choice.kind->name, choice.value);
   return result;
 }
@@ -45,6 +44,9 @@ TEST(ParseDraft, ReadsItsGrammar) {
       {"self=1,3-5+lookup", "", {{"self", "1,3-5"}, {"lookup", ""}}},
       {"self=q4_128", "", {{"self", "q4_128"}}},
       {"lookahead", "", {{"lookahead", ""}}},
+      {"mtp", "", {{"mtp", ""}}},  // in the model's own file
+      {"lookup+mtp", "small.gguf", {{"lookup", ""}, {"mtp", ""}}},
+      {"mtp=other", "", {{"mtp", "other"}}},
       {"prediction", "", {{"prediction", ""}}},
       {"prediction=a.txt+lookup", "", {{"prediction", "a.txt"}, {"lookup", ""}}},
   };
@@ -75,7 +77,7 @@ TEST(ParseDraft, SaysWhatIsWrong) {
       {"off+lookup", "no drafter is called \"off\""},
       {"prediction=", "write prediction=FILE"},
       {"eagle", "names no model; write eagle=HEAD"},
-      {"mtp", "the model's own file has no such layer that this version computes; write mtp=HEAD"},
+      {"mtp=", "names no model; write mtp=HEAD"},
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.text);
@@ -105,23 +107,6 @@ TEST(ParseDraft, TellsHeadsFromModels) {
       EXPECT_NE(std::string(error.what()).find("eagle=" + head), std::string::npos) << error.what();
     }
   }
-}
-
-// The model's own file may hold a head.
-TEST(ParseDraft, KnowsTheModelsOwnHead) {
-  using Choices = std::vector<std::pair<std::string, std::string>>;
-  const char* const own = "target.gguf";
-  EXPECT_EQ(parsed("mtp", "", own), (Choices{{"mtp", own}}));
-  EXPECT_EQ(parsed("mtp", "small.gguf", own), (Choices{{"mtp", own}}));
-  EXPECT_EQ(parsed("lookup+mtp=other", "", own), (Choices{{"lookup", ""}, {"mtp", "other"}}));
-  EXPECT_EQ(parsed("lookup", "", own), (Choices{{"lookup", ""}}));
-  EXPECT_EQ(parsed("auto", "", own), (Choices{{"lookup", ""}, {"prediction", ""}, {"mtp", own}}));
-  EXPECT_EQ(parsed("auto", "small.gguf", own),
-            (Choices{{"lookup", ""}, {"prediction", ""}, {"model", "small.gguf"}, {"mtp", own}}));
-  // A model has one head at a time.
-  const std::string head = testing::TempDir();
-  EXPECT_EQ(parsed("auto", head.c_str(), own),
-            (Choices{{"lookup", ""}, {"prediction", ""}, {"eagle", head}}));
 }
 
 // What command lines and messages rely on.

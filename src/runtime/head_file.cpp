@@ -50,19 +50,6 @@ std::string_view head_kind(std::string_view name) {
   return "eagle";
 }
 
-std::string own_head(const std::string& model) {
-  std::error_code error;
-  if (!std::filesystem::is_regular_file(model, error) || !is_gguf(model)) return {};
-  try {
-    auto checkpoint = std::make_shared<const Checkpoint>(read_gguf(model));
-    if (!has_prediction_layer(*checkpoint)) return {};
-    interpret_head(checkpoint, {}, interpret_checkpoint(checkpoint));
-    return model;
-  } catch (const Error&) {
-    return {};
-  }
-}
-
 Head open_head(const std::string& name, const Model& target) {
   const std::filesystem::path path(name);
   if (is_gguf(path)) {

@@ -19,11 +19,8 @@ bool names_head(std::string_view name);
 // The drafter that runs it (drafter_of_head()). Of no head: empty.
 std::string_view head_kind(std::string_view name);
 
-// The file of a model, if it is the file of a head, too: if a layer for multi-token prediction
-// follows the model's others, of a kind that can be computed. Otherwise empty. Throws nothing.
-std::string own_head(const std::string& model);
-
-// Throws Error.
+// `name`: also that of the target's own file, where a layer for multi-token prediction follows the
+// others. Throws Error.
 Head open_head(const std::string& name, const Model& target);
 // Also if the head names another vocabulary than the target's as the one that it was made for.
 Head open_head(const std::string& name, const OpenedModel& target);

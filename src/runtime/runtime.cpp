@@ -91,8 +91,8 @@ Runtime::Runtime(RuntimeOptions options, ChooseFactory choose_factory, Progress 
 
 void Runtime::note_left_out() const {
   const Model& target = target_model_.model;
-  const bool is_own = head_ && head_->head.model.checkpoint == target.checkpoint;
-  const std::vector<std::string> parts = is_own ? left_out_beside_head(target) : target.left_out;
+  const bool loads_head = head_ && head_->head.model.checkpoint == target.checkpoint;
+  const std::vector<std::string> parts = left_out_texts(target, loads_head);
   if (!parts.empty() && progress_.note)
     progress_.note(
         fmt::format("{}: without its parts for {}", target_model_.name, fmt::join(parts, ", ")));
@@ -116,7 +116,7 @@ ProfileKey Runtime::profile_key(std::span<const DraftChoice> drafters) {
       add_file(open_draft(choice));
     else if (choice.kind->runs_head()) {
       check_head(choice);
-      key.files.push_back(identify(choice.value, *head_->head.model.checkpoint));
+      key.files.push_back(identify(head_->name, *head_->head.model.checkpoint));
     }
   }
   key.processor = processor_name();
@@ -193,6 +193,11 @@ const OpenedModel& Runtime::open_draft(const DraftChoice& choice) {
   return draft_models_.emplace(name, std::move(opened)).first->second;
 }
 
+// The file of the head that a choice names, without a value the target's own.
+std::string Runtime::head_name(const DraftChoice& choice) const {
+  return choice.value.empty() ? target_model_.model.checkpoint->path : choice.value;
+}
+
 // The head that the options' drafters name, to be loaded as it was chosen, or else as its producer
 // means it.
 void Runtime::open_asked_head() {
@@ -200,15 +205,19 @@ void Runtime::open_asked_head() {
   for (const DraftChoice& choice : options_.drafters) {
     if (!choice.kind->runs_head()) continue;
     if (found && *found != choice)
-      throw Error("{} and {} are two heads, and a model can have one at a time", found->value,
-                  choice.value);
+      throw Error("{} and {} are two heads, and a model can have one at a time", head_name(*found),
+                  head_name(choice));
     found = &choice;
   }
   if (!found) return;
-  Head head = open_head(found->value, target_model_);
+  if (found->value.empty() && !has_prediction_layer(*target_model_.model.checkpoint))
+    throw Error(Remedy::draft_model,
+                "{0}: {1} has no layer for prediction; write {0}={2} or choose a draft model",
+                found->kind->name, target_model_.name, found->kind->value);
+  Head head = open_head(head_name(*found), target_model_);
   LoadOptions options =
       found->kind->head_options(head, *target_model_.tokenizer, options_.drafter_flags);
-  head_ = {.name = found->value,
+  head_ = {.name = head_name(*found),
            .head = std::move(head),
            .options = std::move(options),
            .tries_types = !options_.drafter_flags.contains("--draft-quantize")};
@@ -225,9 +234,9 @@ void Runtime::open_asked_head() {
 
 // Throws Error if it asks for a head that is not loaded: heads are loaded with the model.
 void Runtime::check_head(const DraftChoice& choice) const {
-  if (!choice.kind->runs_head() || (head_ && head_->name == choice.value)) return;
+  if (!choice.kind->runs_head() || (head_ && head_->name == head_name(choice))) return;
   throw Error("{0}={1}: a head is loaded with its model; start with --draft {0}={1}",
-              choice.kind->name, choice.value);
+              choice.kind->name, head_name(choice));
 }
 
 ProfileKey Runtime::head_key() {
@@ -314,11 +323,12 @@ void Runtime::choose_head_by_measurement() {
   // Of a head that says how often it should be right, compare_with_named_agreement() tells.
   constexpr double kLow = 0.25;
   const bool has_named = head_->head.made_for && head_->head.made_for->agreement;
+  const bool is_own = head_->head.model.checkpoint == target_model_.model.checkpoint;
   if (!has_named && choice.agreement < kLow && progress_.note)
-    progress_.note(
-        fmt::format("{}: right at {:.0f}% of {} places of a sample text, so it brings "
-                    "little; was it made for this model?",
-                    head_->name, 100 * choice.agreement, choice.places));
+    progress_.note(fmt::format(
+        "{}{}: right at {:.0f}% of {} places of a sample text, so it brings little{}",
+        is_own ? "the layer for prediction of " : "", head_->name, 100 * choice.agreement,
+        choice.places, is_own ? "" : "; was it made for this model?"));
   if (profiles_ && options_.keeps) profiles_->keep(head_key(), json_of(choice));
 }
 

@@ -100,6 +100,7 @@ class Runtime {
 
  private:
   const OpenedModel& open_draft(const DraftChoice& choice);
+  std::string head_name(const DraftChoice& choice) const;
   void open_asked_head();
   void note_left_out() const;
   void check_head(const DraftChoice& choice) const;

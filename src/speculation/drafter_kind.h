@@ -61,9 +61,8 @@ struct DrafterKind {
   // The value, which may be missing, names a file with a text that answers are expected to repeat
   // mostly: a request's prediction.
   bool value_is_prediction = false;
-  bool value_is_optional = false;  // "name" alone will do
+  bool value_is_optional = false;  // "name" alone will do; of a head: it is in the target's file
   bool is_automatic = true;        // auto asks it, if it needs no value or has one
-  bool may_be_in_target = false;   // the target's own file may hold the head
   std::string help;                // a line
   std::vector<DrafterFlag> flags = {};
   // Kinds that run a model, which their value names unless they copy the target, say how it is
@@ -91,8 +90,8 @@ struct DrafterKind {
   // "lookup", "prediction[=FILE]", "model=MODEL".
   std::string usage() const {
     if (value.empty()) return name;
-    const bool is_optional = value_is_prediction || value_is_optional || may_be_in_target;
-    return is_optional ? fmt::format("{}[={}]", name, value) : name + '=' + value;
+    return value_is_prediction || value_is_optional ? fmt::format("{}[={}]", name, value)
+                                                    : name + '=' + value;
   }
 };
 

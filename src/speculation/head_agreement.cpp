@@ -152,21 +152,26 @@ class Measurement {
     }
   }
 
-  // With the text's own tokens, one after another, as a head that remembers them needs it.
+  // With the text's own tokens; one after another where the head remembers them.
   void complete(const BlockInput& block, int anchor) {
+    const int n = std::min({kDepths, block.n_rows - block.first_guess(),
+                            static_cast<int>(std::ssize(text_)) - anchor});
     std::vector<std::optional<Token>> tokens;
     std::vector<float> memory;
-    for (int guess = 0; guess < kDepths && block.first_guess() + guess < block.n_rows; ++guess) {
-      if (anchor + guess >= std::ssize(text_)) break;
-      const Row row{.sequence = sequence_.id(),
-                    .token = text_[anchor + guess],
-                    .position = anchor + guess,
-                    .wants_logits = true,
-                    .before = BlockRow{block.first_guess() + guess, memory}};
-      ForwardOptions options;
-      if (block.successors_remember) options.taps = {kMemoryTap};
-      const Pass pass = head_.forward({&row, 1}, options);
-      tokens.push_back(best_tokens(head_, pass, {&row, 1}).at(0));
+    ForwardOptions options;
+    if (block.successors_remember) options.taps = {kMemoryTap};
+    for (int begin = 0, end = 0; begin < n; begin = end) {
+      end = block.successors_remember ? begin + 1 : n;
+      std::vector<Row> rows;
+      for (int guess = begin; guess < end; ++guess)
+        rows.push_back({.sequence = sequence_.id(),
+                        .token = text_[anchor + guess],
+                        .position = anchor + guess,
+                        .wants_logits = true,
+                        .before = BlockRow{block.first_guess() + guess, memory}});
+      const Pass pass = head_.forward(rows, options);
+      const auto said = best_tokens(head_, pass, rows);
+      tokens.insert(tokens.end(), said.begin(), said.end());
       if (block.successors_remember) memory = head_.read_tap(pass, 0, 0);
     }
     note_block(anchor, tokens);

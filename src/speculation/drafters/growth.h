@@ -81,7 +81,7 @@ class GrowingDrafter : public Drafter {
     // Empty: the row cannot be used. If the sequence draws: the draws, as many as a node may get.
     std::vector<Candidate> best = {};
     std::shared_ptr<const Distribution> distribution = {};  // that these were drawn from
-    std::vector<float> state = {};                          // a head's, [embedding]
+    std::vector<float> state = {};                          // a head's: what its tap gave
     // Of the best token, as the head itself says it; nothing: by the lead.
     std::optional<float> confidence = {};
   };

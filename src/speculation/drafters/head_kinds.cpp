@@ -71,7 +71,7 @@ const DrafterKind& mtp_kind() {
                                 [](const DrafterContext& context) -> MadeDrafter {
                                   return std::make_unique<EagleDrafter>(context.target, "mtp");
                                 });
-    mtp.may_be_in_target = true;
+    mtp.value_is_optional = true;
     return mtp;
   }();
   return kind;
