@@ -76,61 +76,6 @@ class Text(HeadTestCase):
             self.assert_fails(outrider("run", "-p", "x", "-n", "1", "--draft", f"{other}={head}"), 2,
                               f"{other}: {head} is a learned head that another drafter runs; write {drafter}={head}")
 
-    def test_a_layer_in_the_model_s_own_file(self):
-        whole, layer = self.folder / "whole.gguf", self.folder / "layer.gguf"
-        write_model_with_prediction(model_path(MODEL), whole, layer)
-        for flags in (GREEDY, SAMPLED):
-            plain = self.run_json("-m", str(whole), "--draft", "off", *flags)
-            for how in (["--draft", "mtp", *ALWAYS], ["--draft", "lookup+mtp"],
-                        ["--draft", f"lookup+mtp={layer}", *ALWAYS],
-                        ["-md", str(layer)], ["-md", str(layer), "--draft", "mtp", *ALWAYS]):
-                with self.subTest(flags=flags, how=how):
-                    answer = self.run_json("-m", str(whole), *how, *flags)
-                    self.assertEqual(answer["tokens"], plain["tokens"])
-                    self.assertIn("mtp", answer["draft"])
-                    if "--budget" in how:
-                        self.assertGreater(answer["draft"]["mtp"]["proposed"], 40)
-        left_out = "without its parts for prediction of further tokens (12 tensors)"
-        for draft, says in (("off", True), ("auto", True), ("mtp", False), (f"mtp={layer}", True)):
-            with self.subTest(draft=draft):
-                result = outrider("run", "-m", str(whole), "-p", "x", "-n", "1", "--draft", draft)
-                self.assertEqual(result.returncode, 0, result.stderr)
-                self.assertEqual(left_out in result.stderr, says, result.stderr)
-                self.assertEqual("may be faster with its own layer for prediction" in result.stderr, draft == "auto")
-        result = outrider("prove", "-m", str(whole), "-p", PROMPT, "-n", "24", "--draft", "off", "--draft", "lookup+mtp",
-                          *ALWAYS, *SAMPLED)
-        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
-        self.assert_fails(outrider("run", "-m", str(whole), "-p", "x", "--draft", "mtp", "-md", MODEL), 2,
-                          "--model-draft: no --draft asks for a model")
-        self.assert_fails(outrider("prove", "-m", str(whole), "-p", "x", "--draft", "mtp", "--draft", f"mtp={layer}"),
-                          1, f"{whole} and {layer} are two heads")
-
-    def test_inspect_shows_a_layer_in_the_model_s_own_file(self):
-        whole, layer = self.folder / "whole.gguf", self.folder / "layer.gguf"
-        write_model_with_prediction(model_path(MODEL), whole, layer)
-        said = outrider("inspect", "-m", str(whole)).stdout
-        self.assertIn("its layer for prediction as a draft head (--draft mtp)\n  MTP of llama.cpp: 1 layer, reads", said)
-        self.assertNotIn("not used: prediction", said)
-        document = json.loads(outrider("inspect", "-m", str(whole), "--json").stdout)
-        self.assertEqual((document["draft"]["kind"], document["left_out"]), ("MTP", []))
-        self.assertIn("  MTP of llama.cpp: 1 layer", outrider("inspect", "-m", str(whole), "-md", str(layer)).stdout)
-        broken = self.folder / "broken.gguf"
-        broken.write_bytes(whole.read_bytes().replace(b".nextn.hnorm", b".nextn.hxxxx"))
-        said = outrider("inspect", "-m", str(broken))
-        self.assertEqual(said.returncode, 0, said.stderr)
-        self.assertIn("its layer for prediction cannot draft: ", said.stdout)
-        self.assertIn(".nextn.hnorm.weight is missing", said.stdout)
-        self.assertIn("not used: prediction of further tokens (12 tensors)", said.stdout)
-
-    def test_a_layer_for_prediction_that_is_not_there(self):
-        whole, layer = self.folder / "whole.gguf", self.folder / "layer.gguf"
-        write_model_with_prediction(model_path(MODEL), whole, layer)
-        self.assert_fails(outrider("run", "-m", str(layer), "-p", "x"), 1, "is no complete language model")
-        self.assert_fails(outrider("run", "-p", "x", "--draft", "mtp"), 1,
-                          f"mtp: {MODEL} has no layer for prediction; write mtp=HEAD")
-        self.assert_fails(outrider("run", "-p", "x", "--draft", f"mtp={layer}"), 1,
-                          "its layer for prediction follows another number of layers than the 30 of")
-
     def test_some_drafts_are_accepted(self):
         answer = self.run_json("--draft", f"eagle={self.head}", *ALWAYS, *GREEDY)
         self.assertGreater(answer["draft"]["eagle"]["accepted"], 10, answer["draft"])
@@ -236,6 +181,69 @@ class Text(HeadTestCase):
             _, error = process.communicate()
             self.assertEqual(process.returncode, status)
             self.assertNotIn(b"outrider:", error)
+
+
+@needs_model(MODEL)
+class OwnLayer(HeadTestCase):
+    """A layer for prediction in the model's own file."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.whole, cls.layer = cls.folder / "whole.gguf", cls.folder / "layer.gguf"
+        write_model_with_prediction(Path(model_path(MODEL)), cls.whole, cls.layer)
+
+    def test_the_same_text_with_and_without(self):
+        whole, layer = self.whole, self.layer
+        for flags in (GREEDY, SAMPLED):
+            plain = self.run_json("-m", str(whole), "--draft", "off", *flags)
+            for how in (["--draft", "mtp", *ALWAYS], ["--draft", "lookup+mtp"],
+                        ["--draft", f"lookup+mtp={layer}", *ALWAYS],
+                        ["-md", str(layer)], ["-md", str(layer), "--draft", "mtp", *ALWAYS]):
+                with self.subTest(flags=flags, how=how):
+                    answer = self.run_json("-m", str(whole), *how, *flags)
+                    self.assertEqual(answer["tokens"], plain["tokens"])
+                    self.assertIn("mtp", answer["draft"])
+                    if "--budget" in how:
+                        self.assertGreater(answer["draft"]["mtp"]["proposed"], 40)
+        left_out = "without its parts for prediction of further tokens (12 tensors)"
+        for draft, says in (("off", True), ("auto", True), ("mtp", False), (f"mtp={layer}", True)):
+            with self.subTest(draft=draft):
+                result = outrider("run", "-m", str(whole), "-p", "x", "-n", "1024", "-c", "64", "--draft", draft)
+                self.assertEqual(result.returncode, 0, result.stderr)
+                self.assertEqual(left_out in result.stderr, says, result.stderr)
+                self.assertEqual("may be faster with its own layer for prediction" in result.stderr, draft == "auto")
+        result = outrider("prove", "-m", str(whole), "-p", PROMPT, "-n", "24", "--draft", "off", "--draft", "lookup+mtp",
+                          *ALWAYS, *SAMPLED)
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        self.assert_fails(outrider("run", "-m", str(whole), "-p", "x", "--draft", "mtp", "-md", MODEL), 2,
+                          "--model-draft: no --draft asks for a model")
+        self.assert_fails(outrider("prove", "-m", str(whole), "-p", "x", "--draft", "mtp", "--draft", f"mtp={layer}"),
+                          1, f"{whole} and {layer} are two heads")
+
+    def test_inspect_shows_it(self):
+        whole, layer = self.whole, self.layer
+        said = outrider("inspect", "-m", str(whole)).stdout
+        self.assertIn("its layer for prediction as a draft head (--draft mtp)\n  MTP of llama.cpp: 1 layer, reads", said)
+        self.assertNotIn("not used: prediction", said)
+        document = json.loads(outrider("inspect", "-m", str(whole), "--json").stdout)
+        self.assertEqual((document["draft"]["kind"], document["left_out"]), ("MTP", []))
+        self.assertIn("  MTP of llama.cpp: 1 layer", outrider("inspect", "-m", str(whole), "-md", str(layer)).stdout)
+        broken = self.folder / "broken.gguf"
+        broken.write_bytes(whole.read_bytes().replace(b".nextn.hnorm", b".nextn.hxxxx"))
+        said = outrider("inspect", "-m", str(broken))
+        self.assertEqual(said.returncode, 0, said.stderr)
+        self.assertIn("its layer for prediction cannot draft: ", said.stdout)
+        self.assertIn(".nextn.hnorm.weight is missing", said.stdout)
+        self.assertIn("not used: prediction of further tokens (12 tensors)", said.stdout)
+
+    def test_where_it_is_not(self):
+        layer = self.layer
+        self.assert_fails(outrider("run", "-m", str(layer), "-p", "x"), 1, "is no complete language model")
+        self.assert_fails(outrider("run", "-p", "x", "--draft", "mtp"), 1,
+                          f"mtp: {MODEL} has no layer for prediction; write mtp=HEAD")
+        self.assert_fails(outrider("run", "-p", "x", "--draft", f"mtp={layer}"), 1,
+                          "its layer for prediction follows another number of layers than the 30 of")
 
 
 @needs_model(MODEL)
