@@ -376,8 +376,15 @@ def bigram_share(train, own, tokens):
     return share(torch.from_numpy(next_token)[tokens[:, FIRST:END]], own)
 
 
-def write_agreements(found):
-    """One line for each value and each mutant."""
+def npy(values):
+    """A file of u16."""
+    stored = io.BytesIO()
+    np.save(stored, values.numpy().astype(np.uint16))
+    return stored.getvalue()
+
+
+def write_agreements(name, found):
+    """tests/golden/NAME.json, with one line for each value and each mutant."""
     lines = []
     for key, value in found.items():
         if key.endswith("_mutants"):
@@ -385,7 +392,13 @@ def write_agreements(found):
         else:
             value = json.dumps(value)
         lines.append(f' "{key}": {value}')
-    (packing.GOLDEN / "toy.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    (packing.GOLDEN / f"{name}.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+def print_mutants(mutants):
+    for mutant in mutants:
+        print(f"{mutant['mutant']}: {mutant['agreement']} %, loses {mutant['loses']}, must lose {mutant['must_lose']} "
+              f"at {mutant['depths']}{'' if mutant['passes'] else ': TOO LITTLE'}")
 
 
 def main():
@@ -422,18 +435,14 @@ def main():
         files[f"{stage}/config.json"] = config.encode()
         files[f"{stage}/{weights}"] = (folder / stage / weights).read_bytes()
     for name, values in (("tokens", tokens), ("target", own), ("eagle3", eagle), ("medusa", medusa)):
-        stored = io.BytesIO()
-        np.save(stored, values.numpy().astype(np.uint16))
-        files[f"{name}.npy"] = stored.getvalue()
+        files[f"{name}.npy"] = npy(values)
     size = packing.pack("toy", files)
-    write_agreements(dict(bigram=bigram, eagle3=eagle_shares, medusa=medusa_shares, eagle3_mutants=eagle_mutants,
-                          medusa_mutants=medusa_mutants, losses=losses))
+    write_agreements("toy", dict(bigram=bigram, eagle3=eagle_shares, medusa=medusa_shares, eagle3_mutants=eagle_mutants,
+                                 medusa_mutants=medusa_mutants, losses=losses))
 
     for name, shares in (("bigram", bigram), ("eagle3", eagle_shares), ("medusa", medusa_shares)):
         print(f"{name}: {shares} %")
-    for mutant in eagle_mutants + medusa_mutants:
-        print(f"{mutant['mutant']}: {mutant['agreement']} %, loses {mutant['loses']}, must lose {mutant['must_lose']} "
-              f"at {mutant['depths']}{'' if mutant['passes'] else ': TOO LITTLE'}")
+    print_mutants(eagle_mutants + medusa_mutants)
     print(f"{size} bytes")
     passes = eagle_shares[0] >= bigram + 15 and all(mutant["passes"] for mutant in eagle_mutants + medusa_mutants)
     if size > 2_000_000 or not passes:

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "engine/engine.h"
 #include "speculation/datastore_test.h"
+#include "speculation/drafters/block.h"
 #include "speculation/drafters/eagle.h"
 #include "speculation/drafters/lookahead.h"
 #include "speculation/drafters/lookup.h"
@@ -36,7 +37,8 @@ Decoded decode(const Task& task, const Way& way) {
   std::vector<std::unique_ptr<Drafter>> drafters;
   const auto names = [&](const char* drafter) { return way.draft.find(drafter) != way.draft.npos; };
   LoadOptions target_options;
-  if (names("eagle")) target_options.head = task.head;
+  for (const char* const kind : {"eagle", "mtp", "dflash", "dspark"})
+    if (names(kind)) target_options.head = task.head;
   if (names("medusa")) target_options.head = task.medusa;
   const std::shared_ptr<Backend> target = load(*task.target, target_options);
   constexpr std::size_t kMemory = std::size_t{1} << 24;
@@ -69,7 +71,10 @@ Decoded decode(const Task& task, const Way& way) {
     drafters.push_back(
         std::make_unique<ModelDrafter>(load(*task.draft, task.draft_options), options));
   }
-  if (names("eagle")) drafters.push_back(std::make_unique<EagleDrafter>(target, "eagle"));
+  for (const char* const kind : {"eagle", "mtp"})
+    if (names(kind)) drafters.push_back(std::make_unique<EagleDrafter>(target, kind));
+  for (const char* const kind : {"dflash", "dspark"})
+    if (names(kind)) drafters.push_back(std::make_unique<BlockDrafter>(target, kind));
   if (names("medusa")) drafters.push_back(std::make_unique<MedusaDrafter>(target));
   CHECK(!drafters.empty() || way.draft == "off");
   Engine engine(target, std::move(drafters),

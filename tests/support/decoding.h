@@ -15,8 +15,8 @@ namespace outrider::testing {
 
 // Everything that must not change a text.
 struct Way {
-  // off, or those of lookup+history+rest+lookahead+prediction+self+parallel+model+eagle, or
-  // medusa, that it names.
+  // off, or those of lookup+history+rest+lookahead+prediction+self+parallel+model+eagle, or mtp,
+  // dflash, dspark or medusa, that it names.
   // history: lookup with the prediction as earlier answer; rest: a datastore of the prediction;
   // self: without the middle layer; parallel: the draft model guesses three tokens in a pass.
   std::string draft = "off";
@@ -34,7 +34,7 @@ struct Way {
 struct Task {
   const Model* target = nullptr;
   const Model* draft = nullptr;
-  std::shared_ptr<const HeadToLoad> head = {}, medusa = {};
+  std::shared_ptr<const HeadToLoad> head = {}, medusa = {};  // head: of all kinds but Medusa's
   const Tokenizer* tokenizer = nullptr;
   std::vector<Token> prompt;
   std::vector<Token> prediction = {};  // of the answer
