@@ -1,0 +1,287 @@
+// As toy_test.cpp, of further kinds of heads (scripts/golden/toy_heads.py): EAGLE-1, multi-token
+// prediction, DFlash and DSpark. A head that is read wrongly is right less often.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <optional>
+#include <variant>
+
+#include "speculation/head_agreement.h"
+#include "support/toy.h"
+
+namespace outrider {
+namespace {
+
+// What is asked of a head of blocks, and how.
+struct Asking {
+  int shift = 0;          // of the position whose features a row of the text takes
+  int token_shift = 0;    // of the tokens that complete rows
+  bool completes = true;  // rows, where the head has a Markov head
+};
+
+class ToyHeads : public ::testing::Test, protected testing::ToyModel {
+ protected:
+  static constexpr int kAnchorsApart = 4;  // in the files
+
+  ToyHeads() : ToyModel("toy_heads") {}
+
+  struct BlockAnswers {
+    Answers tokens;                                              // [guess][text][anchor]
+    std::vector<std::vector<std::optional<float>>> confidences;  // the same way
+  };
+
+  // After anchors at positions kFirst, kFirst + kAnchorsApart and so on.
+  BlockAnswers answers_of_blocks(const Head& read, const Asking& asking = {}) const {
+    const auto backend = load(read);
+    Backend& head = *backend->head();
+    const BlockInput& block = *head.spec().block;
+    const int first = block.first_guess(), n_guesses = block.n_rows - first;
+    BlockAnswers answers;
+    answers.tokens.resize(static_cast<std::size_t>(n_guesses));
+    answers.confidences.resize(static_cast<std::size_t>(n_guesses));
+    for (int index = 0; index < kTexts; ++index) {
+      const OwnedSequence sequence(head);
+      const std::span<const Token> tokens = text(index);
+      const Pass target = compute_target(*backend, sequence.id(), tokens);
+      std::vector<Row> of_text, rows, completing;
+      for (int i = 0; i < kLength; ++i)
+        of_text.push_back({.sequence = sequence.id(),
+                           .token = tokens[i],
+                           .position = i,
+                           .before = TargetRow{std::clamp(i + asking.shift, 0, kLength - 1)},
+                           .slot = target.slots[i]});
+      head.forward(of_text);
+      for (int anchor = kFirst; anchor < kEnd; anchor += kAnchorsApart) {
+        const int begin = static_cast<int>(rows.size());
+        for (int i = 0; i < block.n_rows; ++i) {
+          rows.push_back({.sequence = sequence.id(),
+                          .token = i == 0 ? tokens[anchor] : block.mask,
+                          .position = anchor + i,
+                          .parent = i == 0 ? Parent{target.slots[anchor - 1]}
+                                           : Parent{EarlierRow{begin + i - 1}},
+                          .wants_logits = i >= first,
+                          .block_end = begin + block.n_rows - 1});
+          if (i >= first)
+            completing.push_back({.sequence = sequence.id(),
+                                  .token = tokens[anchor + i - first + asking.token_shift],
+                                  .position = anchor + i - first,
+                                  .wants_logits = true,
+                                  .before = BlockRow{begin + i}});
+        }
+      }
+      Pass pass = head.forward(rows);
+      const bool completes = block.successor_rank > 0 && asking.completes;
+      if (completes) pass = head.forward(completing);
+      const std::vector<Token> said = best(head, pass, completes ? completing : rows);
+      for (std::size_t i = 0; i < said.size(); ++i) {
+        const std::size_t guess = i % static_cast<std::size_t>(n_guesses);
+        answers.tokens[guess].push_back(said[i]);
+        if (completes)
+          answers.confidences[guess].push_back(head.read_confidence(pass, static_cast<int>(i)));
+      }
+    }
+    return answers;
+  }
+
+  double agreement_of_blocks(const BlockAnswers& answers, int guess) const {
+    return agreement(answers.tokens.at(static_cast<std::size_t>(guess)), guess, kAnchorsApart);
+  }
+
+  void expect_same(const Answers& answers, const std::string& file) const {
+    for (const double share : shares_of_same(answers, file)) EXPECT_GE(share, 99.5);
+  }
+
+  // A head of which something is changed. Losses are in points.
+  using Change = std::function<void(ModelSpec&)>;
+  static Head changed(Head head, const Change& change) {
+    change(head.model.spec);
+    return head;
+  }
+  static double said_loss(const std::string& name, double right, double wrong) {
+    std::printf("%s: %.2f points\n", name.c_str(), right - wrong);
+    return right - wrong;
+  }
+};
+
+TEST_F(ToyHeads, ChainsSayWhatTheReferencesSay) {
+  for (const std::string kind : {"eagle1", "mtp"}) {
+    SCOPED_TRACE(kind);
+    const Answers answers = answers_of_chain(read(kind));
+    expect_same(answers, kind + ".npy");
+    EXPECT_GE(agreement(answers[0], 0), bigram_ + 15);
+  }
+}
+
+TEST_F(ToyHeads, BlocksSayWhatTheReferencesSay) {
+  for (const std::string kind : {"dflash", "dspark"}) {
+    SCOPED_TRACE(kind);
+    const BlockAnswers answers = answers_of_blocks(read(kind));
+    expect_same(answers.tokens, kind + ".npy");
+    EXPECT_GE(agreement_of_blocks(answers, 0), bigram_ + 15);
+  }
+}
+
+TEST_F(ToyHeads, MistakesOfChainsShow) {
+  for (const std::string kind : {"eagle1", "mtp"}) {
+    SCOPED_TRACE(kind);
+    const Head right = read(kind);
+    const Answers answers = answers_of_chain(right);
+    const auto loss = [&](const std::string& name, std::size_t depth, const Answers& wrong) {
+      return said_loss(kind + ", " + name, agreement(answers[depth], 0),
+                       agreement(wrong[depth], 0));
+    };
+    const auto changing = [&](const Change& change) {
+      return answers_of_chain(changed(right, change));
+    };
+    for (const int shift : {1, -1})
+      EXPECT_GE(loss(fmt::format("state of {:+}", shift), 0, answers_of_chain(right, shift)), 15);
+    EXPECT_GE(loss("the other side of the final norm", 0, changing([&](ModelSpec& spec) {
+                     const int normed = model_.spec.n_layers();
+                     int& tap = spec.eagle->taps.at(0);
+                     tap = tap == normed ? normed - 1 : normed;
+                   })),
+              3);
+    EXPECT_GE(loss("state before token", 0, changing([](ModelSpec& spec) {
+                     spec.eagle->fused = EagleInput::Fused::state_and_token;
+                   })),
+              15);
+    // EAGLE-1's has no norm.
+    if (kind == "mtp") {
+      EXPECT_GE(loss("own state before its norm", 1,
+                     changing([](ModelSpec& spec) { spec.eagle->state_is_normed = false; })),
+                3);
+    }
+  }
+}
+
+Attention& attention_of_layer(ModelSpec& spec, std::size_t layer) {
+  return std::get<Attention>(spec.layers.at(layer).operations.at(0).body);
+}
+
+TEST_F(ToyHeads, MistakesOfBlocksShow) {
+  for (const std::string kind : {"dflash", "dspark"}) {
+    SCOPED_TRACE(kind);
+    const Head right = read(kind);
+    const BlockAnswers answers = answers_of_blocks(right);
+    const auto loss = [&](const std::string& name, int guess, const BlockAnswers& wrong) {
+      return said_loss(kind + ", " + name, agreement_of_blocks(answers, guess),
+                       agreement_of_blocks(wrong, guess));
+    };
+    const auto changing = [&](const Change& change) {
+      return answers_of_blocks(changed(right, change));
+    };
+    for (const int shift : {1, -1})
+      EXPECT_GE(
+          loss(fmt::format("states of {:+}", shift), 0, answers_of_blocks(right, {.shift = shift})),
+          15);
+    for (std::size_t tap = 0; tap < right.model.spec.block->taps.size(); ++tap)
+      for (const int by : {1, -1})
+        EXPECT_GE(loss(fmt::format("tap {} {:+} layer", tap, by), 0,
+                       changing([&](ModelSpec& spec) { spec.block->taps[tap] += by; })),
+                  3);
+    EXPECT_GE(loss("another row", 0,
+                   changing([](ModelSpec& spec) { spec.block->anchor_guesses ^= true; })),
+              15);
+    EXPECT_GE(loss("another mask", 1, changing([](ModelSpec& spec) { ++spec.block->mask; })), 3);
+    EXPECT_GE(loss("causal", 0, changing([](ModelSpec& spec) {
+                     for (std::size_t layer = 0; layer < spec.layers.size(); ++layer)
+                       attention_of_layer(spec, layer).sees_block = false;
+                   })),
+              3);
+  }
+}
+
+TEST_F(ToyHeads, MistakesOfDsparkShow) {
+  const Head right = read("dspark");
+  const BlockAnswers answers = answers_of_blocks(right);
+  const auto loss = [&](const std::string& name, int guess, const BlockAnswers& wrong) {
+    return said_loss(name, agreement_of_blocks(answers, guess), agreement_of_blocks(wrong, guess));
+  };
+  EXPECT_GE(loss("no Markov head", 1, answers_of_blocks(right, {.completes = false})), 3);
+  for (const int shift : {1, -1})
+    EXPECT_GE(loss(fmt::format("tokens before of {:+}", shift), 1,
+                   answers_of_blocks(right, {.token_shift = shift})),
+              3);
+  const auto with_window = [&](std::optional<int> window) {
+    return answers_of_blocks(
+        changed(right, [&](ModelSpec& spec) { attention_of_layer(spec, 0).window = window; }));
+  };
+  EXPECT_GE(loss("twice the window", 0, with_window(24)), 3);
+  EXPECT_GE(loss("no window", 0, with_window({})), 3);
+}
+
+// The means of the confidence where a row is right and where it is not are the reference's.
+TEST_F(ToyHeads, ConfidencesTellRightFromWrong) {
+  const BlockAnswers answers = answers_of_blocks(read("dspark"));
+  const auto& expected = figures_["dspark_confidence"];
+  for (std::size_t guess = 0; guess < answers.tokens.size(); ++guess) {
+    SCOPED_TRACE(fmt::format("guess {}", guess));
+    const int n_anchors = (kEnd - kFirst) / kAnchorsApart;
+    double sums[2] = {}, counts[2] = {};  // of wrong ones, of right ones
+    for (int i = 0; i < std::ssize(answers.tokens[guess]); ++i) {
+      const int position = kFirst + i % n_anchors * kAnchorsApart + static_cast<int>(guess);
+      const auto place = static_cast<std::size_t>(i);
+      const bool is_right = answers.tokens[guess][place] == own(i / n_anchors, position);
+      sums[is_right] += 100 * answers.confidences[guess][place].value();
+      counts[is_right] += 1;
+    }
+    const double wrong = sums[0] / counts[0], right = sums[1] / counts[1];
+    EXPECT_NEAR(right, expected["right"][guess].get<double>(), 0.5);
+    EXPECT_NEAR(wrong, expected["wrong"][guess].get<double>(), 0.5);
+    EXPECT_GT(right, wrong + 5);
+  }
+}
+
+// What the runtime does with a file that leaves open which states are meant.
+TEST_F(ToyHeads, TheRightReadingIsClearlyBetter) {
+  const Head right = read("mtp");
+  const std::vector<bool> of_right = measure_agreement(*load(right), tokens_, {});
+  EXPECT_GT(share_of_right(of_right), 0.3);
+  EXPECT_EQ(right.other_readings.size(), 3u);
+  for (const Head::Reading& reading : right.other_readings) {
+    SCOPED_TRACE(reading.name);
+    const Head wrong = changed(right, [&](ModelSpec& spec) { spec.eagle = reading.input; });
+    const std::vector<bool> of_wrong = measure_agreement(*load(wrong), tokens_, {});
+    EXPECT_TRUE(is_clearly_better(of_wrong, of_right));
+    EXPECT_FALSE(is_clearly_better(of_right, of_wrong));
+  }
+}
+
+TEST_F(ToyHeads, TheRightTapsOfBlocksAreClearlyBetter) {
+  for (const std::string kind : {"dflash", "dspark"}) {
+    SCOPED_TRACE(kind);
+    const Head right = read(kind);
+    const std::vector<bool> of_right = measure_agreement(*load(right), tokens_, {});
+    EXPECT_GT(share_of_right(of_right), 0.25);
+    const Head wrong = changed(right, [](ModelSpec& spec) {
+      for (int& tap : spec.block->taps) ++tap;
+    });
+    const std::vector<bool> of_wrong = measure_agreement(*load(wrong), tokens_, {});
+    EXPECT_TRUE(is_clearly_better(of_wrong, of_right));
+    EXPECT_FALSE(is_clearly_better(of_right, of_wrong));
+  }
+}
+
+// Trained heads are often right, and change nothing.
+TEST_F(ToyHeads, SpeculationGainsAndChangesNothing) {
+  struct Case {
+    const char *folder, *drafter;
+    int n_accepted;  // at least
+  };
+  for (const Case& c :
+       {Case{"eagle1", "eagle", kPredicted / 3}, Case{"mtp", "mtp", kPredicted / 3},
+        Case{"dflash", "dflash", kPredicted / 4}, Case{"dspark", "dspark", kPredicted / 4}})
+    for (const float temperature : {0.0f, 0.8f}) {
+      SCOPED_TRACE(fmt::format("{} at {}", c.folder, temperature));
+      const auto [plain, drafted] = decode_both(read(c.folder), c.drafter, temperature);
+      EXPECT_EQ(drafted.tokens, plain.tokens);
+      EXPECT_GT(drafted.accepted, c.n_accepted);
+      std::printf("%s at %.1f: %ld of %d tokens were drafted\n", c.folder, temperature,
+                  drafted.accepted, kPredicted);
+    }
+}
+
+}  // namespace
+}  // namespace outrider
