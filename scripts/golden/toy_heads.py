@@ -72,7 +72,7 @@ from toy import (
     write_agreements,
 )
 
-SAMPLES = 4096  # texts to learn from
+PARTS, PART = 8, 512  # of the texts to learn from
 RATE = 4e-3
 STEPS = dict(eagle1=600, mtp=600, dflash=900, dspark=900)
 TRAINED_DEPTHS = 2
@@ -138,17 +138,18 @@ def read_target(folder):
 
 
 def sample_texts(target, folder):
-    """[SAMPLES, LENGTH]"""
-    file = folder / "texts.npy"
-    if not file.exists():
-        torch.manual_seed(5)
-        first = target.tokens.flatten()[torch.randint(target.tokens.numel(), (SAMPLES, 1))]
-        parts = []
-        for some in first.split(512):
-            parts.append(target.model.generate(some, do_sample=True, top_k=0, max_length=LENGTH, pad_token_id=0))
-            print(f"texts: {512 * len(parts)} of {SAMPLES}", flush=True)
-        np.save(file, torch.cat(parts).numpy().astype(np.uint16))
-    return torch.from_numpy(np.load(file).astype(np.int64))
+    """[PARTS * PART, LENGTH]"""
+    parts = []
+    for part in range(PARTS):
+        file = folder / f"texts-{part}.npy"
+        if not file.exists():
+            torch.manual_seed(100 + part)
+            first = target.tokens.flatten()[torch.randint(target.tokens.numel(), (PART, 1))]
+            texts = target.model.generate(first, do_sample=True, top_k=0, max_length=LENGTH, pad_token_id=0)
+            np.save(file, texts.numpy().astype(np.uint16))
+            print(f"texts: part {part + 1} of {PARTS}", flush=True)
+        parts.append(np.load(file))
+    return torch.from_numpy(np.concatenate(parts).astype(np.int64))
 
 
 # Training
