@@ -8,6 +8,7 @@
 #include <optional>
 #include <variant>
 
+#include "model/block_rows.h"
 #include "speculation/head_agreement.h"
 #include "support/toy.h"
 
@@ -55,21 +56,20 @@ class ToyHeads : public ::testing::Test, protected testing::ToyModel {
       head.forward(of_text);
       for (int anchor = kFirst; anchor < kEnd; anchor += kAnchorsApart) {
         const int begin = static_cast<int>(rows.size());
-        for (int i = 0; i < block.n_rows; ++i) {
-          rows.push_back({.sequence = sequence.id(),
-                          .token = i == 0 ? tokens[anchor] : block.mask,
-                          .position = anchor + i,
-                          .parent = i == 0 ? Parent{target.slots[anchor - 1]}
-                                           : Parent{EarlierRow{begin + i - 1}},
-                          .wants_logits = i >= first,
-                          .block_end = begin + block.n_rows - 1});
-          if (i >= first)
-            completing.push_back({.sequence = sequence.id(),
-                                  .token = tokens[anchor + i - first + asking.token_shift],
-                                  .position = anchor + i - first,
-                                  .wants_logits = true,
-                                  .before = BlockRow{begin + i}});
-        }
+        const std::vector<Row> asked = block_rows(block,
+                                                  {.sequence = sequence.id(),
+                                                   .anchor = tokens[anchor],
+                                                   .position = anchor,
+                                                   .parent = target.slots[anchor - 1],
+                                                   .first_row = begin},
+                                                  n_guesses);
+        rows.insert(rows.end(), asked.begin(), asked.end());
+        for (int guess = 0; guess < n_guesses; ++guess)
+          completing.push_back({.sequence = sequence.id(),
+                                .token = tokens[anchor + guess + asking.token_shift],
+                                .position = anchor + guess,
+                                .wants_logits = true,
+                                .before = BlockRow{begin + first + guess}});
       }
       Pass pass = head.forward(rows);
       const bool completes = block.successor_rank > 0 && asking.completes;
