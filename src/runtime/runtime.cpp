@@ -328,7 +328,7 @@ void Runtime::choose_head_by_measurement() {
     progress_.note(fmt::format(
         "{}{}: right at {:.0f}% of {} places of a sample text, so it brings little{}",
         is_own ? "the layer for prediction of " : "", head_->name, 100 * choice.agreement,
-        choice.places, is_own ? "" : "; was it made for this model?"));
+        choice.places, is_own || head_->is_for_this_file ? "" : "; was it made for this model?"));
   if (profiles_ && options_.keeps) profiles_->keep(head_key(), json_of(choice));
 }
 
