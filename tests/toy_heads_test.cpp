@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <functional>
 #include <optional>
+#include <utility>
 #include <variant>
 
 #include "model/block_rows.h"
@@ -85,6 +86,20 @@ class ToyHeads : public ::testing::Test, protected testing::ToyModel {
     return answers;
   }
 
+  // Of the position whose features a row takes, and what it costs at least. A state says what
+  // follows its own position, so that one of a later position has its use, too.
+  static constexpr std::pair<int, int> kShifts[] = {{1, 10}, {-1, 15}};
+
+  // By what the runtime tries readings with, of each text by itself.
+  std::vector<bool> measured(const Head& read) const {
+    const auto backend = load(read);
+    std::vector<bool> right;
+    for (int index = 0; index < kTexts; ++index)
+      for (const bool is_right : measure_agreement(*backend, text(index), {}))
+        right.push_back(is_right);
+    return right;
+  }
+
   double agreement_of_blocks(const BlockAnswers& answers, int guess) const {
     return agreement(answers.tokens.at(static_cast<std::size_t>(guess)), guess, kAnchorsApart);
   }
@@ -135,8 +150,9 @@ TEST_F(ToyHeads, MistakesOfChainsShow) {
     const auto changing = [&](const Change& change) {
       return answers_of_chain(changed(right, change));
     };
-    for (const int shift : {1, -1})
-      EXPECT_GE(loss(fmt::format("state of {:+}", shift), 0, answers_of_chain(right, shift)), 15);
+    for (const auto& [shift, least] : kShifts)
+      EXPECT_GE(loss(fmt::format("state of {:+}", shift), 0, answers_of_chain(right, shift)),
+                least);
     EXPECT_GE(loss("the other side of the final norm", 0, changing([&](ModelSpec& spec) {
                      const int normed = model_.spec.n_layers();
                      int& tap = spec.eagle->taps.at(0);
@@ -172,10 +188,10 @@ TEST_F(ToyHeads, MistakesOfBlocksShow) {
     const auto changing = [&](const Change& change) {
       return answers_of_blocks(changed(right, change));
     };
-    for (const int shift : {1, -1})
+    for (const auto& [shift, least] : kShifts)
       EXPECT_GE(
           loss(fmt::format("states of {:+}", shift), 0, answers_of_blocks(right, {.shift = shift})),
-          15);
+          least);
     for (std::size_t tap = 0; tap < right.model.spec.block->taps.size(); ++tap)
       for (const int by : {1, -1})
         EXPECT_GE(loss(fmt::format("tap {} {:+} layer", tap, by), 0,
@@ -185,11 +201,12 @@ TEST_F(ToyHeads, MistakesOfBlocksShow) {
                    changing([](ModelSpec& spec) { spec.block->anchor_guesses ^= true; })),
               15);
     EXPECT_GE(loss("another mask", 1, changing([](ModelSpec& spec) { ++spec.block->mask; })), 3);
+    // What comes after the first row that guesses are masks alone.
     EXPECT_GE(loss("causal", 0, changing([](ModelSpec& spec) {
                      for (std::size_t layer = 0; layer < spec.layers.size(); ++layer)
                        attention_of_layer(spec, layer).sees_block = false;
                    })),
-              3);
+              kind == "dflash" ? 1 : 3);
   }
 }
 
@@ -230,20 +247,20 @@ TEST_F(ToyHeads, ConfidencesTellRightFromWrong) {
     const double wrong = sums[0] / counts[0], right = sums[1] / counts[1];
     EXPECT_NEAR(right, expected["right"][guess].get<double>(), 0.5);
     EXPECT_NEAR(wrong, expected["wrong"][guess].get<double>(), 0.5);
-    EXPECT_GT(right, wrong + 5);
+    EXPECT_GT(right, wrong + 3);
   }
 }
 
 // What the runtime does with a file that leaves open which states are meant.
 TEST_F(ToyHeads, TheRightReadingIsClearlyBetter) {
   const Head right = read("mtp");
-  const std::vector<bool> of_right = measure_agreement(*load(right), tokens_, {});
-  EXPECT_GT(share_of_right(of_right), 0.3);
+  const std::vector<bool> of_right = measured(right);
+  EXPECT_GT(share_of_right(of_right), 0.4);
   EXPECT_EQ(right.other_readings.size(), 3u);
   for (const Head::Reading& reading : right.other_readings) {
     SCOPED_TRACE(reading.name);
     const Head wrong = changed(right, [&](ModelSpec& spec) { spec.eagle = reading.input; });
-    const std::vector<bool> of_wrong = measure_agreement(*load(wrong), tokens_, {});
+    const std::vector<bool> of_wrong = measured(wrong);
     EXPECT_TRUE(is_clearly_better(of_wrong, of_right));
     EXPECT_FALSE(is_clearly_better(of_right, of_wrong));
   }
@@ -253,12 +270,12 @@ TEST_F(ToyHeads, TheRightTapsOfBlocksAreClearlyBetter) {
   for (const std::string kind : {"dflash", "dspark"}) {
     SCOPED_TRACE(kind);
     const Head right = read(kind);
-    const std::vector<bool> of_right = measure_agreement(*load(right), tokens_, {});
+    const std::vector<bool> of_right = measured(right);
     EXPECT_GT(share_of_right(of_right), 0.25);
     const Head wrong = changed(right, [](ModelSpec& spec) {
       for (int& tap : spec.block->taps) ++tap;
     });
-    const std::vector<bool> of_wrong = measure_agreement(*load(wrong), tokens_, {});
+    const std::vector<bool> of_wrong = measured(wrong);
     EXPECT_TRUE(is_clearly_better(of_wrong, of_right));
     EXPECT_FALSE(is_clearly_better(of_right, of_wrong));
   }
