@@ -377,9 +377,9 @@ def bigram_share(train, own, tokens):
 
 
 def npy(values):
-    """A file of u16."""
+    """A file of u16, in C's order."""
     stored = io.BytesIO()
-    np.save(stored, values.numpy().astype(np.uint16))
+    np.save(stored, np.ascontiguousarray(values.numpy().astype(np.uint16)))
     return stored.getvalue()
 
 
