@@ -16,17 +16,14 @@ HeadConfig config_beside(const std::string& weights, const nlohmann::json& confi
 bool is_head(const Checkpoint& checkpoint) {
   // llama.cpp also writes a model's layers for prediction without its others.
   return is_gguf_head(checkpoint.metadata) ||
-         (is_mtp(checkpoint) && !checkpoint.find(gguf_tensor_name(Role::attention_norm, 0)));
-}
-
-bool has_prediction_layer(const Checkpoint& checkpoint) {
-  return is_mtp(checkpoint);
+         (has_prediction_layer(checkpoint) &&
+          !checkpoint.find(gguf_tensor_name(Role::attention_norm, 0)));
 }
 
 std::string_view drafter_of_head(const Checkpoint& checkpoint) {
   if (is_medusa(checkpoint)) return "medusa";
   if (is_block_head(checkpoint)) return is_dspark(checkpoint) ? "dspark" : "dflash";
-  return is_mtp(checkpoint) ? "mtp" : "eagle";
+  return has_prediction_layer(checkpoint) ? "mtp" : "eagle";
 }
 
 Head interpret_head(std::shared_ptr<const Checkpoint> checkpoint, const nlohmann::json& config,
@@ -39,7 +36,8 @@ Head interpret_head(std::shared_ptr<const Checkpoint> checkpoint, const nlohmann
                 metadata.origin());
   if (is_block_head(*checkpoint))
     return interpret_block_head(std::move(checkpoint), config, target);
-  if (is_mtp(*checkpoint)) return interpret_mtp(std::move(checkpoint), config, target);
+  if (has_prediction_layer(*checkpoint))
+    return interpret_mtp(std::move(checkpoint), config, target);
   if (is_eagle1(*checkpoint)) return interpret_eagle1(std::move(checkpoint), config, target);
   return interpret_eagle3(std::move(checkpoint), config, target);
 }

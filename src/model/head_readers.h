@@ -23,9 +23,9 @@ bool is_eagle1(const Checkpoint& checkpoint);
 Head interpret_eagle1(std::shared_ptr<const Checkpoint> checkpoint, const nlohmann::json& config,
                       const Model& target);
 
-// Layers for multi-token prediction, of MiMo, Qwen, DeepSeek and in speculators' files. Where files
-// leave open which states are normed, other readings say so.
-bool is_mtp(const Checkpoint& checkpoint);
+// Layers for multi-token prediction (has_prediction_layer() in head.h), of MiMo, Qwen, DeepSeek, in
+// speculators' files and in GGUF. Where files leave open which states are normed, other readings
+// say so.
 Head interpret_mtp(std::shared_ptr<const Checkpoint> checkpoint, const nlohmann::json& config,
                    const Model& target);
 

@@ -302,7 +302,7 @@ class MtpReader {
 
 }  // namespace
 
-bool is_mtp(const Checkpoint& checkpoint) {
+bool has_prediction_layer(const Checkpoint& checkpoint) {
   return layout_of(checkpoint) != nullptr;
 }
 
