@@ -299,7 +299,7 @@ std::vector<Flag> make_flags() {
                       settings.hours = in_range(text, 0.01, 10'000.0);
                     },
                     standard_text(Settings{}.hours)},
-      "how long all of it may take: three tenths for answers, then training, then measuring");
+      "how long all of it may take: two fifths for answers, then training, then measuring");
   add({"--features"}, "FOLDER", prompt, named, optional_text(&Settings::features),
       "learn from this folder, which features has made, instead of making one");
   add({"-o", "--out"}, "FILE", output, named, optional_text(&Settings::out),

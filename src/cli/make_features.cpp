@@ -27,6 +27,7 @@ constexpr double kTextPerAnswer = 1.5;
 constexpr double kUsefulShare = 0.45;
 // Where time is the limit, so many times the tokens that are expected may come in it.
 constexpr double kRoom = 1.4;
+constexpr double kNotedMs = 10'000;  // between notes of the time that was spent
 
 FeatureWork feature_work(const Settings& settings) {
   FeatureWork work{
@@ -114,26 +115,30 @@ FeatureRun fill_feature_folder(const Machine& machine, const Settings& given, Co
   console.clear();
 
   const FeatureCounts before = count_features(features);
+  const double spent = features.seconds();
+  const double left = goal.seconds ? std::max(0.0, *goal.seconds - spent) : 0;
+  if (goal.seconds && left == 0 && before.n_shards > 0)
+    return {.counts = before, .bytes = bytes_in(folder)};
   // Of texts, of which an answer is a part.
   const double speed = kUsefulShare * tokens_per_second(bench.target(), work.n_parallel);
   work.n_tokens = goal.tokens;
   if (goal.seconds) {
-    const double expected = *goal.seconds * speed / kTextPerAnswer;
+    const double expected = left * speed / kTextPerAnswer;
     work.n_tokens = std::min(
         work.n_tokens, before.answer_tokens + static_cast<std::uint64_t>(kRoom * expected) + 1);
   }
   const std::uint64_t missing = work.n_tokens - std::min(work.n_tokens, before.answer_tokens);
   const auto text_tokens =
       static_cast<std::uint64_t>(static_cast<double>(missing) * kTextPerAnswer);
-  const std::uint64_t bytes = feature_bytes(spec, text_tokens);
+  const std::uint64_t bytes = feature_bytes(spec, text_tokens);  // beside the target's matrices
   if (missing > 0) {
     if (before.answer_tokens > 0)
       console.note(fmt::format("{}: goes on after {} tokens of answers", folder.string(),
                                before.answer_tokens));
-    const std::string size = human_bytes(bytes);
+    const std::string size = human_bytes(bytes + target_bytes(model.model));
     console.note(goal.seconds
                      ? fmt::format("answers for {}, {} at a time: up to {} tokens and {} in {}",
-                                   duration_text(*goal.seconds), work.n_parallel, missing, size,
+                                   duration_text(left), work.n_parallel, missing, size,
                                    folder.string())
                      : fmt::format("{} tokens of answers, {} at a time: about {} and {} in {}",
                                    missing, work.n_parallel,
@@ -157,10 +162,10 @@ FeatureRun fill_feature_folder(const Machine& machine, const Settings& given, Co
   const auto share_of_goal = [&](std::uint64_t answer_tokens) {
     const double of_tokens =
         static_cast<double>(answer_tokens) / static_cast<double>(work.n_tokens);
-    return std::max(of_tokens, goal.seconds ? watch.ms() / 1000 / *goal.seconds : 0);
+    return std::max(of_tokens, goal.seconds ? (spent + watch.ms() / 1000) / *goal.seconds : 0);
   };
   std::string activity;
-  Stopwatch shown;
+  Stopwatch shown, noted;
   const FeatureWatcher watcher{
       .found =
           [&](const PromptMaterial& material) {
@@ -175,7 +180,11 @@ FeatureRun fill_feature_folder(const Machine& machine, const Settings& given, Co
           [&](std::uint64_t answer_tokens, std::uint64_t computed) {
             stop_if_interrupted();
             run.computed = computed;
-            if (goal.seconds && watch.ms() >= 1000 * *goal.seconds && features.has_shard(0))
+            if (goal.seconds && noted.ms() >= kNotedMs) {
+              features.note_seconds(spent + watch.ms() / 1000);
+              noted = Stopwatch();
+            }
+            if (goal.seconds && watch.ms() >= 1000 * left && features.has_shard(0))
               throw TimeIsUp();
             if (shown.ms() < 100) return;
             shown = Stopwatch();
@@ -190,6 +199,7 @@ FeatureRun fill_feature_folder(const Machine& machine, const Settings& given, Co
     run.counts = count_features(features);
   }
   run.seconds = watch.ms() / 1000;
+  if (goal.seconds) features.note_seconds(spent + run.seconds);
   run.bytes = bytes_in(folder);
   console.clear();
   return run;

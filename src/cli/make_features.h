@@ -24,7 +24,8 @@ struct FeatureRun {
 // When a folder is full enough.
 struct FeatureGoal {
   std::uint64_t tokens = 0;            // of answers
-  std::optional<double> seconds = {};  // after so many, if a shard is there by then
+  // After so many in all parts of the work, if a shard is there by then.
+  std::optional<double> seconds = {};
 };
 
 // Fills the folder with features of settings.model; the rest is as the flags say. Says on the

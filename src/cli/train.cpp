@@ -12,6 +12,7 @@
 #include "formats/python_environment.h"
 #include "runtime/head_choice.h"
 #include "runtime/memory.h"
+#include "training/shared_passages.h"
 #include "training/trainer.h"
 
 namespace outrider {
@@ -46,13 +47,18 @@ int usual_draft_rows(const fs::path& features) {
   return model->value("vocabulary_size", 0) > kLarge ? 8192 : 4096;
 }
 
-// Prompts that nothing was learned from, both kinds of them.
+// Prompts that nothing was learned from, both kinds of them, nor from others about the same text.
 std::vector<BenchPrompt> held_out_prompts(const fs::path& features, double hours) {
   const auto n =
       static_cast<std::size_t>(std::clamp(hours * kMeasuredPerHour, kMeasuredMin, kMeasuredMax));
   std::vector<BenchPrompt> held_out;
-  for (ShardPrompt& prompt : read_shard_prompts(features)) {
+  std::vector<ShardPrompt> prompts = read_shard_prompts(features);
+  SharedPassages learned;
+  for (const ShardPrompt& prompt : prompts)
+    if (!is_held_out(prompt.number)) learned.add(prompt.text);
+  for (ShardPrompt& prompt : prompts) {
     if (!is_held_out(prompt.number) || prompt.text.empty()) continue;
+    if (learned.shares_passage(prompt.text)) continue;
     held_out.push_back({.id = fmt::format("{}", prompt.number),
                         .group = std::string(name(prompt.source)),
                         .turns = {std::move(prompt.text)}});
@@ -104,12 +110,13 @@ class Run {
         features_(settings.features ? fs::path(*settings.features) : out_ / "features") {}
 
   void run() {
+    check_flags();
     note_plan();
+    look_at_model();
     const PythonEnvironment environment(out_.string(), settings_.offline, console_.progress());
     if (!environment.is_there()) environment.prepare();
     console_.clear();
-    note_memory();
-    make_features();
+    if (!settings_.features) make_features();
     train();
     console_.advance("measuring", 0);
     measured_ = measure(machine_, settings_, out_, features_, console_);
@@ -127,28 +134,42 @@ class Run {
   double seconds() const { return settings_.hours * 3600; }
 
   // Once training has begun, the features stay as they are.
-  bool has_begun_training() const { return fs::exists(out_ / "checkpoint"); }
+  bool has_begun_training() const { return fs::exists(out_ / "checkpoint" / "state.pt"); }
+
+  void check_flags() const {
+    for (const char* flag : {"--data", "--without", "--tokens"})
+      if (settings_.features && settings_.given.contains(flag))
+        throw UsageError("{}: the answers of --features are there already", flag);
+    if (fs::exists(out_ / "config.json") && !fs::exists(out_ / "checkpoint"))
+      throw Error("{}: holds another head; give another --out", out_.string());
+  }
 
   void note_plan() const {
     const double left = 1 - kFeatureShare - kTrainingShare;
-    const bool only_trains = settings_.features.has_value();
-    console_.note(
-        fmt::format("{} for {} in {}: {} in all, {}{} of training, {} of measuring", name(kind_),
-                    settings_.model, out_.string(), duration_text(seconds()),
-                    only_trains ? "" : duration_text(seconds() * kFeatureShare) + " of answers, ",
-                    duration_text(training_hours() * 3600), duration_text(seconds() * left)));
+    std::string answers;
+    if (says_tokens())
+      answers = fmt::format("{} tokens of answers, ", settings_.tokens);
+    else if (!settings_.features)
+      answers = duration_text(seconds() * kFeatureShare) + " of answers, ";
+    console_.note(fmt::format("{} for {} in {}: {} in all, {}{} of training, {} of measuring",
+                              name(kind_), settings_.model, out_.string(),
+                              duration_text(seconds()), answers,
+                              duration_text(training_hours() * 3600),
+                              duration_text(seconds() * left)));
   }
 
-  // Without what is mapped, which are the features: 7.2 GB measured for the 0.5B.
-  void note_memory() const {
-    constexpr std::uint64_t kAnyModel = 5'500'000'000, kPerWeight = 12;
-    const auto model =
-        open_checkpoint(checked_model_name(settings_.model), pull_options(settings_, console_));
+  // Says what memory training takes, and refuses features that are missing or another model's.
+  void look_at_model() const {
+    const OpenedModel model =
+        open_model(checked_model_name(settings_.model), pull_options(settings_, console_), {});
+    if (settings_.features || has_begun_training())
+      check_features_of(describe_target(model, console_.progress()), features_);
     console_.clear();
-    const TensorView* const embedding = model->find("token_embd.weight");
-    if (!embedding) return;
+    // Without what is mapped, which are the features: 7.2 GB measured for the 0.5B.
+    constexpr std::uint64_t kAnyModel = 5'500'000'000, kPerWeight = 12;
+    const TensorView& embedding = *model.model.weight(Role::token_embedding);
     const std::uint64_t bytes =
-        kAnyModel + kPerWeight * static_cast<std::uint64_t>(embedding->elements());
+        kAnyModel + kPerWeight * static_cast<std::uint64_t>(embedding.elements());
     const std::uint64_t available = plannable_memory_bytes();
     console_.note(fmt::format(
         "training takes about {} of memory{}", human_bytes(bytes),
@@ -157,25 +178,26 @@ class Run {
                                          human_bytes(available))));
   }
 
+  bool says_tokens() const { return settings_.given.contains("--tokens"); }
+
   double training_hours() const {
     return settings_.hours * (settings_.features ? kFeatureShare + kTrainingShare : kTrainingShare);
   }
 
   void make_features() {
-    if (has_begun_training() || settings_.features) {
-      if (!fs::exists(features_ / "features.json"))
-        throw Error("{}: holds no features; outrider features writes them", features_.string());
-      return;
-    }
-    const bool says_tokens = settings_.given.contains("--tokens");
     FeatureGoal goal{.tokens = kTokensMax, .seconds = kFeatureShare * seconds()};
-    if (says_tokens) goal = {.tokens = settings_.tokens};
+    if (says_tokens()) goal = {.tokens = settings_.tokens};
+    if (has_begun_training()) goal.seconds = 0;
     made_ = fill_feature_folder(machine_, settings_, console_, features_, goal);
-    std::error_code ignored;
-    fs::create_directories(out_ / "checkpoint", ignored);  // training begins
-    console_.note(fmt::format("{} tokens of answers to {} prompts in {}",
-                              made_->counts.answer_tokens, made_->counts.n_prompts,
-                              duration_text(made_->seconds)));
+    const FeatureCounts& counts = made_->counts;
+    if (!has_begun_training())
+      console_.note(fmt::format("{} tokens of answers to {} prompts in {}", counts.answer_tokens,
+                                counts.n_prompts, duration_text(made_->seconds)));
+    if (counts.n_prompts <= kHeldOutFirst)
+      throw Error(
+          "{}: one prompt in twenty is held out, so {} are too few; give more --data, --tokens or "
+          "--hours",
+          features_.string(), counts.n_prompts);
   }
 
   void train() {
@@ -193,12 +215,17 @@ class Run {
             fmt::format("training for {}: {} weights on {} tokens of answers, {} tokens to guess",
                         duration_text(options.hours * 3600), event.parameters.value_or(0),
                         event.answer_tokens.value_or(0), event.draft_rows.value_or(0)));
+      if (event.kind == TrainingEvent::Kind::agreement && event.agreement)
+        console_.note(fmt::format(
+            "recomputed logits choose the model's own token at {:.1f}% of {} places",
+            100 * *event.agreement, event.agreement_positions.value_or(0)));
       if (event.acceptance && event.acceptance->length)
         more = fmt::format("{:.2f} tokens per pass", *event.acceptance->length);
       if (event.gflops) gflops_.push_back(*event.gflops);
       if (event.done) console_.advance("training", *event.done, more);
     });
     console_.clear();
+    if (!trained_.acceptance) throw Error("{}: the trainer measured nothing", out_.string());
     if (!gflops_.empty())
       console_.note(
           fmt::format("trained on {} tokens, each as often as used, in {}: {:.0f} GFLOP/s",
@@ -217,6 +244,7 @@ class Run {
                                 {"acceptance_sampled", acceptance.sampled},
                                 {"agreement", measured_.head.agreement}};
     if (!gflops_.empty()) json["gflops"] = spread(gflops_).median;
+    if (trained_.agreement) json["recomputed_agreement"] = *trained_.agreement;
     if (made_) {
       json["features_seconds"] = made_->seconds;
       json["answer_tokens"] = made_->counts.answer_tokens;

@@ -22,6 +22,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kSecondsFile = "seconds.txt";
+
 std::string read_file(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) throw Error("{}: cannot be read", path.string());
@@ -51,6 +53,32 @@ TensorToWrite dequantized(std::string name, const TensorView& matrix) {
               append(std::as_bytes(std::span(rounded)));
             }
           }};
+}
+
+nlohmann::json read_about(const fs::path& folder) {
+  const fs::path path = folder / "features.json";
+  return parse_json(read_file(path), path.string());
+}
+
+// The first key of `about` whose value is another one in `found`. A target's name does not matter.
+std::optional<std::string> other_key(const nlohmann::json& about, const nlohmann::json& found) {
+  const auto without_name = [](nlohmann::json value) {
+    if (value.is_object()) value.erase("name");
+    return value;
+  };
+  for (const auto& [key, value] : about.items())
+    if (!found.contains(key) || without_name(found[key]) != without_name(value)) return key;
+  return {};
+}
+
+// Of a process that was killed while it wrote.
+void remove_partial_files(const fs::path& folder) {
+  std::vector<fs::path> left;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder))
+    if (entry.path().filename().string().find(".partial-") != std::string::npos)
+      left.push_back(entry.path());
+  std::error_code ignored;
+  for (const fs::path& path : left) fs::remove(path, ignored);
 }
 
 bool has_output_of_its_own(const Model& model) {
@@ -112,6 +140,14 @@ nlohmann::json describe_target(const OpenedModel& model, const Progress& progres
   return json;
 }
 
+void check_features_of(const nlohmann::json& target, const fs::path& folder) {
+  if (!fs::exists(folder / "features.json"))
+    throw Error("{}: holds no features; outrider features writes them", folder.string());
+  if (other_key({{"model", target}}, read_about(folder)))
+    throw Error("{}: holds features of another model file than that of {}", folder.string(),
+                target["name"].get<std::string>());
+}
+
 std::uint64_t feature_bytes(const ModelSpec& target, std::uint64_t n_tokens) {
   const std::size_t n_states = feature_taps(target).size() + 1;
   return n_tokens * n_states * static_cast<std::uint64_t>(target.embedding) * 2;
@@ -163,30 +199,20 @@ FeatureFolder::FeatureFolder(fs::path folder, const nlohmann::json& about, const
   if (problem) throw Error("{}: cannot be created: {}", folder_.string(), problem.message());
   lock_ = PartialFile::try_lock(folder_ / "features");
   if (!lock_) throw Error("{}: another process is writing it", folder_.string());
-  // Of a process that was killed while it wrote.
-  std::vector<fs::path> left;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder_))
-    if (entry.path().filename().string().find(".partial-") != std::string::npos)
-      left.push_back(entry.path());
-  for (const fs::path& path : left) fs::remove(path, problem);
-  const fs::path about_path = folder_ / "features.json";
-  if (fs::exists(about_path, problem)) {
-    const nlohmann::json found = parse_json(read_file(about_path), about_path.string());
-    for (const auto& [key, value] : about.items()) {
-      if (!found.contains(key) || found[key] != value)
-        throw Error(
-            "{}: holds features made with another \"{}\"; give another folder, or delete it",
-            folder_.string(), key);
-    }
+  if (fs::exists(folder_ / "features.json", problem)) {
+    if (const auto key = other_key(about, read_about(folder_)))
+      throw Error("{}: holds features made with another \"{}\"; give another folder, or delete it",
+                  folder_.string(), *key);
   } else {
-    if (!fs::is_empty(folder_, problem) &&
-        std::any_of(fs::directory_iterator(folder_), {}, [](const fs::directory_entry& entry) {
-          return entry.path().filename() != "features.partial";
+    if (std::any_of(fs::directory_iterator(folder_), {}, [](const fs::directory_entry& entry) {
+          const std::string name = entry.path().filename().string();
+          return name != "features.partial" && !name.starts_with("features.json.partial-");
         }))
       throw Error("{}: holds other files; give a folder that is empty or does not exist",
                   folder_.string());
-    write_file(about_path, about.dump(2) + "\n");
+    write_file(folder_ / "features.json", about.dump(2) + "\n");
   }
+  remove_partial_files(folder_);
   const fs::path matrices = folder_ / "target.safetensors";
   if (!fs::exists(matrices, problem)) {
     std::vector<TensorToWrite> tensors{
@@ -196,6 +222,12 @@ FeatureFolder::FeatureFolder(fs::path folder, const nlohmann::json& about, const
     write_safetensors(matrices, tensors, {{"format", fmt::format("{}", kFeatureFormat)}});
   }
   prompts_ = read_shard_prompts(folder_);
+  std::ifstream(folder_ / kSecondsFile) >> seconds_;
+}
+
+void FeatureFolder::note_seconds(double seconds) {
+  seconds_ = seconds;
+  write_file(folder_ / kSecondsFile, fmt::format("{:.1f}\n", seconds));
 }
 
 void FeatureFolder::add_prompts(const std::vector<ShardPrompt>& prompts) {

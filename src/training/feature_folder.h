@@ -32,8 +32,9 @@ struct ShardPrompt {
 };
 
 // Texts of these prompts are not trained on: what is learned is measured with them.
+inline constexpr int kHeldOutFirst = 19;
 inline bool is_held_out(int number) {
-  return number % 20 == 19;
+  return number % 20 == kHeldOutFirst;
 }
 
 // Those of a folder, in order; none if it has none yet. Throws Error for a file that is damaged.
@@ -45,6 +46,9 @@ std::vector<int> feature_taps(const ModelSpec& target);
 
 // The target as features.json has it: what tells it apart, and what a head copies. Hashes the file.
 nlohmann::json describe_target(const OpenedModel& model, const Progress& progress);
+
+// Throws Error if the folder holds features of another target, whatever its name.
+void check_features_of(const nlohmann::json& target, const std::filesystem::path& folder);
 
 // Bytes of the rows of `n_tokens` tokens, and of the target's matrices.
 std::uint64_t feature_bytes(const ModelSpec& target, std::uint64_t n_tokens);
@@ -58,6 +62,9 @@ class FeatureFolder {
   FeatureFolder(std::filesystem::path folder, const nlohmann::json& about, const Model& target);
 
   const std::filesystem::path& path() const { return folder_; }
+  // That were spent on it so far, as far as note_seconds() was told.
+  double seconds() const { return seconds_; }
+  void note_seconds(double seconds);
   // All that were added so far, in order.
   const std::vector<ShardPrompt>& prompts() const { return prompts_; }
   int n_shards() const { return prompts_.empty() ? 0 : prompts_.back().shard + 1; }
@@ -79,6 +86,7 @@ class FeatureFolder {
   const std::size_t n_taps_;
   std::unique_ptr<PartialFile> lock_;
   std::vector<ShardPrompt> prompts_;
+  double seconds_ = 0;
 };
 
 }  // namespace outrider
