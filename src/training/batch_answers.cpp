@@ -41,8 +41,8 @@ class Batch {
 
   void begin(const PromptToAnswer& prompt) {
     Living living{.prompt = &prompt, .generation = {}, .features = {}, .repetition = {}};
-    living.generation = engine_.begin(prompt.tokens, prompt.sampling,
-                                      StopRules(tokenizer_, {.n_predict = prompt.n_predict}));
+    StopRules stop(tokenizer_, {.n_predict = prompt.n_predict, .texts = options_.stop_texts});
+    living.generation = engine_.begin(prompt.tokens, prompt.sampling, std::move(stop));
     const int number = living.generation->draft_sequence.value;
     living_.emplace(number, std::move(living));
   }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "engine/engine.h"
@@ -23,7 +24,7 @@ struct BatchAnswer {
   int number = 0;
   std::vector<Token> tokens;  // prompt and answer, an end token among them
   int n_prompt = 0;
-  bool has_ended = false;  // with an end token
+  bool has_ended = false;  // with an end token or a stop text
   float temperature = 0;
   // bf16, [rows, taps, embedding]: the taps at positions 1 to tokens.size() - 2. Position 0, on
   // which attention rests where it has nothing to see, has values like no other (Xiao et al. 2023,
@@ -38,6 +39,8 @@ struct BatchOptions {
   int n_parallel = 1;            // the target has as many free sequences
   std::vector<int> taps = {};    // as ForwardOptions has them; none: no features
   bool cuts_repetition = false;  // an answer that repeats itself ends there (repetition.h)
+  // End an answer, of which their tokens are a part (StopParams::texts).
+  std::vector<std::string> stop_texts = {};
 };
 
 // Answers the prompts, beginning in their order; `take` gets each as it ends. Which are answered

@@ -8,7 +8,9 @@ namespace outrider {
 namespace {
 
 constexpr std::size_t kRounds = 3;  // how often one text is asked for
-constexpr int kTries = 40;          // for a prompt that has not been given yet
+constexpr int kTries = 40;          // for words that have not been given yet
+constexpr int kFailuresMax = 1000;  // turns in a row that bring nothing
+constexpr std::uint64_t kTurnSeeds = ~std::uint64_t{1};
 constexpr std::size_t kPassageBytesMax = 2200;
 
 bool is_word_letter(char c) {
@@ -73,6 +75,37 @@ bool is_translatable(std::string_view sentence) {
          sentence[0] <= 'Z' && sentence.size() < 300;
 }
 
+std::string code_prompt(const PythonFunction& function, SeededRandom& random) {
+  const std::size_t opens = function.signature.find('(');
+  const std::string_view parameters =
+      std::string_view(function.signature).substr(std::min(opens, function.signature.size()));
+  const bool is_method = parameters.starts_with("(self") || parameters.starts_with("(cls");
+  const bool has_quotes =
+      function.docstring.find("\"\"\"") != std::string::npos || function.docstring.ends_with('"');
+  const std::string quotes = has_quotes ? "'''" : "\"\"\"";
+  const bool is_long = function.docstring.find('\n') != std::string::npos;
+  const std::string code = function.signature + "\n    " + quotes + function.docstring +
+                           (is_long ? "\n    " : "") + quotes;
+  const std::string fenced = "```python\n" + code + "\n```";
+  const SlotValue values[] = {{"what", is_method ? "method" : "function"},
+                              {"code", code},
+                              {"fenced", fenced},
+                              {"doc", function.docstring},
+                              {"function", function.name}};
+  return phrase_of("code", random, values);
+}
+
+std::string question_prompt(const std::string& heading, const std::string& text,
+                            SeededRandom& random) {
+  const bool asks = heading.ends_with('?');
+  std::string term;
+  if (!asks && random.below(4) != 0) {
+    term = is_term(heading) && random.below(3) != 0 ? heading : frequent_term(text);
+  }
+  const SlotValue values[] = {{"text", text}, {"heading", heading}, {"term", term}};
+  return phrase_of(asks ? "ask heading" : term.empty() ? "ask" : "ask about", random, values);
+}
+
 }  // namespace
 
 std::string_view prompt_kind_name(PromptKind kind) {
@@ -88,13 +121,14 @@ std::string_view prompt_kind_name(PromptKind kind) {
 }
 
 BuiltPrompts::BuiltPrompts(SourceTexts texts, std::uint64_t seed)
-    : functions_(std::move(texts.functions)), random_(seed) {
+    : functions_(std::move(texts.functions)), seed_(seed) {
+  SeededRandom random(seed);
   // Neighbouring paragraphs are joined until a passage is as long as chance wants it.
   const auto joined = [&](int words_min, int words_want_max, std::size_t words_max) {
     std::vector<Passage> passages;
     const std::vector<Paragraph>& all = texts.paragraphs;
     for (std::size_t at = 0; at < all.size();) {
-      const auto want = static_cast<std::size_t>(random_.between(words_min, words_want_max));
+      const auto want = static_cast<std::size_t>(random.between(words_min, words_want_max));
       Passage passage = {all[at].heading, all[at].text};
       std::size_t n = n_words(passage.text);
       for (++at; at < all.size() && all[at].follows && n < want; ++at) {
@@ -115,7 +149,7 @@ BuiltPrompts::BuiltPrompts(SourceTexts texts, std::uint64_t seed)
     for (std::size_t i = 0; i < all.size(); ++i) {
       if (!is_translatable(all[i])) continue;
       std::string text = all[i];
-      if (i + 1 < all.size() && is_translatable(all[i + 1]) && random_.below(2) == 0) {
+      if (i + 1 < all.size() && is_translatable(all[i + 1]) && random.below(2) == 0) {
         text += " " + all[++i];
       }
       if (n_words(text) <= 55) sentences_.push_back(std::move(text));
@@ -125,10 +159,10 @@ BuiltPrompts::BuiltPrompts(SourceTexts texts, std::uint64_t seed)
                passages_.size(),  questioned_.size(),   sentences_.size()};
 
   const auto arrange = [&](PromptKind kind, std::size_t n) {
-    std::vector<std::size_t>& order = kinds_[static_cast<std::size_t>(kind)].order;
+    std::vector<std::size_t>& order = orders_[static_cast<std::size_t>(kind)];
     order.resize(n);
     std::iota(order.begin(), order.end(), std::size_t{0});
-    random_.shuffle(order);
+    random.shuffle(order);
   };
   arrange(PromptKind::code, functions_.size());
   arrange(PromptKind::question, questioned_.size());
@@ -136,66 +170,47 @@ BuiltPrompts::BuiltPrompts(SourceTexts texts, std::uint64_t seed)
   arrange(PromptKind::translation, sentences_.size());
 }
 
-std::string BuiltPrompts::code(const PythonFunction& function) {
-  const std::size_t opens = function.signature.find('(');
-  const std::string_view parameters =
-      std::string_view(function.signature).substr(std::min(opens, function.signature.size()));
-  const bool is_method = parameters.starts_with("(self") || parameters.starts_with("(cls");
-  const bool has_quotes =
-      function.docstring.find("\"\"\"") != std::string::npos || function.docstring.ends_with('"');
-  const std::string quotes = has_quotes ? "'''" : "\"\"\"";
-  const bool is_long = function.docstring.find('\n') != std::string::npos;
-  const std::string code = function.signature + "\n    " + quotes + function.docstring +
-                           (is_long ? "\n    " : "") + quotes;
-  const std::string fenced = "```python\n" + code + "\n```";
-  const SlotValue values[] = {{"what", is_method ? "method" : "function"},
-                              {"code", code},
-                              {"fenced", fenced},
-                              {"doc", function.docstring},
-                              {"function", function.name}};
-  return phrase_of("code", random_, values);
-}
-
-std::string BuiltPrompts::question(const Passage& passage) {
-  const bool asks = passage.heading.ends_with('?');
-  std::string term;
-  if (!asks && random_.below(4) != 0) {
-    term = is_term(passage.heading) && random_.below(3) != 0 ? passage.heading
-                                                             : frequent_term(passage.text);
-  }
-  const SlotValue values[] = {{"text", passage.text}, {"heading", passage.heading}, {"term", term}};
-  return phrase_of(asks ? "ask heading" : term.empty() ? "ask" : "ask about", random_, values);
-}
-
-std::optional<std::string> BuiltPrompts::build(PromptKind kind) {
-  if (kind == PromptKind::chat) return phrase_of("chat", random_);
-  if (kind == PromptKind::math) return phrase_of("math", random_);
-  Kind& state = kinds_[static_cast<std::size_t>(kind)];
+std::optional<std::string> BuiltPrompts::build(PromptKind kind, std::size_t turn,
+                                               SeededRandom& random) const {
+  if (kind == PromptKind::chat) return phrase_of("chat", random);
+  if (kind == PromptKind::math) return phrase_of("math", random);
+  const std::vector<std::size_t>& order = orders_[static_cast<std::size_t>(kind)];
   // A third of the translations is into English or between others: texts of our own.
-  const bool has_texts = state.n_asked < kRounds * state.order.size();
-  if (kind == PromptKind::translation && (!has_texts || random_.below(3) == 0)) {
-    return phrase_of("translate back", random_);
+  const bool has_texts = turn < kRounds * order.size();
+  if (kind == PromptKind::translation && (!has_texts || random.below(3) == 0)) {
+    return phrase_of("translate back", random);
   }
   if (!has_texts) return {};
-  const std::size_t at = state.order[state.n_asked++ % state.order.size()];
-  if (kind == PromptKind::code) return code(functions_[at]);
-  if (kind == PromptKind::question) return question(questioned_[at]);
+  const std::size_t at = order[turn % order.size()];
+  if (kind == PromptKind::code) return code_prompt(functions_[at], random);
+  if (kind == PromptKind::question)
+    return question_prompt(questioned_[at].heading, questioned_[at].text, random);
   const bool is_summary = kind == PromptKind::summary;
   const SlotValue values[] = {{"text", is_summary ? passages_[at].text : sentences_[at]}};
-  return phrase_of(is_summary ? "summarize" : "translate", random_, values);
+  return phrase_of(is_summary ? "summarize" : "translate", random, values);
 }
 
-std::optional<BuiltPrompt> BuiltPrompts::next() {
-  for (std::size_t n_empty = 0; n_empty < kPromptKinds; ++n_empty) {
-    const std::size_t number = turn_++ % kPromptKinds;
-    Kind& state = kinds_[number];
-    const auto kind = static_cast<PromptKind>(number);
-    for (int tries = 0; tries < kTries && !state.has_run_out; ++tries) {
-      std::optional<std::string> text = build(kind);
-      if (!text) break;
-      if (given_.insert(*text).second) return BuiltPrompt{kind, std::move(*text)};
-    }
-    state.has_run_out = true;
+std::optional<BuiltPrompt> BuiltPrompts::take_turn() {
+  const std::size_t turn = n_turns_++;
+  const auto kind = static_cast<PromptKind>(turn % kPromptKinds);
+  // Numbers of its own: a turn does not depend on what the turns before it were built from.
+  SeededRandom random(seed_of(seed_, kTurnSeeds, turn));
+  for (int tries = 0; tries < kTries; ++tries) {
+    std::optional<std::string> text = build(kind, turn / kPromptKinds, random);
+    if (!text) break;
+    if (given_.insert(*text).second) return BuiltPrompt{kind, std::move(*text)};
+  }
+  return {};
+}
+
+std::optional<BuiltPrompt> BuiltPrompts::next(const Accepts& accepts) {
+  for (int n_failures = 0; n_failures < kFailuresMax; ++n_failures) {
+    std::optional<BuiltPrompt> prompt = take_turn();
+    if (!prompt) continue;
+    if (noted_.erase(prompt->text) > 0)
+      n_failures = -1;  // the process that took it counted anew after it
+    else if (accepts(prompt->text))
+      return prompt;
   }
   return {};
 }

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -40,41 +41,41 @@ struct PromptMaterial {
 
 // One sequence of prompts, a function of the texts and the seed. The kinds take turns; a kind that
 // has run out is left out. Each function and passage is asked for up to three times, each time in
-// other words, when all others have been.
+// other words, when all others have been; a sentence about twice.
 class BuiltPrompts {
  public:
   BuiltPrompts(SourceTexts texts, std::uint64_t seed);
 
   const PromptMaterial& material() const { return material_; }
 
-  // The next one, which no earlier one equals; nothing if all kinds have run out. Chat,
-  // arithmetic and translations of our own phrases go on after the texts, for more than 100 000
-  // prompts.
-  std::optional<BuiltPrompt> next();
+  // An earlier process took this prompt. To be called before next(), which then goes on where that
+  // process ended: if the texts are the same, with the prompts that it would have gone on with.
+  void note(const std::string& text) { noted_.insert(text); }
+
+  using Accepts = std::function<bool(const std::string& text)>;
+  // The next one that `accepts` takes, which no earlier one equals; nothing if the next thousand
+  // turns bring none. Chat, arithmetic and translations of our own phrases go on after the texts,
+  // for more than 100 000 prompts.
+  std::optional<BuiltPrompt> next(const Accepts& accepts = [](const std::string&) { return true; });
 
  private:
   struct Passage {
     std::string heading, text;
   };
-  // What one kind is built from, in an order of its own.
-  struct Kind {
-    std::vector<std::size_t> order;  // of the kind's material
-    std::size_t n_asked = 0;
-    bool has_run_out = false;
-  };
 
-  std::optional<std::string> build(PromptKind kind);
-  std::string code(const PythonFunction& function);
-  std::string question(const Passage& passage);
+  // What the next turn gives, in words that no earlier prompt has; nothing if its kind has run out.
+  std::optional<BuiltPrompt> take_turn();
+  // turn: of the kind.
+  std::optional<std::string> build(PromptKind kind, std::size_t turn, SeededRandom& random) const;
 
   std::vector<PythonFunction> functions_;
   std::vector<Passage> passages_, questioned_;
   std::vector<std::string> sentences_;
   PromptMaterial material_;
-  SeededRandom random_;
-  std::array<Kind, kPromptKinds> kinds_;
-  std::size_t turn_ = 0;
-  std::unordered_set<std::string> given_;
+  const std::uint64_t seed_;
+  std::array<std::vector<std::size_t>, kPromptKinds> orders_;  // of each kind's material
+  std::size_t n_turns_ = 0;                                    // of all kinds
+  std::unordered_set<std::string> given_, noted_;
 };
 
 }  // namespace outrider

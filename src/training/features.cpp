@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <deque>
 #include <map>
+#include <set>
 
 #include "base/error.h"
 #include "training/own_prompts.h"
+#include "training/seeded_random.h"
 
 namespace outrider {
 namespace {
@@ -44,7 +46,9 @@ class Maker {
   }
 
   FeatureCounts run() {
+    check_room();
     for (const ShardPrompt& prompt : folder_.prompts()) note(prompt);
+    n_tokens_ = count_features(folder_).answer_tokens;
     complete_shards();
     while (n_tokens_ < work_.n_tokens && add_block()) complete_shards();
     FeatureCounts counts = count_features(folder_);
@@ -58,8 +62,15 @@ class Maker {
   // What was made for this prompt is not made again.
   void note(const ShardPrompt& prompt) {
     if (prompt.source == PromptSource::own && own_) own_->note(prompt.text);
-    if (prompt.source != PromptSource::built) return;
-    for (auto built = built_.next(); built && built->text != prompt.text;) built = built_.next();
+    if (prompt.source == PromptSource::built) built_.note(prompt.text);
+  }
+
+  void check_room() const {
+    if (!fits(tokens_of("a")))
+      throw Error(
+          "the context of {} tokens has no room for answers of {} tokens and their prompts: give a "
+          "larger -c or a smaller -n",
+          engine_.target().options().context, work_.n_predict);
   }
 
   bool accepts(const std::string& text) {
@@ -128,11 +139,14 @@ class Maker {
 
   // As many as are wanted in all, if there are so many.
   void add_built(std::deque<ShardPrompt>& prompts, int n) {
+    const auto accepted = [&](const std::string& text) {
+      stepped(0);
+      return accepts(text);
+    };
     while (std::ssize(prompts) < n) {
-      std::optional<BuiltPrompt> prompt = built_.next();
+      std::optional<BuiltPrompt> prompt = built_.next(accepted);
       if (!prompt) return;
-      if (accepts(prompt->text))
-        prompts.push_back({.source = PromptSource::built, .text = std::move(prompt->text)});
+      prompts.push_back({.source = PromptSource::built, .text = std::move(prompt->text)});
     }
   }
 
@@ -156,9 +170,6 @@ class Maker {
     std::vector<PromptToAnswer> missing;
     std::map<int, std::vector<BatchAnswer>> answers;  // by shard
     std::map<int, std::size_t> n_missing;             // answers of the shard
-    n_tokens_ = 0;
-    for (int shard = 0; shard < folder_.n_shards(); ++shard)
-      if (folder_.has_shard(shard)) n_tokens_ += folder_.answer_tokens(shard);
     for (const ShardPrompt& prompt : folder_.prompts()) {
       if (folder_.has_shard(prompt.shard)) continue;
       SamplingParams sampling{.filters = {.temperature = temperature_of(prompt)}, .bias = {}};
@@ -186,6 +197,8 @@ class Maker {
     answer_batch(engine_, tokenizer_, missing,
                  {.n_parallel = work_.n_parallel, .taps = taps, .cuts_repetition = true}, take,
                  [&](int n_computed) { stepped(n_computed); });
+    // Without the answers that were left out: the next block depends on it.
+    n_tokens_ = count_features(folder_).answer_tokens;
   }
 
   bool shares_passage(const BatchAnswer& answer) {
@@ -232,14 +245,20 @@ FeatureCounts make_features(Engine& engine, const OpenedModel& model, FeatureFol
 }
 
 FeatureCounts count_features(const FeatureFolder& folder) {
-  FeatureCounts counts{.n_shards = folder.n_shards(),
-                       .n_prompts = static_cast<int>(folder.prompts().size())};
+  FeatureCounts counts;
+  std::set<int> complete;
+  for (int shard = 0; shard < folder.n_shards(); ++shard) {
+    if (!folder.has_shard(shard)) continue;
+    complete.insert(shard);
+    counts.answer_tokens += folder.answer_tokens(shard);
+  }
+  counts.n_shards = static_cast<int>(complete.size());
   for (const ShardPrompt& prompt : folder.prompts()) {
+    if (!complete.contains(prompt.shard)) continue;
+    ++counts.n_prompts;
     counts.n_own += prompt.source == PromptSource::own ? 1 : 0;
     counts.n_built += prompt.source == PromptSource::built ? 1 : 0;
   }
-  for (int shard = 0; shard < counts.n_shards; ++shard)
-    if (folder.has_shard(shard)) counts.answer_tokens += folder.answer_tokens(shard);
   return counts;
 }
 

@@ -33,24 +33,24 @@ struct FeatureWork {
 nlohmann::json json_of(const FeatureWork& work);
 
 struct FeatureCounts {
-  std::uint64_t answer_tokens = 0;  // in all shards
-  int n_shards = 0;
-  int n_prompts = 0, n_own = 0, n_built = 0;
+  std::uint64_t answer_tokens = 0;            // in all shards
+  int n_shards = 0;                           // that are complete
+  int n_prompts = 0, n_own = 0, n_built = 0;  // of complete shards
   int n_left_out = 0;  // prompts too long, and texts that share a passage, this time
 };
 
 struct FeatureWatcher {
   // Before anything else, unless prompts are given: what there is to build some from.
   std::function<void(const PromptMaterial& material)> found = {};
-  // After each step: tokens of answers in shards and in progress, tokens computed so far this time.
-  // What it throws ends the work; complete shards stay.
+  // After each step, and for each prompt that is built: tokens of answers in shards and in
+  // progress, tokens computed so far this time. What it throws ends the work; complete shards stay.
   std::function<void(std::uint64_t answer_tokens, std::uint64_t computed)> stepped = {};
   std::function<void(std::string_view activity)> began = {};  // "prompts", "answers"
 };
 
 // Adds shards until there are as many tokens as asked for. The engine has no drafters, its
 // sequences share no pages, and n_parallel of them are free. Throws Error where a file cannot be
-// written, and if there is no prompt to answer.
+// written, if there is no prompt to answer, and if the context has no room for one.
 FeatureCounts make_features(Engine& engine, const OpenedModel& model, FeatureFolder& folder,
                             const FeatureWork& work, const FeatureWatcher& watcher);
 

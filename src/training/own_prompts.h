@@ -16,8 +16,14 @@
 
 namespace outrider {
 
-// The seed of one of many random things of a data set.
-std::uint64_t seed_of(std::uint64_t seed, std::uint64_t use, std::uint64_t number);
+// What a chat template writes around the text of a conversation's only message.
+struct UserTurn {
+  std::vector<Token> before;
+  // Right after it, but for spaces: a special token's text or a line. The model says it, too, where
+  // the text is complete. Empty: nothing.
+  std::string end;
+};
+UserTurn user_turn(const Tokenizer& tokenizer, const ChatTemplate& chat_template);
 
 class OwnPrompts {
  public:
@@ -30,7 +36,8 @@ class OwnPrompts {
 
   // Up to n prompts of 8 to 400 tokens, of those that begin with the same 16 tokens only the first.
   // `first` tells calls apart: what is made depends on it, the seed and what was noted. `accepts`
-  // may refuse a prompt. Fewer than n: the model repeats itself. `stepped` as in answer_batch().
+  // may refuse a prompt. Fewer than n: the model repeats itself, or hardly one of ten texts that it
+  // begins becomes a prompt. `stepped` as in answer_batch().
   std::vector<std::string> make(int n, int first,
                                 const std::function<bool(const std::string&)>& accepts,
                                 const std::function<void(int n_tokens)>& stepped);
@@ -42,7 +49,7 @@ class OwnPrompts {
   const Tokenizer& tokenizer_;
   const std::uint64_t seed_;
   const int n_parallel_;
-  std::vector<Token> before_user_;
+  const UserTurn turn_;
   std::set<std::vector<Token>> beginnings_;
 };
 

@@ -14,6 +14,18 @@
 
 namespace outrider {
 
+// The seed of one of many random things: SplitMix64 (Steele, Lea, Flood 2014) over the three.
+inline std::uint64_t seed_of(std::uint64_t seed, std::uint64_t use, std::uint64_t number) {
+  std::uint64_t state = seed;
+  for (const std::uint64_t part : {use, number}) {
+    state += 0x9e3779b97f4a7c15 + part;
+    state = (state ^ state >> 30) * 0xbf58476d1ce4e5b9;
+    state = (state ^ state >> 27) * 0x94d049bb133111eb;
+    state ^= state >> 31;
+  }
+  return state;
+}
+
 class SeededRandom {
  public:
   explicit SeededRandom(std::uint64_t seed) : generator_(seed) {}
