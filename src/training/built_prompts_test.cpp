@@ -5,6 +5,7 @@
 
 #include <map>
 #include <set>
+#include <vector>
 
 #include "base/utf8.h"
 
@@ -91,6 +92,51 @@ TEST(BuiltPrompts, AreDistinctAndHoldTheTexts) {
   EXPECT_GE(n_whole[PromptKind::question], n[PromptKind::question]);
   EXPECT_GE(n_whole[PromptKind::summary], 2 * n[PromptKind::summary]);  // of 60 words at least
   EXPECT_GT(n_whole[PromptKind::translation], 0);
+}
+
+TEST(BuiltPrompts, GoOnWhereAnEarlierProcessEnded) {
+  const auto accepts = [](const std::string& text) { return text.size() % 3 != 0; };
+  std::vector<std::string> whole;
+  BuiltPrompts prompts(small_sources(), 5);
+  for (int i = 0; i < 300; ++i) whole.push_back(prompts.next(accepts).value().text);
+  for (const std::size_t n_taken : {1U, 60U, 150U, 299U}) {  // texts run out at about a hundred
+    BuiltPrompts again(small_sources(), 5);
+    for (std::size_t i = 0; i < n_taken; ++i) again.note(whole[i]);
+    for (std::size_t i = n_taken; i < whole.size(); ++i)
+      ASSERT_EQ(again.next(accepts).value().text, whole[i]) << n_taken << " " << i;
+  }
+}
+
+// As after an installation of packages.
+TEST(BuiltPrompts, GoOnWithOtherTexts) {
+  std::set<std::string> seen;
+  BuiltPrompts before(small_sources(), 6);
+  for (int i = 0; i < 200; ++i) seen.insert(before.next().value().text);
+  SourceTexts texts = small_sources();
+  texts.paragraphs.insert(texts.paragraphs.begin(), {"Package files", prose(99), false});
+  texts.functions.erase(texts.functions.begin());
+  BuiltPrompts after(std::move(texts), 6);
+  for (const std::string& text : seen) after.note(text);
+  std::map<PromptKind, int> n;
+  for (int i = 0; i < 200; ++i) {
+    const BuiltPrompt prompt = after.next().value();
+    EXPECT_TRUE(seen.insert(prompt.text).second) << prompt.text;
+    ++n[prompt.kind];
+  }
+  EXPECT_GT(n[PromptKind::chat], 20);
+  EXPECT_GT(n[PromptKind::math], 20);
+}
+
+TEST(BuiltPrompts, EndWhereAllAreRefused) {
+  BuiltPrompts prompts(small_sources(), 7);
+  int n_refused = 0;
+  const auto refuses = [&](const std::string&) {
+    ++n_refused;
+    return false;
+  };
+  EXPECT_FALSE(prompts.next(refuses));
+  EXPECT_GT(n_refused, 300);
+  EXPECT_LE(n_refused, 1000);
 }
 
 TEST(BuiltPrompts, SayWhatTheyAreBuiltFrom) {

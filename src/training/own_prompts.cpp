@@ -35,9 +35,10 @@ UserTurn user_turn(const Tokenizer& tokenizer, const ChatTemplate& chat_template
   for (const Token token : tokenizer.encode(std::next(text)->text, /*parse_special=*/true)) {
     const std::string bytes = tokenizer.bytes(token, /*show_special=*/true);
     const TokenKind kind = tokenizer.kind(token);
-    const bool is_text = kind == TokenKind::normal || kind == TokenKind::byte;
+    const bool is_text = kind == TokenKind::normal || kind == TokenKind::byte ||
+                         trimmed(bytes).empty();  // such as Gemma's runs of line ends
     if (is_text || trimmed(turn.end).empty()) turn.end += bytes;
-    if (!is_text && !trimmed(bytes).empty()) break;  // Gemma's runs of line ends are spaces
+    if (!is_text) break;
   }
   turn.end = trimmed(turn.end);
   turn.end = trimmed(turn.end.substr(0, turn.end.find('\n')));

@@ -66,22 +66,33 @@ class Features(TestCase):
         self.assertAlmostEqual(about["model"]["rope_theta"], 100000, delta=0.1)
         self.assertEqual(shard_header(self.path / "out/target.safetensors")["embedding"]["shape"], [49152, 576])
 
+    def test_context_without_room(self):
+        result = outrider("features", "-m", MODEL, "--out", str(self.path / "out"), "-c", "512", "-n", "512")
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertIn("the context of 512 tokens has no room for answers of 512 tokens and their prompts: "
+                      "give a larger -c or a smaller -n\n", result.stderr)
+
     def test_goes_on(self):
-        """With prompts of its own: shards are written one by one, and a signal ends the work between them."""
-        out = self.path / "own"
-        command = [OUTRIDER, "features", "-m", MODEL, "--out", str(out), "-n", "4", "--tokens", "60"]
-        process = subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        deadline = time.monotonic() + 120
-        while not (out / "prompts.jsonl").exists() and time.monotonic() < deadline:
-            time.sleep(0.05)
-        process.send_signal(signal.SIGINT)
-        process.communicate()
-        self.assertEqual(process.returncode, 130)
-        prompts = (out / "prompts.jsonl").read_bytes()
-        result = subprocess.run(command, env=environment(), capture_output=True, text=True)
-        self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertTrue((out / "prompts.jsonl").read_bytes().startswith(prompts))
-        self.assertEqual(sorted(path.suffix for path in out.iterdir() if "partial" in path.name), [])
+        """With prompts of its own: a signal ends the work while answers are written, and none changes them."""
+        files = []
+        for signal_number, status in ((signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)):
+            out = self.path / f"own-{signal_number}"
+            command = [OUTRIDER, "features", "-m", MODEL, "--out", str(out), "-n", "4", "--tokens", "60"]
+            process = subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            deadline = time.monotonic() + 120
+            while not (out / "prompts.jsonl").exists() and time.monotonic() < deadline:
+                time.sleep(0.05)
+            process.send_signal(signal_number)
+            process.communicate()
+            self.assertEqual(process.returncode, status)
+            prompts = (out / "prompts.jsonl").read_bytes()
+            result = subprocess.run(command, env=environment(), capture_output=True, text=True)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertTrue((out / "prompts.jsonl").read_bytes().startswith(prompts))
+            self.assertEqual(sorted(path.suffix for path in out.iterdir() if "partial" in path.name), [])
+            files.append({path.name: path.read_bytes() for path in out.iterdir()})
+        self.assertEqual(sorted(files[0]), sorted(files[1]))
+        self.assertTrue(files[0] == files[1])  # not printed where they differ
         self.assert_fails(subprocess.run([*command, "--seed", "2"], env=environment(), capture_output=True, text=True),
                           1, "holds features made with another \"texts\"")
 
