@@ -315,6 +315,10 @@ TEST_F(FeaturesTest, RefusesWhatItDidNotMake) {
             (root_ / "full").string() +
                 ": holds other files; give a folder that is empty or does not exist");
   EXPECT_TRUE(fs::exists(root_ / "full/thesis.txt"));
+  fs::create_directories(root_ / "download");
+  std::ofstream(root_ / "download/film.partial-2") << "a part of it";
+  EXPECT_NE(message(root_ / "download", few), "");
+  EXPECT_TRUE(fs::exists(root_ / "download/film.partial-2"));
   EXPECT_EQ(message(root_ / "full/thesis.txt", few),
             (root_ / "full/thesis.txt").string() + ": cannot be created: " +
                 std::make_error_code(std::errc::not_a_directory).message());
@@ -338,6 +342,40 @@ TEST_F(FeaturesTest, RefusesWhatItDidNotMake) {
 }
 
 // Where the same answers without an end to repetition repeat themselves, and no earlier.
+TEST_F(FeaturesTest, AFolderIsOfItsModelFileWhateverThatIsCalled) {
+  FeatureWork few = work(kParallel);
+  few.n_tokens = 30;
+  make(root_ / "out", few);
+  fs::create_symlink(root_ / "model.gguf", root_ / "same.gguf");
+  make(root_ / "out", few, {}, (root_ / "same.gguf").string());
+  const auto bytes = testing::tiny_gguf({.seed = 2});
+  std::ofstream(root_ / "other.gguf", std::ios::binary)
+      .write(reinterpret_cast<const char*>(bytes.data()),
+             static_cast<std::streamsize>(bytes.size()));
+  EXPECT_THROW(make(root_ / "out", few, {}, (root_ / "other.gguf").string()), Error);
+
+  const auto target_of = [&](const char* model) {
+    Runtime runtime = open(1, (root_ / model).string());
+    return describe_target(runtime.target_model(), {});
+  };
+  EXPECT_NO_THROW(check_features_of(target_of("same.gguf"), root_ / "out"));
+  EXPECT_THROW(check_features_of(target_of("other.gguf"), root_ / "out"), Error);
+  EXPECT_THROW(check_features_of(target_of("same.gguf"), root_ / "nowhere"), Error);
+}
+
+TEST_F(FeaturesTest, RemembersTheTimeThatWasSpent) {
+  Runtime runtime = open(1);
+  const auto open_folder = [&] {
+    return FeatureFolder(root_ / "out", about(runtime, work(1)), runtime.target_model().model);
+  };
+  {
+    FeatureFolder folder = open_folder();
+    EXPECT_EQ(folder.seconds(), 0);
+    folder.note_seconds(12.5);
+  }
+  EXPECT_EQ(open_folder().seconds(), 12.5);
+}
+
 TEST_F(FeaturesTest, AnswersEndWhereTheyRepeatThemselves) {
   FeatureWork greedy = work(kParallel);
   greedy.n_predict = 200;
