@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <boost/math/special_functions/gamma.hpp>
+#include <cmath>
 #include <limits>
 #include <map>
 
@@ -12,10 +13,12 @@
 #include "engine/engine.h"
 #include "model/backend.h"
 #include "model/block_rows.h"
+#include "numerics/dequantize.h"
 #include "sampling/fake_tokenizer.h"
 #include "speculation/drafters/block.h"
 #include "speculation/drafters/eagle.h"
 #include "speculation/drafters/medusa.h"
+#include "speculation/head_agreement.h"
 #include "support/tiny_head.h"
 #include "support/tiny_model.h"
 
@@ -208,6 +211,24 @@ TEST_P(Head, ProposesAfterAnyChunksWhatAFreshEngineDoes) {
   }
 }
 
+// A text's rows by the target and by its head of blocks.
+void compute_text(Backend& target, SequenceId sequence, std::span<const Token> text) {
+  std::vector<Row> rows, of_head;
+  for (int i = 0; i < std::ssize(text); ++i)
+    rows.push_back({.sequence = sequence,
+                    .token = text[i],
+                    .position = i,
+                    .parent = i == 0 ? Parent{CommittedEnd{}} : Parent{EarlierRow{i - 1}}});
+  const Pass pass = target.forward(rows);
+  for (int i = 0; i < std::ssize(text); ++i) {
+    of_head.push_back(rows[i]);
+    of_head.back().before = TargetRow{i};
+    of_head.back().slot = pass.slots[i];
+  }
+  target.head()->forward(of_head);
+  target.commit(sequence, pass.slots);
+}
+
 // A chain of what the head's rows say, one after another.
 class BlockHead : public Head {};
 
@@ -226,20 +247,7 @@ TEST_P(BlockHead, ProposesWhatItsRowsSay) {
     SCOPED_TRACE(fmt::format("text of {}", text.size()));
     const SequenceId sequence = head.begin({});
     const int anchor = static_cast<int>(text.size()) - 1;
-    std::vector<Row> rows, of_text;
-    for (int i = 0; i < anchor; ++i)
-      rows.push_back({.sequence = sequence,
-                      .token = text[i],
-                      .position = i,
-                      .parent = i == 0 ? Parent{CommittedEnd{}} : Parent{EarlierRow{i - 1}}});
-    const Pass pass = target.forward(rows);
-    for (int i = 0; i < anchor; ++i) {
-      of_text.push_back(rows[i]);
-      of_text.back().before = TargetRow{i};
-      of_text.back().slot = pass.slots[i];
-    }
-    head.forward(of_text);
-    target.commit(sequence, pass.slots);
+    compute_text(target, sequence, std::span(text).first(anchor));
     const std::vector<Row> guessing = block_rows(
         block, {.sequence = sequence, .anchor = text.back(), .position = anchor}, block.n_rows);
     Pass said = head.forward(guessing);
@@ -274,6 +282,57 @@ TEST_P(BlockHead, ProposesWhatItsRowsSay) {
 INSTANTIATE_TEST_SUITE_P(, BlockHead,
                          ::testing::Values(Kind::dflash, Kind::dspark, Kind::dspark_with_memory),
                          test_name);
+
+std::shared_ptr<Backend> load_block(const TinyBlockOptions& options, int batch_rows) {
+  LoadOptions load;
+  load.context = 256;
+  load.batch_rows = batch_rows;
+  load.cache_type = CacheType::f32;
+  load.n_threads = 2;
+  load.head = tiny_block_to_load(target_model(), options);
+  return load_cpu(target_model(), load);
+}
+
+// Where nothing completes a row, its state alone says how sure it is.
+TEST(Blocks, AreAsSureAsTheirStatesSay) {
+  const TinyBlockOptions options{.has_confidence = true};
+  const std::shared_ptr<Backend> target = load_block(options, 64);
+  Backend& head = *target->head();
+  const BlockInput& block = *head.spec().block;
+  const auto numbers = [model = tiny_block_to_load(target_model(), options)->model](Role role) {
+    const TensorView& tensor = *model.weight(role);
+    std::vector<float> values(static_cast<std::size_t>(tensor.elements()));
+    dequantize(tensor.type, tensor.bytes, values);
+    return values;
+  };
+  const std::vector<float> weights = numbers(Role::confidence);
+  const OwnedSequence sequence(head);
+  const std::vector<Token> text = random_text(21, 3);
+  const int anchor = static_cast<int>(text.size()) - 1;
+  compute_text(*target, sequence.id(), std::span(text).first(anchor));
+  const std::vector<Row> rows = block_rows(
+      block, {.sequence = sequence.id(), .anchor = text.back(), .position = anchor}, block.n_rows);
+  const Pass pass = head.forward(rows, {.taps = {head.spec().n_layers()}});
+  for (int row = block.first_guess(); row < block.n_rows; ++row) {
+    const std::vector<float> state = head.read_tap(pass, 0, row);
+    double sum = numbers(Role::confidence_bias)[0];
+    for (std::size_t i = 0; i < state.size(); ++i) sum += double{weights[i]} * state[i];
+    EXPECT_NEAR(head.read_confidence(pass, row).value(), 1 / (1 + std::exp(-sum)), 1e-5);
+  }
+}
+
+// Few slots say of blocks what many do.
+TEST(Blocks, AreMeasuredInFewSlots) {
+  const std::vector<Token> text = random_text(70, 5);
+  const int least = rows_to_measure(tiny_block_to_load(target_model())->model.spec);
+  const auto measured = [&](int batch_rows) {
+    return measure_agreement(*load_block({}, batch_rows), text, {});
+  };
+  const std::vector<bool> many = measured(256);
+  EXPECT_EQ(many.size(), 2u * 17);  // anchors 4, 8, ..., 68
+  for (const int few : {least, least + 3, 2 * least, 2 * least + 1})
+    EXPECT_EQ(measured(few), many) << few;
+}
 
 // The answer grows beyond the ends of pages; an accepted path may hold one.
 TEST_P(Head, ProposesOverTheEndsOfPages) {

@@ -191,16 +191,49 @@ std::string text_of(const MadeFor& made_for, bool is_this_file) {
   return text + "\n";
 }
 
+const char* cost_unit(const HeadPair& head) {
+  if (head.block) return "a block";
+  return head.kind == "Medusa" ? "a draft" : "a level of drafts";
+}
+
+// windows: of each layer, all with the same one where they have one.
+Json json_of(const BlockInput& block, std::span<const std::optional<int>> windows) {
+  Json json = {{"rows", block.n_rows},
+               {"guesses", block.n_guesses()},
+               {"mask", block.mask},
+               {"windows", Json::array()},
+               {"markov_rank", block.successor_rank},
+               {"markov_memory", block.successors_remember},
+               {"confidence", block.has_confidence}};
+  for (const std::optional<int>& window : windows)
+    json["windows"].push_back(window ? Json(*window) : Json());
+  return json;
+}
+
+std::string text_of(const BlockInput& block, std::span<const std::optional<int>> windows) {
+  std::string text = fmt::format("  a block of {} rows guesses {} tokens; the mask is token {}",
+                                 block.n_rows, block.n_guesses(), block.mask);
+  if (const auto n = std::ranges::count_if(windows, &std::optional<int>::has_value); n > 0)
+    text += fmt::format("; {} of {} layers {} a window of {}", n, windows.size(),
+                        n == 1 ? "has" : "have",
+                        **std::ranges::find_if(windows, &std::optional<int>::has_value));
+  if (block.successor_rank > 0)
+    text += fmt::format("; Markov head of rank {}{}", block.successor_rank,
+                        block.successors_remember ? " with a memory" : "");
+  return text + (block.has_confidence ? "; states its confidence\n" : "\n");
+}
+
 std::string text_of(const HeadPair& head, const Model& target, int context) {
   std::string text =
       fmt::format("  {} of {}: {} {}, reads the outputs of {} (of {})\n", head.kind, head.producer,
                   head.n_layers, parts_text(head), taps_text(head.taps, target.spec.n_layers()),
                   target.spec.n_layers());
+  if (head.block) text += text_of(*head.block, head.windows);
   text += head.n_tokens == target.spec.vocabulary
               ? fmt::format("  can propose all {} tokens", head.n_tokens)
               : fmt::format("  can propose {} of {} tokens", head.n_tokens, target.spec.vocabulary);
-  text += fmt::format("; {} costs about {:.3f} of the model's pass\n",
-                      head.kind == "Medusa" ? "a draft" : "a level of drafts", head.cost_ratio);
+  text += fmt::format("; {} costs about {:.3f} of the model's pass\n", cost_unit(head),
+                      head.cost_ratio);
   if (head.made_for) text += text_of(*head.made_for, head.is_for_this_file);
   text += fmt::format("  {} more for a context of {}: weights {}, cache {}, working {}\n",
                       human_bytes(head.memory.total()), context, human_bytes(head.memory.weights),
@@ -312,6 +345,7 @@ int inspect(const Machine& machine, const Settings& settings) {
                            {"memory", json_of(head->memory)},
                            {"fits", fits(head->both)},
                            {"cost_ratio", head->cost_ratio}};
+      if (head->block) document["draft"]["block"] = json_of(*head->block, head->windows);
       if (head->made_for)
         document["draft"]["made_for"] = json_of(*head->made_for, head->is_for_this_file);
     }

@@ -274,6 +274,9 @@ class Forward::Worker {
       if (!f_.block_states_.empty())
         std::ranges::copy(
             normed, f_.block_states_.begin() + static_cast<std::ptrdiff_t>(i * normed.size()));
+      // Of rows that nothing completes.
+      if (f_.spec_.block && f_.spec_.block->has_confidence && f_.spec_.block->successor_rank == 0)
+        f_.confidences_[row] = confidence_of(normed, {});
       quantize(normed, i, {0, normed.size()}, x_.input_forms, {&f_.weights_.head()});
     });
   }
@@ -754,12 +757,12 @@ void Forward::run(std::span<const ForwardRow> rows, std::span<const int> layers,
   std::vector<const RowContext*> contexts;
   for (const ForwardRow& row : rows) contexts.push_back(&row.context);
   const bool is_block = spec_.block && fused_rows_.empty() && !rows[0].completes;
-  if (spec_.block && spec_.block->successor_rank > 0) {
-    if (rows[0].completes) {
+  if (spec_.block) {
+    const bool is_completed = spec_.block->successor_rank > 0;
+    if (rows[0].completes || !is_completed)
       confidences_.resize(rows.size());
-    } else if (is_block) {
+    else if (is_block)
       block_states_.resize(logit_rows_.size() * spec_.embedding);
-    }
   }
   if (is_block || (!spec_.medusa && !spec_.block)) attention_.begin_pass(std::move(contexts));
   team_.run([&](int thread) { Worker(*this, thread, rows, taps, prefetch, timer).run(layers); });
@@ -785,7 +788,7 @@ std::span<const float> Forward::logits(int row) const {
 }
 
 std::optional<float> Forward::confidence(int row) const {
-  if (!spec_.block || !spec_.block->has_confidence || block_rows_.empty()) return {};
+  if (!spec_.block || !spec_.block->has_confidence || confidences_.empty()) return {};
   const float confidence = confidences_.at(static_cast<std::size_t>(row));
   return std::isfinite(confidence) ? std::optional(confidence) : std::nullopt;
 }

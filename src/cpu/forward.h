@@ -54,7 +54,7 @@ class Forward {
   // what taps[tap] names, [embedding].
   std::span<const float> logits(int row) const;
   std::span<const float> tap(int tap, int row) const;
-  // BlockInput::has_confidence, of a row that completes another.
+  // BlockInput::has_confidence.
   std::optional<float> confidence(int row) const;
 
   // Working memory for the largest batch and tables for every position; without logits.
@@ -92,7 +92,7 @@ class Forward {
   std::vector<int> block_rows_;      // that wanted logits
   std::vector<float> block_logits_;  // [block_rows][padded vocabulary]
   std::vector<float> block_states_;  // after the output norm: [block_rows][embedding]
-  std::vector<float> confidences_;   // of the last pass that completed some: [rows]
+  std::vector<float> confidences_;   // of the last pass that has some: [rows]
 };
 
 }  // namespace outrider

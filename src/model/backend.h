@@ -145,7 +145,7 @@ class Backend {
 
   // What forward_options.taps[tap] names, for one row: [embedding].
   virtual std::vector<float> read_tap(const Pass& pass, int tap, int row) const = 0;
-  // BlockInput::has_confidence: of a completed row; nothing where there is none.
+  // BlockInput::has_confidence; nothing where there is none.
   virtual std::optional<float> read_confidence(const Pass&, int /*row*/) const { return {}; }
 
   // Gives these tokens logits from the next forward pass on. Tokens that have some, that are beyond

@@ -1,6 +1,7 @@
 // Heads that guess a block of tokens in one pass: DFlash's and DSpark's, in the layouts of z-lab,
 // DeepSpec, SpecForge and speculators, and as llama.cpp writes them in GGUF.
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <initializer_list>
@@ -43,6 +44,12 @@ constexpr Name kNames[] = {
 constexpr const char *kMemoryTensor = "markov_head.joint_proj.weight",
                      *kMemoryBias = "markov_head.joint_proj.bias";
 
+// Early files of SpecForge have what DSpark adds one level deeper.
+std::string name_in(const Checkpoint& file, const std::string& name) {
+  const std::string deeper = "logit_head." + name;
+  return file.find(deeper) ? deeper : name;
+}
+
 std::string tensor_name(Role role, int layer, bool is_gguf) {
   for (const Name& known : kNames)
     if (known.role == role) return is_gguf ? known.gguf_name : known.name;
@@ -55,6 +62,7 @@ constexpr GgufKey kGgufKeys[] = {
     {"block_size", "block_size"},
     {"target_layers", "aux_hidden_state_layer_ids"},
     {"sample_from_anchor", "sample_from_anchor"},
+    {"has_confidence_head", "enable_confidence_head"},
     {"tokenizer.ggml.mask_token_id", "mask_token_id"},
     {"attention.sliding_window", "sliding_window"},
     {"attention.sliding_window_pattern", "sliding_window_pattern"},
@@ -64,10 +72,10 @@ constexpr GgufKey kGgufKeys[] = {
     {"logit_scale", "output_multiplier"},
     {"final_logit_softcapping", "final_logit_softcapping"},
     {"embedding_scale", "input_embedding_scale"},
+    {"hidden_activation", "hidden_act"},
 };
 // Numbers that would change what a head computes, but for 1.
-constexpr const char* kScales[] = {"attention_value_scale", "output_multiplier",
-                                   "input_embedding_scale"};
+constexpr const char* kScales[] = {"attention_value_scale", "output_multiplier"};
 
 class BlockReader {
  public:
@@ -99,7 +107,7 @@ class BlockReader {
   const std::string& origin() const { return tensors_.origin(); }
   const std::string& target_name() const { return target_.checkpoint->metadata.origin(); }
   bool is_by(std::string_view producer) const { return head_.producer == producer; }
-  std::string name(Role role) const { return tensor_name(role, 0, is_gguf_); }
+  std::string name(Role role) const { return name_in(file_, tensor_name(role, 0, is_gguf_)); }
   const TensorView* find(Role role) const { return tensors_.find(name(role)); }
   HeadTensorNames names() const {
     return [this](Role role, int layer) { return tensor_name(role, layer, is_gguf_); };
@@ -111,7 +119,7 @@ class BlockReader {
       head_.producer = "llama.cpp";
     else if (!kind.empty() || top_.has("transformer_layer_config"))
       head_.producer = "speculators";
-    else if (own_.has("projector_type"))
+    else if (place_of("projector_type").has("projector_type"))
       head_.producer = "SpecForge";
     else if (top_.has("dflash_config"))
       head_.producer = "z-lab";
@@ -121,23 +129,23 @@ class BlockReader {
   }
 
   // In which object a key lies differs between versions of files.
-  std::optional<int> integer(std::string_view key, int least, int most) const {
-    const auto value = own_.integer(key, least, most);
-    return value ? value : top_.integer(key, least, most);
+  const HeadConfig& place_of(std::string_view key) const {
+    return !own_.has(key) && top_.has(key) ? top_ : own_;
   }
-  int required_integer(std::string_view key, int least, int most) const {
-    const auto value = integer(key, least, most);
-    return value ? *value : own_.required_integer(key, least, most);
+  // The first of these keys that is there.
+  std::optional<bool> boolean(std::initializer_list<const char*> keys) const {
+    for (const char* key : keys)
+      if (const auto value = place_of(key).boolean(key)) return value;
+    return {};
   }
 
   // A block's first row guesses the token after it; where no key says so, by what files of this
   // producer mean.
   bool anchor_guesses() const {
-    for (const HeadConfig& place : {own_, top_})
-      if (const auto given = place.boolean("sample_from_anchor")) return *given;
+    if (const auto given = boolean({"sample_from_anchor"})) return *given;
     if (is_by("speculators")) return top_.text("speculators_model_type") == "dspark";
     if (is_gguf_) return find(Role::successor_table) != nullptr;
-    return is_by("DeepSpec") || own_.text("projector_type") == "dspark";
+    return is_by("DeepSpec") || place_of("projector_type").text("projector_type") == "dspark";
   }
 
   void read_spec() {
@@ -156,13 +164,13 @@ class BlockReader {
           "is for another model",
           layer_.origin(), layer_.name("hidden_size"), width, target_name(),
           target_.spec.embedding);
-    const bool has_own_embedding = find(Role::token_embedding) != nullptr;
-    if (is_by("z-lab") || (is_by("DeepSpec") && has_own_embedding))
-      spec().embedding_scale = target_.spec.embedding_scale;
+    spec().embedding_scale = embedding_scale();
     spec().block.emplace();
     block().tap_width = target_.spec.embedding;
-    block().n_rows = required_integer("block_size", 2, 64);
-    block().mask = required_integer("mask_token_id", 0, target_.spec.vocabulary - 1);
+    const int usual_rows = is_by("speculators") ? 8 : 16;  // of their classes
+    block().n_rows = place_of("block_size").integer("block_size", 2, 64).value_or(usual_rows);
+    block().mask =
+        place_of("mask_token_id").required_integer("mask_token_id", 0, target_.spec.vocabulary - 1);
     // In training a window is as many positions before the anchor, for all rows.
     block().windows_end_at_anchor = is_by("speculators");
     read_variants();
@@ -171,24 +179,67 @@ class BlockReader {
     read_layers(n_layers);
   }
 
-  // A confidence without a table would be that of the block's rows alone, which no producer has.
+  // Where no key says otherwise, the target's rows as they are; DeepSpec's class scales its own
+  // ones as the target does.
+  float embedding_scale() const {
+    constexpr const char* kKey = "input_embedding_scale";
+    const bool is_scaled = is_by("DeepSpec") && find(Role::token_embedding);
+    const double usual = is_scaled ? target_.spec.embedding_scale : 1;
+    return static_cast<float>(place_of(kKey).number(kKey, -1e9, 1e9).value_or(usual));
+  }
+
   void read_successors() {
-    const TensorView* const table = find(Role::successor_table);
-    if (!table) return;
-    const std::int64_t rank = table->columns();
-    if (rank < 1 || rank > spec().embedding)
-      throw Error("{}: tensor {} has a rank of {}, expected 1 to {}", origin(),
-                  name(Role::successor_table), rank, spec().embedding);
-    block().successor_rank = static_cast<int>(rank);
-    block().successors_remember = tensors_.find(kMemoryTensor) != nullptr;
-    if (block().successors_remember && 3 * rank > spec().embedding)
-      throw Error("{}: tensor {} has a rank of {}, which with {} is expected to be at most {}",
-                  origin(), name(Role::successor_table), rank, kMemoryTensor, spec().embedding / 3);
     block().has_confidence = find(Role::confidence) != nullptr;
+    if (const TensorView* const table = find(Role::successor_table)) {
+      const std::int64_t rank = table->columns();
+      if (rank < 1 || rank > spec().embedding)
+        throw Error("{}: tensor {} has a rank of {}, expected 1 to {}", origin(),
+                    name(Role::successor_table), rank, spec().embedding);
+      block().successor_rank = static_cast<int>(rank);
+      const std::string memory = name_in(file_, kMemoryTensor);
+      block().successors_remember = tensors_.find(memory) != nullptr;
+      if (block().successors_remember && 3 * rank > spec().embedding)
+        throw Error("{}: tensor {} has a rank of {}, which with {} is expected to be at most {}",
+                    origin(), name(Role::successor_table), rank, memory, spec().embedding / 3);
+    }
+    check_successors();
+  }
+
+  // config.json has to say of these parts what the tensors are.
+  void check_successors() const {
+    const BlockInput& found = *head_.model.spec.block;
+    const auto refuse = [&](const char* key, const std::string& said, const std::string& tensors) {
+      throw Error(
+          "{}: {} is {}, but {}; the head is incomplete, or its config.json is another head's",
+          place_of(key).origin(), place_of(key).name(key), said, tensors);
+    };
+    const auto there_is = [&](Role role) {
+      return fmt::format("there is {} tensor {}", find(role) ? "a" : "no", name(role));
+    };
+    constexpr const char *kRank = "markov_rank", *kType = "markov_head_type",
+                         *kConfidence = "enable_confidence_head";
+    if (const auto rank = place_of(kRank).integer(kRank, 0, 1 << 20);
+        rank && *rank != found.successor_rank)
+      refuse(kRank, fmt::format("{}", *rank),
+             *rank > 0 && found.successor_rank > 0
+                 ? fmt::format("that of tensor {} is {}", name(Role::successor_table),
+                               found.successor_rank)
+                 : there_is(Role::successor_table));
+    const char* const type = found.successors_remember    ? "rnn"
+                             : find(Role::successor_gate) ? "gated"
+                                                          : "vanilla";
+    if (const auto said = place_of(kType).text(kType);
+        said && found.successor_rank > 0 && *said != type)
+      refuse(kType, fmt::format("\"{}\"", printable(*said)),
+             fmt::format("the tensors are those of \"{}\"", type));
+    if (const auto said = boolean({kConfidence}); said && *said != found.has_confidence)
+      refuse(kConfidence, fmt::format("{}", *said), there_is(Role::confidence));
   }
 
   void read_layers(int n_layers) {
-    Attention attention = read_head_attention(layer_, RopePairing::halves, tensors_, names());
+    const bool has_halves = boolean({"rope_is_neox_style"}).value_or(true);
+    Attention attention = read_head_attention(
+        layer_, has_halves ? RopePairing::halves : RopePairing::adjacent, tensors_, names());
     attention.first_key = 0;
     if (const auto turned = layer_.integer("rope_dimension_count", 1, kHeadDimMax);
         turned && *turned != attention.key_dim)
@@ -201,22 +252,15 @@ class BlockReader {
       Attention own = attention;
       own.sees_block = true;
       if (slides) {
-        const auto window = own_.integer("swa_window_size", 1, 1 << 24);
+        const auto window = place_of("swa_window_size").integer("swa_window_size", 1, 1 << 24);
         own.window = window ? *window : layer_.required_integer("sliding_window", 1, 1 << 24);
-        own.sees_block = boolean({"sliding_window_non_causal"}).value_or(false);
+        // In GGUF attention.causal alone makes blocks causal.
+        own.sees_block = is_gguf_ || boolean({"sliding_window_non_causal"}).value_or(false);
       }
       if (all_causal) own.sees_block = !*all_causal;
       spec().layers.push_back({{{.pre_norm = Role::attention_norm, .body = own, .post_norm = {}},
                                 {.pre_norm = Role::mlp_norm, .body = mlp, .post_norm = {}}}});
     }
-  }
-
-  // The first of these keys that is there.
-  std::optional<bool> boolean(std::initializer_list<const char*> keys) const {
-    for (const char* key : keys)
-      for (const HeadConfig& place : {own_, top_})
-        if (const auto value = place.boolean(key)) return value;
-    return {};
   }
 
   std::vector<bool> sliding_layers(int n_layers) const {
@@ -248,14 +292,13 @@ class BlockReader {
 
   // What a few heads have beside the usual.
   void read_variants() {
-    for (const HeadConfig& place : {own_, top_}) {
-      for (const char* key : kScales)
-        if (const auto scale = place.number(key, -1e9, 1e9); scale && *scale != 1)
-          throw Error("{}: {} is {}, which is not supported in this version; expected 1",
-                      place.origin(), place.name(key), *scale);
-      if (const auto cap = place.number("final_logit_softcapping", 0, 1e6); cap && *cap > 0)
-        spec().logit_softcap = *cap;
-    }
+    for (const char* key : kScales)
+      if (const auto scale = place_of(key).number(key, -1e9, 1e9); scale && *scale != 1)
+        throw Error("{}: {} is {}, which is not supported in this version; expected 1",
+                    place_of(key).origin(), place_of(key).name(key), *scale);
+    constexpr const char* kCap = "final_logit_softcapping";
+    if (const auto cap = place_of(kCap).number(kCap, 0, 1e6); cap && *cap > 0)
+      spec().logit_softcap = *cap;
     const auto beside = std::filesystem::path(origin()).parent_path() / "mask_embedding.pt";
     std::error_code ignored;
     if (std::filesystem::exists(beside, ignored))
@@ -278,27 +321,40 @@ class BlockReader {
           "{}: fc.weight reads {} numbers, no multiple of the width {} of {}; the head is for "
           "another model",
           origin(), columns, block().tap_width, target_name());
-    std::string key = own_.name("target_layer_ids");
-    std::vector<int>& taps = block().taps;
+    constexpr const char *kInputs = "aux_hidden_state_layer_ids", *kOutputs = "target_layer_ids";
     constexpr int kMost = 1 << 20;
-    if (const auto inputs = top_.integers("aux_hidden_state_layer_ids", 0, kMost)) {
-      // What enters a layer is what the one before puts out.
-      key = top_.name("aux_hidden_state_layer_ids");
-      for (const int id : *inputs) taps.push_back(id == n_layers ? id : id - 1);
-    } else if (const auto outputs = own_.integers("target_layer_ids", kEmbeddingTap, kMost)) {
-      taps = *outputs;
-    } else {
-      taps = usual_taps(spec().n_layers(), n_layers);
-    }
-    if (std::ssize(taps) != n)
+    const auto inputs = place_of(kInputs).integers(kInputs, 0, kMost);
+    const auto outputs = place_of(kOutputs).integers(kOutputs, kEmbeddingTap, kMost);
+    const bool is_listed = inputs || outputs;
+    const char* const asked =
+        inputs || (!outputs && (is_gguf_ || is_by("speculators"))) ? kInputs : kOutputs;
+    const std::string key = place_of(asked).name(asked);
+    const std::vector<int> ids = inputs    ? *inputs
+                                 : outputs ? *outputs
+                                           : usual_taps(spec().n_layers(), n_layers);
+    const auto unknown = std::ranges::find_if(
+        ids, [&](int id) { return id < kEmbeddingTap || id > (inputs ? n_layers : n_layers - 1); });
+    if (!is_listed && (std::ssize(ids) != n || unknown != ids.end()))
+      throw Error(
+          "{}: {} is missing, so it is not known which {} layers of the target fc.weight reads",
+          own_.origin(), key, n);
+    if (std::ssize(ids) != n)
       throw Error(
           "{}: {} lists {} layers, but fc.weight reads {}; the head is for another model, or its "
           "config.json is another head's",
-          own_.origin(), key, taps.size(), n);
-    for (const int tap : taps)
-      if (tap < kEmbeddingTap || tap > n_layers)
-        throw Error("{}: {} lists {}, but {} has {} layers; the head is for another model",
-                    own_.origin(), key, tap, target_name(), n_layers);
+          own_.origin(), key, ids.size(), n);
+    if (unknown != ids.end())
+      throw Error("{}: {} lists {}, but {} has {} layers; the head is for another model",
+                  own_.origin(), key, *unknown, target_name(), n_layers);
+    // What enters a layer is what the one before puts out.
+    for (const int id : ids) block().taps.push_back(tap_of(inputs ? id - 1 : id));
+  }
+
+  // What a file calls the output of the last layer is the state after the last norm, as
+  // transformers has it, but before it in speculators' files.
+  int tap_of(int layer) const {
+    const int n_layers = target_.spec.n_layers();
+    return layer == n_layers - 1 && !is_by("speculators") ? n_layers : layer;
   }
 
   // z-lab's, where no key says which: one for each layer, evenly from the second to the fourth from
@@ -336,9 +392,10 @@ class BlockReader {
       take(Role::successor_table, {rank, spec().vocabulary});
       take(Role::successor_output, {rank, count_outputs(tensors_, target_)});
       if (block().successors_remember) {
-        tensors_.take(Role::successor_gate, 0, kMemoryTensor, {2 * rank + width, 3 * rank});
-        if (tensors_.find(kMemoryBias))
-          tensors_.take(Role::successor_gate_bias, 0, kMemoryBias, {3 * rank});
+        const std::string bias = name_in(file_, kMemoryBias);
+        tensors_.take(Role::successor_gate, 0, name_in(file_, kMemoryTensor),
+                      {2 * rank + width, 3 * rank});
+        if (tensors_.find(bias)) tensors_.take(Role::successor_gate_bias, 0, bias, {3 * rank});
       } else if (find(Role::successor_gate)) {
         take(Role::successor_gate, {width + rank, rank});
         if (find(Role::successor_gate_bias)) take(Role::successor_gate_bias, {rank});
@@ -373,7 +430,7 @@ bool is_block_head(const Checkpoint& checkpoint) {
 bool is_dspark(const Checkpoint& checkpoint) {
   const bool is_gguf = is_gguf_head(checkpoint.metadata);
   return is_block_head(checkpoint) &&
-         checkpoint.find(tensor_name(Role::successor_table, 0, is_gguf));
+         checkpoint.find(name_in(checkpoint, tensor_name(Role::successor_table, 0, is_gguf)));
 }
 
 Head interpret_block_head(std::shared_ptr<const Checkpoint> checkpoint,

@@ -88,9 +88,23 @@ TEST(BlockHead, Taps) {
        2,
        3,
        [](json& config) {
-         config["dflash_config"]["target_layer_ids"] = {0, 3, 7};
+         config["dflash_config"]["target_layer_ids"] = {0, 3, 6};
        },
-       {0, 3, 7}},
+       {0, 3, 6}},
+      {"z-lab: beside its object",
+       2,
+       2,
+       [](json& config) {
+         config["target_layer_ids"] = {0, 3};
+       },
+       {0, 3}},
+      {"z-lab: the last layer's output is normed",
+       2,
+       2,
+       [](json& config) {
+         config["dflash_config"]["target_layer_ids"] = {0, 7};
+       },
+       {0, 8}},
       {"DeepSpec: outputs, and the embedding",
        2,
        2,
@@ -100,6 +114,15 @@ TEST(BlockHead, Taps) {
          config["target_layer_ids"] = {-1, 6};
        },
        {-1, 6}},
+      {"DeepSpec: the last layer's output is normed",
+       2,
+       2,
+       [](json& config) {
+         config.erase("dflash_config");
+         config["mask_token_id"] = kMask;
+         config["target_layer_ids"] = {-1, 7};
+       },
+       {-1, 8}},
       {"speculators: inputs",
        2,
        2,
@@ -111,6 +134,14 @@ TEST(BlockHead, Taps) {
                    {"transformer_layer_config", config}};
        },
        {0, 4}},
+      {"speculators: the last layer's output is not normed",
+       2,
+       2,
+       [](json& config) {
+         config["speculators_model_type"] = "dflash";
+         config["aux_hidden_state_layer_ids"] = {0, 8};
+       },
+       {-1, 7}},
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.name);
@@ -134,6 +165,7 @@ TEST(BlockHead, Anchor) {
       {{{"dflash_config", {{"mask_token_id", kMask}, {"projector_type", "dspark"}}}},
        true,
        "SpecForge"},
+      {{{"projector_type", "dspark"}}, true, "SpecForge"},
       {{{"speculators_model_type", "dflash"}, {"mask_token_id", kMask}}, false, "speculators"},
       {{{"speculators_model_type", "dspark"}, {"mask_token_id", kMask}}, true, "speculators"},
       {{{"speculators_model_type", "dspark"},
@@ -187,6 +219,13 @@ TEST(BlockHead, WindowsByOtherKeys) {
   }
 }
 
+SmallHead small_deepspec_block() {
+  SmallHead head = small_block();
+  head.config.erase("dflash_config");
+  head.config["mask_token_id"] = kMask;
+  return head;
+}
+
 // As llama.cpp writes it.
 SmallHead small_gguf_block() {
   SmallHead head = small_block();
@@ -234,6 +273,15 @@ TEST(BlockHead, Gguf) {
   head = read(file);
   EXPECT_FALSE(attention_of(head.model.spec.layers[0])->window);
   EXPECT_EQ(attention_of(head.model.spec.layers[1])->window, 3);
+  EXPECT_TRUE(attention_of(head.model.spec.layers[1])->sees_block);
+  for (const bool causal : {false, true}) {
+    file.metadata["dflash.attention.causal"] = causal;
+    head = read(file);
+    for (const LayerSpec& layer : head.model.spec.layers)
+      EXPECT_EQ(attention_of(layer)->sees_block, !causal);
+  }
+  file.metadata["dflash.target_layers"] = std::vector<std::int64_t>{0, 8};
+  EXPECT_EQ(read(file).model.spec.block->taps, (std::vector{-1, 8}));  // the last norm
 
   file.add("markov_w1.weight", {4, kSmallVocabulary});
   file.add("markov_w2.weight", {4, kSmallVocabulary});
@@ -261,6 +309,22 @@ TEST(BlockHead, GgufRefused) {
          head.metadata["dflash.attention.sliding_window_pattern"] = std::vector<bool>{true};
        },
        "dflash.attention.sliding_window_pattern lists 1 layers, but dflash.block_count is 2"},
+      {[](SmallHead& head) {
+         head.metadata["dflash.target_layers"] = std::vector<std::int64_t>{2, 9};
+       },
+       "dflash.target_layers lists 9, but target.gguf has 8 layers; the head is for another model"},
+      {[](SmallHead& head) {
+         head.metadata.erase("dflash.target_layers");
+         head.add("fc.weight", {3 * kSmallWidth, kSmallWidth});
+       },
+       "dflash.target_layers is missing, so it is not known which 3 layers of the target fc.weight "
+       "reads"},
+      {[](SmallHead& head) { head.metadata["dflash.has_confidence_head"] = true; },
+       "dflash.has_confidence_head is true, but there is no tensor conf_proj.weight; the head is "
+       "incomplete, or its config.json is another head's"},
+      {[](SmallHead& head) { head.metadata["dflash.hidden_activation"] = std::string("gelu"); },
+       "dflash.hidden_activation is \"gelu\", which is not supported in this version; expected "
+       "\"silu\""},
   };
   for (const auto& [change, error] : cases) {
     SmallHead head = small_gguf_block();
@@ -296,6 +360,84 @@ TEST(BlockHead, MarkovHead) {
   EXPECT_EQ(read(file).model.weight(Role::confidence)->columns(), kSmallWidth + 4);
 }
 
+// As early files of SpecForge have them.
+TEST(BlockHead, MarkovHeadOneLevelDeeper) {
+  SmallHead file = small_block();
+  file.add("logit_head.markov_head.markov_w1.weight", {2, kSmallVocabulary});
+  file.add("logit_head.markov_head.markov_w2.weight", {2, kSmallVocabulary});
+  file.add("logit_head.markov_head.joint_proj.weight", {2 * 2 + kSmallWidth, 3 * 2});
+  file.add("logit_head.markov_head.joint_proj.bias", {3 * 2});
+  file.add("logit_head.confidence_head.proj.weight", {kSmallWidth + 2, 1});
+  file.add("logit_head.confidence_head.proj.bias", {1});
+  EXPECT_EQ(drafter_of_head(*file.checkpoint()), "dspark");
+  const Head head = read(file);
+  EXPECT_EQ(head.model.spec.block->successor_rank, 2);
+  EXPECT_TRUE(head.model.spec.block->successors_remember);
+  EXPECT_TRUE(head.model.spec.block->has_confidence);
+}
+
+TEST(BlockHead, ConfidenceWithoutAMarkovHead) {
+  SmallHead file = small_deepspec_block();
+  file.config.update({{"markov_rank", 0}, {"enable_confidence_head", true}});
+  file.add("confidence_head.proj.weight", {kSmallWidth, 1});
+  file.add("confidence_head.proj.bias", {1});
+  EXPECT_EQ(drafter_of_head(*file.checkpoint()), "dflash");
+  const Head head = read(file);
+  EXPECT_EQ(head.model.spec.block->successor_rank, 0);
+  EXPECT_TRUE(head.model.spec.block->has_confidence);
+}
+
+TEST(BlockHead, EmbeddingScale) {
+  Model scaled = target();
+  scaled.spec.embedding_scale = 3;
+  const auto scale = [&](const SmallHead& file) {
+    return file.read(scaled).model.spec.embedding_scale;
+  };
+  SmallHead zlab = small_block();
+  EXPECT_EQ(scale(zlab), 1);
+  zlab.config["input_embedding_scale"] = 1;
+  EXPECT_EQ(scale(zlab), 1);
+  zlab.config["dflash_config"]["input_embedding_scale"] = 2.5;
+  EXPECT_EQ(scale(zlab), 2.5f);
+
+  SmallHead specforge = small_block();
+  specforge.config["dflash_config"]["projector_type"] = "dspark";
+  EXPECT_EQ(scale(specforge), 1);
+
+  SmallHead speculators = small_deepspec_block();
+  speculators.config["speculators_model_type"] = "dflash";
+  EXPECT_EQ(scale(speculators), 1);
+
+  SmallHead deepspec = small_deepspec_block();
+  EXPECT_EQ(scale(deepspec), 1);
+  deepspec.add("embed_tokens.weight", {kSmallWidth, kSmallVocabulary});
+  EXPECT_EQ(scale(deepspec), 3);
+
+  SmallHead gguf = small_gguf_block();
+  EXPECT_EQ(scale(gguf), 1);
+  gguf.metadata["dflash.embedding_scale"] = 0.5;
+  EXPECT_EQ(scale(gguf), 0.5f);
+}
+
+TEST(BlockHead, RopeOfNeighbours) {
+  SmallHead file = small_block();
+  for (const bool has_halves : {true, false}) {
+    file.config["rope_is_neox_style"] = has_halves;
+    const Head head = read(file);
+    EXPECT_EQ(attention_of(head.model.spec.layers[1])->rope->pairing,
+              has_halves ? RopePairing::halves : RopePairing::adjacent);
+  }
+}
+
+TEST(BlockHead, RowsWhereNoKeySaysHowMany) {
+  SmallHead file = small_block();
+  file.config.erase("block_size");
+  EXPECT_EQ(read(file).model.spec.block->n_rows, 16);
+  file.config["speculators_model_type"] = "dflash";
+  file.config["mask_token_id"] = kMask;
+  EXPECT_EQ(read(file).model.spec.block->n_rows, 8);
+}
+
 TEST(BlockHead, MarkovHeadWithAMemory) {
   SmallHead file = small_block();
   add_markov(file, 2);
@@ -324,8 +466,6 @@ TEST(BlockHead, Refused) {
   const Case cases[] = {
       {[](SmallHead& head) { head.config = nullptr; },
        file + "there is no config.json beside the head, which says how it is built"},
-      {[](SmallHead& head) { head.config.erase("block_size"); },
-       config + "dflash_config.block_size is missing"},
       {[](SmallHead& head) { head.config["block_size"] = 1; },
        config + "block_size is 1, expected an integer from 2 to 64"},
       {[](SmallHead& head) { head.config["dflash_config"]["mask_token_id"] = 16; },
@@ -335,6 +475,16 @@ TEST(BlockHead, Refused) {
        },
        config + "dflash_config.target_layer_ids lists 9, but target.gguf has 8 layers; the head is "
                 "for another model"},
+      {[](SmallHead& head) {
+         head.config["target_layer_ids"] = {1, 8};
+       },
+       config + "target_layer_ids lists 8, but target.gguf has 8 layers; the head is for another "
+                "model"},
+      {[](SmallHead& head) {
+         head.add("fc.weight", {3 * kSmallWidth, kSmallWidth});
+       },
+       config + "dflash_config.target_layer_ids is missing, so it is not known which 3 layers of "
+                "the target fc.weight reads"},
       {[](SmallHead& head) { head.config["dflash_config"]["target_layer_ids"] = {1}; },
        config + "dflash_config.target_layer_ids lists 1 layers, but fc.weight reads 2; the head is "
                 "for another model, or its config.json is another head's"},
@@ -369,6 +519,31 @@ TEST(BlockHead, Refused) {
        },
        file + "tensor markov_head.joint_proj.weight is [12, 4], expected [12, 6]; the head is for "
               "another model, or its config.json is another head's"},
+      {[](SmallHead& head) { head.config["markov_rank"] = 256; },
+       config + "markov_rank is 256, but there is no tensor markov_head.markov_w1.weight; the head "
+                "is incomplete, or its config.json is another head's"},
+      {[](SmallHead& head) {
+         add_markov(head, 4);
+         head.config["dflash_config"]["markov_rank"] = 8;
+       },
+       config +
+           "dflash_config.markov_rank is 8, but that of tensor markov_head.markov_w1.weight is "
+           "4; the head is incomplete, or its config.json is another head's"},
+      {[](SmallHead& head) {
+         add_markov(head, 4);
+         head.config["markov_head_type"] = "gated";
+       },
+       config +
+           "markov_head_type is \"gated\", but the tensors are those of \"vanilla\"; the head is "
+           "incomplete, or its config.json is another head's"},
+      {[](SmallHead& head) {
+         add_markov(head, 4);
+         head.config["enable_confidence_head"] = true;
+       },
+       config +
+           "enable_confidence_head is true, but there is no tensor "
+           "confidence_head.proj.weight; the head is incomplete, or its config.json is another "
+           "head's"},
       {[](SmallHead& head) { add_markov(head, 9); },
        file + "tensor markov_head.markov_w1.weight has a rank of 9, expected 1 to 8"},
       {[](SmallHead& head) {

@@ -228,6 +228,7 @@ struct BlockInput {
   // after it, so that the anchor's guesses nothing.
   bool anchor_guesses = false;
   int first_guess() const { return anchor_guesses ? 0 : 1; }  // the first row that guesses
+  int n_guesses() const { return n_rows - first_guess(); }
   // All rows of a block have the window (Attention::window) of the position before the anchor, and
   // see the block beside it.
   bool windows_end_at_anchor = false;
@@ -239,8 +240,9 @@ struct BlockInput {
   // gate and bias make [g; c; o] of [m; successor_table's row; state]; v is tanh(o), and m becomes
   // sigmoid(g) * m + (1 - sigmoid(g)) * tanh(c).
   bool successors_remember = false;
-  // The chance that the best token of a completed row is right, if those before it are: the
-  // sigmoid of confidence * [state; v], or confidence * state, + bias.
+  // The chance that the best token of a completed row, or without a rank of any that wants logits,
+  // is right, if those before it are: the sigmoid of confidence * [state; v], or confidence *
+  // state, + bias.
   bool has_confidence = false;
   bool operator==(const BlockInput&) const = default;
 };

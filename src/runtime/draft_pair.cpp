@@ -61,7 +61,10 @@ HeadPair describe_head(const std::string& name, const OpenedModel& target,
                 .n_tokens = drafting.output_ids.empty()
                                 ? spec.vocabulary
                                 : static_cast<int>(drafting.output_ids.size()),
-                .made_for = head.made_for};
+                .made_for = head.made_for,
+                .block = spec.block};
+  if (spec.block)
+    for (const LayerSpec& layer : spec.layers) pair.windows.push_back(attention_of(layer)->window);
   if (pair.made_for)
     pair.is_for_this_file = pair.made_for->file ==
                             sha256_of_files(target.model.checkpoint->files, target.name, progress);

@@ -44,8 +44,11 @@ struct HeadPair {
   // The model that it was made for, by its own word, and whether that is the target's file.
   std::optional<MadeFor> made_for = {};
   bool is_for_this_file = false;
-  // Bytes of weights that one level of drafts reads, of Medusa's heads all of them, as they are
-  // loaded, over the target's.
+  // What guesses blocks, with the windows of its layers.
+  std::optional<BlockInput> block = {};
+  std::vector<std::optional<int>> windows = {};
+  // Bytes of weights that one level of drafts reads, or a block, or all of Medusa's heads, as they
+  // are loaded, over the target's.
   double cost_ratio = 0;
 };
 

@@ -33,12 +33,8 @@ std::string name_of(CacheType type) {
 // beside a chunk of a prompt.
 int batch_rows(const RuntimeOptions& options) {
   const int rows = options.planner.rows + 1;
-  const bool has_head = std::ranges::any_of(
-      options.drafters, [](const DraftChoice& choice) { return choice.kind->runs_head(); });
-  // A head is measured with a row and what goes on from it.
-  const int least = has_head ? 2 : 1;
-  return std::max(least, options.pool ? options.prompt_chunk + options.n_sequences * rows
-                                      : std::max(options.prompt_chunk, rows));
+  return options.pool ? options.prompt_chunk + options.n_sequences * rows
+                      : std::max(options.prompt_chunk, rows);
 }
 
 // As its catalogue entry tells it apart.
@@ -229,6 +225,8 @@ void Runtime::open_asked_head() {
       head_->choice = choice;
     }
   }
+  // Also for drafts: a block takes slots of its text.
+  load_options_.batch_rows = std::max(load_options_.batch_rows, rows_to_measure(loaded.model.spec));
   load_options_.head = std::make_shared<const HeadToLoad>(std::move(loaded));
 }
 
@@ -324,7 +322,7 @@ void Runtime::choose_head_by_measurement() {
   constexpr double kLow = 0.25;
   const bool has_named = head_->head.made_for && head_->head.made_for->agreement;
   const bool is_own = head_->head.model.checkpoint == target_model_.model.checkpoint;
-  if (!has_named && choice.agreement < kLow && progress_.note)
+  if (!has_named && choice.places > 0 && choice.agreement < kLow && progress_.note)
     progress_.note(fmt::format(
         "{}{}: right at {:.0f}% of {} places of a sample text, so it brings little{}",
         is_own ? "the layer for prediction of " : "", head_->name, 100 * choice.agreement,

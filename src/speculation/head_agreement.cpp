@@ -11,7 +11,7 @@
 namespace outrider {
 namespace {
 
-constexpr int kChunk = kPagePositions / 2;  // tokens of a pass; a head's second level has as many
+constexpr int kChunk = kPagePositions / 2;  // tokens of a pass
 constexpr int kDepths = 2;                  // that are compared
 constexpr int kAnchorsApart = 4;            // of blocks
 
@@ -32,10 +32,13 @@ class Measurement {
       : target_(target), head_(*target.head()), text_(text), sequence_(head_) {}
 
   std::vector<bool> run(const LoadProgress& progress) {
-    const int chunk =
-        std::min({kChunk, target_.options().batch_rows, target_.options().n_slots / 2});
-    const int n = std::min(static_cast<int>(text_.size()), target_.options().context);
-    CHECK(chunk > 0);  // the target has two rows and slots at least
+    const LoadOptions& options = target_.options();
+    // Beside tokens there are slots for what goes on from them: a level of as many, or blocks.
+    const int n_tokens = head_.spec().block ? kAnchorsApart : 1;
+    const int n_slots = options.n_slots / rows_to_measure(head_.spec()) * n_tokens;
+    const int chunk = std::min({kChunk, options.batch_rows, n_slots});
+    const int n = std::min(static_cast<int>(text_.size()), options.context);
+    CHECK(chunk > 0);
     for (int first = 0; first < n; first += chunk) {
       if (progress && !progress(static_cast<double>(first) / n)) throw Error("interrupted");
       const int count = std::min(chunk, n - first);
@@ -132,11 +135,10 @@ class Measurement {
     head_.forward(text);
     BlockInput block = *head_.spec().block;
     const int n_rows = block.n_rows;
-    for (int i = 0; i < count; i += kAnchorsApart) {
+    for (int i = 0; i < count; ++i) {
       const int anchor = first + i;
-      if (anchor == 0) continue;
+      if (anchor == 0 || anchor % kAnchorsApart != 0) continue;
       block.n_rows = std::min(n_rows, head_.options().context - anchor);
-      if (head_.free_slots(sequence_.id()) < block.n_rows) return;
       std::vector<Row> rows =
           block_rows(block,
                      {.sequence = sequence_.id(),
@@ -154,8 +156,8 @@ class Measurement {
 
   // With the text's own tokens; one after another where the head remembers them.
   void complete(const BlockInput& block, int anchor) {
-    const int n = std::min({kDepths, block.n_rows - block.first_guess(),
-                            static_cast<int>(std::ssize(text_)) - anchor});
+    const int n =
+        std::min({kDepths, block.n_guesses(), static_cast<int>(std::ssize(text_)) - anchor});
     std::vector<std::optional<Token>> tokens;
     std::vector<float> memory;
     ForwardOptions options;
@@ -209,6 +211,10 @@ class Measurement {
 std::vector<bool> measure_agreement(Backend& target, std::span<const Token> text,
                                     const LoadProgress& progress) {
   return Measurement(target, text).run(progress);
+}
+
+int rows_to_measure(const ModelSpec& head) {
+  return head.block ? kAnchorsApart + head.block->n_rows : 2;
 }
 
 double share_of_right(const std::vector<bool>& right) {

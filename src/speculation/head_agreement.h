@@ -15,10 +15,13 @@ namespace outrider {
 // own: of a head that goes on from features, at its first level and at its second; of Medusa's
 // heads, the first one's and the second's; of blocks, whose anchors are every fourth place, the
 // first guess and the second. As much of the text as the target's context holds. The target has a
-// head, a sequence that is free, and two rows and slots at least. Throws as Backend does, and
+// head, a sequence that is free, and rows_to_measure() of it. Throws as Backend does, and
 // Error("interrupted") if `progress` says so.
 std::vector<bool> measure_agreement(Backend& target, std::span<const Token> text,
                                     const LoadProgress& progress);
+
+// How many rows and slots the target of a head needs at least.
+int rows_to_measure(const ModelSpec& head);
 
 double share_of_right(const std::vector<bool>& right);
 

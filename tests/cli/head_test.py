@@ -60,8 +60,7 @@ class Text(HeadTestCase):
     def test_the_same_text_with_heads_of_every_kind(self):
         """Heads that know nothing: what they propose is refused, and the text stays."""
         plain = {flags[1]: self.run_json("--draft", "off", *flags)["tokens"] for flags in (GREEDY, SAMPLED)}
-        for drafter, kind, producer in (("eagle", "EAGLE", "SafeAILab"), ("mtp", "MTP", "DeepSeek"),
-                                        ("dflash", "DFlash", "z-lab"), ("dspark", "DSpark", "DeepSpec")):
+        for drafter in ("eagle", "mtp", "dflash", "dspark"):
             head = write_random_head(model_path(MODEL), self.folder / drafter, drafter)
             for flags in (GREEDY, SAMPLED):
                 for how in (["-md", head], ["--draft", f"lookup+{drafter}={head}", *ALWAYS]):
@@ -70,11 +69,22 @@ class Text(HeadTestCase):
                         self.assertEqual(answer["tokens"], plain[flags[1]])
                         if "--budget" in how:
                             self.assertGreater(answer["draft"][drafter]["proposed"], 40)
-            said = outrider("inspect", "-m", MODEL, "-md", head)
-            self.assertIn(f"  {kind} of {producer}: 1 layer, reads the outputs of ", said.stdout)
             other = "dspark" if drafter == "dflash" else "dflash"
             self.assert_fails(outrider("run", "-p", "x", "-n", "1", "--draft", f"{other}={head}"), 2,
                               f"{other}: {head} is a learned head that another drafter runs; write {drafter}={head}")
+
+    def test_a_block_larger_than_passes(self):
+        """With fewer rows than the block has, given by -b, it is measured and drafts."""
+        head = write_random_head(model_path(MODEL), self.folder / "large", "dflash", changes={"block_size": 16})
+        with tempfile.TemporaryDirectory() as cache:
+            os.symlink(Path(model_path(MODEL)).parent, os.path.join(cache, "models"))
+            result = outrider("run", "--json", "-p", PROMPT, "-n", "24", "--ignore-eos", "-md", head, "--draft",
+                              "dflash", "-b", "8", *ALWAYS, *GREEDY, OUTRIDER_CACHE=cache)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertRegex(result.stderr, r"right at \d+% of [1-9]\d{2} places")
+        answer = json.loads(result.stdout)
+        self.assertGreater(answer["draft"]["dflash"]["proposed"], 40)
+        self.assertEqual(answer["tokens"], self.run_json("--draft", "off", *GREEDY, n=24)["tokens"])
 
     def test_some_drafts_are_accepted(self):
         answer = self.run_json("--draft", f"eagle={self.head}", *ALWAYS, *GREEDY)
@@ -181,6 +191,55 @@ class Text(HeadTestCase):
             _, error = process.communicate()
             self.assertEqual(process.returncode, status)
             self.assertNotIn(b"outrider:", error)
+
+
+@needs_model(MODEL)
+class Inspect(HeadTestCase):
+    """What a user wants to know of a head, in the text and in JSON."""
+
+    def inspect(self, head):
+        text, said = (outrider("inspect", "-m", MODEL, "-md", head, *flags) for flags in ([], ["--json"]))
+        self.assertEqual((text.returncode, said.returncode), (0, 0), text.stderr)
+        return text.stdout.split(f"\n{head} as a draft head\n")[1], json.loads(said.stdout)["draft"]
+
+    def test_every_kind(self):
+        random = {kind: write_random_head(model_path(MODEL), self.folder / f"seen-{kind}", kind)
+                  for kind in ("eagle", "mtp", "dflash", "dspark")}
+        layers, heads = "1 layer, reads the outputs of ", "3 heads, reads the outputs of "
+        level, block, rows = "a level of drafts", "a block", dict(rows=5, mask=0, windows=[None])
+        plain = dict(markov_rank=0, markov_memory=False, confidence=False)
+        for head, kind, producer, reads, tokens, unit, of_block, shown in (
+                (self.head, "EAGLE-3", "SpecForge", layers + "the embedding, layers 15, 28 (of 30)", 16384, level, None,
+                 None),
+                (self.named, "EAGLE-3", "SpecForge", layers + "the embedding, layers 15, 28 (of 30)", 512, level, None,
+                 None),
+                (random["eagle"], "EAGLE", "SafeAILab", layers + "the last norm (of 30)", 16384, level, None, None),
+                (random["mtp"], "MTP", "DeepSeek", layers + "the last norm (of 30)", 16384, level, None, None),
+                (random["dflash"], "DFlash", "z-lab", layers + "layers 1, 15 (of 30)", 16384, block,
+                 {**rows, "guesses": 4, **plain}, "a block of 5 rows guesses 4 tokens; the mask is token 0"),
+                (random["dspark"], "DSpark", "DeepSpec", layers + "layers 1, 15 (of 30)", 16384, block,
+                 {**rows, "guesses": 5, **plain, "markov_rank": 16, "confidence": True},
+                 "a block of 5 rows guesses 5 tokens; the mask is token 0; Markov head of rank 16; states its "
+                 "confidence"),
+                (self.medusa, "Medusa", "TGI", heads + "the last norm (of 30)", 16384, "a draft", None, None)):
+            with self.subTest(head):
+                text, said = self.inspect(head)
+                self.assertEqual((said["kind"], said["producer"], said["tokens"], said.get("block")),
+                                 (kind, producer, tokens, of_block))
+                lines = text.splitlines()
+                self.assertEqual(lines[0], f"  {kind} of {producer}: {reads}")
+                if shown:
+                    self.assertEqual(lines.pop(1), "  " + shown)
+                self.assertRegex(lines[1], rf"^  can propose {tokens} of 49152 tokens; {unit} costs about "
+                                 r"0\.\d{3} of the model's pass$")
+                self.assertRegex(lines[2], r"^  \S+ [kM]B more for a context of \d+: weights ")
+
+    def test_windows(self):
+        windows = {"layer_types": ["sliding_attention"], "sliding_window": 32}
+        head = write_random_head(model_path(MODEL), self.folder / "windows", "dflash", changes=windows)
+        text, said = self.inspect(head)
+        self.assertEqual(said["block"]["windows"], [32])
+        self.assertIn("; the mask is token 0; 1 of 1 layers has a window of 32\n", text)
 
 
 @needs_model(MODEL)

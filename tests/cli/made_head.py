@@ -127,9 +127,9 @@ def write_head(model_path, folder, seed=0, n_outputs=None, changes=None, without
     return str(folder)
 
 
-def write_random_head(model_path, folder, kind, seed=0):
+def write_random_head(model_path, folder, kind, seed=0, changes=None):
     """A head of another kind that knows nothing: "eagle" (EAGLE-1), "mtp" (DeepSeek's layout), "dflash" (z-lab's) or
-    "dspark" (DeepSpec's, with a confidence)."""
+    "dspark" (DeepSpec's, with a confidence). changes: of config.json."""
     model = Model(Path(model_path))
     [n_layers] = [struct.unpack_from("<I", model.data, at)[0] for name, at in model.values.items()
                   if name.endswith(b".block_count")]
@@ -170,5 +170,5 @@ def write_random_head(model_path, folder, kind, seed=0):
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     write_safetensors(folder / "model.safetensors", tensors)
-    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "config.json").write_text(json.dumps({**config, **(changes or {})}))
     return str(folder)

@@ -180,6 +180,8 @@ std::shared_ptr<const HeadToLoad> tiny_block_to_load(const Model& target,
   if (rank > 0) {
     file.weights("markov_head.markov_w1.weight", {rank, target.spec.vocabulary}, 0, 1);
     file.weights("markov_head.markov_w2.weight", {rank, target.spec.vocabulary}, 0, 1);
+  }
+  if (rank > 0 || options.has_confidence) {
     file.matrix("confidence_head.proj.weight", width + rank, 1);
     file.weights("confidence_head.proj.bias", {1}, 0, 1);
   }

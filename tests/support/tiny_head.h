@@ -34,6 +34,7 @@ struct TinyBlockOptions {
   int rank = 0;                    // of its Markov head, which comes with a confidence; 0: none
   bool remembers = false;          // the Markov head has a memory
   std::optional<int> window = {};  // of its first layer, whose rows then see no later one
+  bool has_confidence = false;     // also without a Markov head
 };
 // A head of blocks in the layout of DeepSpec, with outputs of its own.
 std::shared_ptr<const HeadToLoad> tiny_block_to_load(const Model& target,

@@ -23,7 +23,7 @@ bool is_completed(const BlockInput& block) {
 GrowingDrafter::Options BlockDrafter::options_for(Backend& target) {
   const BlockInput& block = block_of(*target.head());
   Options options{.target_vocabulary = target.spec().vocabulary};
-  const int n_guesses = block.n_rows - block.first_guess();
+  const int n_guesses = block.n_guesses();
   if (is_completed(block)) {
     options.depth_max = n_guesses;
     options.has_state = block.successors_remember;
