@@ -45,19 +45,27 @@ class HeadGolden : public ::testing::TestWithParam<const char*> {
     columns_ = expected["columns"].get<std::vector<Token>>();
     model_ = interpret_checkpoint(std::make_shared<const Checkpoint>(
         read_gguf(folder_of(expected["target"]) + "/model.gguf")));
-    Head head = open_head(head_in(folder_), model_);
+    head_ = open_head(head_in(folder_), model_);
+    // MiMo's makers give its layer the state before the norm, the reference the normed one.
+    if (head_.producer == "MiMo") head_.model.spec.eagle->taps = {model_.spec.n_layers()};
+    load();
+  }
+
+  // The head as it is read now.
+  void load() {
     const DrafterKind& kind = *parse_draft("eagle=head", "").at(0).kind;  // which loads as all do
     const FakeTokenizer tokenizer(
         std::vector<std::string>(static_cast<std::size_t>(model_.spec.vocabulary), "x"));
-    LoadOptions options =
-        kind.head_options(head, tokenizer, {{"--draft-quantize", "off"}, {"--draft-vocab", "all"}});
-    backend_ = load_cpu(model_, {.context = 128,
-                                 .n_slots = 256,
-                                 .batch_rows = 128,
-                                 .cache_type = CacheType::f32,
-                                 .n_threads = 2,
-                                 .head = std::make_shared<const HeadToLoad>(
-                                     HeadToLoad{std::move(head.model), std::move(options)})});
+    LoadOptions options = kind.head_options(
+        head_, tokenizer, {{"--draft-quantize", "off"}, {"--draft-vocab", "all"}});
+    backend_ = load_cpu(
+        model_,
+        {.context = 128,
+         .n_slots = 256,
+         .batch_rows = 128,
+         .cache_type = CacheType::f32,
+         .n_threads = 2,
+         .head = std::make_shared<const HeadToLoad>(HeadToLoad{head_.model, std::move(options)})});
     sequence_ = backend_->head()->begin();
   }
 
@@ -76,8 +84,8 @@ class HeadGolden : public ::testing::TestWithParam<const char*> {
     }
   }
 
-  NpyMatrix expected_of(int depth) const {
-    return NpyMatrix(fmt::format("{}/depth{}.npy", folder_, depth));
+  NpyMatrix expected_of(int depth, std::string_view reading = "") const {
+    return NpyMatrix(fmt::format("{}/depth{}{}.npy", folder_, depth, reading));
   }
 
   Pass compute_target() {
@@ -90,16 +98,19 @@ class HeadGolden : public ::testing::TestWithParam<const char*> {
     return backend_->forward(rows);
   }
 
+  void compare_levels(std::string_view reading);
+
   const std::string folder_ = folder_of(GetParam());
   std::vector<Token> tokens_, columns_;  // columns_: tokens of the expected logits
   Model model_;
+  Head head_;
   std::unique_ptr<Backend> backend_;
   SequenceId sequence_;
 };
 
 // Depth 1 goes on from the target's features at every position; depth d from the head's own state
-// of depth d - 1, along the text.
-TEST_P(HeadGolden, SaysWhatTheReferenceSays) {
+// of depth d - 1, along the text, of which there may be another reading.
+void HeadGolden::compare_levels(std::string_view reading) {
   const Pass target = compute_target();
   Backend& head = *backend_->head();
   const int n = static_cast<int>(tokens_.size());
@@ -136,10 +147,23 @@ TEST_P(HeadGolden, SaysWhatTheReferenceSays) {
       requests.push_back({.row = row, .filters = {.temperature = 0}, .wants_logits = true});
     }
     const std::vector<Choice> choices = head.choose(pass, requests);
-    compare(choices, expected_of(depth), 0);
+    compare(choices, expected_of(depth, depth == 1 ? "" : reading), 0);
     states = std::move(next);
     slots.assign(pass.slots.begin() + n_before, pass.slots.end());
   }
+}
+
+TEST_P(HeadGolden, SaysWhatTheReferenceSays) {
+  compare_levels("");
+}
+
+// With its own state fed back before the norm.
+class RawStateGolden : public HeadGolden {};
+
+TEST_P(RawStateGolden, SaysWhatTheReferenceSays) {
+  head_.model.spec.eagle->state_is_normed = false;
+  load();
+  compare_levels("-raw");
 }
 
 // Each head from the state of each position, one token of the text after another.
@@ -174,14 +198,15 @@ class BlockGolden : public HeadGolden {
     if (!std::filesystem::exists(path)) return {};
     return NpyMatrix(path);
   }
+  void compare_blocks(const char* reading);
 };
 
-TEST_P(BlockGolden, SaysWhatTheReferenceSays) {
+void BlockGolden::compare_blocks(const char* reading) {
   Backend& head = *backend_->head();
   const BlockInput& block = *head.spec().block;
   const Json expected = Json::parse(std::ifstream(folder_ + "/expected.json"));
   EXPECT_EQ(block.anchor_guesses, expected["sample_from_anchor"].get<bool>());
-  const auto base = matrix("base"), completed = matrix("markov"),
+  const auto base = matrix(reading), completed = matrix("markov"),
              confidences = matrix("confidence");
   EXPECT_EQ(block.successor_rank > 0, completed.has_value());
   EXPECT_EQ(block.has_confidence, confidences.has_value());
@@ -243,6 +268,21 @@ TEST_P(BlockGolden, SaysWhatTheReferenceSays) {
   EXPECT_EQ(first, base->rows());
 }
 
+TEST_P(BlockGolden, SaysWhatTheReferenceSays) {
+  compare_blocks("base");
+}
+
+// Where speculators has the window of the position before the anchor for all rows, other programs
+// have each row's own.
+class OwnWindowGolden : public BlockGolden {};
+
+TEST_P(OwnWindowGolden, SaysWhatTheReferenceSays) {
+  ASSERT_TRUE(head_.model.spec.block->windows_end_at_anchor);
+  head_.model.spec.block->windows_end_at_anchor = false;
+  load();
+  compare_blocks("base-window-by-row");
+}
+
 // A model with a head in its own file is no head unless that is asked for.
 TEST(HeadGoldenFiles, AModelWithAHeadIsAModel) {
   const std::string file = folder_of("gguf-mtp") + "/model.gguf";
@@ -272,6 +312,11 @@ INSTANTIATE_TEST_SUITE_P(, BlockGolden,
                                            "dspark-specforge", "gguf-dflash", "gguf-dspark",
                                            "gguf-dspark-mask-first"),
                          test_name);
+INSTANTIATE_TEST_SUITE_P(, OwnWindowGolden,
+                         ::testing::Values("dflash-speculators-sliding",
+                                           "dflash-speculators-causal"),
+                         test_name);
+INSTANTIATE_TEST_SUITE_P(, RawStateGolden, ::testing::Values("mtp-deepseek"), test_name);
 INSTANTIATE_TEST_SUITE_P(, HeadGolden,
                          ::testing::Values("eagle1", "eagle1-nobias", "eagle1-qwen2",
                                            "mtp-deepseek", "mtp-mimo", "mtp-qwen",

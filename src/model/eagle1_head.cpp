@@ -14,6 +14,7 @@ namespace outrider {
 namespace {
 
 constexpr std::string_view kFirstQuery = "layers.0.self_attn.q_proj.weight";
+constexpr std::string_view kFusionOfSpeculators = "fusion_fc.weight";
 
 std::string tensor_name(Role role, int layer) {
   const std::string_view name = layer_tensor_name(role);
@@ -99,6 +100,7 @@ class Eagle1Reader {
 }  // namespace
 
 bool is_eagle1(const Checkpoint& checkpoint) {
+  if (checkpoint.find(kFusionOfSpeculators)) return true;
   const TensorView* const fusion = checkpoint.find("fc.weight");
   const bool fuses_two = fusion && fusion->shape.size() == 2 && fusion->shape[0] % 2 == 0 &&
                          fusion->shape[0] / 2 == fusion->shape[1];
@@ -108,6 +110,11 @@ bool is_eagle1(const Checkpoint& checkpoint) {
 
 Head interpret_eagle1(std::shared_ptr<const Checkpoint> checkpoint, const nlohmann::json& config,
                       const Model& target) {
+  if (checkpoint->find(kFusionOfSpeculators))
+    throw Error(
+        "{}: tensor {}: an EAGLE head in speculators' layout, which is not supported in this "
+        "version; expected the files of SafeAILab that it was made from",
+        checkpoint->metadata.origin(), kFusionOfSpeculators);
   return Eagle1Reader(std::move(checkpoint), config, target).read();
 }
 

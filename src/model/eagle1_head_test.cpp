@@ -113,6 +113,12 @@ TEST(Eagle1Head, Refused) {
        },
        "dir/head.safetensors: tensor lm_head.weight is [8, 9], expected [8, 16]; the head is for "
        "another model, or its config.json is another head's"},
+      {[](SmallHead& head) {
+         head.tensors["fusion_fc.weight"] = head.tensors["fc.weight"];
+         head.tensors.erase("fc.weight");
+       },
+       "dir/head.safetensors: tensor fusion_fc.weight: an EAGLE head in speculators' layout, which "
+       "is not supported in this version; expected the files of SafeAILab that it was made from"},
   };
   for (const auto& [change, error] : cases) {
     SmallHead file = small_eagle1();

@@ -12,6 +12,7 @@ constexpr MetadataKey kCommonKeys[] = {
     {.name = "embedding_length"},
     {.name = "block_count"},
     {.name = "nextn_predict_layers", .otherwise = 0.0},
+    {.name = "nextn.", .use = kHarmless, .why = "of the layer for prediction (--draft mtp)"},
     {.name = "pard_token",
      .use = kHarmless,
      .why = "of draft models that guess several tokens in one pass (--draft parallel=MODEL)"},

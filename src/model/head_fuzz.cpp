@@ -1,10 +1,12 @@
 // Any bytes are a head for a target, of which every tensor lies in memory and has its shape, or an
 // Error of one line. The input: two bytes with the length of config.json, that text, a file in
-// safetensors.
+// safetensors or, told by its first bytes, GGUF.
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/error.h"
+#include "formats/gguf.h"
 #include "formats/parse_json.h"
 #include "formats/safetensors.h"
 #include "model/small_head_test.h"
@@ -51,9 +53,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (size < 2) return 0;
   const std::size_t length = std::min<std::size_t>(data[0] + 256 * data[1], size - 2);
   const std::string_view config(reinterpret_cast<const char*>(data + 2), length);
+  const auto input = std::as_bytes(std::span(data, size)).subspan(2 + length);
+  // Aligned as a mapped file is.
+  const std::vector<std::byte> file(input.begin(), input.end());
+  const bool is_gguf = file.size() >= 4 && std::memcmp(file.data(), "GGUF", 4) == 0;
   try {
-    const auto checkpoint = std::make_shared<Checkpoint>(
-        read_safetensors(std::as_bytes(std::span(data, size)).subspan(2 + length), "fuzz"));
+    const auto checkpoint = std::make_shared<Checkpoint>(is_gguf ? read_gguf(file, "fuzz")
+                                                                 : read_safetensors(file, "fuzz"));
+    if (is_gguf && !is_head(*checkpoint) && !has_prediction_layer(*checkpoint)) return 0;
     check_head(interpret_head(checkpoint, parse_json(config, "config.json"), target), target);
   } catch (const Error& error) {
     CHECK(std::string_view(error.what()).find('\n') == std::string_view::npos);

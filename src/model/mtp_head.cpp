@@ -11,6 +11,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "cache/cache.h"
+#include "model/gguf_head.h"
 #include "model/head_config.h"
 #include "model/head_layer.h"
 #include "model/head_readers.h"
@@ -23,7 +24,9 @@ namespace {
 // What a layout calls the tensors; those of the layer follow `layer`. "{}" stands for the model's
 // number of layers.
 struct Layout {
-  std::string_view producer, fusion, layer, token_norm, state_norm, output_norm;
+  std::string_view producer;
+  std::string_view own;  // what the names of all its tensors begin with; others are the model's
+  std::string_view fusion, layer, token_norm, state_norm, output_norm;
   std::string_view embedding = "", output = "";  // where it may have its own
   bool is_token_first = true;
   bool state_is_normed = true;      // the model's, after its last norm
@@ -33,15 +36,21 @@ struct Layout {
   bool is_gguf = false;
 };
 constexpr Layout kLayouts[] = {
+    // Its makers' vLLM gives the layer the model's state before the norm
+    // (vllm/model_executor/models/
+    // mimo.py), other programs the normed one.
     {.producer = "MiMo",
+     .own = "model.mtp_layers.",
      .fusion = "model.mtp_layers.0.input_proj.weight",
      .layer = "model.mtp_layers.0.",
      .token_norm = "model.mtp_layers.0.token_layernorm.weight",
      .state_norm = "model.mtp_layers.0.hidden_layernorm.weight",
      .output_norm = "model.mtp_layers.0.final_layernorm.weight",
-     .is_token_first = false},
-    // MiMo's names in the opposite order.
+     .is_token_first = false,
+     .state_is_normed = false},
+    // MiMo's names in the opposite order, and a file of its own.
     {.producer = "speculators",
+     .own = "",
      .fusion = "mtp_layers.0.input_proj.weight",
      .layer = "mtp_layers.0.",
      .token_norm = "mtp_layers.0.token_layernorm.weight",
@@ -51,6 +60,7 @@ constexpr Layout kLayouts[] = {
      .output = "lm_head.weight",
      .state_is_normed = false},
     {.producer = "Qwen",
+     .own = "mtp.",
      .fusion = "mtp.fc.weight",
      .layer = "mtp.layers.0.",
      .token_norm = "mtp.pre_fc_norm_embedding.weight",
@@ -58,6 +68,7 @@ constexpr Layout kLayouts[] = {
      .output_norm = "mtp.norm.weight",
      .norms_are_less_one = true},
     {.producer = "DeepSeek",
+     .own = "model.layers.{}.",
      .fusion = "model.layers.{}.eh_proj.weight",
      .layer = "model.layers.{}.",
      .token_norm = "model.layers.{}.enorm.weight",
@@ -66,6 +77,7 @@ constexpr Layout kLayouts[] = {
      .embedding = "model.layers.{}.embed_tokens.weight",
      .output = "model.layers.{}.shared_head.head.weight"},
     {.producer = "llama.cpp",
+     .own = "blk.{}.",
      .fusion = "blk.{}.nextn.eh_proj.weight",
      .layer = "blk.{}.",
      .token_norm = "blk.{}.nextn.enorm.weight",
@@ -87,6 +99,17 @@ constexpr OtherLayer kOtherLayers[] = {
     {"self_attn.kv_a_proj_with_mqa.weight", "multi-head latent attention"},
     {"linear_attn.in_proj_qkvz.weight", "linear attention"},
     {"linear_attn.in_proj_qkv.weight", "linear attention"},
+    // In GGUF.
+    {"ffn_gate_inp.weight", "a mixture of experts"},
+    {"attn_kv_a_mqa.weight", "multi-head latent attention"},
+    {"ssm_conv1d.weight", "linear attention"},
+};
+// Which states are meant, where a file says so: in a config.json, and in GGUF.
+constexpr const char* kReadsNormed = "mtp_reads_normed_state";
+constexpr const char* kFeedsBackNormed = "mtp_feeds_back_normed_state";
+constexpr GgufKey kGgufKeys[] = {
+    {"nextn.reads_normed_state", kReadsNormed},
+    {"nextn.feeds_back_normed_state", kFeedsBackNormed},
 };
 
 bool has_fusion(const Checkpoint& file, const Layout& layout) {
@@ -104,6 +127,13 @@ const Layout* layout_of(const Checkpoint& file) {
   return found == std::end(kLayouts) ? nullptr : &*found;
 }
 
+HeadConfig whole_config(const Checkpoint& file, const Layout& layout,
+                        const nlohmann::json& config) {
+  const Metadata& metadata = file.metadata;
+  if (!layout.is_gguf) return config_beside(metadata.origin(), config);
+  return config_of_gguf(metadata, metadata.require_string("general.architecture"), kGgufKeys);
+}
+
 // The part of a config.json that describes the layer.
 HeadConfig layer_config(const HeadConfig& whole) {
   for (const char* key : {"transformer_layer_config", "text_config"})
@@ -118,8 +148,8 @@ class MtpReader {
       : file_(*checkpoint),
         layout_(*layout_of(file_)),
         target_(target),
-        config_(layer_config(config_beside(file_.metadata.origin(),
-                                           layout_.is_gguf ? nlohmann::json::object() : config))),
+        whole_config_(whole_config(file_, layout_, config)),
+        config_(layer_config(whole_config_)),
         tensors_(head_, file_, target_, "a layer for multi-token prediction") {
     head_.kind = "MTP";
     head_.producer = layout_.producer;
@@ -147,9 +177,9 @@ class MtpReader {
       find_layer();
     else
       take_head_layer(tensors_, spec(), 0, names());
-    if (layout_.norms_are_less_one) add_one_to_norms();
-    check_layer_has_nothing_else();
-    note_other_states();
+    if (norms_are_less_one()) add_one_to_norms();
+    check_nothing_else();
+    read_states();
     return std::move(head_);
   }
 
@@ -249,6 +279,14 @@ class MtpReader {
       if (tensor) tensors_.ignore(tensor->name);
   }
 
+  // speculators' layers are those of the model's own classes.
+  bool norms_are_less_one() const {
+    if (layout_.norms_are_less_one) return true;
+    const std::string type = config_.text("model_type").value_or("");
+    return layout_.producer == "speculators" &&
+           (type.starts_with("qwen3_next") || type.starts_with("qwen3_5"));
+  }
+
   // Files have w - 1 for what norms multiply by.
   void add_one_to_norms() {
     for (const Role role :
@@ -268,27 +306,42 @@ class MtpReader {
     }
   }
 
-  // The file may be the whole model's; what else the layer has must be known.
-  void check_layer_has_nothing_else() {
+  // The file may be the whole model's, which has no d2t; of several layers the first one is read.
+  bool is_own(std::string_view name) const {
+    constexpr std::string_view kFirst = ".0.";
     const std::string layer = name_of(layout_.layer);
+    if (layer.ends_with(kFirst) && !name.starts_with(layer) &&
+        name.starts_with(layer.substr(0, layer.size() - kFirst.size() + 1)))
+      return false;
+    return name.starts_with(name_of(layout_.own)) || name == "d2t";
+  }
+
+  // What else the head has must be known.
+  void check_nothing_else() {
     for (const TensorView& tensor : file_.tensors)
-      if (!tensor.name.starts_with(layer)) tensors_.ignore(tensor.name);
+      if (!is_own(tensor.name)) tensors_.ignore(tensor.name);
+    tensors_.ignore_frequencies();
     tensors_.check_nothing_else();
   }
 
   // Implementations differ in whether a state is taken before or after the last norm, of the model
-  // and of the layer itself; the weights alone know.
-  void note_other_states() {
+  // and of the layer itself; the weights alone know, unless the file says so.
+  void read_states() {
+    const auto reads_normed = whole_config_.boolean(kReadsNormed);
+    const auto feeds_back_normed = whole_config_.boolean(kFeedsBackNormed);
     const int normed = target_.spec.n_layers(), raw = normed - 1;
+    if (reads_normed) eagle().taps = {*reads_normed ? normed : raw};
+    if (feeds_back_normed) eagle().state_is_normed = *feeds_back_normed;
     for (const auto& [name, tap, state_is_normed] :
          {std::tuple("both states after the norm", normed, true),
           std::tuple("its own state before the norm", normed, false),
           std::tuple("the model's state before the norm", raw, true),
           std::tuple("both states before the norm", raw, false)}) {
       EagleInput other = eagle();
-      other.taps = {tap};
-      other.state_is_normed = state_is_normed;
-      if (other != eagle()) head_.other_readings.push_back({name, other});
+      if (!reads_normed) other.taps = {tap};
+      if (!feeds_back_normed) other.state_is_normed = state_is_normed;
+      const bool is_as_said = other.taps.at(0) == tap && other.state_is_normed == state_is_normed;
+      if (is_as_said && other != eagle()) head_.other_readings.push_back({name, other});
     }
   }
 
@@ -296,7 +349,7 @@ class MtpReader {
   const Checkpoint& file_;
   const Layout& layout_;
   const Model& target_;
-  const HeadConfig config_;
+  const HeadConfig whole_config_, config_;
   HeadTensors tensors_;
 };
 

@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <functional>
+#include <optional>
 
 #include "base/error.h"
 #include "model/head.h"
@@ -57,11 +58,36 @@ SmallHead small_layer(const Names& names) {
   return head;
 }
 
+// As llama.cpp writes it: behind the layers of the model, and shaped like these.
+SmallHead small_gguf_layer() {
+  SmallHead head;
+  head.origin = "dir/mtp.gguf";
+  head.config = nullptr;
+  head.metadata = {{"general.architecture", "llama"},
+                   {"llama.block_count", std::int64_t{7}},
+                   {"llama.nextn_predict_layers", std::int64_t{1}}};
+  const auto add = [&](const std::string& name, std::vector<std::int64_t> shape) {
+    head.add("blk.6." + name + ".weight", std::move(shape));
+  };
+  for (const char* norm : {"attn_norm", "ffn_norm", "nextn.enorm", "nextn.hnorm"})
+    add(norm, {kSmallWidth});
+  for (const char* matrix : {"attn_q", "attn_k", "attn_v", "attn_output"})
+    add(matrix, {kSmallWidth, kSmallWidth});
+  for (const char* matrix : {"ffn_gate", "ffn_up"}) add(matrix, {kSmallWidth, kSmallFfn});
+  add("ffn_down", {kSmallFfn, kSmallWidth});
+  add("nextn.eh_proj", {2 * kSmallWidth, kSmallWidth});
+  return head;
+}
+
 TEST(MtpHead, Layouts) {
   for (const Names& names : {kMiMo, kSpeculators, kQwen, kDeepSeek}) {
     SCOPED_TRACE(names.producer);
     SmallHead file = small_layer(names);
-    file.add("model.layers.0.self_attn.q_proj.weight", {8, 8});  // the model itself may be there
+    const bool is_speculators = names.producer == "speculators";
+    // The model itself may be there, and a further layer for prediction.
+    if (!is_speculators) file.add("model.layers.0.self_attn.q_proj.weight", {8, 8});
+    if (names.layer.ends_with("layers.0."))
+      file.add(names.layer.substr(0, names.layer.size() - 2) + "1.mlp.up_proj.weight", {8, 8});
     EXPECT_EQ(drafter_of_head(*file.checkpoint()), "mtp");
     const Head head = read(file);
     EXPECT_EQ(head.kind, "MTP");
@@ -69,7 +95,7 @@ TEST(MtpHead, Layouts) {
     const ModelSpec& spec = head.model.spec;
     EXPECT_TRUE(spec.has_output_norm);
     ASSERT_EQ(spec.n_layers(), 1);
-    const EagleInput expected{.taps = {names.producer == "speculators" ? 5 : 6},
+    const EagleInput expected{.taps = {is_speculators || names.producer == "MiMo" ? 5 : 6},
                               .tap_width = kSmallWidth,
                               .fused = names.producer == "MiMo"
                                            ? EagleInput::Fused::state_and_token
@@ -99,17 +125,67 @@ TEST(MtpHead, Layouts) {
   }
 }
 
-// Whether states are normed before they are read is not in the file.
-TEST(MtpHead, OtherReadings) {
-  const Head head = read(small_layer(kMiMo));
-  std::vector<std::pair<int, bool>> states{
-      {head.model.spec.eagle->taps.at(0), head.model.spec.eagle->state_is_normed}};
+// The model's layer whose output is read, 6 for the normed state, and whether the head's own state
+// is normed: of the head and of its other readings.
+using States = std::vector<std::pair<int, bool>>;
+
+States states_of(const Head& head) {
+  States states{{head.model.spec.eagle->taps.at(0), head.model.spec.eagle->state_is_normed}};
   for (const Head::Reading& reading : head.other_readings) {
     states.emplace_back(reading.input.taps.at(0), reading.input.state_is_normed);
     EXPECT_EQ(reading.input.fused, head.model.spec.eagle->fused);
   }
-  EXPECT_EQ(states,
-            (std::vector<std::pair<int, bool>>{{6, true}, {6, false}, {5, true}, {5, false}}));
+  return states;
+}
+
+// Which states are meant is not in most files.
+TEST(MtpHead, OtherReadings) {
+  for (const Names& names : {kQwen, kDeepSeek})
+    EXPECT_EQ(states_of(read(small_layer(names))),
+              (States{{6, true}, {6, false}, {5, true}, {5, false}}));
+  for (const Names& names : {kMiMo, kSpeculators})
+    EXPECT_EQ(states_of(read(small_layer(names))),
+              (States{{5, true}, {6, true}, {6, false}, {5, false}}));
+}
+
+// What the file says is not measured.
+TEST(MtpHead, NamedReadings) {
+  struct Case {
+    std::optional<bool> reads_normed, feeds_back_normed;
+    States states;
+  };
+  for (const Case& c :
+       {Case{false, {}, {{5, true}, {5, false}}}, Case{true, {}, {{6, true}, {6, false}}},
+        Case{{}, false, {{6, false}, {5, false}}}, Case{{}, true, {{6, true}, {5, true}}},
+        Case{false, false, {{5, false}}}, Case{true, false, {{6, false}}},
+        Case{false, true, {{5, true}}}, Case{true, true, {{6, true}}}}) {
+    SmallHead file = small_layer(kQwen), gguf = small_gguf_layer();
+    file.config = {{"text_config", file.config}};
+    const auto say = [&](const std::string& key, std::optional<bool> value) {
+      if (!value) return;
+      file.config["mtp_" + key] = *value;
+      gguf.metadata["llama.nextn." + key] = *value;
+    };
+    say("reads_normed_state", c.reads_normed);
+    say("feeds_back_normed_state", c.feeds_back_normed);
+    EXPECT_EQ(states_of(read(file)), c.states);
+    EXPECT_EQ(states_of(read(gguf)), c.states);
+  }
+}
+
+// Files of speculators have norms as the model's own classes have them.
+TEST(MtpHead, NormsLessOneByFamily) {
+  for (const auto& [type, first] :
+       {std::pair("qwen3", 0.5f), std::pair("qwen3_next", 1.5f), std::pair("qwen3_5_text", 1.5f)}) {
+    SCOPED_TRACE(type);
+    SmallHead file = small_layer(kSpeculators);
+    file.config["model_type"] = type;
+    file.config = {{"speculators_model_type", "mtp"}, {"transformer_layer_config", file.config}};
+    const Head head = read(file);
+    float found;
+    std::memcpy(&found, head.model.weight(Role::token_norm)->bytes.data(), sizeof(found));
+    EXPECT_EQ(found, first);
+  }
 }
 
 TEST(MtpHead, Variants) {
@@ -155,27 +231,6 @@ TEST(MtpHead, GatedAttention) {
       EXPECT_EQ(first, first_rows[row]);
     }
   }
-}
-
-// As llama.cpp writes it: behind the layers of the model, and shaped like these.
-SmallHead small_gguf_layer() {
-  SmallHead head;
-  head.origin = "dir/mtp.gguf";
-  head.config = nullptr;
-  head.metadata = {{"general.architecture", "llama"},
-                   {"llama.block_count", std::int64_t{7}},
-                   {"llama.nextn_predict_layers", std::int64_t{1}}};
-  const auto add = [&](const std::string& name, std::vector<std::int64_t> shape) {
-    head.add("blk.6." + name + ".weight", std::move(shape));
-  };
-  for (const char* norm : {"attn_norm", "ffn_norm", "nextn.enorm", "nextn.hnorm"})
-    add(norm, {kSmallWidth});
-  for (const char* matrix : {"attn_q", "attn_k", "attn_v", "attn_output"})
-    add(matrix, {kSmallWidth, kSmallWidth});
-  for (const char* matrix : {"ffn_gate", "ffn_up"}) add(matrix, {kSmallWidth, kSmallFfn});
-  add("ffn_down", {kSmallFfn, kSmallWidth});
-  add("nextn.eh_proj", {2 * kSmallWidth, kSmallWidth});
-  return head;
 }
 
 TEST(MtpHead, Gguf) {
@@ -289,8 +344,37 @@ TEST(MtpHead, Refused) {
       {small_gguf_layer(),
        [](SmallHead& head) {
          head.add("blk.6.ffn_gate_inp.weight", {8, 4});
+         head.tensors.erase("blk.6.ffn_gate.weight");
        },
-       "dir/mtp.gguf: tensor blk.6.ffn_gate_inp.weight has no place in a layer for multi-token "
+       "dir/mtp.gguf: tensor blk.6.ffn_gate_inp.weight: the layer has a mixture of experts, which "
+       "is not supported in this version"},
+      {small_gguf_layer(),
+       [](SmallHead& head) {
+         head.add("blk.6.attn_gate.weight", {8, 8});
+       },
+       "dir/mtp.gguf: tensor blk.6.attn_gate.weight has no place in a layer for multi-token "
+       "prediction; this variant is not supported in this version"},
+      {small_gguf_layer(),
+       [](SmallHead& head) {
+         head.metadata["llama.nextn.reads_normed_state"] = std::string("yes");
+       },
+       "dir/mtp.gguf: llama.nextn.reads_normed_state is \"yes\", expected true or false"},
+      {small_layer(kQwen), [](SmallHead& head) { head.config["mtp_reads_normed_state"] = 1; },
+       "dir/config.json: mtp_reads_normed_state is 1, expected true or false"},
+      {small_layer(kQwen),
+       [](SmallHead& head) {
+         head.add("mtp.embed_tokens.weight", {8, 16});
+       },
+       "dir/head.safetensors: tensor mtp.embed_tokens.weight has no place in a layer for "
+       "multi-token prediction; this variant is not supported in this version"},
+      {small_layer(kDeepSeek),
+       [](SmallHead& head) {
+         head.set_d2t({0, 1});
+       },
+       "dir/head.safetensors: tensor d2t has no place in a layer for multi-token prediction; this "
+       "variant is not supported in this version"},
+      {small_layer(kSpeculators), [](SmallHead& head) { head.add("norm.weight", {8}); },
+       "dir/head.safetensors: tensor norm.weight has no place in a layer for multi-token "
        "prediction; this variant is not supported in this version"},
   };
   for (const auto& [head, change, error] : cases) {
