@@ -36,9 +36,8 @@ struct Layout {
   bool is_gguf = false;
 };
 constexpr Layout kLayouts[] = {
-    // Its makers' vLLM gives the layer the model's state before the norm
-    // (vllm/model_executor/models/
-    // mimo.py), other programs the normed one.
+    // vLLM's model, by MiMo's makers, gives the layer the model's state before the norm, other
+    // programs the normed one.
     {.producer = "MiMo",
      .own = "model.mtp_layers.",
      .fusion = "model.mtp_layers.0.input_proj.weight",
