@@ -182,6 +182,28 @@ def test_a_cut_shard(small):
     assert "shard-00001.safetensors: has no header" in run_on(small)
 
 
+@pytest.mark.parametrize("edit", [
+    lambda h: h.update(final=3), lambda h: h["final"].pop("data_offsets"), lambda h: h["final"].update(dtype=None),
+    lambda h: h["final"].update(data_offsets=[0]), lambda h: h["final"].update(data_offsets=["a", "b"]),
+    lambda h: h["final"].update(shape=None), lambda h: h["final"].update(shape=[2, -1]),
+])
+def test_a_damaged_header(small, edit):
+    path = small / "shard-00000.safetensors"
+    whole = path.read_bytes()
+    end = 8 + struct.unpack("<Q", whole[:8])[0]
+    header = json.loads(whole[8:end])
+    edit(header)
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + whole[end:])
+    assert "shard-00000.safetensors: its header is damaged: tensor final is" in run_on(small)
+
+
+@pytest.mark.parametrize("text", [b"[]", b"3", 50_000 * b"["])
+def test_a_header_that_is_none(small, text):
+    (small / "shard-00000.safetensors").write_bytes(struct.pack("<Q", len(text)) + text)
+    assert "shard-00000.safetensors: has no header" in run_on(small)
+
+
 def test_missing_files(small, tmp_path):
     assert "features.json: cannot be read: No such file" in run_on(tmp_path / "nowhere")
     for shard in small.glob("shard-*"):
