@@ -15,7 +15,7 @@ from .batches import epoch_groups, make_batch
 from .curves import draw
 from .eagle3 import Eagle3, default_feed_forward
 from .errors import InputError, Interrupted
-from .export import export, write_atomically
+from .export import check_out, export, write_atomically
 from .features import Features
 from .losses import Aim, Target, draft_loss
 from .medusa import Medusa
@@ -67,6 +67,8 @@ class Run:
         self.checkpoint_path = self.out / "checkpoint" / "state.pt"
         self.stop_signal = None
         saved = self._load()
+        if not saved:
+            check_out(self.out)
         self.features = Features(options.features, saved["shards"] if saved else None)
         self.settings = self._settings()
         if saved:
@@ -199,7 +201,10 @@ class Run:
     def run(self):
         for each in (signal.SIGINT, signal.SIGTERM):
             signal.signal(each, lambda number, frame: setattr(self, "stop_signal", number))
-        self.out.mkdir(parents=True, exist_ok=True)
+        try:
+            self.out.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"{self.out}: cannot be made: {error.strerror}") from None
         if self.is_finished:
             note(f"{self.out}: this run is finished; give another folder to begin anew")
             say("done", done=1.0, step=self.step, seconds=round(self.elapsed(), 1), acceptance=self.best, resumed=True)

@@ -204,6 +204,22 @@ def test_a_header_that_is_none(small, text):
     assert "shard-00000.safetensors: has no header" in run_on(small)
 
 
+@pytest.mark.parametrize("config", ['{"architectures": ["LlamaForCausalLM"]}', '{"outrider": true}', "[]", "{"])
+def test_the_head_of_another_program_is_left_alone(small, tmp_path, config):
+    out = tmp_path / "head"
+    out.mkdir()
+    (out / "config.json").write_text(config)
+    (out / "model.safetensors").write_bytes(b"theirs")
+    assert "config.json: is of another program" in refused("eagle3", "--features", small, "--out", out, "--steps", 2)
+    assert (out / "config.json").read_text() == config and (out / "model.safetensors").read_bytes() == b"theirs"
+    assert len(list(out.iterdir())) == 2
+
+
+def test_no_folder_for_the_head(small, tmp_path):
+    (tmp_path / "file").write_text("")
+    assert "file: cannot be made: File exists" in refused("eagle3", "--features", small, "--out", tmp_path / "file")
+
+
 def test_missing_files(small, tmp_path):
     assert "features.json: cannot be read: No such file" in run_on(tmp_path / "nowhere")
     for shard in small.glob("shard-*"):
