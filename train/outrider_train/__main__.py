@@ -2,7 +2,7 @@
 
 Trains a draft head from what `outrider features` wrote, and writes it into HEAD, from where `outrider -md HEAD` runs
 it. The same command again goes on where an interrupted one ended. Events go to standard output, one JSON object per
-line, messages to standard error. Exit status: 0 done, 2 an error of input, 130 interrupted, with a checkpoint.
+line, messages to standard error. Exit status: 0 done, 2 an error of input, 130 interrupted.
 """
 
 import argparse

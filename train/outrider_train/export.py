@@ -7,6 +7,8 @@ import pathlib
 import safetensors.torch
 import torch
 
+from .errors import InputError
+
 TARGET_KEYS = ("name", "file", "vocabulary", "embedding", "layers", "vocabulary_size")
 
 
@@ -22,6 +24,19 @@ def write_atomically(path, write):
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def check_out(folder):
+    """Refuses a folder with the head or model of another program, which would be overwritten."""
+    path = pathlib.Path(folder) / "config.json"
+    if not path.exists():
+        return
+    try:
+        config = json.loads(path.read_text())
+    except (OSError, ValueError):
+        config = None
+    if not isinstance(config, dict) or not isinstance(config.get("outrider"), dict):
+        raise InputError(f"{path}: is of another program (it has no \"outrider\"): give another folder for the head")
 
 
 def config_of(kind, features, head, n_outputs, acceptance, recipe):

@@ -28,6 +28,16 @@ def is_held_out(prompt):
     return prompt % HELD_OUT[0] == HELD_OUT[1]
 
 
+def _is_entry(entry):
+    """Whether a header has of a tensor what it must have."""
+    if not isinstance(entry, dict):
+        return False
+    shape, offsets = entry.get("shape"), entry.get("data_offsets")
+    are_sizes = all(isinstance(sizes, list) and all(type(size) is int and size >= 0 for size in sizes)
+                    for sizes in (shape, offsets))
+    return isinstance(entry.get("dtype"), str) and are_sizes and len(offsets) == 2
+
+
 def map_tensors(path, expected):
     """The tensors of a safetensors file as views of the mapped file. expected: name -> (type, shape), where None stands
     for any size; other tensors are ignored, and names that end in "?" may be absent."""
@@ -40,22 +50,26 @@ def map_tensors(path, expected):
                 raise InputError(f"{path}: ends after {size} bytes, inside its header: the file was cut or is none of "
                                  "safetensors")
             header = json.loads(file.read(length))
+            if not isinstance(header, dict):
+                raise ValueError
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise InputError(f"{path}: has no header of safetensors") from None
     found = {}
     begin, raw = 8 + length, None
     for name, (kind, shape) in expected.items():
         name, is_optional = name.rstrip("?"), name.endswith("?")
-        entry = header.get(name) if isinstance(header, dict) else None
+        entry = header.get(name)
         if entry is None:
             if is_optional:
                 continue
             raise InputError(f"{path}: tensor {name} is missing")
-        has = entry.get("dtype"), entry.get("shape")
-        fits = isinstance(has[1], list) and len(has[1]) == len(shape)
-        if has[0] != kind or not fits or any(w is not None and w != h for w, h in zip(shape, has[1])):
+        if not _is_entry(entry):
+            raise InputError(f"{path}: its header is damaged: tensor {name} is {str(entry)[:100]}, expected dtype, "
+                             "shape and data_offsets")
+        has = entry["dtype"], entry["shape"]
+        if has[0] != kind or len(has[1]) != len(shape) or any(w not in (None, h) for w, h in zip(shape, has[1])):
             wanted = [("any" if w is None else w) for w in shape]
             raise InputError(f"{path}: tensor {name} is {has[0]} {has[1]}, expected {kind} {wanted}")
         numpy_type, torch_type = _TYPES[kind]

@@ -15,7 +15,7 @@ from .batches import epoch_groups, make_batch
 from .curves import draw
 from .eagle3 import Eagle3, default_feed_forward
 from .errors import InputError, Interrupted
-from .export import export, write_atomically
+from .export import check_out, export, write_atomically
 from .features import Features
 from .losses import Aim, Target, draft_loss
 from .medusa import Medusa
@@ -58,7 +58,7 @@ def fastest_precision(device):
 class Run:
     # What a checkpoint has beside settings, shards, tensors and time.
     SAVED = ("log_whole", "agreement", "step", "epoch", "in_epoch", "tokens", "best", "best_head", "since_best",
-             "evaluations", "progress", "is_finished")
+             "evaluations", "is_evaluation_due", "progress", "is_finished")
 
     def __init__(self, options):
         self.began = time.monotonic()
@@ -67,11 +67,13 @@ class Run:
         self.checkpoint_path = self.out / "checkpoint" / "state.pt"
         self.stop_signal = None
         saved = self._load()
+        if not saved:
+            check_out(self.out)
         self.features = Features(options.features, saved["shards"] if saved else None)
         self.settings = self._settings()
         if saved:
             self._check_same(saved["settings"])
-            self.settings = saved["settings"]
+            self.settings["precision"] = saved["settings"]["precision"]
         else:
             choice = dict(bf16=torch.bfloat16, f32=torch.float32).get(options.precision)
             precision = choice or fastest_precision(self.device)
@@ -81,6 +83,7 @@ class Run:
         self.elapsed_before = 0.0
         self.best, self.best_head, self.since_best = None, None, 0
         self.evaluations, self.progress, self.is_finished = [], [], False
+        self.is_evaluation_due = True  # before the first step; later where one was interrupted
         self._build(saved)
 
     # --- settings and checkpoints
@@ -95,7 +98,9 @@ class Run:
         return settings
 
     def _check_same(self, saved):
-        for key in sorted(set(self.settings) | set(saved) - {"precision"}, key=lambda key: (key != "kind", key)):
+        """The hours may change: all that depends on them follows the share that is done."""
+        keys = (set(self.settings) | set(saved)) - {"precision", "hours"}
+        for key in sorted(keys, key=lambda key: (key != "kind", key)):
             if self.settings.get(key) != saved.get(key):
                 what = f"{key} {saved.get(key)}, not {self.settings.get(key)}"
                 what = "other features" if key == "features" else what
@@ -123,7 +128,8 @@ class Run:
             write_atomically(self.checkpoint_path, lambda path: torch.save(state, path))
             return True
         except (OSError, RuntimeError) as error:
-            note(f"{self.checkpoint_path}: cannot be written, the one before stays: {str(error).splitlines()[0]}")
+            stays = ", the one before stays" if self.checkpoint_path.exists() else ""
+            note(f"{self.checkpoint_path}: cannot be written{stays}: {str(error).splitlines()[0]}")
             return False
 
     def _build(self, saved):
@@ -155,7 +161,7 @@ class Run:
             for optimizer, state in zip(self.optimizers, saved["optimizers"]):
                 optimizer.load_state_dict(state)
             for key in self.SAVED:
-                setattr(self, key, saved[key])
+                setattr(self, key, saved.get(key, getattr(self, key)))  # a former version's lacks some
             self.elapsed_before = saved["elapsed"]
         needs_taps = self.head.needs_taps
         generator = torch.Generator().manual_seed(7)
@@ -182,7 +188,7 @@ class Run:
     # --- time
 
     def elapsed(self):
-        return self.elapsed_before + time.monotonic() - self.began
+        return self.elapsed_before + (0 if self.is_finished else time.monotonic() - self.began)
 
     def done(self):
         if self.options.steps:
@@ -199,18 +205,25 @@ class Run:
     def run(self):
         for each in (signal.SIGINT, signal.SIGTERM):
             signal.signal(each, lambda number, frame: setattr(self, "stop_signal", number))
-        self.out.mkdir(parents=True, exist_ok=True)
+        try:
+            self.out.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"{self.out}: cannot be made: {error.strerror}") from None
         if self.is_finished:
             note(f"{self.out}: this run is finished; give another folder to begin anew")
-            say("done", done=1.0, step=self.step, seconds=round(self.elapsed(), 1), acceptance=self.best, resumed=True)
+            self._say_done(resumed=True)
             return
         try:
             self._prepare()
             self._train()
             self._finish()
         except Interrupted:
-            self.save()
-            note(f"stopped; the same command goes on from {self.checkpoint_path}")
+            if self.save():
+                note(f"stopped; the same command goes on from {self.checkpoint_path}")
+            elif self.checkpoint_path.exists():
+                note(f"stopped; the same command goes on from the checkpoint before, {self.checkpoint_path}")
+            else:
+                note("stopped without a checkpoint; the same command begins anew")
             raise
 
     def _prepare(self):
@@ -220,7 +233,9 @@ class Run:
             self.agreement = dict(share=share and round(share, 5), positions=rows)
         share = self.agreement["share"]
         say("agreement", **self.agreement)
-        if share is not None and share < AGREEMENT_LEAST:
+        if share is None:
+            note("no answers at temperature 0: agreement of recomputed logits with the model's choices is not measured")
+        elif share < AGREEMENT_LEAST:
             note(f"recomputed logits choose the token of the text in {share:.2%} of cases, expected "
                  f"{AGREEMENT_LEAST:.0%} and more: are these features of another model file?")
         n_answers = sum(text.n_starts for text in self.training)
@@ -229,7 +244,7 @@ class Run:
             parameters=sum(p.numel() for p in self.head.parameters()), precision=self.settings["precision"],
             optimizer=self.settings["optimizer"], threads=torch.get_num_threads(), device=self.device,
             hours=None if self.options.steps else self.options.hours, steps=self.options.steps, resumed_at=self.step)
-        if not self.step and not self.evaluations:
+        if self.is_evaluation_due:
             self._evaluate()
 
     def _groups(self):
@@ -240,7 +255,15 @@ class Run:
                 yield groups[self.in_epoch - 1]
             self.epoch, self.in_epoch = self.epoch + 1, 0
 
+    def _is_over(self):
+        if self.since_best >= PATIENCE:
+            note(f"no better evaluation for {PATIENCE} times: stopped early")
+            return True
+        return self.step > 0 and self.done() >= 1
+
     def _train(self):
+        if self._is_over():
+            return
         said = saved = time.monotonic()
         next_evaluation = (math.floor(self.done() * EVALUATIONS) + 1) / EVALUATIONS
         flops = tokens = 0
@@ -267,8 +290,7 @@ class Run:
                 self._evaluate()
                 next_evaluation = max((math.floor(done * EVALUATIONS) + 1) / EVALUATIONS, done + self._pause())
                 said += time.monotonic() - before
-                if self.since_best >= PATIENCE:
-                    note(f"no better evaluation for {PATIENCE} times: stopped early")
+                if self._is_over():
                     return
             if time.monotonic() - saved >= CHECKPOINT_SECONDS:
                 before = time.monotonic()
@@ -328,8 +350,9 @@ class Run:
         return known
 
     def _evaluate(self):
-        began = time.monotonic()
+        began, self.is_evaluation_due = time.monotonic(), True
         found = self.quick.evaluate(self.head, self.scale, self.cap, self.check_signal)
+        self.is_evaluation_due = False
         is_better = self.best is None or found["length"] > self.best["length"]
         event = dict(done=round(self.done(), 4), step=self.step, tokens=self.tokens, **found, best=is_better,
                      seconds=round(self.elapsed(), 1), took=round(time.monotonic() - began, 1))
@@ -362,15 +385,19 @@ class Run:
         except OSError as error:
             note(f"{self.out}: curves cannot be written: {error.strerror or error}")
 
+    def _say_done(self, **more):
+        say("done", done=1.0, step=self.step, tokens=self.tokens, seconds=round(self.elapsed(), 1),
+            acceptance=self.best, agreement=self.agreement, **more)
+
     def _finish(self):
-        self._evaluate()
+        if self.evaluations[-1]["step"] != self.step:
+            self._evaluate()
         self.head.load_state_dict(self.best_head)
         every = evaluation.HeldOut(self.features, self.all_held_out, self.target, self.head.needs_taps,
                                    self.options.batch_rows, self.device)
         found = every.evaluate(self.head, self.scale, self.cap, self.check_signal)
         self.best = dict(found, step=self.best["step"])
         self._export(self.best, must=True)
-        self.is_finished = True
+        self.elapsed_before, self.is_finished = self.elapsed(), True
         self.save()
-        say("done", done=1.0, step=self.step, tokens=self.tokens, seconds=round(self.elapsed(), 1),
-            acceptance=self.best, agreement=self.agreement)
+        self._say_done()

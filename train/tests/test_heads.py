@@ -93,37 +93,32 @@ def test_medusa_file_agrees_with_the_trainer(features, tmp_path):
             at += text.n_starts
 
 
-def test_speculators_reads_eagle3(features, tmp_path):
-    """speculators' class with the exported tensors says what the trainer says, for whole texts. Its data begin at
-    position 0, ours at 2, so it is given the rows that we have."""
+def test_speculators_loads_eagle3(features, tmp_path):
+    """speculators converts the exported folder, and its class says then what the trainer says, for whole texts. Its
+    data begin at position 0, ours at 2, so it is given the rows that we have."""
     speculators = pytest.importorskip("speculators.models.eagle3")
     import transformers
-    from safetensors.torch import load_file
+    from safetensors.torch import save_file
+    from speculators.convert.eagle.eagle3_converter import Eagle3Converter
 
+    exported, target, converted = tmp_path / "head", tmp_path / "target", tmp_path / "converted"
     head, draft_tokens = random_eagle3(features), features.draft_tokens(100)
-    export(tmp_path, "eagle3", features, head, draft_tokens, {}, {})
-    tensors = load_file(tmp_path / "model.safetensors")
+    exported.mkdir()
+    export(exported, "eagle3", features, head, draft_tokens, {}, {})
     model = features.model
-    config = transformers.LlamaConfig(
-        vocab_size=model["vocabulary_size"], hidden_size=model["embedding"], intermediate_size=head.feed_forward,
+    transformers.LlamaConfig(
+        vocab_size=model["vocabulary_size"], hidden_size=model["embedding"], num_hidden_layers=model["layers"],
         num_attention_heads=model["heads"], num_key_value_heads=model["kv_heads"], head_dim=model["head_dim"],
-        num_hidden_layers=1, rms_norm_eps=model["rms_epsilon"], max_position_embeddings=512,
-        rope_parameters=dict(rope_type="default", rope_theta=model["rope_theta"]), pad_token_id=None)
-    config._attn_implementation = "eager"
-    from speculators import SpeculatorsConfig, VerifierConfig
-    from speculators.proposals.greedy import GreedyTokenProposalConfig
-
-    reference = speculators.Eagle3DraftModel(speculators.Eagle3SpeculatorConfig(
-        transformer_layer_config=config, draft_vocab_size=len(draft_tokens), norm_before_residual=False,
-        eagle_aux_hidden_state_layer_ids=[tap + 1 for tap in features.taps],
-        speculators_config=SpeculatorsConfig(
-            algorithm="eagle3", proposal_methods=[GreedyTokenProposalConfig(speculative_tokens=DEPTHS)],
-            default_proposal_method="greedy", verifier=VerifierConfig(name_or_path=None, architectures=[]))))
-    named = {name.replace("midlayer.", "layers.0."): tensor for name, tensor in tensors.items()}
-    named["embed_tokens.weight"] = features.embedding
-    missing = reference.load_state_dict(named, strict=False)
-    assert not missing.unexpected_keys and not [m for m in missing.missing_keys if not m.startswith("verifier")]
-    reference = reference.float().eval()
+        max_position_embeddings=512).save_pretrained(target)
+    save_file({"model.embed_tokens.weight": features.embedding.clone(), "model.norm.weight": torch.ones(features.width),
+               "lm_head.weight": torch.zeros_like(features.output)},  # so that the head's own rows must be used
+              target / "model.safetensors", {"format": "pt"})
+    Eagle3Converter().convert(exported, converted, str(target), validate=False,
+                              eagle_aux_hidden_state_layer_ids=[tap + 1 for tap in features.taps])
+    config = speculators.Eagle3SpeculatorConfig.from_pretrained(converted)
+    config.transformer_layer_config._attn_implementation = "eager"
+    reference = speculators.Eagle3DraftModel.from_pretrained(converted, config=config, dtype=torch.float32).eval()
+    assert (reference.d2t + torch.arange(len(draft_tokens))).tolist() == draft_tokens.tolist()
     found = []
     reference.lm_head.register_forward_hook(lambda module, inputs, output: found.append(output[0]))
     for text in features.training_texts()[:3]:

@@ -182,6 +182,44 @@ def test_a_cut_shard(small):
     assert "shard-00001.safetensors: has no header" in run_on(small)
 
 
+@pytest.mark.parametrize("edit", [
+    lambda h: h.update(final=3), lambda h: h["final"].pop("data_offsets"), lambda h: h["final"].update(dtype=None),
+    lambda h: h["final"].update(data_offsets=[0]), lambda h: h["final"].update(data_offsets=["a", "b"]),
+    lambda h: h["final"].update(shape=None), lambda h: h["final"].update(shape=[2, -1]),
+])
+def test_a_damaged_header(small, edit):
+    path = small / "shard-00000.safetensors"
+    whole = path.read_bytes()
+    end = 8 + struct.unpack("<Q", whole[:8])[0]
+    header = json.loads(whole[8:end])
+    edit(header)
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + whole[end:])
+    assert "shard-00000.safetensors: its header is damaged: tensor final is" in run_on(small)
+
+
+@pytest.mark.parametrize("text", [b"[]", b"3", 50_000 * b"["])
+def test_a_header_that_is_none(small, text):
+    (small / "shard-00000.safetensors").write_bytes(struct.pack("<Q", len(text)) + text)
+    assert "shard-00000.safetensors: has no header" in run_on(small)
+
+
+@pytest.mark.parametrize("config", ['{"architectures": ["LlamaForCausalLM"]}', '{"outrider": true}', "[]", "{"])
+def test_the_head_of_another_program_is_left_alone(small, tmp_path, config):
+    out = tmp_path / "head"
+    out.mkdir()
+    (out / "config.json").write_text(config)
+    (out / "model.safetensors").write_bytes(b"theirs")
+    assert "config.json: is of another program" in refused("eagle3", "--features", small, "--out", out, "--steps", 2)
+    assert (out / "config.json").read_text() == config and (out / "model.safetensors").read_bytes() == b"theirs"
+    assert len(list(out.iterdir())) == 2
+
+
+def test_no_folder_for_the_head(small, tmp_path):
+    (tmp_path / "file").write_text("")
+    assert "file: cannot be made: File exists" in refused("eagle3", "--features", small, "--out", tmp_path / "file")
+
+
 def test_missing_files(small, tmp_path):
     assert "features.json: cannot be read: No such file" in run_on(tmp_path / "nowhere")
     for shard in small.glob("shard-*"):
