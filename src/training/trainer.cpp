@@ -333,8 +333,7 @@ TrainingEvent train_head(const TrainingOptions& options,
   }
   const std::string out = options.out.string();
   if (result.status == kRefused) throw Error("{}", reason_of(result));
-  if (result.status == kStopped)
-    throw Error("{}: training was stopped; the same command goes on", out);
+  if (result.status == kStopped) throw Error("{}: training was {}", out, reason_of(result));
   if (result.status != 0) {
     messages.finish();
     throw Error("{}: training failed: {}", out, reason_of(result));
