@@ -16,6 +16,7 @@
 #include "base/sanitizers.h"
 #include "base/threads.h"
 #include "cpu/backend.h"
+#include "model/block_rows.h"
 #include "support/tiny_head.h"
 #include "support/tiny_model.h"
 
@@ -115,6 +116,8 @@ std::vector<Case> cases(const Model& model) {
     LoadOptions headed = cases.front().options;
     headed.head = testing::tiny_head_to_load(model, {.taps = {0, 1}});
     cases.push_back({isa, headed});
+    headed.head = testing::tiny_block_to_load(model, {.rank = 8, .remembers = true});
+    cases.push_back({isa, headed});
   }
   return cases;
 }
@@ -171,11 +174,30 @@ class Scene {
     }
     pass_ = backend_->forward(rows);
     if (!backend_->head()) return;
+    const std::optional<BlockInput>& block = backend_->head()->spec().block;
     for (int i = 0; i < kPrompt; ++i) {
-      if (i > 0) rows[static_cast<std::size_t>(i)].before = TargetRow{i - 1};
-      rows[static_cast<std::size_t>(i)].slot = pass_.slots[static_cast<std::size_t>(i)];
+      Row& row = rows[static_cast<std::size_t>(i)];
+      if (block) row.wants_logits = false;
+      if (block || i > 0) row.before = TargetRow{block ? i : i - 1};
+      row.slot = pass_.slots[static_cast<std::size_t>(i)];
     }
     backend_->head()->forward(rows);
+    if (block) guess(*block);
+  }
+
+  // A block after the prompt, and a token that completes its first row that guesses.
+  void guess(const BlockInput& block) {
+    const std::vector<Row> rows = block_rows(
+        block,
+        {.sequence = first_, .anchor = 5, .position = kPrompt, .parent = pass_.slots.back()},
+        block.n_guesses());
+    backend_->head()->forward(rows);
+    const Row completing{.sequence = first_,
+                         .token = 6,
+                         .position = kPrompt,
+                         .wants_logits = true,
+                         .before = BlockRow{block.first_guess()}};
+    backend_->head()->forward({&completing, 1}, {.taps = {kMemoryTap}});
   }
 
   // A node of the first sequence. Then its subtree, rows 0 to 3: two children, a child of each. And

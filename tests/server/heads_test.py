@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from serving import MODEL, Server, Stream, TestCase, joined, model_path, needs_model, wait_until
-from made_head import write_head, write_medusa_heads
+from made_head import write_head, write_medusa_heads, write_random_head
 
 COMPLETIONS = "/v1/completions"
 CHAT = "/v1/chat/completions"
@@ -22,9 +22,9 @@ CASES = [(prompt, temperature) for prompt in ("Once upon a time", "The river", W
 class Heads(TestCase):
     @classmethod
     def setUpClass(cls):
-        folder = cls.enterClassContext(tempfile.TemporaryDirectory())
-        cls.head = write_head(model_path(MODEL), Path(folder, "head"))
-        cls.medusa = write_medusa_heads(model_path(MODEL), Path(folder, "medusa"))
+        cls.folder = Path(cls.enterClassContext(tempfile.TemporaryDirectory()))
+        cls.head = write_head(model_path(MODEL), cls.folder / "head")
+        cls.medusa = write_medusa_heads(model_path(MODEL), cls.folder / "medusa")
         cls.server = cls.enterClassContext(Server("-md", cls.head, "-np", "4", "-c", "1024", *ALWAYS))
         with Server("-np", "2", "-c", "1024", "--draft", "off") as plain:
             cls.plain = staticmethod({
@@ -45,15 +45,18 @@ class Heads(TestCase):
                 texts = list(pool.map(lambda case: self.complete(*case), CASES))
                 self.assertEqual(texts, [self.plain(case) for case in CASES])
 
-    def test_medusa(self):
-        with Server("-md", self.medusa, "-np", "4", "-c", "1024", *ALWAYS) as server, ThreadPoolExecutor(4) as pool:
-            def ask(case):
-                prompt, temperature = case
-                return server.complete(prompt, temperature=temperature, seed=5, **FIELDS)
-            for _ in range(2):
-                self.assertEqual(list(pool.map(ask, CASES)), [self.plain(case) for case in CASES])
-            drafted = [line for line in server.get("/metrics").body.decode().splitlines() if '"medusa"' in line]
-            self.assertTrue(any(float(line.split()[-1]) > 100 for line in drafted), drafted)
+    def test_other_kinds(self):
+        heads = {kind: write_random_head(model_path(MODEL), self.folder / kind, kind) for kind in ("mtp", "dspark")}
+        for kind, head in {"medusa": self.medusa, **heads}.items():
+            with self.subTest(kind=kind), Server("-md", head, "-np", "4", "-c", "1024", *ALWAYS) as server:
+                def ask(case):
+                    prompt, temperature = case
+                    return server.complete(prompt, temperature=temperature, seed=5, **FIELDS)
+                with ThreadPoolExecutor(4) as pool:
+                    for _ in range(2):
+                        self.assertEqual(list(pool.map(ask, CASES)), [self.plain(case) for case in CASES])
+                drafted = [line for line in server.get("/metrics").body.decode().splitlines() if f'"{kind}"' in line]
+                self.assertTrue(any(float(line.split()[-1]) > 100 for line in drafted), drafted)
 
     def test_some_with_drafts_and_some_without(self):
         """They share passes and pages."""
