@@ -2,18 +2,28 @@
 // prediction, DFlash and DSpark. A head that is read wrongly is right less often.
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <optional>
+#include <utility>
 #include <variant>
 
+#include "formats/safetensors.h"
+#include "formats/safetensors_writer.h"
 #include "model/block_rows.h"
+#include "numerics/dequantize.h"
+#include "runtime/head_file.h"
 #include "speculation/head_agreement.h"
 #include "support/toy.h"
 
 namespace outrider {
 namespace {
+
+namespace fs = std::filesystem;
 
 // What is asked of a head of blocks, and how.
 struct Asking {
@@ -121,6 +131,78 @@ TEST_F(ToyHeads, ChainsSayWhatTheReferencesSay) {
     const Answers answers = answers_of_chain(read(kind));
     expect_same(answers, kind + ".npy");
     EXPECT_GE(agreement(answers[0], 0), bigram_ + 15);
+  }
+}
+
+// How another producer writes the layer for multi-token prediction.
+struct Layout {
+  const char *producer, *layer, *fusion, *token_norm, *state_norm, *output_norm;
+  bool is_state_first = false, norms_are_less_one = false;
+
+  std::string name_of(std::string_view name) const {
+    constexpr std::string_view kLayer = "mtp_layers.0.";
+    const std::string own(name.substr(kLayer.size()));
+    for (const auto& [known, other] : {std::pair("input_proj.weight", fusion),
+                                       std::pair("token_layernorm.weight", token_norm),
+                                       std::pair("hidden_layernorm.weight", state_norm),
+                                       std::pair("final_layernorm.weight", output_norm)})
+      if (own == known) return other;
+    return layer + own;
+  }
+};
+
+// The toy's layer, which speculators wrote, in another layout.
+void write_layer(const fs::path& from, const Layout& layout, const fs::path& to) {
+  fs::create_directories(to);
+  std::ifstream config(from / "config.json");
+  std::ofstream(to / "config.json") << nlohmann::json::parse(config)["transformer_layer_config"];
+  const Checkpoint file = read_safetensors(from / "model.safetensors");
+  std::vector<TensorToWrite> tensors;
+  for (const TensorView& tensor : file.tensors) {
+    const bool is_norm = tensor.shape.size() == 1;
+    const auto n = static_cast<std::size_t>(tensor.elements());
+    std::vector<float> values(n);
+    dequantize(tensor.type, tensor.bytes, values);
+    if (is_norm && layout.norms_are_less_one)
+      for (float& value : values) value -= 1;
+    const auto columns = static_cast<std::size_t>(tensor.columns());
+    if (tensor.name.ends_with("input_proj.weight") && layout.is_state_first)
+      for (auto row = values.begin(); row != values.end(); row += columns)
+        std::rotate(row, row + columns / 2, row + columns);
+    std::vector<std::int64_t> shape{tensor.columns()};
+    if (!is_norm) shape.insert(shape.begin(), tensor.rows());
+    tensors.push_back({layout.name_of(tensor.name), TensorType::f32, std::move(shape),
+                       [values](const TensorToWrite::Append& append) {
+                         append(std::as_bytes(std::span(values)));
+                       }});
+  }
+  write_safetensors(to / "model.safetensors", tensors, {{"format", "pt"}});
+}
+
+TEST_F(ToyHeads, ALayerSaysTheSameInEveryLayout) {
+  const EagleInput right = *read("mtp").model.spec.eagle;
+  for (const Layout& layout :
+       {Layout{"DeepSeek", "model.layers.8.", "model.layers.8.eh_proj.weight",
+               "model.layers.8.enorm.weight", "model.layers.8.hnorm.weight",
+               "model.layers.8.shared_head.norm.weight"},
+        Layout{"Qwen", "mtp.layers.0.", "mtp.fc.weight", "mtp.pre_fc_norm_embedding.weight",
+               "mtp.pre_fc_norm_hidden.weight", "mtp.norm.weight", false,
+               /*norms_are_less_one=*/true},
+        Layout{"MiMo", "model.mtp_layers.0.", "model.mtp_layers.0.input_proj.weight",
+               "model.mtp_layers.0.token_layernorm.weight",
+               "model.mtp_layers.0.hidden_layernorm.weight",
+               "model.mtp_layers.0.final_layernorm.weight", /*is_state_first=*/true}}) {
+    SCOPED_TRACE(layout.producer);
+    const fs::path folder =
+        fs::path(::testing::TempDir()) / fmt::format("{}_{}", ::getpid(), layout.producer);
+    write_layer(path_of("mtp"), layout, folder);
+    Head head = open_head(folder.string(), model_);
+    fs::remove_all(folder);  // it is mapped
+    EXPECT_EQ(head.producer, layout.producer);
+    // Which states it takes was speculators' to choose.
+    head.model.spec.eagle->taps = right.taps;
+    head.model.spec.eagle->state_is_normed = right.state_is_normed;
+    expect_same(answers_of_chain(head), "mtp.npy");
   }
 }
 

@@ -14,7 +14,7 @@
 namespace outrider::testing {
 namespace {
 
-std::string path_of(const std::string& archive, const std::string& name) {
+std::string path_in(const std::string& archive, const std::string& name) {
   return fmt::format("{}/{}/{}", OUTRIDER_GOLDEN_DIR, archive, name);
 }
 
@@ -45,13 +45,17 @@ ToyModel::ToyModel(const std::string& archive)
       figures_(figures_of(archive)),
       bigram_(figures_of(kToy)["bigram"].get<double>()),
       model_(interpret_checkpoint(
-          std::make_shared<const Checkpoint>(read_gguf(path_of(kToy, "target.gguf"))))),
+          std::make_shared<const Checkpoint>(read_gguf(path_in(kToy, "target.gguf"))))),
       tokenizer_(std::vector<std::string>(static_cast<std::size_t>(model_.spec.vocabulary), "x")),
-      tokens_(read_numbers(path_of(kToy, "tokens.npy"), kTexts * kLength)),
-      own_(read_numbers(path_of(kToy, "target.npy"), kTexts * kLength)) {}
+      tokens_(read_numbers(path_in(kToy, "tokens.npy"), kTexts * kLength)),
+      own_(read_numbers(path_in(kToy, "target.npy"), kTexts * kLength)) {}
+
+std::string ToyModel::path_of(const std::string& name) const {
+  return path_in(archive_, name);
+}
 
 Head ToyModel::read(const std::string& folder) const {
-  return open_head(path_of(archive_, folder), model_);
+  return open_head(path_of(folder), model_);
 }
 
 std::shared_ptr<const HeadToLoad> ToyModel::to_load(const Head& head) const {
@@ -157,7 +161,7 @@ std::vector<double> ToyModel::shares_of_same(const Answers& answers,
                                              const std::string& file) const {
   const std::size_t n_places = answers.at(0).size();
   const std::vector<Token> expected =
-      read_numbers(path_of(archive_, file), answers.size() * n_places);
+      read_numbers(path_of(file), answers.size() * n_places);
   std::vector<double> shares;
   for (std::size_t depth = 0; depth < answers.size(); ++depth) {
     CHECK(answers[depth].size() == n_places);

@@ -28,6 +28,8 @@ class ToyModel {
   // NAME.json with figures.
   explicit ToyModel(const std::string& archive);
 
+  // Of a file or folder in the archive.
+  std::string path_of(const std::string& name) const;
   Head read(const std::string& folder) const;
   // With weights as they are, and an output for each token.
   std::shared_ptr<const HeadToLoad> to_load(const Head& head) const;
