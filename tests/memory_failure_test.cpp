@@ -188,8 +188,7 @@ class Scene {
   // A block after the prompt, and a token that completes its first row that guesses.
   void guess(const BlockInput& block) {
     const std::vector<Row> rows = block_rows(
-        block,
-        {.sequence = first_, .anchor = 5, .position = kPrompt, .parent = pass_.slots.back()},
+        block, {.sequence = first_, .anchor = 5, .position = kPrompt, .parent = pass_.slots.back()},
         block.n_guesses());
     backend_->head()->forward(rows);
     const Row completing{.sequence = first_,

@@ -142,10 +142,10 @@ struct Layout {
   std::string name_of(std::string_view name) const {
     constexpr std::string_view kLayer = "mtp_layers.0.";
     const std::string own(name.substr(kLayer.size()));
-    for (const auto& [known, other] : {std::pair("input_proj.weight", fusion),
-                                       std::pair("token_layernorm.weight", token_norm),
-                                       std::pair("hidden_layernorm.weight", state_norm),
-                                       std::pair("final_layernorm.weight", output_norm)})
+    for (const auto& [known, other] :
+         {std::pair("input_proj.weight", fusion), std::pair("token_layernorm.weight", token_norm),
+          std::pair("hidden_layernorm.weight", state_norm),
+          std::pair("final_layernorm.weight", output_norm)})
       if (own == known) return other;
     return layer + own;
   }

@@ -136,14 +136,13 @@ FeatureRun fill_feature_folder(const Machine& machine, const Settings& given, Co
       console.note(fmt::format("{}: goes on after {} tokens of answers", folder.string(),
                                before.answer_tokens));
     const std::string size = human_bytes(bytes + target_bytes(model.model));
-    console.note(goal.seconds
-                     ? fmt::format("answers for {}, {} at a time: up to {} tokens and {} in {}",
-                                   duration_text(left), work.n_parallel, missing, size,
-                                   folder.string())
-                     : fmt::format("{} tokens of answers, {} at a time: about {} and {} in {}",
-                                   missing, work.n_parallel,
-                                   duration_text(static_cast<double>(text_tokens) / speed), size,
-                                   folder.string()));
+    console.note(
+        goal.seconds
+            ? fmt::format("answers for {}, {} at a time: up to {} tokens and {} in {}",
+                          duration_text(left), work.n_parallel, missing, size, folder.string())
+            : fmt::format("{} tokens of answers, {} at a time: about {} and {} in {}", missing,
+                          work.n_parallel, duration_text(static_cast<double>(text_tokens) / speed),
+                          size, folder.string()));
     if (!model.chat_template)
       console.note(fmt::format("{} has no chat template: it continues texts", model.name));
     std::error_code problem;

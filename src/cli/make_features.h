@@ -23,7 +23,7 @@ struct FeatureRun {
 
 // When a folder is full enough.
 struct FeatureGoal {
-  std::uint64_t tokens = 0;            // of answers
+  std::uint64_t tokens = 0;  // of answers
   // After so many in all parts of the work, if a shard is there by then.
   std::optional<double> seconds = {};
 };

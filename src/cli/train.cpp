@@ -152,9 +152,8 @@ class Run {
     else if (!settings_.features)
       answers = duration_text(seconds() * kFeatureShare) + " of answers, ";
     console_.note(fmt::format("{} for {} in {}: {} in all, {}{} of training, {} of measuring",
-                              name(kind_), settings_.model, out_.string(),
-                              duration_text(seconds()), answers,
-                              duration_text(training_hours() * 3600),
+                              name(kind_), settings_.model, out_.string(), duration_text(seconds()),
+                              answers, duration_text(training_hours() * 3600),
                               duration_text(seconds() * left)));
   }
 
@@ -216,9 +215,9 @@ class Run {
                         duration_text(options.hours * 3600), event.parameters.value_or(0),
                         event.answer_tokens.value_or(0), event.draft_rows.value_or(0)));
       if (event.kind == TrainingEvent::Kind::agreement && event.agreement)
-        console_.note(fmt::format(
-            "recomputed logits choose the model's own token at {:.1f}% of {} places",
-            100 * *event.agreement, event.agreement_positions.value_or(0)));
+        console_.note(
+            fmt::format("recomputed logits choose the model's own token at {:.1f}% of {} places",
+                        100 * *event.agreement, event.agreement_positions.value_or(0)));
       if (event.acceptance && event.acceptance->length)
         more = fmt::format("{:.2f} tokens per pass", *event.acceptance->length);
       if (event.gflops) gflops_.push_back(*event.gflops);

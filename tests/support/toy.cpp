@@ -160,8 +160,7 @@ double ToyModel::agreement(const std::vector<Token>& answers, int further, int a
 std::vector<double> ToyModel::shares_of_same(const Answers& answers,
                                              const std::string& file) const {
   const std::size_t n_places = answers.at(0).size();
-  const std::vector<Token> expected =
-      read_numbers(path_of(file), answers.size() * n_places);
+  const std::vector<Token> expected = read_numbers(path_of(file), answers.size() * n_places);
   std::vector<double> shares;
   for (std::size_t depth = 0; depth < answers.size(); ++depth) {
     CHECK(answers[depth].size() == n_places);
