@@ -341,7 +341,6 @@ TEST_F(FeaturesTest, RefusesWhatItDidNotMake) {
                                              ": line 1: expected number, shard, source and prompt");
 }
 
-// Where the same answers without an end to repetition repeat themselves, and no earlier.
 TEST_F(FeaturesTest, AFolderIsOfItsModelFileWhateverThatIsCalled) {
   FeatureWork few = work(kParallel);
   few.n_tokens = 30;
@@ -376,6 +375,7 @@ TEST_F(FeaturesTest, RemembersTheTimeThatWasSpent) {
   EXPECT_EQ(open_folder().seconds(), 12.5);
 }
 
+// Where the same answers without an end to repetition repeat themselves, and no earlier.
 TEST_F(FeaturesTest, AnswersEndWhereTheyRepeatThemselves) {
   FeatureWork greedy = work(kParallel);
   greedy.n_predict = 200;

@@ -80,8 +80,7 @@ void add_logits_of_block(Backend& head, SequenceId sequence, SlotId before, Logi
       block.n_rows);
   add_logits(head, head.forward(rows), rows, logits);
   if (block.successor_rank == 0) return;
-  const int n_guesses =
-      std::min(block.n_rows - block.first_guess(), static_cast<int>(std::ssize(kText)) - kAnchor);
+  const int n_guesses = std::min(block.n_guesses(), static_cast<int>(std::ssize(kText)) - kAnchor);
   std::vector<float> memory;
   ForwardOptions options;
   if (block.successors_remember) options.taps = {kMemoryTap};

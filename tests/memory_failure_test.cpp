@@ -166,7 +166,15 @@ class Scene {
   }
 
   void read() {
-    std::vector<Row> rows;
+    // Nothing but passes shall throw.
+    std::vector<Row> rows, guesses;
+    rows.reserve(kPrompt);
+    const ForwardOptions with_memory = {.layers = {}, .taps = {kMemoryTap}};
+    std::optional<BlockInput> block;
+    if (backend_->head()) block = backend_->head()->spec().block;
+    if (block)
+      guesses = block_rows(*block, {.sequence = first_, .anchor = 5, .position = kPrompt},
+                           block->n_guesses());
     for (int i = 0; i < kPrompt; ++i) {
       Row row{.sequence = first_, .token = (7 * i + 3) % 250, .position = i, .wants_logits = true};
       if (i > 0) row.parent = EarlierRow{i - 1};
@@ -174,7 +182,6 @@ class Scene {
     }
     pass_ = backend_->forward(rows);
     if (!backend_->head()) return;
-    const std::optional<BlockInput>& block = backend_->head()->spec().block;
     for (int i = 0; i < kPrompt; ++i) {
       Row& row = rows[static_cast<std::size_t>(i)];
       if (block) row.wants_logits = false;
@@ -182,21 +189,16 @@ class Scene {
       row.slot = pass_.slots[static_cast<std::size_t>(i)];
     }
     backend_->head()->forward(rows);
-    if (block) guess(*block);
-  }
-
-  // A block after the prompt, and a token that completes its first row that guesses.
-  void guess(const BlockInput& block) {
-    const std::vector<Row> rows = block_rows(
-        block, {.sequence = first_, .anchor = 5, .position = kPrompt, .parent = pass_.slots.back()},
-        block.n_guesses());
-    backend_->head()->forward(rows);
+    if (!block) return;
+    // A block after the prompt, and a token that completes its first row that guesses.
+    guesses[0].parent = pass_.slots.back();
+    backend_->head()->forward(guesses);
     const Row completing{.sequence = first_,
                          .token = 6,
                          .position = kPrompt,
                          .wants_logits = true,
-                         .before = BlockRow{block.first_guess()}};
-    backend_->head()->forward({&completing, 1}, {.taps = {kMemoryTap}});
+                         .before = BlockRow{block->first_guess()}};
+    backend_->head()->forward({&completing, 1}, with_memory);
   }
 
   // A node of the first sequence. Then its subtree, rows 0 to 3: two children, a child of each. And

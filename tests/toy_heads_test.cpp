@@ -48,7 +48,7 @@ class ToyHeads : public ::testing::Test, protected testing::ToyModel {
     const auto backend = load(read);
     Backend& head = *backend->head();
     const BlockInput& block = *head.spec().block;
-    const int first = block.first_guess(), n_guesses = block.n_rows - first;
+    const int first = block.first_guess(), n_guesses = block.n_guesses();
     BlockAnswers answers;
     answers.tokens.resize(static_cast<std::size_t>(n_guesses));
     answers.confidences.resize(static_cast<std::size_t>(n_guesses));

@@ -12,11 +12,11 @@ held-out texts, and the others are drawn at temperature 1.
 
 toy_heads.tar.xz holds heads without embedding and output, which are the target's, in F16:
 
-eagle1/      by SafeAILab's class and loss, but over two depths (as in HASS, arXiv:2408.15766) and with another weight, in
-             its layout
-mtp/         a layer for multi-token prediction by speculators' class and in its layout: takes the target's state before
-             the last norm, and feeds back its own after its last norm, which is random and was not trained; trained over
-             two depths
+eagle1/      by SafeAILab's class and loss, but over two depths (as in HASS, arXiv:2408.15766) and with another weight,
+             in its layout
+mtp/         a layer for multi-token prediction by speculators' class and in its layout: takes the target's state
+             before the last norm, and feeds back its own after its last norm, which is random and was not trained;
+             trained over two depths
 dflash/      two layers by z-lab's class and in its layout: blocks of 8 rows, of which 7 predict
 dspark/      one layer with a sliding window of 12 positions, a Markov head and confidences, by speculators' class and
              loss and in its layout: blocks of 4 rows, which all predict and see each other

@@ -115,10 +115,10 @@ FeatureRun fill_feature_folder(const Machine& machine, const Settings& given, Co
   console.clear();
 
   const FeatureCounts before = count_features(features);
-  const double spent = features.seconds();
+  const double spent = goal.seconds ? features.seconds() : 0;
   const double left = goal.seconds ? std::max(0.0, *goal.seconds - spent) : 0;
   if (goal.seconds && left == 0 && before.n_shards > 0)
-    return {.counts = before, .bytes = bytes_in(folder)};
+    return {.counts = before, .seconds = spent, .bytes = bytes_in(folder)};
   // Of texts, of which an answer is a part.
   const double speed = kUsefulShare * tokens_per_second(bench.target(), work.n_parallel);
   work.n_tokens = goal.tokens;
@@ -197,8 +197,8 @@ FeatureRun fill_feature_folder(const Machine& machine, const Settings& given, Co
   } catch (const TimeIsUp&) {
     run.counts = count_features(features);
   }
-  run.seconds = watch.ms() / 1000;
-  if (goal.seconds) features.note_seconds(spent + run.seconds);
+  run.seconds = spent + watch.ms() / 1000;
+  if (goal.seconds) features.note_seconds(run.seconds);
   run.bytes = bytes_in(folder);
   console.clear();
   return run;

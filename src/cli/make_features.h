@@ -16,7 +16,7 @@ namespace outrider {
 
 struct FeatureRun {
   FeatureCounts counts;
-  double seconds = 0;          // of this run
+  double seconds = 0;          // of this run; where time is the goal, of all its parts
   std::uint64_t computed = 0;  // tokens, of prompts too, in this run
   std::uint64_t bytes = 0;     // of the folder
 };

@@ -161,7 +161,10 @@ class Run {
   void look_at_model() const {
     const OpenedModel model =
         open_model(checked_model_name(settings_.model), pull_options(settings_, console_), {});
-    if (settings_.features || has_begun_training())
+    if (has_begun_training() && !fs::exists(features_ / "features.json"))
+      throw Error("{}: its features were deleted, so this run cannot go on; give another --out",
+                  out_.string());
+    if (settings_.features)
       check_features_of(describe_target(model, console_.progress()), features_);
     console_.clear();
     // Without what is mapped, which are the features: 7.2 GB measured for the 0.5B.
@@ -208,6 +211,8 @@ class Run {
     options.progress = console_.progress();
     if (settings_.seed) options.seed = static_cast<std::int64_t>(*settings_.seed);
     std::string more;
+    std::error_code ignored;
+    fs::create_directories(out_ / "checkpoint", ignored);  // tells our folder from another head's
     trained_ = train_head(options, [&](const TrainingEvent& event) {
       if (event.kind == TrainingEvent::Kind::plan)
         console_.note(

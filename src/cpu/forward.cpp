@@ -759,10 +759,9 @@ void Forward::run(std::span<const ForwardRow> rows, std::span<const int> layers,
   const bool is_block = spec_.block && fused_rows_.empty() && !rows[0].completes;
   if (spec_.block) {
     const bool is_completed = spec_.block->successor_rank > 0;
-    if (rows[0].completes || !is_completed)
+    if (spec_.block->has_confidence && (rows[0].completes || !is_completed))
       confidences_.resize(rows.size());
-    else if (is_block)
-      block_states_.resize(logit_rows_.size() * spec_.embedding);
+    if (is_completed && is_block) block_states_.resize(logit_rows_.size() * spec_.embedding);
   }
   if (is_block || (!spec_.medusa && !spec_.block)) attention_.begin_pass(std::move(contexts));
   team_.run([&](int thread) { Worker(*this, thread, rows, taps, prefetch, timer).run(layers); });

@@ -54,7 +54,8 @@ class Forward {
   // what taps[tap] names, [embedding].
   std::span<const float> logits(int row) const;
   std::span<const float> tap(int tap, int row) const;
-  // BlockInput::has_confidence.
+  // BlockInput::has_confidence: of a row that completes another, or, without a Markov head, of one
+  // that wants logits.
   std::optional<float> confidence(int row) const;
 
   // Working memory for the largest batch and tables for every position; without logits.

@@ -12,7 +12,7 @@
 namespace outrider {
 namespace {
 
-constexpr int kBlockPrompts = 16 * kShardTexts;  // that are made together
+constexpr int kPromptsAtOnce = 16 * kShardTexts;  // that are made together
 constexpr float kUsualTemperature = 0.8f;
 
 // Of the two halves of prompts, and of the two temperatures, every combination is held out.
@@ -50,7 +50,7 @@ class Maker {
     for (const ShardPrompt& prompt : folder_.prompts()) note(prompt);
     n_tokens_ = count_features(folder_).answer_tokens;
     complete_shards();
-    while (n_tokens_ < work_.n_tokens && add_block()) complete_shards();
+    while (n_tokens_ < work_.n_tokens && add_prompts()) complete_shards();
     FeatureCounts counts = count_features(folder_);
     if (counts.n_shards == 0)
       throw Error("{}: there is no prompt to answer", folder_.path().string());
@@ -95,27 +95,28 @@ class Maker {
   }
 
   // As many prompts as the missing tokens are expected to need; false if there are none.
-  bool add_block() {
+  bool add_prompts() {
     const int first = static_cast<int>(folder_.prompts().size());
     const double usual_length =
         first > 0 ? std::max(1.0, static_cast<double>(n_tokens_) / first) : work_.n_predict / 2.0;
     const double missing = static_cast<double>(work_.n_tokens - n_tokens_) / usual_length;
-    const int n = static_cast<int>(std::clamp(missing + 1, 2.0, double{kBlockPrompts}));
+    const int n = static_cast<int>(std::clamp(missing + 1, 2.0, double{kPromptsAtOnce}));
     if (watcher_.began) watcher_.began("prompts");
-    std::vector<ShardPrompt> block = work_.data ? given(first, n) : own_and_built(first, n);
-    for (std::size_t i = 0; i < block.size(); ++i) {
-      block[i].number = first + static_cast<int>(i);
-      block[i].shard = folder_.n_shards() + static_cast<int>(i) / kShardTexts;
+    std::vector<ShardPrompt> prompts = work_.data ? given(first, n) : own_and_built(first, n);
+    for (std::size_t i = 0; i < prompts.size(); ++i) {
+      prompts[i].number = first + static_cast<int>(i);
+      prompts[i].shard = folder_.n_shards() + static_cast<int>(i) / kShardTexts;
     }
-    if (!block.empty()) folder_.add_prompts(block);
-    return !block.empty();
+    if (!prompts.empty()) folder_.add_prompts(prompts);
+    return !prompts.empty();
   }
 
   std::vector<ShardPrompt> given(int first, int n) const {
-    std::vector<ShardPrompt> block;
+    std::vector<ShardPrompt> prompts;
     for (int i = first; i < std::min(first + n, static_cast<int>(given_.size())); ++i)
-      block.push_back({.source = PromptSource::data, .text = given_[static_cast<std::size_t>(i)]});
-    return block;
+      prompts.push_back(
+          {.source = PromptSource::data, .text = given_[static_cast<std::size_t>(i)]});
+    return prompts;
   }
 
   // Half and half; what one kind lacks the other gives.
@@ -127,14 +128,14 @@ class Maker {
     for (std::string& text : own_texts(n - static_cast<int>(built.size()), first))
       own.push_back({.source = PromptSource::own, .text = std::move(text)});
     add_built(built, n - static_cast<int>(own.size()));
-    std::vector<ShardPrompt> block;
+    std::vector<ShardPrompt> prompts;
     for (int number = first; !own.empty() || !built.empty(); ++number) {
       std::deque<ShardPrompt>& from =
           (is_own(number) && !own.empty()) || built.empty() ? own : built;
-      block.push_back(std::move(from.front()));
+      prompts.push_back(std::move(from.front()));
       from.pop_front();
     }
-    return block;
+    return prompts;
   }
 
   // As many as are wanted in all, if there are so many.
@@ -197,7 +198,7 @@ class Maker {
     answer_batch(engine_, tokenizer_, missing,
                  {.n_parallel = work_.n_parallel, .taps = taps, .cuts_repetition = true}, take,
                  [&](int n_computed) { stepped(n_computed); });
-    // Without the answers that were left out: the next block depends on it.
+    // Without the answers that were left out: the next prompts depend on it.
     n_tokens_ = count_features(folder_).answer_tokens;
   }
 

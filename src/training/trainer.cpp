@@ -333,7 +333,11 @@ TrainingEvent train_head(const TrainingOptions& options,
   }
   const std::string out = options.out.string();
   if (result.status == kRefused) throw Error("{}", reason_of(result));
-  if (result.status == kStopped) throw Error("{}: training was {}", out, reason_of(result));
+  if (result.status == kStopped) {
+    const std::string reason = reason_of(result);
+    throw Error("{}: training was {}", out,
+                reason.starts_with("stopped") ? reason : "stopped; the same command goes on");
+  }
   if (result.status != 0) {
     messages.finish();
     throw Error("{}: training failed: {}", out, reason_of(result));

@@ -176,6 +176,8 @@ TEST_F(TrainerTest, OtherEnds) {
   play("echo 'outrider_train: stopped; the same command goes on from here' >&2; exit 130\n");
   EXPECT_EQ(message([&] { train(); }),
             out + ": training was stopped; the same command goes on from here");
+  play("echo 'KeyboardInterrupt' >&2; exit 130\n");
+  EXPECT_EQ(message([&] { train(); }), out + ": training was stopped; the same command goes on");
   play("echo '{\"event\": \"plan\"}'\n");
   EXPECT_EQ(message([&] { train(); }), out + ": the trainer ended without saying that it is done");
   play("echo \"No module named 'torch'\" >&2; exit 3\n");

@@ -191,7 +191,7 @@ std::shared_ptr<const HeadToLoad> tiny_block_to_load(const Model& target,
   }
   nlohmann::json config = layer_config(width);
   config.update({{"num_hidden_layers", kLayers},
-                 {"target_layer_ids", {0, 2}},
+                 {"target_layer_ids", {0, target.spec.n_layers() - 1}},
                  {"block_size", 5},
                  {"mask_token_id", 3}});
   if (options.window) {
