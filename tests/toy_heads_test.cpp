@@ -297,8 +297,10 @@ TEST_F(ToyHeads, MistakesOfDsparkShow) {
                    answers_of_blocks(right, {.token_shift = shift})),
               3);
   const auto with_window = [&](std::optional<int> window) {
-    return answers_of_blocks(
-        changed(right, [&](ModelSpec& spec) { attention_of_layer(spec, 0).window = window; }));
+    return answers_of_blocks(changed(right, [&](ModelSpec& spec) {
+      for (std::size_t layer = 0; layer < spec.layers.size(); ++layer)
+        attention_of_layer(spec, layer).window = window;
+    }));
   };
   EXPECT_GE(loss("twice the window", 0, with_window(24)), 3);
   EXPECT_GE(loss("no window", 0, with_window({})), 3);

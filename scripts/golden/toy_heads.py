@@ -17,11 +17,11 @@ eagle1/      by SafeAILab's class and loss, but over two depths (as in HASS, arX
 mtp/         a layer for multi-token prediction by speculators' class and in its layout: takes the target's state
              before the last norm, and feeds back its own after its last norm, which is random and was not trained;
              trained over two depths
-dflash/      two layers by z-lab's class and in its layout: blocks of 8 rows, of which 7 predict
-dspark/      one layer with a sliding window of 12 positions, a Markov head and confidences, by speculators' class and
+dflash/      two layers by z-lab's class and in its layout: blocks of 6 rows, of which 5 predict
+dspark/      two layers with a sliding window of 12 positions, a Markov head and confidences, by speculators' class and
              loss and in its layout: blocks of 4 rows, which all predict and see each other
 eagle1.npy, mtp.npy   u16 [3, 32, 256]  as eagle3.npy in toy.py, with the target's last state for its features
-dflash.npy   u16 [7, 32, 64]  [g, t, i]: what row g + 1 of the block whose anchor is at position 4 + 4 i of text t holds
+dflash.npy   u16 [5, 32, 64]  [g, t, i]: what row g + 1 of the block whose anchor is at position 4 + 4 i of text t holds
              for most probable, of the token at position 4 + 4 i + 1 + g
 dspark.npy   u16 [4, 32, 64]  [g, t, i]: row g, of the same token, after the text's own token before it
 
@@ -80,14 +80,14 @@ from toy import (
 
 PARTS, PART = 8, 512  # of the texts to learn from
 RATE = 4e-3
-STEPS = dict(eagle1=900, mtp=600, dflash=900, dspark=900)
+STEPS = dict(eagle1=900, mtp=600, dflash=1500, dspark=900)
 TRAINED_DEPTHS = 2
 MASK = 250  # a token that is a byte no text here has
-DFLASH_BLOCK, DSPARK_BLOCK = 8, 4  # rows
+DFLASH_BLOCK, DSPARK_BLOCK = 6, 4  # rows
 ANCHORS = torch.arange(FIRST, END, 4)
 TRAINED_ANCHORS = 64  # of each text in a step
 TAPS = [2, 4, 6]  # states that enter these layers of the target
-DFLASH_MLP, WINDOW, RANK = 96, 12, 16
+BLOCK_LAYERS, BLOCK_MLP, WINDOW, RANK = 2, 96, 12, 16
 SIZE_MAX = 1_000_000
 
 
@@ -412,7 +412,7 @@ def dflash_class():
     from dflash.model import DFlashDraftModel
 
     drafter = dict(mask_token_id=MASK, target_layer_ids=[i - 1 for i in TAPS], block_size=DFLASH_BLOCK)
-    config = transformers.Qwen3Config(**{**SHAPE, "intermediate_size": DFLASH_MLP}, num_hidden_layers=2,
+    config = transformers.Qwen3Config(**{**SHAPE, "intermediate_size": BLOCK_MLP}, num_hidden_layers=BLOCK_LAYERS,
                                       num_target_layers=LAYERS, dflash_config=drafter)
     return DFlashDraftModel(config).eval()
 
@@ -438,8 +438,9 @@ def train_dflash(target, texts, folder):
         states, _, logits = target_states(target.model, batch)
         anchors = torch.from_numpy(1 + generator.choice(LENGTH - DFLASH_BLOCK, TRAINED_ANCHORS, replace=False))
         said = target.model.lm_head(dflash_blocks(head, target, taps_of(states, TAPS), batch, anchors))
-        # The paper's weights, as in speculators' dflash_loss_decay(): "exp(-(pos - 1) / gamma)", gamma 4.
-        return sum(np.exp(-guess / 4) * soft_loss(said[:, :, guess + 1], logits[:, anchors + guess])
+        # The paper's weights, as in speculators' dflash_loss_decay(): "exp(-(pos - 1) / gamma)"; gamma is about half
+        # the block there.
+        return sum(np.exp(-2 * guess / DFLASH_BLOCK) * soft_loss(said[:, :, guess + 1], logits[:, anchors + guess])
                    for guess in range(DFLASH_BLOCK - 1))
 
     losses = train("dflash", head.parameters(), texts, 8, loss_of)
@@ -492,8 +493,9 @@ def dspark_class(target):
     from speculators.models.dspark import DSparkDraftModel, DSparkSpeculatorConfig
     from speculators.proposals.greedy import GreedyTokenProposalConfig
 
-    layer = transformers.Qwen3Config(**SHAPE, num_hidden_layers=1, layer_types=["sliding_attention"],
-                                     use_sliding_window=True, sliding_window=WINDOW, attn_implementation="eager")
+    layer = transformers.Qwen3Config(**{**SHAPE, "intermediate_size": BLOCK_MLP}, num_hidden_layers=BLOCK_LAYERS,
+                                     layer_types=["sliding_attention"] * BLOCK_LAYERS, use_sliding_window=True,
+                                     sliding_window=WINDOW, attn_implementation="eager")
     config = DSparkSpeculatorConfig(
         transformer_layer_config=layer,
         draft_vocab_size=VOCABULARY,
